@@ -1,0 +1,92 @@
+"""The two nouns of the library: an articulation (its parameters) and its state, both JAX pytrees."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import jax
+from flax import struct
+
+from artix.topology import Topology
+
+if TYPE_CHECKING:
+    from artix.padding import PaddedTopology
+
+
+@struct.dataclass
+class Articulation:
+    """The parameters of one articulation: a static topology and arrays, all of them pytree leaves.
+
+    L links, n joint degrees of freedom (DOFs), F additional frames, K mimic joints. Every array may be replaced
+    (``articulation.replace(link_mass=...)``), batched under ``jax.vmap`` and differentiated; nothing derived is stored, so
+    nothing can go stale. Poses are position, then quaternion xyzw. Build one with
+    :class:`~artix.builder.ArticulationBuilder` or :func:`~artix.io.urdf.load_urdf`.
+
+    Attributes:
+      topology: what is static.
+      link_mass: mass of each link [kg], shape [L].
+      link_com_pose: mass frame in the link frame: position of the centre of mass and orientation of the axes in which
+        ``link_inertia`` is given, shape [L, 7].
+      link_inertia: rotational inertia about the centre of mass, in the axes of ``link_com_pose`` [kg m^2], shape [L, 3, 3].
+      joint_parent_pose: inbound joint frame in the parent's link frame, shape [L, 7] (row 0 unused).
+      joint_child_pose: inbound joint frame in the link's own frame, shape [L, 7] (row 0 unused).
+      armature: inertia that forward and inverse dynamics add to each DOF [kg m^2 or kg], shape [n].
+      joint_lower_limit: lower position limits, ``-inf`` for none [rad or m], shape [n].
+      joint_upper_limit: upper position limits, ``inf`` for none [rad or m], shape [n].
+      max_joint_velocity: speed limits, ``inf`` for none [rad/s or m/s], shape [n].
+      max_joint_force: actuation limits, ``inf`` for none [N m or N], shape [n].
+      joint_damping: viscous friction coefficients [N m s/rad or N s/m], shape [n]; data for time stepping.
+      joint_friction: dry friction efforts [N m or N], shape [n]; data for time stepping.
+      gravity: acceleration of gravity in world axes [m/s^2], shape [3].
+      gravity_scale: factor on the gravity of each link (0 is PhysX's ``eDISABLE_GRAVITY``), shape [L].
+      frame_local_pose: additional frames in their links' frames, shape [F, 7].
+      mimic_gear_ratio: G of ``q_follower + G q_reference + offset = 0``, shape [K]; data for time stepping.
+      mimic_offset: offset of the same relation [rad or m], shape [K].
+    """
+
+    topology: Topology | PaddedTopology
+    link_mass: jax.Array
+    link_com_pose: jax.Array
+    link_inertia: jax.Array
+    joint_parent_pose: jax.Array
+    joint_child_pose: jax.Array
+    armature: jax.Array
+    joint_lower_limit: jax.Array
+    joint_upper_limit: jax.Array
+    max_joint_velocity: jax.Array
+    max_joint_force: jax.Array
+    joint_damping: jax.Array
+    joint_friction: jax.Array
+    gravity: jax.Array
+    gravity_scale: jax.Array
+    frame_local_pose: jax.Array
+    mimic_gear_ratio: jax.Array
+    mimic_offset: jax.Array
+
+    @property
+    def dtype(self):
+        """The floating-point type of the parameters."""
+        return self.link_mass.dtype
+
+    def astype(self, dtype) -> Articulation:
+        """The same articulation with every array in ``dtype`` (float64 needs JAX's x64 mode)."""
+        return jax.tree.map(lambda leaf: leaf.astype(dtype) if leaf.dtype.kind == "f" else leaf, self)
+
+
+@struct.dataclass
+class State:
+    """The configuration and velocity of one articulation.
+
+    Attributes:
+      root_pose: world pose of the root link's frame: position [m], quaternion xyzw, shape [7].
+      root_velocity: velocity of the root link's centre of mass [m/s] and angular velocity [rad/s], world axes, shape [6];
+        ignored for a fixed base.
+      joint_position: joint positions [rad or m], shape [n]; the rotation-vector components of a spherical joint.
+      joint_velocity: joint velocities [rad/s or m/s], shape [n]; for a spherical joint the relative angular velocity in
+        the child joint frame, which is not the rate of its position (see ``artix.joint_rate_from_velocity``).
+    """
+
+    root_pose: jax.Array
+    root_velocity: jax.Array
+    joint_position: jax.Array
+    joint_velocity: jax.Array
