@@ -30,6 +30,19 @@ def level_schedule(parent: np.ndarray) -> tuple[np.ndarray, ...]:
     return tuple(np.flatnonzero(depth == level) for level in range(1, depth.max(initial=0) + 1))
 
 
+def pointer_table(parent: np.ndarray) -> np.ndarray:
+    """The nodes to compose with in each round of pointer jumping through a forest, shape [rounds, N].
+
+    Entries are node numbers plus one; 0 stands for "nothing above". After ceil(log2(depth + 1)) rounds of
+    ``x[i] = x[table[round, i]] * x[i]`` every node holds the product along its path.
+    """
+    pointer, rounds = np.asarray(parent, int) + 1, []
+    while np.any(pointer):
+        rounds.append(pointer)
+        pointer = np.concatenate([[0], pointer])[pointer]
+    return np.array(rounds, int).reshape(-1, len(parent))
+
+
 def ancestor_mask(parent: np.ndarray) -> np.ndarray:
     """``mask[a, b]`` tells whether node a is node b or above it."""
     mask = np.eye(len(parent), dtype=bool)
@@ -95,6 +108,10 @@ class Topology:
     def __repr__(self) -> str:
         base = "fixed" if self.fixed_base else "floating"
         return f"Topology({self.name!r}, {base} base, {self.num_links} links, {self.num_dofs} DOFs)"
+
+    # A padded topology has these as data; here nothing is padded and the base is what ``fixed_base`` says.
+    dof_is_live = None
+    base_is_free = None
 
     # --- sizes and names ----------------------------------------------------------------------------------------
 
@@ -196,6 +213,11 @@ class Topology:
         return _frozen([-1 if above < 0 else self.link_body[above] for above in parents], int)
 
     @cached_property
+    def body_parent_link(self) -> np.ndarray:
+        """The link to which each body's joint attaches it, 0 for body 0, shape [B]."""
+        return _frozen([max(self.parent[link], 0) for link in self.body_link], int)
+
+    @cached_property
     def dof_body(self) -> np.ndarray:
         """Body moved by each DOF, shape [n]."""
         return _frozen(self.link_body[self.dof_link] if self.num_dofs else [], int)
@@ -206,6 +228,26 @@ class Topology:
         table = np.full((3, self.num_bodies), self.num_dofs)
         table[self.dof_column, self.dof_body] = np.arange(self.num_dofs)
         return _frozen(table, int)
+
+    @cached_property
+    def link_in_body(self) -> np.ndarray:
+        """``[l, b]``: whether link l is part of body b, shape [L, B]."""
+        return _frozen(self.link_body[:, None] == np.arange(self.num_bodies), bool)
+
+    @property
+    def has_spherical(self) -> bool:
+        """Whether any joint is spherical."""
+        return JointType.SPHERICAL in self.joint_types
+
+    @property
+    def has_prismatic(self) -> bool:
+        """Whether any joint is prismatic."""
+        return JointType.PRISMATIC in self.joint_types
+
+    @property
+    def has_revolute(self) -> bool:
+        """Whether any joint has exactly one rotation."""
+        return bool(self.body_is_revolute.any())
 
     def _bodies_of(self, *types: JointType) -> np.ndarray:
         return _frozen([link > 0 and self.joint_types[link] in types for link in self.body_link], bool)
@@ -249,6 +291,17 @@ class Topology:
         return _frozen(self.dof_moves_body[:, self.dof_body], bool)
 
     @cached_property
+    def bodies_below(self) -> np.ndarray:
+        """``[b, 0]`` is true and ``[b, 1 + d]`` tells whether DOF d moves body b, shape [B, 1 + n]."""
+        return _frozen(np.concatenate([np.ones((self.num_bodies, 1), bool), self.dof_moves_body.T], axis=1), bool)
+
+    @cached_property
+    def mass_matrix_halves(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where the upper (with the diagonal) and the lower half of the joints' mass matrix may differ from zero."""
+        upper = np.triu(self.dof_ancestors)
+        return _frozen(upper, bool), _frozen(np.triu(self.dof_ancestors, 1).T, bool)
+
+    @cached_property
     def body_levels(self) -> tuple[np.ndarray, ...]:
         """Bodies by depth below body 0."""
         return level_schedule(self.body_parent)
@@ -260,9 +313,14 @@ class Topology:
         return _frozen([-1 if link in heads else above for link, above in enumerate(self.parent)], int)
 
     @cached_property
-    def rigid_levels(self) -> tuple[np.ndarray, ...]:
-        """Links by depth within their body."""
-        return level_schedule(self.rigid_parent)
+    def rigid_pointers(self) -> np.ndarray:
+        """Pointer-jumping table over the links of each body, shape [rounds, L]; see :func:`pointer_table`."""
+        return _frozen(pointer_table(self.rigid_parent), int)
+
+    @cached_property
+    def link_is_rigid(self) -> np.ndarray:
+        """Whether a fixed joint attaches each link to its parent, shape [L]."""
+        return _frozen(self.rigid_parent >= 0, bool)
 
 
 _HALF = 0.5

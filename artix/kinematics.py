@@ -1,0 +1,119 @@
+"""Where the links are and how they move: poses, velocities, accelerations."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix import spatial
+from artix.articulation import Articulation, State
+from artix.bodies import JointGeometry, Placement, joint_geometry, link_placements
+from artix.checks import check_state, check_vector
+from artix.tree import Tree, body_frames, by_body, masked_sum, path_sum, stage, take
+
+Array = jax.Array
+
+
+class Kinematics(NamedTuple):
+    """The configuration of all bodies, relative to the root link's centre of mass and in world axes.
+
+    Positions relative to the root keep float32 results as exact a kilometre from the world's origin as at it.
+    """
+
+    placements: Placement
+    """Link frames in their bodies' frames (L items)."""
+    reference: Array
+    """World position of the root link's centre of mass, [3]."""
+    quaternion: Array
+    """Orientations of the bodies, [4, B]."""
+    rotation: Array
+    """The same as matrices, [3, 3, B]."""
+    position: Array
+    """Origins of the bodies relative to ``reference``, [3, B]."""
+
+
+class Motion(NamedTuple):
+    """Spatial vectors about the reference point (the root's centre of mass), in world axes; each part [3, n]."""
+
+    linear: Array
+    angular: Array
+
+
+def kinematics(articulation: Articulation, state: State) -> Kinematics:
+    """Solves forward kinematics for all bodies; every other function starts here."""
+    check_state(articulation, state)
+    tree = articulation.topology
+    placements = link_placements(articulation)
+    geometry = joint_geometry(articulation, placements)
+    root_rotation = spatial.normalize(state.root_pose[3:, None])
+    root_center = spatial.rotate(root_rotation, articulation.link_com_pose[0, :3, None])
+    local, offset = joint_transforms(tree, geometry, state.joint_position)
+    quaternion, rotation, position = body_frames(tree, root_rotation, -root_center, local, offset)
+    reference = state.root_pose[:3] + root_center[:, 0]
+    return Kinematics(placements, reference, *stage(quaternion, rotation, position))
+
+
+def joint_transforms(tree: Tree, geometry: JointGeometry, q: Array) -> tuple[Array, Array]:
+    """Rotations (right-product matrices [4, 4, B-1]) and origins [3, B-1] of bodies 1 .. B-1 against their parents."""
+    values = by_body(tree, q)
+    first = values[0]
+    revolute, prismatic, spherical = (
+        jnp.asarray(kind[1:], q.dtype) for kind in (tree.body_is_revolute, tree.body_is_prismatic, tree.body_is_spherical)
+    )
+    half = 0.5 * first * revolute if tree.has_prismatic or tree.has_spherical else 0.5 * first
+    cosine, sines = jnp.cos(half), [jnp.sin(half)]
+    if tree.has_spherical:
+        exponential = spatial.quaternion_exp(values * spherical)
+        cosine = jnp.where(spherical > 0, exponential[3], cosine)
+        sines = [jnp.where(spherical > 0, exponential[0], sines[0]), exponential[1], exponential[2]]
+    local = geometry.rest * cosine
+    for turn, sine in zip(geometry.turns, sines, strict=True):
+        local = local + turn * sine
+    offset = geometry.offset + geometry.slide * (first * prismatic) if tree.has_prismatic else geometry.offset
+    return stage(local, jnp.broadcast_to(offset, (3, *first.shape)))
+
+
+def dof_motions(tree: Tree, kin: Kinematics) -> Motion:
+    """The motion that a unit velocity of each DOF gives to what lies below it: linear and angular part [3, n]."""
+    if tree.has_spherical:
+        columns = kin.rotation.reshape(3, -1)
+        axis = take(columns, tree.dof_column * tree.num_bodies + tree.dof_body)
+    else:
+        axis = take(kin.rotation[:, 0], tree.dof_body)
+    if tree.dof_is_live is not None:
+        axis = axis * jnp.asarray(tree.dof_is_live, axis.dtype)
+    moment = spatial.cross(take(kin.position, tree.dof_body), axis)
+    if not tree.has_prismatic:
+        return Motion(moment, axis)
+    linear = jnp.asarray(tree.dof_is_linear)
+    return Motion(jnp.where(linear, axis, moment), jnp.where(linear, jnp.zeros_like(axis), axis))
+
+
+def root_motion(tree: Tree, root: Array) -> Motion:
+    """A root velocity or acceleration [6] as [3, 1] parts; zero for a fixed base."""
+    if tree.num_base_dofs == 0:
+        root = jnp.zeros_like(root)
+    elif tree.base_is_free is not None:
+        root = jnp.where(tree.base_is_free, root, jnp.zeros_like(root))
+    return Motion(root[:3, None], root[3:, None])
+
+
+def body_velocities(tree: Tree, motions: Motion, root: Motion, qd: Array) -> Motion:
+    """Velocities of all bodies about the reference point, [3, B] each."""
+    sums = path_sum(tree, jnp.concatenate(motions) * qd)
+    return Motion(root.linear + sums[:3], root.angular + sums[3:])
+
+
+def motion_cross(velocity: Motion, motion: Motion) -> Motion:
+    """Rate of change of a motion that is carried along with a velocity (the spatial cross product)."""
+    linear = spatial.cross(velocity.angular, motion.linear) + spatial.cross(velocity.linear, motion.angular)
+    return Motion(linear, spatial.cross(velocity.angular, motion.angular))
+
+
+def link_centers(articulation: Articulation, kin: Kinematics) -> Array:
+    """Centres of mass of the links relative to the reference point, [3, L]."""
+    centers = kin.placements @ Placement.from_poses(articulation.link_com_pose)
+    body = articulation.topology.link_body
+    return take(kin.position, body) + spatial.apply(take(kin.rotation, body), centers.position)

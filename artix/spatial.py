@@ -1,0 +1,194 @@
+"""Three-dimensional algebra on structures of arrays: component axes first, the item (link, body, DOF) axis last.
+
+A vector is ``[3, n]``, a quaternion ``[4, n]`` (xyzw), a matrix ``[3, 3, n]``. Every product is a short sum of
+outer-product-shaped terms, so that XLA emits wide elementwise loops instead of batches of tiny matrix products.
+Nothing here knows of links.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Array = jax.Array
+
+
+def _next(x: Array) -> Array:
+    """Moves component i + 1 to place i."""
+    return jnp.concatenate([x[1:], x[:1]])
+
+
+def cross(a: Array, b: Array) -> Array:
+    """Cross product of two vectors [3, n]."""
+    return _next(a * _next(b) - _next(a) * b)
+
+
+def dot(a: Array, b: Array) -> Array:
+    """Scalar product over the component axis: [k, n], [k, n] -> [n]."""
+    return jnp.sum(a * b, axis=0)
+
+
+def apply(matrix: Array, vector: Array) -> Array:
+    """Matrix times vector: [i, k, n], [k, n] -> [i, n]."""
+    return sum(matrix[:, k] * vector[k] for k in range(matrix.shape[1]))  # type: ignore[return-value]
+
+
+def apply_transposed(matrix: Array, vector: Array) -> Array:
+    """Transposed matrix times vector: [k, i, n], [k, n] -> [i, n]."""
+    return sum(matrix[k] * vector[k] for k in range(matrix.shape[0]))  # type: ignore[return-value]
+
+
+def multiply(a: Array, b: Array) -> Array:
+    """Matrix product: [i, k, n], [k, j, n] -> [i, j, n]."""
+    return sum(a[:, k, None] * b[None, k] for k in range(a.shape[1]))  # type: ignore[return-value]
+
+
+def multiply_transposed(a: Array, b: Array) -> Array:
+    """Matrix times transposed matrix: [i, k, n], [j, k, n] -> [i, j, n]."""
+    return sum(a[:, None, k] * b[None, :, k] for k in range(a.shape[1]))  # type: ignore[return-value]
+
+
+def skew(a: Array) -> Array:
+    """The matrix [3, 3, n] whose product with b is ``cross(a, b)``."""
+    zero = jnp.zeros_like(a[0])
+    x, y, z = a
+    return jnp.stack([zero, -z, y, z, zero, -x, -y, x, zero]).reshape((3, 3) + a.shape[1:])
+
+
+def identity_like(x: Array) -> Array:
+    """Identity matrices [3, 3, 1] that broadcast against [3, 3, n], in the dtype of ``x``."""
+    return jnp.eye(3, dtype=x.dtype)[:, :, None]
+
+
+# a (x) b = RIGHT(b) a for quaternions xyzw: entry [i, j] is SIGN[i, j] * b[PLACE[i, j]].
+_RIGHT_PLACE = np.array([[3, 2, 1, 0], [2, 3, 0, 1], [1, 0, 3, 2], [0, 1, 2, 3]])
+_RIGHT_SIGN = np.array([[1, 1, -1, 1], [-1, 1, 1, 1], [1, -1, 1, 1], [-1, -1, -1, 1]])
+
+
+def right_product_matrix(b: Array) -> Array:
+    """The matrix [4, 4, n] whose product with a is the quaternion product of a and b."""
+    return b[_RIGHT_PLACE] * jnp.asarray(_RIGHT_SIGN[..., None], b.dtype)
+
+
+def quaternion_product(a: Array, b: Array) -> Array:
+    """Hamilton product of quaternions xyzw [4, n]: first rotate by b, then by a."""
+    return apply(right_product_matrix(b), a)
+
+
+def conjugate(q: Array) -> Array:
+    """Conjugate quaternion [4, n]."""
+    return jnp.concatenate([-q[:3], q[3:]])
+
+
+def normalize(q: Array) -> Array:
+    """Unit quaternion [4, n] in the direction of a non-zero one."""
+    return q * jax.lax.rsqrt(jnp.sum(q * q, axis=0, keepdims=True))
+
+
+def rotation_matrix(q: Array) -> Array:
+    """Rotation matrix [3, 3, n] of a unit quaternion [4, n]."""
+    x, y, z, w = q
+    xx, yy, zz = 2 * x * x, 2 * y * y, 2 * z * z
+    xy, xz, yz = 2 * x * y, 2 * x * z, 2 * y * z
+    xw, yw, zw = 2 * x * w, 2 * y * w, 2 * z * w
+    rows = [1 - yy - zz, xy - zw, xz + yw, xy + zw, 1 - xx - zz, yz - xw, xz - yw, yz + xw, 1 - xx - yy]
+    return jnp.stack(rows).reshape((3, 3) + q.shape[1:])
+
+
+def rotate(q: Array, v: Array) -> Array:
+    """Rotates vectors [3, n] by unit quaternions [4, n]."""
+    t = 2 * cross(q[:3], v)
+    return v + q[3] * t + cross(q[:3], t)
+
+
+def rotate_inverse(q: Array, v: Array) -> Array:
+    """Rotates vectors [3, n] by the inverses of unit quaternions [4, n]."""
+    return rotate(conjugate(q), v)
+
+
+# --- exponential and logarithm, smooth to every order at zero -------------------------------------------------------
+
+_SERIES_BELOW = 0.25  # square of the angle; nine terms of the series are exact to round-off there, in float64 too
+
+
+def _by_series(square: Array, series: list[float], closed) -> Array:
+    """Evaluates ``closed`` away from zero and a power series near it; neither branch ever yields a NaN gradient."""
+    near = square < _SERIES_BELOW
+    small = jnp.where(near, square, jnp.zeros_like(square))
+    total = jnp.full_like(square, series[-1])
+    for coefficient in reversed(series[:-1]):
+        total = total * small + coefficient
+    return jnp.where(near, total, closed(jnp.where(near, jnp.ones_like(square), square)))
+
+
+def _factorials(first: int) -> list[float]:
+    """Coefficients (-1)^k / (first + 2 k)!."""
+    values, value = [], 1.0 / float(np.prod(np.arange(1, first + 1), dtype=float))
+    for k in range(9):
+        values.append(value)
+        value /= -float((first + 2 * k + 1) * (first + 2 * k + 2))
+    return values
+
+
+def sinc_of_square(square: Array) -> Array:
+    """sin(x) / x as a function of x squared."""
+    return _by_series(square, _factorials(1), lambda s: jnp.sin(jnp.sqrt(s)) / jnp.sqrt(s))
+
+
+def cosc_of_square(square: Array) -> Array:
+    """(1 - cos(x)) / x^2 as a function of x squared."""
+    return _by_series(square, _factorials(2), lambda s: (1 - jnp.cos(jnp.sqrt(s))) / s)
+
+
+def sinc_remainder_of_square(square: Array) -> Array:
+    """(x - sin(x)) / x^3 as a function of x squared."""
+    return _by_series(square, _factorials(3), lambda s: (1 - jnp.sin(jnp.sqrt(s)) / jnp.sqrt(s)) / s)
+
+
+def cos_of_square(square: Array) -> Array:
+    """cos(x) as a function of x squared."""
+    return _by_series(square, _factorials(0), lambda s: jnp.cos(jnp.sqrt(s)))
+
+
+def quaternion_exp(v: Array) -> Array:
+    """Unit quaternion [4, n] of a rotation vector [3, n]; smooth everywhere."""
+    quarter = 0.25 * dot(v, v)
+    return jnp.concatenate([0.5 * sinc_of_square(quarter) * v, cos_of_square(quarter)[None]])
+
+
+# Coefficients of 2 atan(t) / t in powers of t^2, far enough for t^2 < 0.05 in float64.
+_ATAN_SERIES = [2.0 * (-1.0) ** k / (2 * k + 1) for k in range(13)]
+_ATAN_SERIES_BELOW = 0.05
+
+
+def quaternion_log(q: Array) -> Array:
+    """Rotation vector [3, n] of a unit quaternion [4, n], the shortest one; finite derivatives everywhere.
+
+    At a half turn the vector is discontinuous (it may point either way); the derivatives there are those of the
+    branch taken.
+    """
+    q = jnp.where(q[3] < 0, -q, q)
+    square, w = dot(q[:3], q[:3]), q[3]
+    near = square < _ATAN_SERIES_BELOW * w * w
+    one = jnp.ones_like(w)
+    tangent = jnp.where(near, square, 0 * one) / jnp.where(near, w * w, one)
+    series = jnp.full_like(w, _ATAN_SERIES[-1])
+    for coefficient in reversed(_ATAN_SERIES[:-1]):
+        series = series * tangent + coefficient
+    length = jnp.sqrt(jnp.where(near, one, square))
+    factor = jnp.where(near, series / jnp.where(near, w, one), 2 * jnp.arctan2(length, w) / length)
+    return factor * q[:3]
+
+
+def right_jacobian(v: Array) -> Array:
+    """Right Jacobian [3, 3, n] of SO(3): child-frame angular velocity = J_r(v) dv/dt for the rotation vector v.
+
+    Chirikjian, *Stochastic Models, Information Theory, and Lie Groups* (2011), eq. 10.86.
+    """
+    square, cross_matrix = dot(v, v), skew(v)
+    return (
+        identity_like(v)
+        - cosc_of_square(square) * cross_matrix
+        + sinc_remainder_of_square(square) * multiply(cross_matrix, cross_matrix)
+    )
