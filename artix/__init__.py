@@ -1,0 +1,37 @@
+"""artix: the dynamics of articulations in JAX, for one robot or for thousands."""
+
+from artix.articulation import Articulation as Articulation
+from artix.articulation import State as State
+from artix.builder import ArticulationBuilder as ArticulationBuilder
+from artix.configuration import difference as difference
+from artix.configuration import integrate as integrate
+from artix.configuration import joint_rate_from_velocity as joint_rate_from_velocity
+from artix.configuration import joint_velocity_from_rate as joint_velocity_from_rate
+from artix.configuration import neutral_state as neutral_state
+from artix.configuration import random_state as random_state
+from artix.dynamics.energy import kinetic_energy as kinetic_energy
+from artix.dynamics.energy import potential_energy as potential_energy
+from artix.dynamics.inverse import bias_force as bias_force
+from artix.dynamics.inverse import coriolis_compensation as coriolis_compensation
+from artix.dynamics.inverse import generalized_external_force as generalized_external_force
+from artix.dynamics.inverse import gravity_compensation as gravity_compensation
+from artix.dynamics.inverse import inverse_dynamics as inverse_dynamics
+from artix.dynamics.mass_matrix import mass_matrix as mass_matrix
+from artix.dynamics.momentum import center_of_mass as center_of_mass
+from artix.dynamics.momentum import center_of_mass_jacobian as center_of_mass_jacobian
+from artix.dynamics.momentum import centroidal_momentum as centroidal_momentum
+from artix.dynamics.momentum import centroidal_momentum_matrix as centroidal_momentum_matrix
+from artix.frames import LinkStates as LinkStates
+from artix.frames import dense_jacobian as dense_jacobian
+from artix.frames import forward_kinematics as forward_kinematics
+from artix.frames import frame_jacobian as frame_jacobian
+from artix.frames import frame_jacobian_rate as frame_jacobian_rate
+from artix.frames import frame_pose as frame_pose
+from artix.frames import frame_velocity as frame_velocity
+from artix.frames import link_accelerations as link_accelerations
+from artix.frames import link_poses as link_poses
+from artix.frames import link_velocities as link_velocities
+from artix.joints import Axis as Axis
+from artix.joints import Joint as Joint
+from artix.joints import JointType as JointType
+from artix.topology import Topology as Topology

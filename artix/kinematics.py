@@ -112,6 +112,33 @@ def motion_cross(velocity: Motion, motion: Motion) -> Motion:
     return Motion(linear, spatial.cross(velocity.angular, motion.angular))
 
 
+def motion_rates(tree: Tree, velocity: Motion, motions: Motion) -> Motion:
+    """Rates of change of the DOFs' motions, each carried along with the body that it moves."""
+    return motion_cross(Motion(*(take(part, tree.dof_body) for part in velocity)), motions)
+
+
+def body_accelerations(
+    tree: Tree, kin: Kinematics, motions: Motion, state: State, acceleration: Array | None
+) -> tuple[Motion, Motion]:
+    """Velocities and spatial accelerations of all bodies about the reference point, [3, B] each.
+
+    Both are seen from the root's centre of mass in uniform motion, which Galilean invariance allows: the reference
+    point then rests, and nothing is lost in float32 when the whole articulation moves fast. An acceleration of ``None``
+    is zero.
+    """
+    turning = root_motion(tree, state.root_velocity)
+    turning = Motion(jnp.zeros_like(turning.linear), turning.angular)
+    velocity = Motion(*stage(*body_velocities(tree, motions, turning, state.joint_velocity)))
+    rows = jnp.concatenate(motion_rates(tree, velocity, motions)) * state.joint_velocity
+    if acceleration is None:
+        sums = path_sum(tree, rows)
+        return velocity, Motion(sums[:3], sums[3:])
+    base = tree.num_base_dofs
+    sums = path_sum(tree, rows + jnp.concatenate(motions) * acceleration[base:])
+    root = root_motion(tree, acceleration[:base] if base else jnp.zeros_like(state.root_velocity))
+    return velocity, Motion(root.linear + sums[:3], root.angular + sums[3:])
+
+
 def link_centers(articulation: Articulation, kin: Kinematics) -> Array:
     """Centres of mass of the links relative to the reference point, [3, L]."""
     centers = kin.placements @ Placement.from_poses(articulation.link_com_pose)

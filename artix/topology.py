@@ -286,6 +286,11 @@ class Topology:
         return _frozen(self.body_ancestors[self.dof_body], bool)
 
     @cached_property
+    def dof_moves_link(self) -> np.ndarray:
+        """``[d, l]``: whether DOF d moves link l, shape [n, L]."""
+        return _frozen(self.dof_moves_body[:, self.link_body], bool)
+
+    @cached_property
     def dof_ancestors(self) -> np.ndarray:
         """``[d, e]``: whether DOF d moves the body that DOF e moves, shape [n, n]."""
         return _frozen(self.dof_moves_body[:, self.dof_body], bool)

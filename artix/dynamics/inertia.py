@@ -21,10 +21,10 @@ def world_inertias(articulation: Articulation, kin: Kinematics) -> Inertias:
     return Inertias(body.mass, spatial.apply(kin.rotation, body.first_moment), rotated)
 
 
-def weights(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
-    """Mass times gravity scale of each body [B] and its first moment about the reference point [3, B]."""
+def body_weights(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
+    """Masses [B] and first moments about the bodies' origins in world axes [3, B] on which gravity acts."""
     body = body_inertias(articulation, kin.placements, weights=articulation.gravity_scale)
-    return body.mass, body.mass * kin.position + spatial.apply(kin.rotation, body.first_moment)
+    return body.mass, spatial.apply(kin.rotation, body.first_moment)
 
 
 def about_reference(inertias: Inertias, kin: Kinematics) -> Inertias:

@@ -7,20 +7,10 @@ import jax.numpy as jnp
 
 from artix import spatial
 from artix.articulation import Articulation, State
-from artix.bodies import body_inertias
 from artix.checks import check_vector
-from artix.dynamics.inertia import weights, world_inertias
-from artix.kinematics import (
-    Kinematics,
-    Motion,
-    body_velocities,
-    dof_motions,
-    kinematics,
-    link_centers,
-    motion_cross,
-    root_motion,
-)
-from artix.tree import masked_sum, path_sum, stage, subtree_sums, take
+from artix.dynamics.inertia import body_weights, world_inertias
+from artix.kinematics import Kinematics, Motion, body_accelerations, dof_motions, kinematics, link_centers
+from artix.tree import masked_sum, stage, subtree_sums
 
 Array = jax.Array
 
@@ -116,7 +106,8 @@ def gravity_compensation(articulation: Articulation, state: State) -> Array:
     """
     kin = kinematics(articulation, state)
     tree = articulation.topology
-    mass, moment = weights(articulation, kin)
+    mass, moment = body_weights(articulation, kin)
+    moment = moment + mass * kin.position
     whole, below = subtree_sums(tree, jnp.concatenate([mass[None], moment]))
     gravity = -articulation.gravity[:, None]
     root = jnp.concatenate([whole[0] * gravity, spatial.cross(whole[1:], gravity)])
@@ -165,29 +156,13 @@ def body_forces(
     *,
     gravity: bool,
 ) -> Array:
-    """Forces and torques about the reference point that the motion of each body takes, [6, B].
-
-    Velocities are taken relative to the root's centre of mass, which Galilean invariance allows; the reference
-    point then rests, and nothing is lost in float32 when the whole articulation moves fast.
-    """
-    tree = articulation.topology
-    n, base = tree.num_dofs, tree.num_base_dofs
-    root_velocity = root_motion(tree, state.root_velocity)
-    root_velocity = Motion(jnp.zeros_like(root_velocity.linear), root_velocity.angular)
-    velocity = Motion(*stage(*body_velocities(tree, motions, root_velocity, state.joint_velocity)))
-    rate = motion_cross(Motion(*(take(part, tree.dof_body) for part in velocity)), motions)
-    rows = jnp.concatenate(rate) * state.joint_velocity
-    root = jnp.zeros_like(state.root_velocity)
-    if acceleration is not None:
-        rows = rows + jnp.concatenate(motions) * acceleration[base:]
-        root = acceleration[:base] if base else root
-    root_acceleration = jnp.concatenate(root_motion(tree, root))
-    sums = stage(path_sum(tree, rows) + root_acceleration)
-    alpha, omega = sums[3:], velocity.angular
-    origin_velocity = velocity.linear + spatial.cross(omega, kin.position)
-    origin = sums[:3] + spatial.cross(alpha, kin.position) + spatial.cross(omega, origin_velocity)
-    inertias = world_inertias(articulation, kin)
-    mass, moment, rotational = inertias
+    """Forces and torques about the reference point that the motion of each body takes, [6, B]."""
+    velocity, rate = body_accelerations(articulation.topology, kin, motions, state, acceleration)
+    omega = velocity.angular
+    linear, alpha = stage(*rate)
+    speed = velocity.linear + spatial.cross(omega, kin.position)
+    origin = linear + spatial.cross(alpha, kin.position) + spatial.cross(omega, speed)
+    mass, moment, rotational = world_inertias(articulation, kin)
     force = mass * origin + spatial.cross(alpha, moment) + spatial.cross(omega, spatial.cross(omega, moment))
     torque = (
         spatial.apply(rotational, alpha)
@@ -195,10 +170,10 @@ def body_forces(
         + spatial.cross(moment, origin)
     )
     if gravity:
-        body = body_inertias(articulation, kin.placements, weights=articulation.gravity_scale)
+        weight, moment = body_weights(articulation, kin)
         pull = jnp.broadcast_to(articulation.gravity[:, None], force.shape)
-        force = force - body.mass * pull
-        torque = torque - spatial.cross(spatial.apply(kin.rotation, body.first_moment), pull)
+        force = force - weight * pull
+        torque = torque - spatial.cross(moment, pull)
     return stage(jnp.concatenate([force, torque + spatial.cross(kin.position, force)]))
 
 

@@ -1,0 +1,206 @@
+"""The configuration manifold: neutral and random states, integrate, difference, and position rates."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from artix import spatial
+from artix.articulation import Articulation, State
+from artix.checks import check_state, check_vector
+from artix.tree import Tree, by_body, take
+
+Array = jax.Array
+
+
+def neutral_state(articulation: Articulation) -> State:
+    """The state at rest with the root's frame at the world's origin and all joint positions zero."""
+    n, dtype = articulation.topology.num_dofs, articulation.dtype
+    root = jnp.zeros(7, dtype).at[6].set(1)
+    return State(root, jnp.zeros(6, dtype), jnp.zeros(n, dtype), jnp.zeros(n, dtype))
+
+
+def random_state(articulation: Articulation, key: Array, *, velocity_scale: float = 1.0) -> State:
+    """A random state: joint positions uniform within their limits, velocities normal.
+
+    Unlimited angles are drawn from [-pi, pi], unlimited translations from [-1, 1] m, unlimited spherical components
+    from [-pi, pi] / sqrt(3), so that the rotation stays below a half turn. A floating root gets a uniform orientation and a
+    position in [-1, 1]^3 m; a fixed one stays at the origin, at rest.
+
+    Args:
+      articulation: the articulation.
+      key: a JAX random key.
+      velocity_scale: standard deviation of all velocities [m/s, rad/s].
+    """
+    tree, dtype = articulation.topology, articulation.dtype
+    keys = jax.random.split(key, 5)
+    wide = jnp.where(jnp.asarray(tree.dof_is_linear), 1.0, jnp.pi).astype(dtype)
+    if tree.has_spherical:
+        wide = jnp.where(take(jnp.asarray(tree.body_is_spherical), tree.dof_body), jnp.pi / 3**0.5, wide).astype(dtype)
+    low = jnp.maximum(articulation.joint_lower_limit, -wide)
+    high = jnp.minimum(articulation.joint_upper_limit, wide)
+    low, high = jnp.minimum(low, articulation.joint_upper_limit), jnp.maximum(high, articulation.joint_lower_limit)
+    q = low + (high - low) * jax.random.uniform(keys[0], low.shape, dtype)
+    qd = velocity_scale * jax.random.normal(keys[1], low.shape, dtype)
+    position = jax.random.uniform(keys[2], (3,), dtype, -1.0, 1.0)
+    quaternion = spatial.normalize(jax.random.normal(keys[3], (4, 1), dtype))[:, 0]
+    root = jnp.concatenate([position, quaternion])
+    velocity = velocity_scale * jax.random.normal(keys[4], (6,), dtype)
+    rest = neutral_state(articulation)
+    if tree.num_base_dofs == 0:
+        root, velocity = rest.root_pose, rest.root_velocity
+    elif tree.base_is_free is not None:
+        root = jnp.where(tree.base_is_free, root, rest.root_pose)
+        velocity = jnp.where(tree.base_is_free, velocity, rest.root_velocity)
+    if tree.dof_is_live is not None:
+        q, qd = (jnp.where(tree.dof_is_live, x, jnp.zeros_like(x)) for x in (q, qd))
+    return State(root, velocity, q, qd)
+
+
+def integrate(articulation: Articulation, state: State, dnu: Array) -> State:
+    """Moves the configuration along a tangent vector, the ``(+)`` of the manifold; velocities are kept.
+
+    The root's centre of mass moves by the linear part and the root turns by ``exp`` of the angular part, both in world
+    axes; revolute and prismatic positions add (angles of wrapped joints stay within [-2 pi, 2 pi] by steps of
+    4 pi, as in PhysX); a spherical joint turns by ``exp`` of its part in the child joint frame. Mirrors Pinocchio's
+    ``integrate`` in artix's tangent space.
+
+    Args:
+      articulation: the articulation.
+      state: where to start.
+      dnu: displacement, generalised velocity times time, shape [nv] [m, rad].
+
+    Returns:
+      The moved state.
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+
+    Identity: ``integrate(a, s, difference(a, s, t))`` is the configuration of t.
+    """
+    check_state(articulation, state)
+    tree, base = articulation.topology, articulation.topology.num_base_dofs
+    check_vector("dnu", dnu, (tree.nv,), articulation.dtype, "nv")
+    q = state.joint_position + dnu[base:]
+    turn = 2 * jnp.pi
+    wrapped = jnp.where(q > turn, q - 2 * turn, jnp.where(q < -turn, q + 2 * turn, q))
+    q = jnp.where(jnp.asarray(tree.dof_wraps), wrapped, q)
+    if tree.has_spherical:
+        before = spatial.quaternion_exp(by_body(tree, state.joint_position))
+        by = spatial.quaternion_exp(by_body(tree, dnu[base:]))
+        vector = spatial.quaternion_log(spatial.quaternion_product(before, by))
+        q = _where_spherical(tree, vector, q)
+    root = state.root_pose
+    if base:
+        move = dnu[:6] if tree.base_is_free is None else jnp.where(tree.base_is_free, dnu[:6], jnp.zeros_like(dnu[:6]))
+        center = articulation.link_com_pose[0, :3, None]
+        old = spatial.normalize(root[3:, None])
+        new = spatial.normalize(spatial.quaternion_product(spatial.quaternion_exp(move[3:, None]), old))
+        shift = spatial.rotate(old, center) - spatial.rotate(new, center)
+        root = jnp.concatenate([root[:3] + move[:3] + shift[:, 0], new[:, 0]])
+    return state.replace(root_pose=root, joint_position=q)
+
+
+def difference(articulation: Articulation, start: State, end: State) -> Array:
+    """The shortest tangent vector that moves one configuration to another, the ``(-)`` of the manifold.
+
+    Args:
+      articulation: the articulation.
+      start: where to start.
+      end: where to arrive.
+
+    Returns:
+      The displacement, shape [nv] [m, rad]; its derivatives are finite everywhere, also at a half turn, where it is
+      discontinuous.
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+
+    Identity: ``difference(a, s, integrate(a, s, d)) == d`` for rotations below a half turn.
+    """
+    check_state(articulation, start)
+    check_state(articulation, end)
+    tree = articulation.topology
+    joints = end.joint_position - start.joint_position
+    if tree.has_spherical:
+        first, last = (spatial.quaternion_exp(by_body(tree, s.joint_position)) for s in (start, end))
+        vector = spatial.quaternion_log(spatial.quaternion_product(spatial.conjugate(first), last))
+        joints = _where_spherical(tree, vector, joints)
+    if tree.num_base_dofs == 0:
+        return joints
+    center = articulation.link_com_pose[0, :3, None]
+    old, new = (spatial.normalize(s.root_pose[3:, None]) for s in (start, end))
+    angular = spatial.quaternion_log(spatial.quaternion_product(new, spatial.conjugate(old)))
+    linear = end.root_pose[:3, None] - start.root_pose[:3, None] + spatial.rotate(new, center) - spatial.rotate(old, center)
+    root = jnp.concatenate([linear, angular])[:, 0]
+    if tree.base_is_free is not None:
+        root = jnp.where(tree.base_is_free, root, jnp.zeros_like(root))
+    return jnp.concatenate([root, joints])
+
+
+def joint_velocity_from_rate(articulation: Articulation, state: State, rate: Array) -> Array:
+    """Joint velocities from the rates of change of the joint positions.
+
+    They differ for spherical joints only: the velocity is the angular velocity in the child joint frame, ``J_r(q)``
+    times the rate of the rotation vector, with J_r the right Jacobian of SO(3); with one or two free axes the inverse of
+    the map of :func:`joint_rate_from_velocity`.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only joint positions matter.
+      rate: dq/dt, shape [n] [rad/s or m/s].
+
+    Returns:
+      Joint velocities, shape [n] [rad/s or m/s].
+    """
+    tree = articulation.topology
+    check_vector("rate", rate, (tree.num_dofs,), articulation.dtype, "n joint DOFs")
+    if not tree.has_spherical:
+        return rate
+    inverse = _rate_matrix(tree, state.joint_position)
+    return _where_spherical(tree, spatial.apply(_inverse(inverse), by_body(tree, rate)), rate)
+
+
+def joint_rate_from_velocity(articulation: Articulation, state: State, velocity: Array) -> Array:
+    """Rates of change of the joint positions, ``J_r(q)^-1`` times the velocity for spherical joints.
+
+    With two free axes the rate's component along the locked axis, which PhysX drops when it reads a position, is
+    dropped too.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only joint positions matter.
+      velocity: joint velocities, shape [n] [rad/s or m/s].
+
+    Returns:
+      dq/dt, shape [n] [rad/s or m/s].
+    """
+    tree = articulation.topology
+    check_vector("velocity", velocity, (tree.num_dofs,), articulation.dtype, "n joint DOFs")
+    if not tree.has_spherical:
+        return velocity
+    matrix = _rate_matrix(tree, state.joint_position)
+    return _where_spherical(tree, spatial.apply(matrix, by_body(tree, velocity)), velocity)
+
+
+def _where_spherical(tree: Tree, vectors: Array, other: Array) -> Array:
+    """Takes the DOFs of spherical joints from vectors [3, B-1], the rest from ``other`` [n]."""
+    width = tree.num_bodies - 1
+    values = take(vectors.reshape(-1), tree.dof_column * width + tree.dof_body - 1)
+    return jnp.where(take(jnp.asarray(tree.body_is_spherical), tree.dof_body), values, other)
+
+
+def _rate_matrix(tree: Tree, q: Array) -> Array:
+    """J_r(q)^-1 restricted to the free axes, the identity elsewhere, [3, 3, B-1]."""
+    matrix = _inverse(spatial.right_jacobian(by_body(tree, q)))
+    free = jnp.asarray(tree.body_dofs)[:, 1:] < tree.num_dofs
+    eye = jnp.broadcast_to(spatial.identity_like(matrix), matrix.shape)
+    return jnp.where(free[:, None] & free[None], matrix, eye)
+
+
+def _inverse(matrix: Array) -> Array:
+    """Inverse of 3 x 3 matrices [3, 3, n] by cofactors."""
+    rows = [spatial.cross(matrix[(k + 1) % 3], matrix[(k + 2) % 3]) for k in range(3)]
+    return jnp.stack(rows, axis=1) / spatial.dot(matrix[0], rows[0])

@@ -1,0 +1,71 @@
+"""Kinetic and potential energy."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from artix import spatial
+from artix.articulation import Articulation, State
+from artix.dynamics.inertia import body_weights, world_inertias
+from artix.kinematics import body_velocities, dof_motions, kinematics, root_motion
+
+Array = jax.Array
+
+
+def kinetic_energy(articulation: Articulation, state: State, *, armature: bool = False) -> Array:
+    """Kinetic energy of all links.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      armature: whether to count the joints' armature, as Pinocchio does.
+
+    Returns:
+      The energy [J], a scalar.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Identity: ``nu @ mass_matrix(a, s) @ nu / 2``.
+    """
+    kin = kinematics(articulation, state)
+    tree = articulation.topology
+    velocity = body_velocities(
+        tree, dof_motions(tree, kin), root_motion(tree, state.root_velocity), state.joint_velocity
+    )
+    mass, moment, rotational = world_inertias(articulation, kin)
+    omega = velocity.angular
+    origin = velocity.linear + spatial.cross(omega, kin.position)
+    twice = (
+        mass * spatial.dot(origin, origin)
+        + 2 * spatial.dot(origin, spatial.cross(omega, moment))
+        + spatial.dot(omega, spatial.apply(rotational, omega))
+    )
+    energy = 0.5 * jnp.sum(twice)
+    if armature:
+        energy = energy + 0.5 * jnp.sum(articulation.armature * state.joint_velocity**2)
+    return energy
+
+
+def potential_energy(articulation: Articulation, state: State) -> Array:
+    """Potential energy of gravity, zero for a mass at the world's origin.
+
+    Args:
+      articulation: the articulation; ``gravity_scale`` is honoured.
+      state: its state; only the configuration matters.
+
+    Returns:
+      The energy [J], a scalar.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Identity: its gradient along ``integrate`` is ``gravity_compensation``.
+    """
+    kin = kinematics(articulation, state)
+    mass, moment = body_weights(articulation, kin)
+    total = jnp.sum(mass * (kin.position + kin.reference[:, None]) + moment, axis=1)
+    return -jnp.sum(total * articulation.gravity)

@@ -1,0 +1,338 @@
+"""Link and frame quantities as users see them: poses, velocities, accelerations and Jacobians of points on links."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from artix import spatial
+from artix.articulation import Articulation, State
+from artix.bodies import Placement
+from artix.checks import check_vector
+from artix.kinematics import (
+    Kinematics,
+    Motion,
+    body_accelerations,
+    body_velocities,
+    dof_motions,
+    kinematics,
+    link_centers,
+    motion_rates,
+    root_motion,
+)
+from artix.topology import Topology
+from artix.tree import Tree, stage, take
+
+Array = jax.Array
+Axes = Literal["world_aligned", "local", "world"]
+
+
+@struct.dataclass
+class LinkStates:
+    """Poses and velocities of all links.
+
+    Attributes:
+      pose: world poses of the link frames: position [m], quaternion xyzw, shape [L, 7].
+      velocity: velocities of the links' centres of mass [m/s] and angular velocities [rad/s], world axes, shape [L, 6].
+    """
+
+    pose: Array
+    velocity: Array
+
+
+def forward_kinematics(articulation: Articulation, state: State) -> LinkStates:
+    """Poses and velocities of all links in one call; see :func:`link_poses` and :func:`link_velocities`."""
+    return LinkStates(link_poses(articulation, state), link_velocities(articulation, state))
+
+
+def link_poses(articulation: Articulation, state: State) -> Array:
+    """World poses of the link frames (PhysX's actor frames, URDF's link frames).
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+
+    Returns:
+      Positions [m] and quaternions xyzw, shape [L, 7]. The quaternions follow the joint positions continuously, so
+      their sign is not normalised.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+    """
+    kin = kinematics(articulation, state)
+    placement = _link_frames(articulation.topology, kin)
+    return placement._replace(position=placement.position + kin.reference[:, None]).poses()
+
+
+def link_velocities(articulation: Articulation, state: State) -> Array:
+    """Velocities of the links' centres of mass and angular velocities, in world axes (PhysX's ``eLINK_VELOCITY``).
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+
+    Returns:
+      Linear [m/s], then angular [rad/s] velocities, shape [L, 6].
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Identity: ``dense_jacobian(a, s) @ nu`` (without the root's rows for a fixed base).
+    """
+    kin = kinematics(articulation, state)
+    tree = articulation.topology
+    motions = dof_motions(tree, kin)
+    velocity = body_velocities(tree, motions, root_motion(tree, state.root_velocity), state.joint_velocity)
+    linear, angular = (take(part, tree.link_body) for part in velocity)
+    center = link_centers(articulation, kin)
+    return jnp.concatenate([linear + spatial.cross(angular, center), angular]).T
+
+
+def link_accelerations(articulation: Articulation, state: State, acceleration: Array) -> Array:
+    """Classical accelerations of the links' centres of mass and angular accelerations, in world axes.
+
+    Gravity does not appear: these are the rates of change of :func:`link_velocities`.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      acceleration: generalised acceleration, shape [nv] [m/s^2, rad/s^2].
+
+    Returns:
+      Linear [m/s^2], then angular [rad/s^2] accelerations, shape [L, 6].
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+
+    Identity: ``J acceleration + dJ/dt nu`` with J the dense Jacobian.
+    """
+    tree = articulation.topology
+    check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
+    kin = kinematics(articulation, state)
+    velocity, rate = body_accelerations(tree, kin, dof_motions(tree, kin), state, acceleration)
+    linear, omega = (take(part, tree.link_body) for part in velocity)
+    center = link_centers(articulation, kin)
+    spatial_linear, alpha = (take(part, tree.link_body) for part in rate)
+    classical = spatial_linear + spatial.cross(alpha, center) + spatial.cross(omega, linear + spatial.cross(omega, center))
+    return jnp.concatenate([classical, alpha]).T
+
+
+def dense_jacobian(articulation: Articulation, state: State) -> Array:
+    """Jacobian of all link velocities, PhysX's ``computeDenseJacobian``.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+
+    Returns:
+      Shape [6 L', nv] with L' = L for a floating and L - 1 for a fixed base, whose root rows are absent. Six rows per
+      link: linear velocity of its centre of mass, angular velocity, both in world axes.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Identity: ``dense_jacobian(a, s) @ nu == link_velocities(a, s)`` stacked.
+    """
+    tree = articulation.topology
+    kin = kinematics(articulation, state)
+    motions = Motion(*stage(*dof_motions(tree, kin)))
+    center = link_centers(articulation, kin)
+    jacobian = _point_jacobian(tree, motions, center, tree.dof_moves_link)
+    if tree.num_base_dofs == 0:
+        jacobian = jacobian[1:]
+    return jacobian.reshape(-1, tree.nv)
+
+
+def frame_pose(articulation: Articulation, state: State, frame: str | int | Array, offset: Array | None = None) -> Array:
+    """World pose of a link's frame, of an additional frame, or of a pose fixed in one.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+      frame: the name of a link or of an additional frame (links merged by a reader are such), or a link's index, which
+        may be traced.
+      offset: a pose in that frame, shape [7]; the frame itself when ``None``.
+
+    Returns:
+      Position [m] and quaternion xyzw, shape [7].
+
+    Raises:
+      KeyError: no link or frame has this name.
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+    """
+    kin = kinematics(articulation, state)
+    _, placement = _frame(articulation, kin, frame, offset)
+    return placement._replace(position=placement.position + kin.reference[:, None]).poses()[0]
+
+
+def frame_velocity(
+    articulation: Articulation,
+    state: State,
+    frame: str | int | Array,
+    offset: Array | None = None,
+    *,
+    axes: Axes = "world_aligned",
+) -> Array:
+    """Velocity of a frame, shape [6]: ``frame_jacobian(...) @ nu``; arguments as :func:`frame_jacobian`."""
+    tree = articulation.topology
+    nu = state.joint_velocity
+    if tree.num_base_dofs:
+        nu = jnp.concatenate([state.root_velocity, nu])
+    return frame_jacobian(articulation, state, frame, offset, axes=axes) @ nu
+
+
+def frame_jacobian(
+    articulation: Articulation,
+    state: State,
+    frame: str | int | Array,
+    offset: Array | None = None,
+    *,
+    axes: Axes = "world_aligned",
+) -> Array:
+    """Jacobian of the velocity of a frame at any point of any link.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+      frame: the name of a link or additional frame, or a link's index; see :func:`frame_pose`.
+      offset: a pose in that frame whose origin is the point, shape [7]; the frame itself when ``None``.
+      axes: ``"world_aligned"`` for the velocity of the point in world axes (Pinocchio's ``LOCAL_WORLD_ALIGNED``),
+        ``"local"`` for the same in the frame's own axes, ``"world"`` for the spatial velocity about the world's origin.
+
+    Returns:
+      Shape [6, nv], linear rows first.
+
+    Raises:
+      KeyError: no link or frame has this name.
+      ValueError: an array has the wrong shape, or ``axes`` is not one of the three.
+      TypeError: an array has another dtype than the articulation.
+
+    Identity: ``frame_jacobian(...) @ nu`` is the rate of change of the frame's pose.
+    """
+    _check_axes(axes)
+    kin = kinematics(articulation, state)
+    tree = articulation.topology
+    body, placement = _frame(articulation, kin, frame, offset)
+    point = -kin.reference[:, None] if axes == "world" else placement.position
+    jacobian = _point_jacobian(tree, dof_motions(tree, kin), point, _mask_column(tree, body))[0]
+    return _to_local(placement, jacobian) if axes == "local" else jacobian
+
+
+def frame_jacobian_rate(
+    articulation: Articulation,
+    state: State,
+    frame: str | int | Array,
+    offset: Array | None = None,
+    *,
+    axes: Axes = "world_aligned",
+) -> Array:
+    """Rate of change dJ/dt of :func:`frame_jacobian` at the state's velocity; same arguments, shape [6, nv].
+
+    Identity: the frame's acceleration is ``J acceleration + dJ/dt nu``.
+    """
+    _check_axes(axes)
+    kin = kinematics(articulation, state)
+    tree = articulation.topology
+    body, placement = _frame(articulation, kin, frame, offset)
+    motions = dof_motions(tree, kin)
+    root = root_motion(tree, state.root_velocity)
+    at_rest = Motion(jnp.zeros_like(root.linear), root.angular)  # seen from the root's centre of mass
+    velocity = body_velocities(tree, motions, at_rest, state.joint_velocity)
+    rates = motion_rates(tree, velocity, motions)
+    linear, angular = (take(part, body) for part in velocity)
+    mask = _mask_column(tree, body)
+    if axes == "world":
+        point, speed = -kin.reference[:, None], -root.linear
+    else:
+        point, speed = placement.position, linear + spatial.cross(angular, placement.position)
+    carried = Motion(rates.linear + spatial.cross(motions.angular, jnp.broadcast_to(speed, rates.linear.shape)), rates.angular)
+    rate = _point_jacobian(tree, carried, point, mask, root=False, root_speed=speed)[0]
+    if axes != "local":
+        return rate
+    jacobian = _point_jacobian(tree, motions, point, mask)[0]
+    spin = jnp.broadcast_to(angular, (3, tree.nv))
+    turned = jnp.concatenate([spatial.cross(spin, jacobian[:3]), spatial.cross(spin, jacobian[3:])])
+    return _to_local(placement, rate - turned)
+
+
+# --- internals ------------------------------------------------------------------------------------------------------
+
+
+def _link_frames(tree: Tree, kin: Kinematics) -> Placement:
+    """Frames of the links relative to the reference point."""
+    body = tree.link_body
+    return Placement(take(kin.quaternion, body), take(kin.position, body)) @ kin.placements
+
+
+def _frame(articulation: Articulation, kin: Kinematics, frame, offset: Array | None) -> tuple[Array, Placement]:
+    """The body [1] of a frame and the frame's placement relative to the reference point (1 item)."""
+    tree = articulation.topology
+    local: Placement | None = None
+    if isinstance(frame, str):
+        if not isinstance(tree, Topology):
+            raise KeyError(f"frame {frame!r}: the members of a fleet name their links differently; give a link's index")
+        if frame in tree.frame_names:
+            k = tree.frame_names.index(frame)
+            link, local = tree.frame_links[k], Placement.from_poses(articulation.frame_local_pose[k : k + 1])
+        else:
+            link = tree.link_index(frame)
+    else:
+        link = frame
+    index = jnp.asarray(link).reshape(1)
+    placement = _link_frames(tree, kin).take(index)
+    if local is not None:
+        placement = placement @ local
+    if offset is not None:
+        check_vector("offset", offset, (7,), articulation.dtype, "position, quaternion xyzw")
+        placement = placement @ Placement.from_poses(offset[None])
+    return jnp.asarray(tree.link_body)[index], placement
+
+
+def _mask_column(tree: Tree, body: Array) -> Array:
+    return jnp.asarray(tree.dof_moves_body)[:, body]
+
+
+def _check_axes(axes: str) -> None:
+    if axes not in ("world_aligned", "local", "world"):
+        raise ValueError(f"axes must be 'world_aligned', 'local' or 'world'; found {axes!r}")
+
+
+def _to_local(placement: Placement, jacobian: Array) -> Array:
+    rotation = jnp.broadcast_to(spatial.rotation_matrix(placement.rotation), (3, 3, jacobian.shape[-1]))
+    parts = [spatial.apply_transposed(rotation, jacobian[:3]), spatial.apply_transposed(rotation, jacobian[3:])]
+    return jnp.concatenate(parts)
+
+
+def _point_jacobian(
+    tree: Tree, motions: Motion, points: Array, mask, *, root: bool = True, root_speed: Array | None = None
+) -> Array:
+    """Jacobians of points [3, m], each moved by the DOFs in its column of ``mask`` [n, m]: [m, 6, nv].
+
+    With ``root=False`` the root's columns are those of the Jacobian's rate instead: only the lever changes, by
+    ``root_speed`` [3, 1].
+    """
+    moved = jnp.asarray(mask, points.dtype).T[:, None, :]
+    lever = points.T[:, :, None]
+    a, b = jnp.roll(motions.angular, -1, axis=0)[None], jnp.roll(motions.angular, -2, axis=0)[None]
+    x, y = jnp.roll(lever, -1, axis=1), jnp.roll(lever, -2, axis=1)
+    linear = (motions.linear[None] + a * y - b * x) * moved
+    angular = motions.angular[None] * moved
+    joints = jnp.concatenate([linear, angular], axis=1)
+    if tree.num_base_dofs == 0:
+        return joints
+    arm = points if root_speed is None else root_speed
+    turned = -jnp.moveaxis(spatial.skew(arm), -1, 0)
+    eye = jnp.broadcast_to(jnp.eye(3, dtype=points.dtype) * root, turned.shape)
+    zero = jnp.zeros_like(turned)
+    base = jnp.concatenate([jnp.concatenate([eye, turned], axis=2), jnp.concatenate([zero, eye], axis=2)], axis=1)
+    if tree.base_is_free is not None:
+        base = jnp.where(tree.base_is_free, base, jnp.zeros_like(base))
+    return jnp.concatenate([base, joints], axis=2)
