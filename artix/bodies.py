@@ -124,6 +124,6 @@ def body_inertias(articulation: Articulation, placements: Placement, *, weights:
     rotational = about_center + mass * shift
     weighted = mass if weights is None else mass * weights
     rows = jnp.concatenate([weighted[None], weighted * center, rotational.reshape(9, -1)])
-    if tree.num_bodies < tree.num_links:
+    if tree.has_rigid_links:
         rows = masked_sum(rows, tree.link_in_body)
     return Inertias(rows[0], rows[1:4], rows[4:].reshape(3, 3, -1))

@@ -135,6 +135,10 @@ class PaddedTopology:
         return self.num_base_dofs + self.num_dofs
 
     @property
+    def has_rigid_links(self) -> bool:
+        return self.padding.rigid_rounds > 0
+
+    @property
     def has_prismatic(self) -> bool:
         return self.padding.prismatic
 

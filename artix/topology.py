@@ -236,6 +236,11 @@ class Topology:
         return _frozen(self.link_body[:, None] == np.arange(self.num_bodies), bool)
 
     @property
+    def has_rigid_links(self) -> bool:
+        """Whether any body has several links."""
+        return self.num_bodies < self.num_links
+
+    @property
     def has_spherical(self) -> bool:
         """Whether any joint is spherical."""
         return JointType.SPHERICAL in self.joint_types

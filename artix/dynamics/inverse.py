@@ -194,7 +194,7 @@ def _wrench_sums(articulation: Articulation, kin: Kinematics, external_force: Ar
     force, torque = external_force[:, :3].T, external_force[:, 3:].T
     center = link_centers(articulation, kin)
     wrench = jnp.concatenate([force, torque + spatial.cross(center, force)])
-    if tree.num_bodies < tree.num_links:
+    if tree.has_rigid_links:
         wrench = masked_sum(wrench, tree.link_in_body)
     whole, below = subtree_sums(tree, wrench)
     motions = jnp.concatenate(dof_motions(tree, kin))
