@@ -71,6 +71,17 @@ def right_product_matrix(b: Array) -> Array:
     return b[_RIGHT_PLACE] * jnp.asarray(_RIGHT_SIGN[..., None], b.dtype)
 
 
+# The right-product matrix of b (x) e_k is that of b with its rows moved: row i becomes SIGN[k][i] * row PLACE[k][i].
+_UNIT_PLACE = ((3, 2, 1, 0), (2, 3, 0, 1), (1, 0, 3, 2))
+_UNIT_SIGN = ((1, 1, -1, -1), (-1, 1, 1, -1), (1, -1, 1, -1))
+
+
+def times_unit(matrix: Array, k: int) -> Array:
+    """From the right-product matrix [4, 4, n] of b to that of the quaternion product of b and the unit e_k."""
+    sign = np.array(_UNIT_SIGN[k])[:, None, None]
+    return matrix[np.array(_UNIT_PLACE[k])] * jnp.asarray(sign, matrix.dtype)
+
+
 def quaternion_product(a: Array, b: Array) -> Array:
     """Hamilton product of quaternions xyzw [4, n]: first rotate by b, then by a."""
     return apply(right_product_matrix(b), a)

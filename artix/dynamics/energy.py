@@ -5,10 +5,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix import spatial
 from artix.articulation import Articulation, State
-from artix.dynamics.inertia import body_weights, world_inertias
-from artix.kinematics import body_velocities, dof_motions, kinematics, root_motion
+from artix.dynamics.inertia import body_momenta, body_weights
+from artix.kinematics import at_origins, body_velocities, dof_motions, kinematics, root_motion
 
 Array = jax.Array
 
@@ -35,15 +34,9 @@ def kinetic_energy(articulation: Articulation, state: State, *, armature: bool =
     velocity = body_velocities(
         tree, dof_motions(tree, kin), root_motion(tree, state.root_velocity), state.joint_velocity
     )
-    mass, moment, rotational = world_inertias(articulation, kin)
-    omega = velocity.angular
-    origin = velocity.linear + spatial.cross(omega, kin.position)
-    twice = (
-        mass * spatial.dot(origin, origin)
-        + 2 * spatial.dot(origin, spatial.cross(omega, moment))
-        + spatial.dot(omega, spatial.apply(rotational, omega))
-    )
-    energy = 0.5 * jnp.sum(twice)
+    velocity = at_origins(kin, velocity)
+    momenta = body_momenta(articulation, kin, velocity)
+    energy = 0.5 * jnp.sum(jnp.concatenate(momenta) * jnp.concatenate(velocity))
     if armature:
         energy = energy + 0.5 * jnp.sum(articulation.armature * state.joint_velocity**2)
     return energy

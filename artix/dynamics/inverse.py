@@ -7,9 +7,18 @@ import jax.numpy as jnp
 
 from artix import spatial
 from artix.articulation import Articulation, State
+from artix.bodies import body_inertias
 from artix.checks import check_vector
-from artix.dynamics.inertia import body_weights, world_inertias
-from artix.kinematics import Kinematics, Motion, body_accelerations, dof_motions, kinematics, link_centers
+from artix.dynamics.inertia import body_weights, rotational_inertia
+from artix.kinematics import (
+    Kinematics,
+    Motion,
+    at_origins,
+    body_accelerations,
+    dof_motions,
+    kinematics,
+    link_centers,
+)
 from artix.tree import masked_sum, stage, subtree_sums
 
 Array = jax.Array
@@ -158,17 +167,17 @@ def body_forces(
 ) -> Array:
     """Forces and torques about the reference point that the motion of each body takes, [6, B]."""
     velocity, rate = body_accelerations(articulation.topology, kin, motions, state, acceleration)
-    omega = velocity.angular
-    linear, alpha = stage(*rate)
-    speed = velocity.linear + spatial.cross(omega, kin.position)
-    origin = linear + spatial.cross(alpha, kin.position) + spatial.cross(omega, speed)
-    mass, moment, rotational = world_inertias(articulation, kin)
-    force = mass * origin + spatial.cross(alpha, moment) + spatial.cross(omega, spatial.cross(omega, moment))
-    torque = (
-        spatial.apply(rotational, alpha)
-        + spatial.cross(omega, spatial.apply(rotational, omega))
-        + spatial.cross(moment, origin)
-    )
+    omega, alpha = velocity.angular, rate.angular
+    mass, first, second = body_inertias(articulation, kin.placements)
+    first = spatial.apply(kin.rotation, first)
+    origin = rate.linear + spatial.cross(alpha, kin.position) + spatial.cross(omega, at_origins(kin, velocity).linear)
+    origin, first = stage(origin, first)
+    force = mass * origin + spatial.cross(alpha, first) + spatial.cross(omega, spatial.cross(omega, first))
+    # The turning of each body is worked out in its own axes, where the inertia is constant.
+    inertia = rotational_inertia(second)
+    omega, alpha = (spatial.apply_transposed(kin.rotation, vector) for vector in (omega, alpha))
+    turning = spatial.apply(inertia, alpha) + spatial.cross(omega, spatial.apply(inertia, omega))
+    torque = spatial.apply(kin.rotation, stage(turning)) + spatial.cross(first, origin)
     if gravity:
         weight, moment = body_weights(articulation, kin)
         pull = jnp.broadcast_to(articulation.gravity[:, None], force.shape)
