@@ -106,11 +106,6 @@ def body_velocities(tree: Tree, motions: Motion, root: Motion, qd: Array) -> Mot
     return Motion(root.linear + sums[:3], root.angular + sums[3:])
 
 
-def at_origins(kin: Kinematics, velocity: Motion) -> Motion:
-    """Velocities about the reference point, [3, B] each, as velocities of the bodies' own origins."""
-    return Motion(velocity.linear + spatial.cross(velocity.angular, kin.position), velocity.angular)
-
-
 def motion_cross(velocity: Motion, motion: Motion) -> Motion:
     """Rate of change of a motion that is carried along with a velocity (the spatial cross product)."""
     linear = spatial.cross(velocity.angular, motion.linear) + spatial.cross(velocity.linear, motion.angular)

@@ -56,6 +56,11 @@ def skew(a: Array) -> Array:
     return jnp.stack([zero, -z, y, z, zero, -x, -y, x, zero]).reshape((3, 3) + a.shape[1:])
 
 
+def axial(matrix: Array) -> Array:
+    """The vector [3, n] of moments ``sum r x f`` from the matrix [3, 3, n] of products ``sum f r^T``."""
+    return jnp.stack([matrix[2, 1] - matrix[1, 2], matrix[0, 2] - matrix[2, 0], matrix[1, 0] - matrix[0, 1]])
+
+
 def identity_like(x: Array) -> Array:
     """Identity matrices [3, 3, 1] that broadcast against [3, 3, n], in the dtype of ``x``."""
     return jnp.eye(3, dtype=x.dtype)[:, :, None]

@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
-from artix.dynamics.inertia import body_momenta, body_weights
-from artix.kinematics import at_origins, body_velocities, dof_motions, kinematics, root_motion
+from artix.dynamics.inertia import momentum, reference_inertias, weights
+from artix.kinematics import Motion, body_velocities, dof_motions, kinematics, root_motion
+from artix.tree import stage
 
 Array = jax.Array
 
@@ -34,8 +35,8 @@ def kinetic_energy(articulation: Articulation, state: State, *, armature: bool =
     velocity = body_velocities(
         tree, dof_motions(tree, kin), root_motion(tree, state.root_velocity), state.joint_velocity
     )
-    velocity = at_origins(kin, velocity)
-    momenta = body_momenta(articulation, kin, velocity)
+    velocity = Motion(*stage(*velocity))
+    momenta = momentum(reference_inertias(articulation, kin), velocity)
     energy = 0.5 * jnp.sum(jnp.concatenate(momenta) * jnp.concatenate(velocity))
     if armature:
         energy = energy + 0.5 * jnp.sum(articulation.armature * state.joint_velocity**2)
@@ -59,6 +60,6 @@ def potential_energy(articulation: Articulation, state: State) -> Array:
     Identity: its gradient along ``integrate`` is ``gravity_compensation``.
     """
     kin = kinematics(articulation, state)
-    mass, moment = body_weights(articulation, kin)
-    total = jnp.sum(mass * (kin.position + kin.reference[:, None]) + moment, axis=1)
+    mass, moment = weights(articulation, kin)
+    total = jnp.sum(mass * kin.reference[:, None] + moment, axis=1)
     return -jnp.sum(total * articulation.gravity)

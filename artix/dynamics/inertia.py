@@ -35,32 +35,17 @@ def composite_inertias(tree: Tree, inertias: Inertias) -> tuple[Inertias, Inerti
     return whole, below
 
 
-def rotational_inertia(second: Array) -> Array:
-    """Rotational inertia ``trace(second) 1 - second`` [3, 3, n] of second moments [3, 3, n]."""
-    return _trace(second) * spatial.identity_like(second) - second
-
-
 def momentum(inertias: Inertias, motion: Motion) -> Motion:
-    """Spatial momentum about the point of the inertias: linear [3, n], angular [3, n]."""
+    """Momentum of bodies that move as told, about the point of the inertias: linear [3, n], angular [3, n]."""
     linear = inertias.mass * motion.linear + spatial.cross(motion.angular, inertias.first)
     spin = _trace(inertias.second) * motion.angular - spatial.apply(inertias.second, motion.angular)
     return Motion(linear, spin + spatial.cross(inertias.first, motion.linear))
 
 
-def body_momenta(articulation: Articulation, kin: Kinematics, velocity: Motion) -> Motion:
-    """Momenta of the bodies, each about the origin of its own frame, in world axes, for velocities of those origins."""
-    mass, first, second = body_inertias(articulation, kin.placements)
-    first = spatial.apply(kin.rotation, first)
-    turning = spatial.apply_transposed(kin.rotation, velocity.angular)
-    spin = spatial.apply(kin.rotation, spatial.apply(rotational_inertia(second), turning))
-    linear = mass * velocity.linear + spatial.cross(velocity.angular, first)
-    return Motion(linear, spin + spatial.cross(first, velocity.linear))
-
-
-def body_weights(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
-    """Masses [B] and first moments about the bodies' origins in world axes [3, B] on which gravity acts."""
+def weights(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
+    """Masses [B] and first moments about the reference point [3, B] on which gravity acts."""
     body = body_inertias(articulation, kin.placements, weights=articulation.gravity_scale)
-    return body.mass, spatial.apply(kin.rotation, body.first)
+    return body.mass, body.mass * kin.position + spatial.apply(kin.rotation, body.first)
 
 
 def _trace(matrix: Array) -> Array:

@@ -7,18 +7,9 @@ import jax.numpy as jnp
 
 from artix import spatial
 from artix.articulation import Articulation, State
-from artix.bodies import body_inertias
 from artix.checks import check_vector
-from artix.dynamics.inertia import body_weights, rotational_inertia
-from artix.kinematics import (
-    Kinematics,
-    Motion,
-    at_origins,
-    body_accelerations,
-    dof_motions,
-    kinematics,
-    link_centers,
-)
+from artix.dynamics.inertia import reference_inertias, weights
+from artix.kinematics import Kinematics, Motion, body_accelerations, dof_motions, kinematics, link_centers
 from artix.tree import masked_sum, stage, subtree_sums
 
 Array = jax.Array
@@ -115,8 +106,7 @@ def gravity_compensation(articulation: Articulation, state: State) -> Array:
     """
     kin = kinematics(articulation, state)
     tree = articulation.topology
-    mass, moment = body_weights(articulation, kin)
-    moment = moment + mass * kin.position
+    mass, moment = weights(articulation, kin)
     whole, below = subtree_sums(tree, jnp.concatenate([mass[None], moment]))
     gravity = -articulation.gravity[:, None]
     root = jnp.concatenate([whole[0] * gravity, spatial.cross(whole[1:], gravity)])
@@ -167,23 +157,22 @@ def body_forces(
 ) -> Array:
     """Forces and torques about the reference point that the motion of each body takes, [6, B]."""
     velocity, rate = body_accelerations(articulation.topology, kin, motions, state, acceleration)
-    omega, alpha = velocity.angular, rate.angular
-    mass, first, second = body_inertias(articulation, kin.placements)
-    first = spatial.apply(kin.rotation, first)
-    origin = rate.linear + spatial.cross(alpha, kin.position) + spatial.cross(omega, at_origins(kin, velocity).linear)
-    origin, first = stage(origin, first)
-    force = mass * origin + spatial.cross(alpha, first) + spatial.cross(omega, spatial.cross(omega, first))
-    # The turning of each body is worked out in its own axes, where the inertia is constant.
-    inertia = rotational_inertia(second)
-    omega, alpha = (spatial.apply_transposed(kin.rotation, vector) for vector in (omega, alpha))
-    turning = spatial.apply(inertia, alpha) + spatial.cross(omega, spatial.apply(inertia, omega))
-    torque = spatial.apply(kin.rotation, stage(turning)) + spatial.cross(first, origin)
+    omega = velocity.angular
+    # A point at r from the reference point accelerates by ``at_reference + turning @ r``. Multiplied by the pseudo-inertia
+    # this gives the force and the matrix of moments in one product, without any nested cross product.
+    at_reference = rate.linear + spatial.cross(omega, velocity.linear)
+    turning = spatial.skew(rate.angular) + omega[:, None] * omega[None]
+    turning = turning - spatial.dot(omega, omega) * spatial.identity_like(omega)
+    at_reference, turning = stage(at_reference, turning)
+    mass, first, second = reference_inertias(articulation, kin)
+    force = mass * at_reference + spatial.apply(turning, first)
+    moments = spatial.multiply(turning, second) + at_reference[:, None] * first[None]
     if gravity:
-        weight, moment = body_weights(articulation, kin)
-        pull = jnp.broadcast_to(articulation.gravity[:, None], force.shape)
+        weight, moment = weights(articulation, kin)
+        pull = articulation.gravity[:, None]
         force = force - weight * pull
-        torque = torque - spatial.cross(moment, pull)
-    return stage(jnp.concatenate([force, torque + spatial.cross(kin.position, force)]))
+        moments = moments - pull[:, None] * moment[None]
+    return stage(jnp.concatenate([force, spatial.axial(stage(moments))]))
 
 
 def _newton_euler(

@@ -10,10 +10,11 @@ import jax.numpy as jnp
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Placement, body_inertias
-from artix.dynamics.inertia import body_momenta
+from artix.dynamics.inertia import momentum, reference_inertias
 from artix.dynamics.inverse import body_forces
 from artix.dynamics.mass_matrix import generalized_momenta
-from artix.kinematics import Kinematics, at_origins, body_velocities, dof_motions, kinematics, root_motion
+from artix.kinematics import Kinematics, Motion, body_velocities, dof_motions, kinematics, root_motion
+from artix.tree import stage
 
 Array = jax.Array
 
@@ -105,9 +106,8 @@ def centroidal_momentum(articulation: Articulation, state: State) -> Array:
     velocity = body_velocities(
         tree, dof_motions(tree, kin), root_motion(tree, state.root_velocity), state.joint_velocity
     )
-    linear, angular = body_momenta(articulation, kin, at_origins(kin, velocity))
-    about_reference = jnp.concatenate([linear, angular + spatial.cross(kin.position, linear)])
-    return _about(_center(articulation, kin), jnp.sum(about_reference, axis=1, keepdims=True))[:, 0]
+    momenta = jnp.concatenate(momentum(reference_inertias(articulation, kin), Motion(*stage(*velocity))))
+    return _about(_center(articulation, kin), jnp.sum(momenta, axis=1, keepdims=True))[:, 0]
 
 
 def _about(center: Array, rows: Array) -> Array:
