@@ -188,12 +188,13 @@ def _check_inertia(
             report.warning(inertial, message, "give the inertia about the centre of mass [kg m^2]")
         return inertia
     if mass == 0.0:
-        message, mended = "a link without mass cannot have inertia", np.zeros((3, 3))
+        message: str | None = "a link without mass cannot have inertia"
     else:
-        message, mended = _inertia_problem(inertia), repaired_inertia(inertia)
+        message = _inertia_problem(inertia)
     if message is None:
         return inertia
     if "inertia" in repair:
+        mended = np.zeros((3, 3)) if mass == 0.0 else repaired_inertia(inertia)
         found = f"principal inertias are now {_principal_text(mended)} kg m^2"
         report.repaired(inertial, f"{message}; {found}", "correct the <inertial> in the file")
         return mended
@@ -204,7 +205,8 @@ def _check_inertia(
 def _inertia_problem(inertia: np.ndarray) -> str | None:
     least, middle, largest = np.linalg.eigvalsh(inertia)
     found = f"its principal inertias are {_principal_text(inertia)} kg m^2"
-    if least <= 0.0:
+    # A zero moment may come out of the eigenvalue solver as a rounding error of either sign.
+    if least <= 1e-12 * largest:
         return f"the inertia is not positive definite: {found}"
     if least + middle < largest * (1.0 - INERTIA_TOLERANCE):
         return (
