@@ -330,7 +330,7 @@ def _point_jacobian(
         return joints
     arm = points if root_speed is None else root_speed
     turned = -jnp.moveaxis(spatial.skew(arm), -1, 0)
-    eye = jnp.broadcast_to(jnp.eye(3, dtype=points.dtype) * root, turned.shape)
+    eye = jnp.broadcast_to(jnp.eye(3, dtype=points.dtype) * float(root), turned.shape)
     zero = jnp.zeros_like(turned)
     base = jnp.concatenate([jnp.concatenate([eye, turned], axis=2), jnp.concatenate([zero, eye], axis=2)], axis=1)
     if tree.base_is_free is not None:
