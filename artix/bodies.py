@@ -120,10 +120,10 @@ def body_inertias(articulation: Articulation, placements: Placement, *, weights:
     rotation = spatial.rotation_matrix(frame.rotation)
     inertia = jnp.moveaxis(articulation.link_inertia, 0, -1)
     about_center = spatial.multiply_transposed(spatial.multiply(rotation, inertia), rotation)
-    shift = spatial.dot(center, center) * spatial.identity_like(center) - center[:, None] * center[None]
-    rotational = about_center + mass * shift
+    shift = spatial.dot(center, center)[None, None] * spatial.identity_like(center) - center[:, None] * center[None]
+    rotational = about_center + mass[None, None] * shift
     weighted = mass if weights is None else mass * weights
-    rows = jnp.concatenate([weighted[None], weighted * center, rotational.reshape(9, -1)])
+    rows = jnp.concatenate([weighted[None], weighted[None] * center, rotational.reshape(9, -1)])
     if tree.num_bodies < tree.num_links:
         rows = masked_sum(rows, tree.link_in_body)
     return Inertias(rows[0], rows[1:4], rows[4:].reshape(3, 3, -1))

@@ -67,5 +67,5 @@ def potential_energy(articulation: Articulation, state: State) -> Array:
     """
     kin = kinematics(articulation, state)
     mass, moment = body_weights(articulation, kin)
-    total = jnp.sum(mass * (kin.position + kin.reference[:, None]) + moment, axis=1)
+    total = jnp.sum(mass[None] * (kin.position + kin.reference[:, None]) + moment, axis=1)
     return -jnp.sum(total * articulation.gravity)

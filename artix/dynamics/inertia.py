@@ -30,10 +30,11 @@ def body_weights(articulation: Articulation, kin: Kinematics) -> tuple[Array, Ar
 def about_reference(inertias: Inertias, kin: Kinematics) -> Inertias:
     """Moves inertias from the origins of the bodies' frames to the common reference point."""
     mass, moment, position = inertias.mass, inertias.first_moment, kin.position
-    half = moment + 0.5 * mass * position
+    half = moment + 0.5 * mass[None] * position
     product = position[:, None] * half[None]
-    shift = 2 * spatial.dot(position, half) * spatial.identity_like(position) - product - jnp.swapaxes(product, 0, 1)
-    return Inertias(mass, moment + mass * position, inertias.rotational + shift)
+    square = 2 * spatial.dot(position, half)[None, None]
+    shift = square * spatial.identity_like(position) - product - jnp.swapaxes(product, 0, 1)
+    return Inertias(mass, moment + mass[None] * position, inertias.rotational + shift)
 
 
 _ROWS, _COLUMNS = (0, 0, 0, 1, 1, 2), (0, 1, 2, 1, 2, 2)
@@ -56,6 +57,6 @@ def composite_inertias(tree: Tree, inertias: Inertias) -> tuple[Inertias, Inerti
 
 def momentum(inertias: Inertias, motion: Motion) -> Motion:
     """Spatial momentum about the point of the inertias: linear [3, n], angular [3, n]."""
-    linear = inertias.mass * motion.linear + spatial.cross(motion.angular, inertias.first_moment)
+    linear = inertias.mass[None] * motion.linear + spatial.cross(motion.angular, inertias.first_moment)
     angular = spatial.apply(inertias.rotational, motion.angular) + spatial.cross(inertias.first_moment, motion.linear)
     return Motion(linear, angular)

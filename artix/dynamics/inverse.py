@@ -107,12 +107,12 @@ def gravity_compensation(articulation: Articulation, state: State) -> Array:
     kin = kinematics(articulation, state)
     tree = articulation.topology
     mass, moment = body_weights(articulation, kin)
-    moment = moment + mass * kin.position
+    moment = moment + mass[None] * kin.position
     whole, below = subtree_sums(tree, jnp.concatenate([mass[None], moment]))
     gravity = -articulation.gravity[:, None]
-    root = jnp.concatenate([whole[0] * gravity, spatial.cross(whole[1:], gravity)])
+    root = jnp.concatenate([whole[:1] * gravity, spatial.cross(whole[1:], gravity)])
     motions = dof_motions(tree, kin)
-    joints = spatial.dot(motions.linear, below[0] * gravity) + spatial.dot(
+    joints = spatial.dot(motions.linear, below[:1] * gravity) + spatial.dot(
         motions.angular, spatial.cross(below[1:], jnp.broadcast_to(gravity, below[1:].shape))
     )
     return generalized(articulation, root, joints)
@@ -163,7 +163,7 @@ def body_forces(
     speed = velocity.linear + spatial.cross(omega, kin.position)
     origin = linear + spatial.cross(alpha, kin.position) + spatial.cross(omega, speed)
     mass, moment, rotational = world_inertias(articulation, kin)
-    force = mass * origin + spatial.cross(alpha, moment) + spatial.cross(omega, spatial.cross(omega, moment))
+    force = mass[None] * origin + spatial.cross(alpha, moment) + spatial.cross(omega, spatial.cross(omega, moment))
     torque = (
         spatial.apply(rotational, alpha)
         + spatial.cross(omega, spatial.apply(rotational, omega))
@@ -172,7 +172,7 @@ def body_forces(
     if gravity:
         weight, moment = body_weights(articulation, kin)
         pull = jnp.broadcast_to(articulation.gravity[:, None], force.shape)
-        force = force - weight * pull
+        force = force - weight[None] * pull
         torque = torque - spatial.cross(moment, pull)
     return stage(jnp.concatenate([force, torque + spatial.cross(kin.position, force)]))
 

@@ -58,7 +58,7 @@ def center_of_mass_jacobian(articulation: Articulation, state: State) -> Array:
     """
     kin = kinematics(articulation, state)
     matrix, whole = _momentum_matrix(articulation, kin)
-    return matrix[:3] / whole.mass
+    return matrix[:3] / whole.mass[None]
 
 
 def centroidal_momentum_matrix(articulation: Articulation, state: State) -> tuple[Array, Array]:
@@ -85,7 +85,7 @@ def centroidal_momentum_matrix(articulation: Articulation, state: State) -> tupl
     matrix, whole = _momentum_matrix(articulation, kin)
     motions = dof_motions(articulation.topology, kin)
     force = jnp.sum(body_forces(articulation, kin, motions, state, None, gravity=False), axis=1, keepdims=True)
-    center = whole.first_moment / whole.mass
+    center = whole.first_moment / whole.mass[None]
     return matrix, jnp.concatenate([force[:3], force[3:] - spatial.cross(center, force[:3])])[:, 0]
 
 
@@ -115,7 +115,7 @@ def body_momenta(articulation: Articulation, kin: Kinematics, state: State) -> M
     velocity = body_velocities(tree, motions, root_motion(tree, state.root_velocity), state.joint_velocity)
     mass, moment, rotational = world_inertias(articulation, kin)
     origin = velocity.linear + spatial.cross(velocity.angular, kin.position)
-    linear = mass * origin + spatial.cross(velocity.angular, moment)
+    linear = mass[None] * origin + spatial.cross(velocity.angular, moment)
     angular = spatial.apply(rotational, velocity.angular) + spatial.cross(moment, origin)
     return Motion(linear, angular + spatial.cross(kin.position, linear))
 
@@ -123,7 +123,7 @@ def body_momenta(articulation: Articulation, kin: Kinematics, state: State) -> M
 def _center(articulation: Articulation, kin: Kinematics) -> Array:
     """Centre of mass relative to the reference point, [3, 1]."""
     body = body_inertias(articulation, kin.placements)
-    moment = body.mass * kin.position + spatial.apply(kin.rotation, body.first_moment)
+    moment = body.mass[None] * kin.position + spatial.apply(kin.rotation, body.first_moment)
     return jnp.sum(moment, axis=1, keepdims=True) / jnp.sum(body.mass)
 
 
@@ -136,5 +136,5 @@ def _momentum_matrix(articulation: Articulation, kin: Kinematics):
         if tree.base_is_free is not None:
             root = jnp.where(tree.base_is_free, root, jnp.zeros_like(root))
         rows = jnp.concatenate([root, rows], axis=1)
-    center = jnp.broadcast_to(whole.first_moment / whole.mass, rows[:3].shape)
+    center = jnp.broadcast_to(whole.first_moment / whole.mass[None], rows[:3].shape)
     return jnp.concatenate([rows[:3], rows[3:] - spatial.cross(center, rows[:3])]), whole
