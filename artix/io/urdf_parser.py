@@ -165,12 +165,12 @@ def _link(name: str, element: Element, report: Report, repair: Collection[str]) 
     mass_element = read_child(report, inertial, "mass", required=True)
     inertia_element = read_child(report, inertial, "inertia", required=True)
     com_pose = _origin(inertial, report)
-    before = len(report.errors)
+    before = report.num_errors
     mass = read_number(report, mass_element, "value", 0.0, required=True)
     xx, yy, zz = (read_number(report, inertia_element, key, 0.0, required=True) for key in ("ixx", "iyy", "izz"))
     xy, xz, yz = (read_number(report, inertia_element, key, 0.0) for key in ("ixy", "ixz", "iyz"))
     inertia = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
-    if mass_element is None or inertia_element is None or len(report.errors) > before:
+    if mass_element is None or inertia_element is None or report.num_errors > before:
         return UrdfLink(name, element)
     return UrdfLink(name, element, mass, com_pose, _check_inertia(inertial, mass, inertia, report, repair))
 
