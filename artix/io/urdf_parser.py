@@ -220,8 +220,8 @@ def _principal_text(inertia: np.ndarray) -> str:
 def repaired_inertia(inertia: np.ndarray) -> np.ndarray:
     """The inertia with its principal moments raised as little as a rigid body demands; the axes stay.
 
-    Every moment is first raised to a millionth of the largest. If the two lesser ones then sum to less than the largest,
-    both are raised by half of what is missing. Raised moments slow the motion that they govern; lowering the largest
+    Every moment is first raised to a millionth of the largest. If the two lesser ones then sum to less than the
+    largest, both are raised by half of what is missing. Raised moments slow the motion that they govern; lowering the largest
     one instead could make a simulation unstable.
 
     Args:
@@ -267,7 +267,7 @@ def _joint_type(element: Element, report: Report) -> str:
     if kind in ("planar", "floating"):
         replacement = {
             "planar": "chain two prismatic joints and a continuous one through massless links",
-            "floating": "delete the joint and its parent link, and read with fixed_base=False, if it floats the whole robot",
+            "floating": "if it floats the whole robot, delete it and its parent link and read with fixed_base=False",
         }[kind]
         report.error(element, f"joints of type {kind!r} are not supported yet", replacement)
     elif kind not in ("fixed", *MOVING_TYPES):
