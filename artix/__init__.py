@@ -21,6 +21,7 @@ from artix.dynamics.momentum import center_of_mass as center_of_mass
 from artix.dynamics.momentum import center_of_mass_jacobian as center_of_mass_jacobian
 from artix.dynamics.momentum import centroidal_momentum as centroidal_momentum
 from artix.dynamics.momentum import centroidal_momentum_matrix as centroidal_momentum_matrix
+from artix.fleet import Fleet as Fleet
 from artix.frames import LinkStates as LinkStates
 from artix.frames import dense_jacobian as dense_jacobian
 from artix.frames import forward_kinematics as forward_kinematics
@@ -34,4 +35,6 @@ from artix.frames import link_velocities as link_velocities
 from artix.joints import Axis as Axis
 from artix.joints import Joint as Joint
 from artix.joints import JointType as JointType
+from artix.padding import PaddedTopology as PaddedTopology
+from artix.padding import Padding as Padding
 from artix.topology import Topology as Topology

@@ -65,7 +65,8 @@ def link_poses(articulation: Articulation, state: State) -> Array:
     """
     kin = kinematics(articulation, state)
     placement = _link_frames(articulation.topology, kin)
-    return placement._replace(position=placement.position + kin.reference[:, None]).poses()
+    poses = placement._replace(position=placement.position + kin.reference[:, None]).poses()
+    return _live_links(articulation.topology, poses)
 
 
 def link_velocities(articulation: Articulation, state: State) -> Array:
@@ -90,7 +91,7 @@ def link_velocities(articulation: Articulation, state: State) -> Array:
     velocity = body_velocities(tree, motions, root_motion(tree, state.root_velocity), state.joint_velocity)
     linear, angular = (take(part, tree.link_body) for part in velocity)
     center = link_centers(articulation, kin)
-    return jnp.concatenate([linear + spatial.cross(angular, center), angular]).T
+    return _live_links(tree, jnp.concatenate([linear + spatial.cross(angular, center), angular]).T)
 
 
 def link_accelerations(articulation: Articulation, state: State, acceleration: Array) -> Array:
@@ -120,7 +121,7 @@ def link_accelerations(articulation: Articulation, state: State, acceleration: A
     center = link_centers(articulation, kin)
     spatial_linear, alpha = (take(part, tree.link_body) for part in rate)
     classical = spatial_linear + spatial.cross(alpha, center) + spatial.cross(omega, linear + spatial.cross(omega, center))
-    return jnp.concatenate([classical, alpha]).T
+    return _live_links(tree, jnp.concatenate([classical, alpha]).T)
 
 
 def dense_jacobian(articulation: Articulation, state: State) -> Array:
@@ -144,7 +145,7 @@ def dense_jacobian(articulation: Articulation, state: State) -> Array:
     kin = kinematics(articulation, state)
     motions = Motion(*stage(*dof_motions(tree, kin)))
     center = link_centers(articulation, kin)
-    jacobian = _point_jacobian(tree, motions, center, tree.dof_moves_link)
+    jacobian = _live_links(tree, _point_jacobian(tree, motions, center, tree.dof_moves_link))
     if tree.num_base_dofs == 0:
         jacobian = jacobian[1:]
     return jacobian.reshape(-1, tree.nv)
@@ -254,7 +255,7 @@ def frame_jacobian_rate(
     else:
         point, speed = placement.position, linear + spatial.cross(angular, placement.position)
     carried = Motion(rates.linear + spatial.cross(motions.angular, jnp.broadcast_to(speed, rates.linear.shape)), rates.angular)
-    rate = _point_jacobian(tree, carried, point, mask, root=False, root_speed=speed)[0]
+    rate = _point_jacobian(tree, carried, point, mask, point_rate=speed)[0]
     if axes != "local":
         return rate
     jacobian = _point_jacobian(tree, motions, point, mask)[0]
@@ -264,6 +265,13 @@ def frame_jacobian_rate(
 
 
 # --- internals ------------------------------------------------------------------------------------------------------
+
+
+def _live_links(tree: Tree, rows: Array) -> Array:
+    """Rows [L, ...] with those of padded links set to zero."""
+    if tree.link_is_live is None:
+        return rows
+    return jnp.where(tree.link_is_live.reshape((-1,) + (1,) * (rows.ndim - 1)), rows, jnp.zeros_like(rows))
 
 
 def _link_frames(tree: Tree, kin: Kinematics) -> Placement:
@@ -311,28 +319,28 @@ def _to_local(placement: Placement, jacobian: Array) -> Array:
     return jnp.concatenate(parts)
 
 
-def _point_jacobian(
-    tree: Tree, motions: Motion, points: Array, mask, *, root: bool = True, root_speed: Array | None = None
-) -> Array:
+def _point_jacobian(tree: Tree, motions: Motion, points: Array, mask, point_rate: Array | None = None) -> Array:
     """Jacobians of points [3, m], each moved by the DOFs in its column of ``mask`` [n, m]: [m, 6, nv].
 
-    With ``root=False`` the root's columns are those of the Jacobian's rate instead: only the lever changes, by
-    ``root_speed`` [3, 1].
+    With ``point_rate`` [3, m] the root's columns are those of the Jacobian's rate of change instead.
     """
     moved = jnp.asarray(mask, points.dtype).T[:, None, :]
     lever = points.T[:, :, None]
     a, b = jnp.roll(motions.angular, -1, axis=0)[None], jnp.roll(motions.angular, -2, axis=0)[None]
     x, y = jnp.roll(lever, -1, axis=1), jnp.roll(lever, -2, axis=1)
     linear = (motions.linear[None] + a * y - b * x) * moved
-    angular = motions.angular[None] * moved
-    joints = jnp.concatenate([linear, angular], axis=1)
+    joints = jnp.concatenate([linear, motions.angular[None] * moved], axis=1)
     if tree.num_base_dofs == 0:
         return joints
-    arm = points if root_speed is None else root_speed
-    turned = -jnp.moveaxis(spatial.skew(arm), -1, 0)
-    eye = jnp.broadcast_to(jnp.eye(3, dtype=points.dtype) * root, turned.shape)
-    zero = jnp.zeros_like(turned)
-    base = jnp.concatenate([jnp.concatenate([eye, turned], axis=2), jnp.concatenate([zero, eye], axis=2)], axis=1)
+    root = _root_columns(points, 1.0) if point_rate is None else _root_columns(point_rate, 0.0)
     if tree.base_is_free is not None:
-        base = jnp.where(tree.base_is_free, base, jnp.zeros_like(base))
-    return jnp.concatenate([base, joints], axis=2)
+        root = jnp.where(tree.base_is_free, root, jnp.zeros_like(root))
+    return jnp.concatenate([root, joints], axis=2)
+
+
+def _root_columns(lever: Array, unit: float) -> Array:
+    """``[[unit 1, -[lever]x], [0, unit 1]]`` for levers [3, m]: [m, 6, 6]."""
+    turned = -jnp.moveaxis(spatial.skew(lever), -1, 0)
+    eye = jnp.broadcast_to(unit * jnp.eye(3, dtype=lever.dtype), turned.shape)
+    upper = jnp.concatenate([eye, turned], axis=2)
+    return jnp.concatenate([upper, jnp.concatenate([jnp.zeros_like(turned), eye], axis=2)], axis=1)

@@ -111,6 +111,7 @@ class Topology:
 
     # A padded topology has these as data; here nothing is padded and the base is what ``fixed_base`` says.
     dof_is_live = None
+    link_is_live = None
     base_is_free = None
 
     # --- sizes and names ----------------------------------------------------------------------------------------
