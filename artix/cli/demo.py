@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import artix
+from artix import robots
 from artix.cli.identities import Identity, verified_identities
 from artix.cli.text import rate, table
 
@@ -132,7 +133,7 @@ def run_demo(*, members: int, output: str, seed: int) -> int:
 
 def mixed_fleet(members: int) -> artix.Fleet:
     """A fleet in which the built-in robots take turns."""
-    kinds = [artix.robots.load(name) for name in artix.robots.names()]
+    kinds = [robots.load(name) for name in robots.names()]
     return artix.Fleet([kinds[member % len(kinds)] for member in range(members)])
 
 
@@ -161,7 +162,7 @@ def measure(fleet: artix.Fleet, quantity: Quantity, state: artix.State, accelera
 
     first = timed()[1]
     value, seconds = timed()
-    repeats = [seconds] + [timed()[1] for _ in range(min(9, max(2, math.ceil(0.3 / seconds))))]
+    repeats = [seconds] + [timed()[1] for _ in range(min(9, max(2, math.ceil(0.2 / seconds))))]
     typical = float(np.median(repeats))
     return Measurement(quantity, value, typical, max(first - typical, 0.0))
 

@@ -63,7 +63,7 @@ def verified_identities(
     if not base:  # the dense Jacobian of a fixed base has no rows for the root
         velocities = velocities[:, 1:]
     matrix, matrix_bias = double["centroidal matrix, bias"]
-    gravity, coriolis, bias = (double[f"{k}"] for k in ("gravity compensation", "Coriolis compensation", "bias force"))
+    gravity, coriolis, bias = (double[k] for k in ("gravity compensation", "Coriolis compensation", "bias force"))
     armature = np.pad(_double(articulation.armature), ((0, 0), (base, 0)))
     jacobian_nu = _times(double["dense Jacobian"], nu).reshape(velocities.shape)
     momentum = double["centroidal momentum"]
@@ -77,20 +77,22 @@ def verified_identities(
 
     slope = double["its gradient (jax.grad)"]
     length = np.linalg.norm(double["link poses"][:, :, 3:], axis=2)
+    links = np.array([topology.num_links for topology in fleet.topologies])
+    unit = 1.0 * (np.arange(length.shape[1]) < links[:, None])  # padded links have the quaternion zero
     return [
-        close("quaternions have length one", "|quat| = 1", length, np.ones_like(length)),
-        close("Jacobian gives the link velocities", "J nu = v", jacobian_nu, velocities),
-        close("mass matrix gives the kinetic energy", "nu M nu / 2 = T", twice_energy / 2, double["kinetic energy"]),
-        close("mass matrix is symmetric", "M = M'", inertia, np.swapaxes(inertia, 1, 2)),
-        Identity("mass matrix is positive definite", "eig(D M D) > 0", _smallest_eigenvalue(inertia), 0.0, lower=True),
+        close("quaternions have length one", "|quaternion| = 1", length, unit),
+        close("Jacobian gives the link velocities", "J ν = v", jacobian_nu, velocities),
+        close("mass matrix gives the kinetic energy", "½ ν·Mν = T", twice_energy / 2, double["kinetic energy"]),
+        close("mass matrix is symmetric", "M = Mᵀ", inertia, np.swapaxes(inertia, 1, 2)),
+        Identity("mass matrix is positive definite", "λ(M scaled) > 0", _smallest_eigenvalue(inertia), 0.0, lower=True),
         close("bias force is gravity and Coriolis", "b = g + c", bias, gravity + coriolis),
-        close("inverse dynamics is linear in nu'", "tau = (M + armature) nu' + c + g", double["inverse dynamics"], force),
-        close("gravity is the slope of potential energy", "g = dV/dq", gravity[:, base:], slope),
-        close("centroidal matrix gives the momentum", "A nu = h", _times(matrix, nu), momentum),
-        close("links sum to the momentum", "sum m v = h", link_momentum, momentum[:, :3]),
+        close("inverse dynamics adds up", "τ = (M + armature) ν' + c + g", double["inverse dynamics"], force),
+        close("gravity is the slope of potential energy", "g = ∂V/∂q", gravity[:, base:], slope),
+        close("centroidal matrix gives the momentum", "A ν = h", _times(matrix, nu), momentum),
+        close("links sum to the momentum", "Σ m v = h", link_momentum, momentum[:, :3]),
         close(
             "links sum to the change of momentum",
-            "sum m a = A nu' + bias",
+            "Σ m a = A ν' + bias",
             link_force,
             (_times(matrix, nu_rate) + matrix_bias)[:, :3],
         ),
@@ -123,9 +125,11 @@ def _residual(left: np.ndarray, right: np.ndarray) -> float:
 
 def _smallest_eigenvalue(matrix: np.ndarray) -> float:
     """The smallest eigenvalue of all matrices scaled to a unit diagonal; padded coordinates count as one."""
+    if not np.all(np.isfinite(matrix)):
+        return float("nan")
     diagonal = np.diagonal(matrix, axis1=1, axis2=2)
-    scale = 1 / np.sqrt(np.where(diagonal == 0, 1, diagonal))
+    scale = 1 / np.sqrt(np.where(diagonal == 0, 1, np.abs(diagonal)))
     scaled = matrix * scale[:, :, None] * scale[:, None, :]
     entries = np.arange(matrix.shape[-1])
-    scaled[:, entries, entries] = 1
+    scaled[:, entries, entries] += diagonal == 0
     return float(np.linalg.eigvalsh(scaled).min())
