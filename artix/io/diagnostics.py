@@ -1,0 +1,102 @@
+"""What the readers of robot descriptions say about a file: one issue per mistake, each with its place and its mend."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+Severity = Literal["error", "warning"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Issue:
+    """One remark on a description; ``str(issue)`` prints it on one line, as compilers do.
+
+    Attributes:
+      severity: ``"error"`` for what is refused, ``"warning"`` for what is read but deserves a look.
+      file: the file's name as it was given, ``"<text>"`` for a description given as text.
+      line: line in the file, counted from 1.
+      element: the element concerned, such as ``<link name="forearm">``.
+      message: what is wrong.
+      fix: what to do about it.
+    """
+
+    severity: Severity
+    file: str
+    line: int
+    element: str
+    message: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.severity}: {self.element}: {self.message}; fix: {self.fix}"
+
+
+class DescriptionError(ValueError):
+    """A description was refused; ``issues`` holds every error that was found, not only the first.
+
+    Args:
+      issues: the errors, in the order of the file.
+    """
+
+    def __init__(self, issues: Sequence[Issue]) -> None:
+        super().__init__(issues)
+        self.issues = tuple(issues)
+
+    def __str__(self) -> str:
+        count = len(self.issues)
+        heading = "1 error" if count == 1 else f"{count} errors"
+        return "\n".join([f"the description has {heading}:", *map(str, self.issues)])
+
+
+class DescriptionWarning(UserWarning):
+    """A reader changed what a description says, because it was asked to repair it."""
+
+
+class Place(Protocol):
+    """Anything an issue can point at."""
+
+    @property
+    def line(self) -> int:
+        """Line in the file, counted from 1."""
+
+    @property
+    def label(self) -> str:
+        """How to name the place, such as ``<link name="forearm">``."""
+
+
+class Report:
+    """Collects the issues of one file while it is read.
+
+    Args:
+      file: the file's name.
+    """
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.issues: list[Issue] = []
+        self.repairs: list[Issue] = []
+
+    def error(self, place: Place, message: str, fix: str) -> None:
+        """Notes a mistake for which the description is refused."""
+        self.issues.append(Issue("error", self.file, place.line, place.label, message, fix))
+
+    def warning(self, place: Place, message: str, fix: str) -> None:
+        """Notes something that is read but deserves a look."""
+        self.issues.append(Issue("warning", self.file, place.line, place.label, message, fix))
+
+    def repaired(self, place: Place, message: str, fix: str) -> None:
+        """Notes a mistake that was repaired on request: a warning that the reader also raises as a Python warning."""
+        self.warning(place, f"repaired: {message}", fix)
+        self.repairs.append(self.issues[-1])
+
+    @property
+    def errors(self) -> list[Issue]:
+        """The errors so far, by line."""
+        return sorted((issue for issue in self.issues if issue.severity == "error"), key=lambda issue: issue.line)
+
+    def raise_errors(self) -> None:
+        """Raises :class:`DescriptionError` with all errors, if there are any."""
+        if self.errors:
+            raise DescriptionError(self.errors)

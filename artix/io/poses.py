@@ -1,0 +1,70 @@
+"""Poses and inertias in NumPy, for the readers: position [m] and quaternion xyzw, shape [7]."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from artix.joints import IDENTITY_POSE
+
+IDENTITY = np.array(IDENTITY_POSE)
+
+
+def quaternion_from_rpy(roll: float, pitch: float, yaw: float) -> np.ndarray:
+    """Quaternion xyzw of URDF's roll, pitch and yaw [rad]: turns about the fixed x, then y, then z axis."""
+    turns = [np.array([0.0, 0.0, 0.0, np.cos(0.5 * angle)]) for angle in (roll, pitch, yaw)]
+    for axis, angle in enumerate((roll, pitch, yaw)):
+        turns[axis][axis] = np.sin(0.5 * angle)
+    return quaternion_product(turns[2], quaternion_product(turns[1], turns[0]))
+
+
+def quaternion_from_x_to(axis: np.ndarray) -> np.ndarray:
+    """The shortest turn, as a quaternion xyzw, that takes the x axis onto a unit vector."""
+    quaternion = np.array([0.0, -axis[2], axis[1], 1.0 + axis[0]])
+    norm = np.linalg.norm(quaternion)
+    return np.array([0.0, 0.0, 1.0, 0.0]) if norm == 0.0 else quaternion / norm
+
+
+def quaternion_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The turn ``b`` followed by the turn ``a``, quaternions xyzw."""
+    vector = a[3] * b[:3] + b[3] * a[:3] + np.cross(a[:3], b[:3])
+    return np.append(vector, a[3] * b[3] - a[:3] @ b[:3])
+
+
+def rotation_matrix(quaternion: np.ndarray) -> np.ndarray:
+    """Rotation matrix of a unit quaternion xyzw, shape [3, 3]."""
+    x, y, z, w = quaternion
+    cross = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+    return np.eye(3) + 2.0 * w * cross + 2.0 * cross @ cross
+
+
+def compose(outer: np.ndarray, inner: np.ndarray) -> np.ndarray:
+    """The pose ``inner``, given in the frame whose pose is ``outer``, in the frame in which ``outer`` is given."""
+    quaternion = quaternion_product(outer[3:], inner[3:])
+    position = outer[:3] + rotation_matrix(outer[3:]) @ inner[:3]
+    return np.concatenate([position, quaternion / np.linalg.norm(quaternion)])
+
+
+def combine_inertias(
+    parts: list[tuple[float, np.ndarray, np.ndarray]],
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """Mass, mass frame and inertia of several rigidly connected bodies.
+
+    Args:
+      parts: per body its mass [kg], its mass frame in a common frame, shape [7], and its inertia about the centre of
+        mass in the axes of the mass frame [kg m^2], shape [3, 3].
+
+    Returns:
+      The same three for the whole. A lone body with mass keeps its mass frame; otherwise its axes are the common ones.
+    """
+    parts = [part for part in parts if part[0] > 0.0]
+    if not parts:
+        return 0.0, IDENTITY, np.zeros((3, 3))
+    if len(parts) == 1:
+        return parts[0]
+    total = sum(mass for mass, _, _ in parts)
+    center = np.sum([mass / total * pose[:3] for mass, pose, _ in parts], axis=0)
+    inertia = np.zeros((3, 3))
+    for mass, pose, own in parts:
+        rotation, arm = rotation_matrix(pose[3:]), pose[:3] - center
+        inertia += rotation @ own @ rotation.T + mass * (arm @ arm * np.eye(3) - np.outer(arm, arm))
+    return total, np.concatenate([center, IDENTITY[3:]]), 0.5 * (inertia + inertia.T)
