@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from artix import spatial
 from artix.articulation import Articulation
-from artix.tree import masked_sum, take
+from artix.tree import masked_sum, stage, take
 
 Array = jax.Array
 
@@ -49,11 +49,16 @@ class Placement(NamedTuple):
 
 
 class Inertias(NamedTuple):
-    """Inertias of bodies: mass [B], first moment [3, B] and rotational inertia [3, 3, B] about one point."""
+    """Mass moments of bodies about one point: the blocks of their 4 x 4 pseudo-inertias.
+
+    ``mass`` is the integral of dm [B], ``first`` that of r dm [3, B], ``second`` that of r r^T dm [3, 3, B]. The rotational
+    inertia is ``trace(second) 1 - second``. Second moments move with a frame (R, p) like the points themselves, ``R second R^T``
+    plus products with p, which is why they are kept instead (Wensing, Kim and Slotine, RA-L 2018).
+    """
 
     mass: Array
-    first_moment: Array
-    rotational: Array
+    first: Array
+    second: Array
 
 
 class JointGeometry(NamedTuple):
@@ -86,7 +91,7 @@ def link_placements(articulation: Articulation) -> Placement:
     for pointer in tree.rigid_pointers:
         padded = Placement(*(jnp.concatenate(pair, axis=-1) for pair in zip(unit, placement, strict=True)))
         placement = padded.take(pointer) @ placement
-    return placement
+    return Placement(*stage(*placement))
 
 
 def joint_geometry(articulation: Articulation, placements: Placement) -> JointGeometry:
@@ -95,35 +100,34 @@ def joint_geometry(articulation: Articulation, placements: Placement) -> JointGe
     links = tree.body_link[1:]
     frames = Placement.from_poses(articulation.joint_parent_pose).take(links)
     turn = jnp.asarray(tree.body_axes, articulation.dtype)[:, 1:]
-    joint = placements.take(tree.body_parent_link[1:]) @ frames @ Placement(turn, jnp.zeros_like(frames.position))
-    matrix = spatial.right_product_matrix(joint.rotation)
-    turns = []
-    for k in range(3 if tree.has_spherical else 1):
-        unit = jnp.zeros_like(joint.rotation).at[k].set(1)
-        turns.append(spatial.right_product_matrix(spatial.quaternion_product(joint.rotation, unit)))
+    turned = Placement(spatial.quaternion_product(frames.rotation, turn), frames.position)
+    joint = Placement(*stage(*(placements.take(tree.body_parent_link[1:]) @ turned)))
+    rest = spatial.right_product_matrix(joint.rotation)
+    turns = tuple(spatial.times_unit(rest, k) for k in range(3 if tree.has_spherical else 1))
     slide = spatial.rotate(joint.rotation, jnp.zeros_like(joint.position).at[0].set(1))
-    return JointGeometry(matrix, tuple(turns), joint.position, slide)
+    return JointGeometry(rest, turns, joint.position, slide)
 
 
 def body_inertias(articulation: Articulation, placements: Placement, *, weights: Array | None = None) -> Inertias:
-    """Lumps the links of each body: inertias about the origin of the body's frame, in its axes.
+    """Lumps the links of each body: mass moments about the origin of the body's frame, in its axes.
 
     Args:
       articulation: the articulation.
       placements: the frames of the links in their bodies.
-      weights: a factor per link [L], such as ``gravity_scale``; the rotational part ignores it.
+      weights: a factor on the mass of each link [L], such as ``gravity_scale``; the second moments ignore it.
     """
     tree = articulation.topology
-    mass = articulation.link_mass
     frame = placements @ Placement.from_poses(articulation.link_com_pose)
-    center = frame.position
-    rotation = spatial.rotation_matrix(frame.rotation)
+    mass, center = articulation.link_mass, frame.position
     inertia = jnp.moveaxis(articulation.link_inertia, 0, -1)
-    about_center = spatial.multiply_transposed(spatial.multiply(rotation, inertia), rotation)
-    shift = spatial.dot(center, center) * spatial.identity_like(center) - center[:, None] * center[None]
-    rotational = about_center + mass * shift
-    weighted = mass if weights is None else mass * weights
-    rows = jnp.concatenate([weighted[None], weighted * center, rotational.reshape(9, -1)])
-    if tree.num_bodies < tree.num_links:
+    half_trace = 0.5 * (inertia[0, 0] + inertia[1, 1] + inertia[2, 2])
+    own = half_trace * spatial.identity_like(center) - inertia
+    rotation = spatial.rotation_matrix(frame.rotation)
+    first = mass * center
+    second = spatial.multiply_transposed(stage(spatial.multiply(rotation, own)), rotation) + first[:, None] * center[None]
+    if weights is not None:
+        mass, first = mass * weights, first * weights
+    rows = stage(jnp.concatenate([mass[None], first, second.reshape(9, -1)]))
+    if tree.has_rigid_links:
         rows = masked_sum(rows, tree.link_in_body)
     return Inertias(rows[0], rows[1:4], rows[4:].reshape(3, 3, -1))

@@ -135,6 +135,10 @@ class PaddedTopology:
         return self.num_base_dofs + self.num_dofs
 
     @property
+    def has_rigid_links(self) -> bool:
+        return self.padding.rigid_rounds > 0
+
+    @property
     def has_prismatic(self) -> bool:
         return self.padding.prismatic
 
@@ -148,7 +152,8 @@ def pad_topology(topology: Topology, padding: Padding) -> PaddedTopology:
     padding.check_fits(topology)
     links, dofs, bodies = padding.links, padding.dofs, padding.bodies
     body_dofs = np.where(topology.body_dofs == topology.num_dofs, dofs, topology.body_dofs)
-    upper, lower = topology.mass_matrix_halves
+    base = 6 if padding.floating else 0
+    above = np.pad(_pad(topology.dof_ancestors, (dofs, dofs)), ((base, 0), (base, 0)), constant_values=True)
     return PaddedTopology(
         padding=padding,
         live_links=np.int32(topology.num_links),
@@ -179,7 +184,7 @@ def pad_topology(topology: Topology, padding: Padding) -> PaddedTopology:
         dof_column=_pad(topology.dof_column, (dofs,)),
         dof_moves_body=_pad(topology.dof_moves_body, (dofs, bodies)),
         dof_moves_link=_pad(topology.dof_moves_link, (dofs, links)),
-        mass_matrix_halves=(_pad(upper, (dofs, dofs)), _pad(lower, (dofs, dofs))),
+        mass_matrix_halves=(np.triu(above), np.triu(above, 1).T),
     )
 
 

@@ -56,6 +56,11 @@ def skew(a: Array) -> Array:
     return jnp.stack([zero, -z, y, z, zero, -x, -y, x, zero]).reshape((3, 3) + a.shape[1:])
 
 
+def axial(matrix: Array) -> Array:
+    """The vector [3, n] of moments ``sum r x f`` from the matrix [3, 3, n] of products ``sum f r^T``."""
+    return jnp.stack([matrix[2, 1] - matrix[1, 2], matrix[0, 2] - matrix[2, 0], matrix[1, 0] - matrix[0, 1]])
+
+
 def identity_like(x: Array) -> Array:
     """Identity matrices [3, 3, 1] that broadcast against [3, 3, n], in the dtype of ``x``."""
     return jnp.eye(3, dtype=x.dtype)[:, :, None]
@@ -69,6 +74,17 @@ _RIGHT_SIGN = np.array([[1, 1, -1, 1], [-1, 1, 1, 1], [1, -1, 1, 1], [-1, -1, -1
 def right_product_matrix(b: Array) -> Array:
     """The matrix [4, 4, n] whose product with a is the quaternion product of a and b."""
     return b[_RIGHT_PLACE] * jnp.asarray(_RIGHT_SIGN[..., None], b.dtype)
+
+
+# The right-product matrix of b (x) e_k is that of b with its rows moved: row i becomes SIGN[k][i] * row PLACE[k][i].
+_UNIT_PLACE = ((3, 2, 1, 0), (2, 3, 0, 1), (1, 0, 3, 2))
+_UNIT_SIGN = ((1, 1, -1, -1), (-1, 1, 1, -1), (1, -1, 1, -1))
+
+
+def times_unit(matrix: Array, k: int) -> Array:
+    """From the right-product matrix [4, 4, n] of b to that of the quaternion product of b and the unit e_k."""
+    sign = np.array(_UNIT_SIGN[k])[:, None, None]
+    return matrix[np.array(_UNIT_PLACE[k])] * jnp.asarray(sign, matrix.dtype)
 
 
 def quaternion_product(a: Array, b: Array) -> Array:

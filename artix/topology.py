@@ -236,6 +236,11 @@ class Topology:
         return _frozen(self.link_body[:, None] == np.arange(self.num_bodies), bool)
 
     @property
+    def has_rigid_links(self) -> bool:
+        """Whether any body has several links."""
+        return self.num_bodies < self.num_links
+
+    @property
     def has_spherical(self) -> bool:
         """Whether any joint is spherical."""
         return JointType.SPHERICAL in self.joint_types
@@ -303,9 +308,9 @@ class Topology:
 
     @cached_property
     def mass_matrix_halves(self) -> tuple[np.ndarray, np.ndarray]:
-        """Where the upper (with the diagonal) and the lower half of the joints' mass matrix may differ from zero."""
-        upper = np.triu(self.dof_ancestors)
-        return _frozen(upper, bool), _frozen(np.triu(self.dof_ancestors, 1).T, bool)
+        """Where the upper half (with the diagonal) and the lower half of the mass matrix may differ from zero, [nv, nv]."""
+        mask = np.pad(self.dof_ancestors, ((self.num_base_dofs, 0), (self.num_base_dofs, 0)), constant_values=True)
+        return _frozen(np.triu(mask), bool), _frozen(np.triu(mask, 1).T, bool)
 
     @cached_property
     def body_levels(self) -> tuple[np.ndarray, ...]:

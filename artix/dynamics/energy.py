@@ -5,10 +5,10 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix import spatial
 from artix.articulation import Articulation, State
-from artix.dynamics.inertia import body_weights, world_inertias
-from artix.kinematics import body_velocities, dof_motions, kinematics, root_motion
+from artix.dynamics.inertia import momentum, reference_inertias, weights
+from artix.kinematics import Motion, body_velocities, dof_motions, kinematics, root_motion
+from artix.tree import stage
 
 Array = jax.Array
 
@@ -35,15 +35,9 @@ def kinetic_energy(articulation: Articulation, state: State, *, armature: bool =
     velocity = body_velocities(
         tree, dof_motions(tree, kin), root_motion(tree, state.root_velocity), state.joint_velocity
     )
-    mass, moment, rotational = world_inertias(articulation, kin)
-    omega = velocity.angular
-    origin = velocity.linear + spatial.cross(omega, kin.position)
-    twice = (
-        mass * spatial.dot(origin, origin)
-        + 2 * spatial.dot(origin, spatial.cross(omega, moment))
-        + spatial.dot(omega, spatial.apply(rotational, omega))
-    )
-    energy = 0.5 * jnp.sum(twice)
+    velocity = Motion(*stage(*velocity))
+    momenta = momentum(reference_inertias(articulation, kin), velocity)
+    energy = 0.5 * jnp.sum(jnp.concatenate(momenta) * jnp.concatenate(velocity))
     if armature:
         energy = energy + 0.5 * jnp.sum(articulation.armature * state.joint_velocity**2)
     return energy
@@ -66,6 +60,6 @@ def potential_energy(articulation: Articulation, state: State) -> Array:
     Identity: its gradient along ``integrate`` is ``gravity_compensation``.
     """
     kin = kinematics(articulation, state)
-    mass, moment = body_weights(articulation, kin)
-    total = jnp.sum(mass * (kin.position + kin.reference[:, None]) + moment, axis=1)
+    mass, moment = weights(articulation, kin)
+    total = jnp.sum(mass * kin.reference[:, None] + moment, axis=1)
     return -jnp.sum(total * articulation.gravity)

@@ -1,4 +1,4 @@
-"""Inertias of the bodies in world axes, and what they make of motions: the shared ground of all dynamics."""
+"""Inertias of the bodies, and what they make of motions: the shared ground of all dynamics."""
 
 from __future__ import annotations
 
@@ -9,53 +9,44 @@ from artix import spatial
 from artix.articulation import Articulation
 from artix.bodies import Inertias, body_inertias
 from artix.kinematics import Kinematics, Motion
-from artix.tree import Tree, subtree_sums
+from artix.tree import Tree, stage, subtree_sums
 
 Array = jax.Array
 
 
-def world_inertias(articulation: Articulation, kin: Kinematics) -> Inertias:
-    """Inertias about the origins of the bodies' frames, in world axes."""
-    body = body_inertias(articulation, kin.placements)
-    rotated = spatial.multiply_transposed(spatial.multiply(kin.rotation, body.rotational), kin.rotation)
-    return Inertias(body.mass, spatial.apply(kin.rotation, body.first_moment), rotated)
-
-
-def body_weights(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
-    """Masses [B] and first moments about the bodies' origins in world axes [3, B] on which gravity acts."""
-    body = body_inertias(articulation, kin.placements, weights=articulation.gravity_scale)
-    return body.mass, spatial.apply(kin.rotation, body.first_moment)
-
-
-def about_reference(inertias: Inertias, kin: Kinematics) -> Inertias:
-    """Moves inertias from the origins of the bodies' frames to the common reference point."""
-    mass, moment, position = inertias.mass, inertias.first_moment, kin.position
-    half = moment + 0.5 * mass * position
-    product = position[:, None] * half[None]
-    shift = 2 * spatial.dot(position, half) * spatial.identity_like(position) - product - jnp.swapaxes(product, 0, 1)
-    return Inertias(mass, moment + mass * position, inertias.rotational + shift)
-
-
-_ROWS, _COLUMNS = (0, 0, 0, 1, 1, 2), (0, 1, 2, 1, 2, 2)
-_ENTRY = ((0, 1, 2), (1, 3, 4), (2, 4, 5))
+def reference_inertias(articulation: Articulation, kin: Kinematics) -> Inertias:
+    """Mass moments of the bodies about the common reference point, in world axes."""
+    mass, first, second = body_inertias(articulation, kin.placements)
+    rotation, position = kin.rotation, kin.position
+    half = stage(spatial.multiply(rotation, second) + position[:, None] * first[None])
+    moved = stage(spatial.apply(rotation, first) + mass * position)
+    return Inertias(mass, moved, stage(spatial.multiply_transposed(half, rotation) + moved[:, None] * position[None]))
 
 
 def composite_inertias(tree: Tree, inertias: Inertias) -> tuple[Inertias, Inertias]:
-    """Inertias of the whole articulation (1 item) and of what each DOF moves (n items); all about one point."""
-    six = jnp.stack([inertias.rotational[i, j] for i, j in zip(_ROWS, _COLUMNS, strict=True)])
-    mass = jnp.broadcast_to(inertias.mass, six.shape[-1:])
-    rows = jnp.concatenate([mass[None], inertias.first_moment, six])
-
-    def unpack(rows: Array) -> Inertias:
-        rotational = jnp.stack([jnp.stack([rows[4 + k] for k in line]) for line in _ENTRY])
-        return Inertias(rows[0], rows[1:4], rotational)
-
-    whole, below = subtree_sums(tree, rows)
-    return unpack(whole), unpack(below)
+    """Mass moments of the whole articulation (1 item) and of what each DOF moves (n items); all about one point."""
+    rows = jnp.concatenate([inertias.first, inertias.second.reshape(9, -1)])
+    # The masses do not depend on the state, so they keep out of the product that does.
+    masses = subtree_sums(tree, inertias.mass[None])
+    sums = subtree_sums(tree, rows)
+    whole, below = (
+        Inertias(mass[0], part[:3], part[3:].reshape(3, 3, -1)) for mass, part in zip(masses, sums, strict=True)
+    )
+    return whole, below
 
 
 def momentum(inertias: Inertias, motion: Motion) -> Motion:
-    """Spatial momentum about the point of the inertias: linear [3, n], angular [3, n]."""
-    linear = inertias.mass * motion.linear + spatial.cross(motion.angular, inertias.first_moment)
-    angular = spatial.apply(inertias.rotational, motion.angular) + spatial.cross(inertias.first_moment, motion.linear)
-    return Motion(linear, angular)
+    """Momentum of bodies that move as told, about the point of the inertias: linear [3, n], angular [3, n]."""
+    linear = inertias.mass * motion.linear + spatial.cross(motion.angular, inertias.first)
+    spin = _trace(inertias.second) * motion.angular - spatial.apply(inertias.second, motion.angular)
+    return Motion(linear, spin + spatial.cross(inertias.first, motion.linear))
+
+
+def weights(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
+    """Masses [B] and first moments about the reference point [3, B] on which gravity acts."""
+    body = body_inertias(articulation, kin.placements, weights=articulation.gravity_scale)
+    return body.mass, body.mass * kin.position + spatial.apply(kin.rotation, body.first)
+
+
+def _trace(matrix: Array) -> Array:
+    return matrix[0, 0] + matrix[1, 1] + matrix[2, 2]

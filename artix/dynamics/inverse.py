@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.checks import check_vector
-from artix.dynamics.inertia import body_weights, world_inertias
+from artix.dynamics.inertia import reference_inertias, weights
 from artix.kinematics import Kinematics, Motion, body_accelerations, dof_motions, kinematics, link_centers
 from artix.tree import masked_sum, stage, subtree_sums
 
@@ -106,8 +106,7 @@ def gravity_compensation(articulation: Articulation, state: State) -> Array:
     """
     kin = kinematics(articulation, state)
     tree = articulation.topology
-    mass, moment = body_weights(articulation, kin)
-    moment = moment + mass * kin.position
+    mass, moment = weights(articulation, kin)
     whole, below = subtree_sums(tree, jnp.concatenate([mass[None], moment]))
     gravity = -articulation.gravity[:, None]
     root = jnp.concatenate([whole[0] * gravity, spatial.cross(whole[1:], gravity)])
@@ -159,22 +158,21 @@ def body_forces(
     """Forces and torques about the reference point that the motion of each body takes, [6, B]."""
     velocity, rate = body_accelerations(articulation.topology, kin, motions, state, acceleration)
     omega = velocity.angular
-    linear, alpha = stage(*rate)
-    speed = velocity.linear + spatial.cross(omega, kin.position)
-    origin = linear + spatial.cross(alpha, kin.position) + spatial.cross(omega, speed)
-    mass, moment, rotational = world_inertias(articulation, kin)
-    force = mass * origin + spatial.cross(alpha, moment) + spatial.cross(omega, spatial.cross(omega, moment))
-    torque = (
-        spatial.apply(rotational, alpha)
-        + spatial.cross(omega, spatial.apply(rotational, omega))
-        + spatial.cross(moment, origin)
-    )
+    # A point at r from the reference point accelerates by ``at_reference + turning @ r``. Multiplied by the pseudo-inertia
+    # this gives the force and the matrix of moments in one product, without any nested cross product.
+    at_reference = rate.linear + spatial.cross(omega, velocity.linear)
+    turning = spatial.skew(rate.angular) + omega[:, None] * omega[None]
+    turning = turning - spatial.dot(omega, omega) * spatial.identity_like(omega)
+    at_reference, turning = stage(at_reference, turning)
+    mass, first, second = reference_inertias(articulation, kin)
+    force = mass * at_reference + spatial.apply(turning, first)
+    moments = spatial.multiply(turning, second) + at_reference[:, None] * first[None]
     if gravity:
-        weight, moment = body_weights(articulation, kin)
-        pull = jnp.broadcast_to(articulation.gravity[:, None], force.shape)
+        weight, moment = weights(articulation, kin)
+        pull = articulation.gravity[:, None]
         force = force - weight * pull
-        torque = torque - spatial.cross(moment, pull)
-    return stage(jnp.concatenate([force, torque + spatial.cross(kin.position, force)]))
+        moments = moments - pull[:, None] * moment[None]
+    return stage(jnp.concatenate([force, spatial.axial(stage(moments))]))
 
 
 def _newton_euler(
@@ -194,7 +192,7 @@ def _wrench_sums(articulation: Articulation, kin: Kinematics, external_force: Ar
     force, torque = external_force[:, :3].T, external_force[:, 3:].T
     center = link_centers(articulation, kin)
     wrench = jnp.concatenate([force, torque + spatial.cross(center, force)])
-    if tree.num_bodies < tree.num_links:
+    if tree.has_rigid_links:
         wrench = masked_sum(wrench, tree.link_in_body)
     whole, below = subtree_sums(tree, wrench)
     motions = jnp.concatenate(dof_motions(tree, kin))

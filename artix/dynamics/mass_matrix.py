@@ -6,11 +6,9 @@ import jax
 import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
-from artix.bodies import Inertias
-from artix.dynamics.inertia import about_reference, composite_inertias, momentum, world_inertias
+from artix.dynamics.inertia import composite_inertias, momentum, reference_inertias
 from artix.kinematics import Kinematics, Motion, dof_motions, kinematics
-from artix.spatial import skew
-from artix.tree import Tree, stage
+from artix.tree import stage
 
 Array = jax.Array
 
@@ -39,41 +37,29 @@ def mass_matrix(articulation: Articulation, state: State, *, armature: bool = Fa
     """
     tree = articulation.topology
     kin = kinematics(articulation, state)
-    motions, forces, whole = unit_momenta(articulation, kin)
-    joints = _joint_block(tree, motions, forces)
+    motions, forces = generalized_momenta(articulation, kin)
+    upper, lower = (jnp.asarray(half, articulation.dtype) for half in tree.mass_matrix_halves)
+    above = sum(motions[k][:, None] * forces[k][None] for k in range(6))
+    below = sum(forces[k][:, None] * motions[k][None] for k in range(6))
+    matrix = upper * above + lower * below
     if armature:
-        joints = joints + jnp.diag(articulation.armature)
-    if tree.num_base_dofs == 0:
-        return joints
-    root, coupling = root_block(whole), jnp.concatenate(forces)
-    if tree.base_is_free is not None:
-        root, coupling = (jnp.where(tree.base_is_free, x, jnp.zeros_like(x)) for x in (root, coupling))
-    upper = jnp.concatenate([root, coupling], axis=1)
-    return jnp.concatenate([upper, jnp.concatenate([coupling.T, joints], axis=1)])
+        matrix = matrix + jnp.diag(jnp.concatenate([jnp.zeros(tree.num_base_dofs, matrix.dtype), articulation.armature]))
+    return matrix
 
 
-def unit_momenta(articulation: Articulation, kin: Kinematics) -> tuple[Motion, Motion, Inertias]:
-    """The motion S_j of each DOF, the momentum ``I^c_j S_j`` of all that it moves, and the composite inertia of the whole.
+def generalized_momenta(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
+    """For each entry of the generalised velocity, its unit motion S_j and the momentum ``I^c_j S_j`` of all that it moves.
 
-    All are about the reference point and in world axes.
+    Both are [6, nv], linear part first, about the reference point and in world axes.
     """
     tree = articulation.topology
-    motions = Motion(*stage(*dof_motions(tree, kin)))
-    inertias = about_reference(world_inertias(articulation, kin), kin)
-    whole, below = composite_inertias(tree, Inertias(inertias.mass, *stage(*inertias[1:])))
-    return motions, Motion(*stage(*momentum(below, motions))), whole
-
-
-def root_block(whole: Inertias) -> Array:
-    """The 6 x 6 inertia of the whole articulation about the root's centre of mass."""
-    moment = skew(whole.first_moment)[:, :, 0]
-    mass = jnp.eye(3, dtype=moment.dtype) * whole.mass[0]
-    return jnp.block([[mass, -moment], [moment, whole.rotational[:, :, 0]]])
-
-
-def _joint_block(tree: Tree, motions: Motion, forces: Motion) -> Array:
-    s, f = jnp.concatenate(motions), jnp.concatenate(forces)
-    upper, lower = (jnp.asarray(half, s.dtype) for half in tree.mass_matrix_halves)
-    above = sum(s[k][:, None] * f[k][None, :] for k in range(6))
-    below = sum(f[k][:, None] * s[k][None, :] for k in range(6))
-    return upper * above + lower * below
+    joints = Motion(*stage(*dof_motions(tree, kin)))
+    whole, below = composite_inertias(tree, reference_inertias(articulation, kin))
+    motions, forces = jnp.concatenate(joints), jnp.concatenate(momentum(below, joints))
+    if tree.num_base_dofs:
+        unit = jnp.eye(6, dtype=motions.dtype)
+        root = jnp.concatenate(momentum(whole, Motion(unit[:3], unit[3:])))
+        if tree.base_is_free is not None:
+            root, unit = (jnp.where(tree.base_is_free, x, jnp.zeros_like(x)) for x in (root, unit))
+        motions, forces = jnp.concatenate([unit, motions], axis=1), jnp.concatenate([root, forces], axis=1)
+    return stage(motions, forces)

@@ -10,10 +10,11 @@ import jax.numpy as jnp
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Placement, body_inertias
-from artix.dynamics.inertia import world_inertias
+from artix.dynamics.inertia import momentum, reference_inertias
 from artix.dynamics.inverse import body_forces
-from artix.dynamics.mass_matrix import root_block, unit_momenta
+from artix.dynamics.mass_matrix import generalized_momenta
 from artix.kinematics import Kinematics, Motion, body_velocities, dof_motions, kinematics, root_motion
+from artix.tree import stage
 
 Array = jax.Array
 
@@ -57,8 +58,7 @@ def center_of_mass_jacobian(articulation: Articulation, state: State) -> Array:
     Identity: ``center_of_mass_jacobian(a, s) * total_mass`` is the linear part of the centroidal momentum matrix.
     """
     kin = kinematics(articulation, state)
-    matrix, whole = _momentum_matrix(articulation, kin)
-    return matrix[:3] / whole.mass
+    return generalized_momenta(articulation, kin)[1][:3] / jnp.sum(articulation.link_mass)
 
 
 def centroidal_momentum_matrix(articulation: Articulation, state: State) -> tuple[Array, Array]:
@@ -82,11 +82,11 @@ def centroidal_momentum_matrix(articulation: Articulation, state: State) -> tupl
     Identity: ``A @ nu == centroidal_momentum(a, s)``.
     """
     kin = kinematics(articulation, state)
-    matrix, whole = _momentum_matrix(articulation, kin)
+    _, momenta = generalized_momenta(articulation, kin)
     motions = dof_motions(articulation.topology, kin)
     force = jnp.sum(body_forces(articulation, kin, motions, state, None, gravity=False), axis=1, keepdims=True)
-    center = whole.first_moment / whole.mass
-    return matrix, jnp.concatenate([force[:3], force[3:] - spatial.cross(center, force[:3])])[:, 0]
+    center = _center(articulation, kin)
+    return _about(center, momenta), _about(center, force)[:, 0]
 
 
 def centroidal_momentum(articulation: Articulation, state: State) -> Array:
@@ -102,39 +102,21 @@ def centroidal_momentum(articulation: Articulation, state: State) -> Array:
     Identity: ``centroidal_momentum_matrix(a, s)[0] @ nu``.
     """
     kin = kinematics(articulation, state)
-    linear, angular = body_momenta(articulation, kin, state)
-    whole = Motion(jnp.sum(linear, axis=1, keepdims=True), jnp.sum(angular, axis=1, keepdims=True))
-    center = _center(articulation, kin)
-    return jnp.concatenate([whole.linear, whole.angular - spatial.cross(center, whole.linear)])[:, 0]
-
-
-def body_momenta(articulation: Articulation, kin: Kinematics, state: State) -> Motion:
-    """Momenta of the bodies about the reference point, linear and angular [3, B]."""
     tree = articulation.topology
-    motions = dof_motions(tree, kin)
-    velocity = body_velocities(tree, motions, root_motion(tree, state.root_velocity), state.joint_velocity)
-    mass, moment, rotational = world_inertias(articulation, kin)
-    origin = velocity.linear + spatial.cross(velocity.angular, kin.position)
-    linear = mass * origin + spatial.cross(velocity.angular, moment)
-    angular = spatial.apply(rotational, velocity.angular) + spatial.cross(moment, origin)
-    return Motion(linear, angular + spatial.cross(kin.position, linear))
+    velocity = body_velocities(
+        tree, dof_motions(tree, kin), root_motion(tree, state.root_velocity), state.joint_velocity
+    )
+    momenta = jnp.concatenate(momentum(reference_inertias(articulation, kin), Motion(*stage(*velocity))))
+    return _about(_center(articulation, kin), jnp.sum(momenta, axis=1, keepdims=True))[:, 0]
+
+
+def _about(center: Array, rows: Array) -> Array:
+    """Moves momenta or forces [6, k] from the reference point to ``center`` [3, 1]."""
+    return jnp.concatenate([rows[:3], rows[3:] - spatial.cross(jnp.broadcast_to(center, rows[:3].shape), rows[:3])])
 
 
 def _center(articulation: Articulation, kin: Kinematics) -> Array:
     """Centre of mass relative to the reference point, [3, 1]."""
     body = body_inertias(articulation, kin.placements)
-    moment = body.mass * kin.position + spatial.apply(kin.rotation, body.first_moment)
+    moment = body.mass * kin.position + spatial.apply(kin.rotation, body.first)
     return jnp.sum(moment, axis=1, keepdims=True) / jnp.sum(body.mass)
-
-
-def _momentum_matrix(articulation: Articulation, kin: Kinematics):
-    tree = articulation.topology
-    _, joints, whole = unit_momenta(articulation, kin)
-    rows = jnp.concatenate(joints)
-    if tree.num_base_dofs:
-        root = root_block(whole)
-        if tree.base_is_free is not None:
-            root = jnp.where(tree.base_is_free, root, jnp.zeros_like(root))
-        rows = jnp.concatenate([root, rows], axis=1)
-    center = jnp.broadcast_to(whole.first_moment / whole.mass, rows[:3].shape)
-    return jnp.concatenate([rows[:3], rows[3:] - spatial.cross(center, rows[:3])]), whole

@@ -19,7 +19,10 @@ def quaternion_from_rpy(roll: float, pitch: float, yaw: float) -> np.ndarray:
 
 def quaternion_from_x_to(axis: np.ndarray) -> np.ndarray:
     """The shortest turn, as a quaternion xyzw, that takes the x axis onto a unit vector."""
-    quaternion = np.array([0.0, -axis[2], axis[1], 1.0 + axis[0]])
+    x, y, z = axis
+    # Next to the negative x axis, 1 + x would lose its digits.
+    real_part = 1.0 + x if x > 0.0 else (y * y + z * z) / (1.0 - x)
+    quaternion = np.array([0.0, -z, y, real_part])
     norm = np.linalg.norm(quaternion)
     return np.array([0.0, 0.0, 1.0, 0.0]) if norm == 0.0 else quaternion / norm
 

@@ -122,8 +122,8 @@ def _add_links(builder: ArticulationBuilder, robot: UrdfRobot, order: list[str],
             host[name], pose_in_host[name] = name, IDENTITY
         members.setdefault(host[name], []).append(name)
     number: dict[str, int] = {}
-    for name in members:
-        parts = [(robot.links[part], pose_in_host[part]) for part in members[name]]
+    for name, merged in members.items():
+        parts = [(robot.links[part], pose_in_host[part]) for part in merged]
         mass, com_pose, inertia = combine_inertias(
             [(link.mass, compose(pose, link.com_pose), link.inertia) for link, pose in parts]
         )

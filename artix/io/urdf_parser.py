@@ -184,27 +184,27 @@ def _check_inertia(
         return inertia
     if not np.any(inertia):
         if mass > 0.0:
-            message = f"a point mass: {mass:g} kg without rotational inertia"
-            report.warning(inertial, message, "give the inertia about the centre of mass [kg m^2]")
+            point = f"a point mass: {mass:g} kg without rotational inertia"
+            report.warning(inertial, point, "give the inertia about the centre of mass [kg m^2]")
         return inertia
-    if mass == 0.0:
-        message, mended = "a link without mass cannot have inertia", np.zeros((3, 3))
-    else:
-        message, mended = _inertia_problem(inertia), repaired_inertia(inertia)
-    if message is None:
+    problem = _inertia_problem(inertia) if mass > 0.0 else "a link without mass cannot have inertia"
+    if problem is None:
         return inertia
-    if "inertia" in repair:
-        found = f"principal inertias are now {_principal_text(mended)} kg m^2"
-        report.repaired(inertial, f"{message}; {found}", "correct the <inertial> in the file")
-        return mended
-    report.error(inertial, message, "correct the <inertial>, or let the reader mend it with repair=('inertia',)")
-    return inertia
+    if "inertia" not in repair:
+        fix = "correct the <inertial>, or let the reader mend it with repair=('inertia',)"
+        report.error(inertial, problem, fix)
+        return inertia
+    mended = repaired_inertia(inertia) if mass > 0.0 else np.zeros((3, 3))
+    result = f"its principal inertias are now {_principal_text(mended)} kg m^2"
+    report.repaired(inertial, f"{problem}; {result}", "correct the <inertial> in the file")
+    return mended
 
 
 def _inertia_problem(inertia: np.ndarray) -> str | None:
     least, middle, largest = np.linalg.eigvalsh(inertia)
     found = f"its principal inertias are {_principal_text(inertia)} kg m^2"
-    if least <= 0.0:
+    # A zero moment may come out of the eigenvalue solver as a rounding error of either sign.
+    if least <= 1e-12 * largest:
         return f"the inertia is not positive definite: {found}"
     if least + middle < largest * (1.0 - INERTIA_TOLERANCE):
         return (

@@ -1,0 +1,42 @@
+"""Small robots to learn and test with: descriptions of our own, without meshes."""
+
+from __future__ import annotations
+
+import importlib.resources
+from pathlib import Path
+from typing import Any
+
+from artix.articulation import Articulation
+from artix.io.urdf import load_urdf
+
+#: Each robot and whether its base is fixed unless told otherwise.
+_FIXED_BASE = {"arm7": True, "cart_pole": True, "double_pendulum": True, "humanoid": False, "quadruped": False}
+
+
+def names() -> tuple[str, ...]:
+    """The names of the robots that :func:`load` knows."""
+    return tuple(_FIXED_BASE)
+
+
+def path(name: str) -> Path:
+    """The path of a robot's URDF.
+
+    Raises:
+      ValueError: there is no robot of this name; the message lists those that there are.
+    """
+    if name not in _FIXED_BASE:
+        raise ValueError(f"no robot called {name!r}; there are: {', '.join(names())}")
+    return Path(str(importlib.resources.files(__name__) / f"{name}.urdf"))
+
+
+def load(name: str, **options: Any) -> Articulation:
+    """Reads one of the robots.
+
+    Args:
+      name: ``"cart_pole"`` and ``"double_pendulum"`` (2 DOFs), ``"arm7"`` (7), ``"quadruped"`` (12), ``"humanoid"`` (25).
+      **options: as for :func:`~artix.io.urdf.load_urdf`; the last two robots float unless ``fixed_base=True`` is given.
+
+    Raises:
+      ValueError: there is no robot of this name; the message lists those that there are.
+    """
+    return load_urdf(path(name), **{"fixed_base": _FIXED_BASE.get(name), **options})

@@ -1,0 +1,271 @@
+"""The compute calls of PhysX's direct-GPU API, on a fleet, in PhysX's exact buffer layout.
+
+Block k of every result belongs to ``indices[k]``. Blocks are strided by the fleet's maxima, but inside its block an
+articulation packs its matrix with its own column count; what lies beyond is zero (PhysX leaves it untouched).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from artix.articulation import Articulation, State
+from artix.dynamics.inverse import coriolis_compensation, gravity_compensation
+from artix.dynamics.mass_matrix import mass_matrix
+from artix.dynamics.momentum import center_of_mass, centroidal_momentum_matrix
+from artix.fleet import Fleet
+from artix.frames import dense_jacobian, forward_kinematics
+from artix.physx.enums import ArticulationGPUAPIComputeType as ComputeType
+from artix.physx.generalized import coriolis_and_centrifugal_force, generalized_gravity_force, generalized_mass_matrix
+
+Array = jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class ArticulationGPUAPIMaxCounts:
+    """``PxArticulationGPUAPIMaxCounts``: the maxima over a fleet that stride the direct-GPU buffers.
+
+    Attributes:
+      max_dofs: joint degrees of freedom.
+      max_links: links.
+      max_fixed_tendons: fixed tendons, zero until artix has tendons; likewise the following.
+      max_fixed_tendon_joints: joints of one fixed tendon.
+      max_spatial_tendons: spatial tendons.
+      max_spatial_tendon_attachments: attachments of one spatial tendon.
+    """
+
+    max_dofs: int
+    max_links: int
+    max_fixed_tendons: int = 0
+    max_fixed_tendon_joints: int = 0
+    max_spatial_tendons: int = 0
+    max_spatial_tendon_attachments: int = 0
+
+
+class LinkKinematics(NamedTuple):
+    """What ``eUPDATE_KINEMATIC`` refreshes, in the layout of PhysX's read calls; padded links are zero.
+
+    ``link_global_pose`` is ``PxTransform``, quaternion xyzw first, then position, shape [nb, maxLinks, 7]; velocities are of
+    the centres of mass in world axes, shape [nb, maxLinks, 3] each.
+    """
+
+    link_global_pose: Array
+    link_linear_velocity: Array
+    link_angular_velocity: Array
+
+
+def get_articulation_gpu_api_max_counts(fleet: Fleet) -> ArticulationGPUAPIMaxCounts:
+    """The fleet's maxima, as ``PxScene::getArticulationGPUAPIMaxCounts``; a padded fleet's padding counts."""
+    tree = fleet.articulation.topology
+    return ArticulationGPUAPIMaxCounts(max_dofs=tree.num_dofs, max_links=tree.num_links)
+
+
+def compute_articulation_data(
+    fleet: Fleet,
+    state: State,
+    indices: npt.ArrayLike,
+    operation: ComputeType,
+    *,
+    physx_compat: bool = False,
+) -> Any:
+    """``PxDirectGPUAPI::computeArticulationData`` as a pure function.
+
+    Args:
+      fleet: the articulations of the scene.
+      state: the fleet's state, leading axis N.
+      indices: which articulations to compute, in which order; concrete integers, shape [nb].
+      operation: what to compute.
+      physx_compat: reproduce what PhysX 5.6.1 computes where it departs from its documentation: gravity compensation
+        ignores ``gravity_scale``, velocities above ``max_joint_velocity`` are clipped in the Coriolis entries, and the
+        deprecated gravity entry of a floating base as in :func:`~artix.physx.generalized.generalized_gravity_force`.
+
+    Returns:
+      With D = maxDofs and K = maxLinks:
+
+      * ``UPDATE_KINEMATIC``: a :class:`LinkKinematics`.
+      * ``DENSE_JACOBIANS``: [nb, (6 + D) (6 + 6 (K - 1))], packed with the articulation's own column count.
+      * ``MASS_MATRICES``: [nb, (D + 6)^2], packed with stride n (fixed base) or n + 6.
+      * ``CORIOLIS_AND_CENTRIFUGAL_COMPENSATION``, ``GRAVITY_COMPENSATION``: [nb, D + 6]; six root entries first for a
+        floating base, joints from entry 0 for a fixed one.
+      * ``ARTICULATION_COMS_WORLD_FRAME``, ``ARTICULATION_COMS_ROOT_FRAME``: [nb, 3].
+      * ``CENTROIDAL_MOMENTUM_MATRICES``: one flat buffer of four consecutive regions, [nb (D + 6)^2] mass matrices,
+        [nb (D + 6)] Coriolis compensation, [nb 6 (D + 6)] momentum matrices with stride n + 6, [nb 6] biases; zero for a
+        fixed base. PhysX expects the caller to have filled the first two regions; here they are computed.
+      * ``GENERALIZED_MASS_MATRICES``: [nb, D^2] with stride n; ``GENERALIZED_GRAVITY_FORCES`` and
+        ``CORIOLIS_AND_CENTRIFUGAL_FORCES``: [nb, D] (all deprecated).
+
+      :func:`unpack_articulation_data` turns any of them into dense arrays.
+
+    Raises:
+      IndexError: an index is not a member of the fleet.
+      TypeError: the indices are not integers.
+    """
+    indices = _check_indices(fleet, indices)
+    return _compute(ComputeType(operation), physx_compat, fleet.articulation, state, indices, _counts(fleet, indices))
+
+
+def unpack_articulation_data(fleet: Fleet, data: Array, indices: npt.ArrayLike, operation: ComputeType) -> Any:
+    """Dense arrays out of the packed blocks of :func:`compute_articulation_data`.
+
+    Args:
+      fleet: the fleet that was computed on.
+      data: the result for ``operation``.
+      indices: the same indices.
+      operation: the same operation.
+
+    Returns:
+      With each articulation's own layout in the leading corner and zeros beyond: Jacobians [nb, 6 K, 6 + D], mass matrices
+      [nb, 6 + D, 6 + D] or [nb, D, D] (deprecated entry), the four arrays (M, c, A, bias) of the centroidal entry; all other
+      results are dense as they are.
+    """
+    indices = _check_indices(fleet, indices)
+    return _unpack(ComputeType(operation), get_articulation_gpu_api_max_counts(fleet), data, _counts(fleet, indices))
+
+
+# --- packing --------------------------------------------------------------------------------------------------------
+
+
+class _Counts(NamedTuple):
+    """Per block: columns of the generalised vectors, joint DOFs, links below the root or with it, root entries."""
+
+    columns: np.ndarray
+    dofs: np.ndarray
+    jacobian_rows: np.ndarray
+    root: np.ndarray
+
+
+def _counts(fleet: Fleet, indices: np.ndarray) -> _Counts:
+    kinds = {topology: None for topology in fleet.topologies}
+    table = {
+        topology: (
+            topology.nv,
+            topology.num_dofs,
+            6 * (topology.num_links - (1 if topology.fixed_base else 0)),
+            topology.num_base_dofs,
+        )
+        for topology in kinds
+    }
+    rows = np.array([table[fleet.topologies[index]] for index in indices], np.int32).reshape(-1, 4)
+    return _Counts(*rows.T)
+
+
+def _check_indices(fleet: Fleet, indices: npt.ArrayLike) -> np.ndarray:
+    array = np.asarray(indices)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise TypeError(f"indices must be a list of integers; found shape {array.shape}, dtype {array.dtype}")
+    bad = array[(array < 0) | (array >= fleet.num_members)]
+    if bad.size:
+        raise IndexError(f"indices must lie in [0, {fleet.num_members}); found {bad.tolist()[:8]}")
+    return array.astype(np.int32)
+
+
+def _pack(dense: Array, rows: Array, columns: Array, first: tuple[Array, Array], size: int) -> Array:
+    """Packs the block [rows, columns] of ``dense`` that begins at ``first`` into ``size`` floats, row by row."""
+    place = jnp.arange(size, dtype=jnp.int32)
+    row, column = place // columns, place % columns
+    inside = row < rows
+    row, column = jnp.where(inside, row + first[0], 0), jnp.where(inside, column + first[1], 0)
+    return jnp.where(inside, dense[row, column], jnp.zeros_like(dense, shape=(size,)))
+
+
+def _spread(packed: Array, rows: Array, columns: Array, shape: tuple[int, int]) -> Array:
+    """The inverse: a packed block as a dense array of the given shape with zeros beyond."""
+    row = jnp.arange(shape[0], dtype=jnp.int32)[:, None]
+    column = jnp.arange(shape[1], dtype=jnp.int32)[None]
+    inside = (row < rows) & (column < columns)
+    return jnp.where(inside, packed[jnp.where(inside, row * columns + column, 0)], jnp.zeros_like(packed, shape=shape))
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _compute(
+    operation: ComputeType, compat: bool, articulation: Articulation, state: State, indices: Array, counts: _Counts
+) -> Any:
+    chosen = jax.tree.map(lambda leaf: leaf[indices], (articulation, state))
+    blocks = jax.vmap(partial(_block, operation, compat))(*chosen, counts)
+    if operation is ComputeType.CENTROIDAL_MOMENTUM_MATRICES:
+        return jnp.concatenate([region.reshape(-1) for region in blocks])
+    return blocks
+
+
+def _block(operation: ComputeType, compat: bool, articulation: Articulation, state: State, counts: _Counts) -> Any:
+    """One articulation's block."""
+    tree = articulation.topology
+    wide, columns, n = tree.num_dofs + 6, counts.columns, counts.dofs
+    # Where the fleet's vectors have root entries, those of a fixed member are skipped.
+    skip = tree.num_base_dofs - counts.root
+    clipped = state
+    if compat:
+        speed = jnp.minimum(state.joint_velocity, articulation.max_joint_velocity)
+        clipped = state.replace(joint_velocity=speed)
+        heavy = articulation.replace(gravity_scale=jnp.ones_like(articulation.gravity_scale))
+    else:
+        heavy = articulation
+
+    def vector(dense: Array) -> Array:
+        return _pack(dense[None], 1, columns, (0, skip), wide)
+
+    match operation:
+        case ComputeType.UPDATE_KINEMATIC:
+            links = forward_kinematics(articulation, state)
+            pose = jnp.concatenate([links.pose[:, 3:], links.pose[:, :3]], axis=1)
+            return LinkKinematics(pose, links.velocity[:, :3], links.velocity[:, 3:])
+        case ComputeType.DENSE_JACOBIANS:
+            rows = dense_jacobian(articulation, state)
+            return _pack(rows, counts.jacobian_rows, columns, (skip, skip), wide * 6 * tree.num_links)
+        case ComputeType.MASS_MATRICES:
+            return _pack(mass_matrix(articulation, state), columns, columns, (skip, skip), wide * wide)
+        case ComputeType.CORIOLIS_AND_CENTRIFUGAL_COMPENSATION:
+            return vector(coriolis_compensation(articulation, clipped))
+        case ComputeType.GRAVITY_COMPENSATION:
+            return vector(gravity_compensation(heavy, state))
+        case ComputeType.ARTICULATION_COMS_WORLD_FRAME:
+            return center_of_mass(articulation, state, "world")
+        case ComputeType.ARTICULATION_COMS_ROOT_FRAME:
+            return center_of_mass(articulation, state, "root")
+        case ComputeType.GENERALIZED_MASS_MATRICES:
+            return _pack(generalized_mass_matrix(articulation, state), n, n, (0, 0), tree.num_dofs**2)
+        case ComputeType.GENERALIZED_GRAVITY_FORCES:
+            return generalized_gravity_force(articulation, state, physx_compat=compat)
+        case ComputeType.CORIOLIS_AND_CENTRIFUGAL_FORCES:
+            return coriolis_and_centrifugal_force(articulation, clipped)
+        case ComputeType.CENTROIDAL_MOMENTUM_MATRICES:
+            matrix, bias = centroidal_momentum_matrix(articulation, clipped)
+            regions = (
+                _pack(mass_matrix(articulation, state), columns, columns, (skip, skip), wide * wide),
+                vector(coriolis_compensation(articulation, clipped)),
+                _pack(matrix, 6, columns, (0, skip), 6 * wide),
+                bias,
+            )
+            return tuple(jnp.where(counts.root > 0, region, jnp.zeros_like(region)) for region in regions)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _unpack(operation: ComputeType, maxima: ArticulationGPUAPIMaxCounts, data: Array, counts: _Counts) -> Any:
+    wide = maxima.max_dofs + 6
+    columns = counts.columns
+    if operation is ComputeType.DENSE_JACOBIANS:
+        spread = partial(_spread, shape=(6 * maxima.max_links, wide))
+        return jax.vmap(spread)(data, counts.jacobian_rows, columns)
+    if operation is ComputeType.MASS_MATRICES:
+        return jax.vmap(partial(_spread, shape=(wide, wide)))(data, columns, columns)
+    if operation is ComputeType.GENERALIZED_MASS_MATRICES:
+        shape = (maxima.max_dofs, maxima.max_dofs)
+        return jax.vmap(partial(_spread, shape=shape))(data, counts.dofs, counts.dofs)
+    if operation is ComputeType.CENTROIDAL_MOMENTUM_MATRICES:
+        blocks = len(columns)
+        sizes = np.cumsum([blocks * wide * wide, blocks * wide, blocks * 6 * wide])
+        mass, coriolis, matrix, bias = (region.reshape(blocks, -1) for region in jnp.split(data, sizes))
+        six = jnp.full_like(columns, 6)
+        return (
+            jax.vmap(partial(_spread, shape=(wide, wide)))(mass, columns, columns),
+            coriolis,
+            jax.vmap(partial(_spread, shape=(6, wide)))(matrix, six, columns),
+            bias,
+        )
+    return data

@@ -1,0 +1,276 @@
+"""What the URDF reader refuses or warns of: one table of mistakes, each with its line; and random mistakes."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from artix import robots
+from artix.io.diagnostics import DescriptionError, Issue
+from artix.io.urdf import check_urdf, load_urdf
+
+# Line numbers in the tables below refer to this description.
+ARM = """<robot name="arm">
+  <link name="base"/>
+  <link name="upper">
+    <inertial>
+      <origin xyz="0 0 0.1" rpy="0 0 0"/>
+      <mass value="2"/>
+      <inertia ixx="0.1" ixy="0" ixz="0" iyy="0.1" iyz="0" izz="0.1"/>
+    </inertial>
+  </link>
+  <link name="lower">
+    <inertial>
+      <mass value="1"/>
+      <inertia ixx="0.1" ixy="0" ixz="0" iyy="0.1" iyz="0" izz="0.1"/>
+    </inertial>
+  </link>
+  <joint name="shoulder" type="revolute">
+    <origin xyz="0 0 1" rpy="0 1.57 0"/>
+    <parent link="base"/>
+    <child link="upper"/>
+    <axis xyz="0 1 0"/>
+    <limit lower="-1" upper="1" effort="10" velocity="3"/>
+    <dynamics damping="0.1" friction="0.1"/>
+  </joint>
+  <joint name="elbow" type="revolute">
+    <parent link="upper"/>
+    <child link="lower"/>
+    <limit lower="-1" upper="1" effort="10" velocity="3"/>
+    <mimic joint="shoulder" multiplier="2" offset="0.5"/>
+  </joint>
+</robot>
+"""
+UPPER_INERTIA = '<inertia ixx="0.1" ixy="0" ixz="0" iyy="0.1" iyz="0" izz="0.1"/>\n    </inertial>\n  </link>\n  <link'
+TYPE = 'name="elbow" type="revolute"'
+DOCTYPE = '<!DOCTYPE robot [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;&a;">]>\n'
+
+REFUSALS = {
+    # what is replaced: (by what, line, words of the message)
+    "not XML": ("</joint>\n</robot>", "</robot>", 29, "not well-formed XML"),
+    "cut off": ("</robot>", "", 31, "not well-formed XML"),
+    "an entity bomb": ("<robot", DOCTYPE + "<robot", 1, "document type declarations and entities are refused"),
+    "a xacro element": ('<link name="base"/>', '<xacro:arm name="base"/>', 2, "this is a xacro file"),
+    "a xacro expression": ("0 0 0.1", "0 0 ${length}", 5, "this is a xacro file"),
+    "a xacro substitution": ('name="arm"', 'name="$(arg name)"', 1, "this is a xacro file"),
+    "another format": ('<robot name="arm">', '<mujoco name="arm"><robot>', 1, "outermost element of a URDF is <robot>"),
+    "a link without a name": ('<link name="base"/>', "<link/>", 2, "the attribute 'name' is missing or empty"),
+    "a link with an empty name": ('<link name="base"/>', '<link name=" "/>', 2, "'name' is missing or empty"),
+    "a joint without a name": (TYPE, 'type="revolute"', 24, "the attribute 'name' is missing or empty"),
+    "two links of one name": ('link name="lower"', 'link name="upper"', 10, "second link called 'upper'; the first is on line 3"),
+    "two joints of one name": ('name="elbow"', 'name="shoulder"', 24, "a second joint called 'shoulder'"),
+    "a joint without a parent": ('<parent link="upper"/>', "", 24, "there is no <parent> in it"),
+    "a joint without a child": ('<child link="lower"/>', "", 24, "there is no <child> in it"),
+    "a parent without a link": ('<parent link="upper"/>', "<parent/>", 25, "the attribute 'link' is missing"),
+    "an unknown parent": ('<parent link="upper"/>', '<parent link="uper"/>', 24, "there is no link called 'uper', its parent"),
+    "an unknown child": ('<child link="lower"/>', '<child link="low"/>', 24, "there is no link called 'low', its child"),
+    "two parents": ('<child link="lower"/>', '<child link="upper"/>', 24, "link 'upper' has a second parent"),
+    "several roots": ('<link name="base"/>', '<link name="base"/><link name="spare"/>', 2, "there are 2 root links"),
+    "a cycle": ('<parent link="base"/>', '<parent link="lower"/>', 16, "close a cycle of links: 'upper' -> 'lower' -> 'upper'"),
+    "a link on itself": ('<parent link="base"/>', '<parent link="upper"/>', 16, "close a cycle of links: 'upper' -> 'upper'"),
+    "an unknown joint type": (TYPE, 'name="elbow" type="hinge"', 24, "unknown joint type 'hinge'"),
+    "no joint type": (TYPE, 'name="elbow"', 24, "the joint has no type"),
+    "a planar joint": (TYPE, 'name="elbow" type="planar"', 24, "joints of type 'planar' are not supported yet"),
+    "a floating joint": (TYPE, 'name="elbow" type="floating"', 24, "joints of type 'floating' are not supported yet"),
+    "a trailing comma": ('rpy="0 1.57 0"', 'rpy="0 1.57, 0"', 17, "rpy='0 1.57, 0' is malformed: '1.57,' is not a number"),
+    "two numbers for three": ('xyz="0 0 1"', 'xyz="0 1"', 17, "xyz='0 1' is malformed: found 2 numbers"),
+    "an empty list": ('xyz="0 0 1"', 'xyz=""', 17, "xyz='' is malformed: found 0 numbers"),
+    "a number with underscores": ('value="2"', 'value="2_0"', 6, "'2_0' is not a number"),
+    "a number that is not one": ('xyz="0 0 0.1"', 'xyz="0 0 nan"', 5, "xyz='0 0 nan' is not finite"),
+    "an infinite limit": ('upper="1"', 'upper="inf"', 21, "upper='inf' is not finite"),
+    "an overflowing number": ('value="2"', 'value="1e999"', 6, "is beyond 1e+30"),
+    "a number beyond reason": ('multiplier="2"', 'multiplier="1e200"', 28, "is beyond 1e+30"),
+    "no mass": ('<mass value="2"/>', "", 4, "there is no <mass> in it"),
+    "a mass without value": ('<mass value="2"/>', "<mass/>", 6, "the attribute 'value' is missing"),
+    "a negative mass": ('<mass value="2"/>', '<mass value="-2"/>', 4, "the mass -2 kg is negative"),
+    "inertia without mass": ('<mass value="2"/>', '<mass value="0"/>', 4, "a link without mass cannot have inertia"),
+    "mass without inertia": (UPPER_INERTIA, UPPER_INERTIA[66:], 4, "there is no <inertia> in it"),
+    "a diagonal moment missing": ('ixx="0.1" ', "", 7, "the attribute 'ixx' is missing"),
+    "two inertials": ("</inertial>", "</inertial><inertial/>", 8, "a second <inertial>; the first is on line 4"),
+    "a negative moment": ('izz="0.1"', 'izz="-0.1"', 4, "the inertia is not positive definite"),
+    "a vanishing moment": ('izz="0.1"', 'izz="0"', 4, "the inertia is not positive definite"),
+    "large products of inertia": ('ixy="0"', 'ixy="0.3"', 4, "the inertia is not positive definite"),
+    "the triangle inequality": ('izz="0.1"', 'izz="0.2001"', 4, "the inertia breaks the triangle inequality"),
+    "an axis without length": ('xyz="0 1 0"', 'xyz="0 0 0"', 20, "the joint axis has no length"),
+    "limits exchanged": ('lower="-1"', 'lower="2"', 21, "the lower limit 2 exceeds the upper limit 1"),
+    "a negative effort": ('effort="10"', 'effort="-10"', 21, "effort is -10, but must not be negative"),
+    "a negative velocity": ('velocity="3"', 'velocity="-3"', 21, "velocity is -3, but must not be negative"),
+    "negative damping": ('damping="0.1"', 'damping="-1"', 22, "damping is -1, but must not be negative"),
+    "negative friction": ('friction="0.1"', 'friction="-1"', 22, "friction is -1, but must not be negative"),
+    "a mimic of no joint": ('<mimic joint="shoulder"', "<mimic", 28, "the attribute 'joint' is missing"),
+    "a mimic of an unknown joint": ('mimic joint="shoulder"', 'mimic joint="wrist"', 28, "no joint called 'wrist' to follow"),
+    "a mimic of itself": ('mimic joint="shoulder"', 'mimic joint="elbow"', 28, "the joint follows itself"),
+    "a mimic of a fixed joint": ('name="shoulder" type="revolute"', 'name="shoulder" type="fixed"', 28, "'shoulder' is fixed"),
+    "mimics in a loop": ("<dynamics", '<mimic joint="elbow"/><dynamics', 22, "in a loop: 'shoulder' -> 'elbow' -> 'shoulder'"),
+}  # fmt: skip
+
+WARNINGS = {
+    "no robot name": (' name="arm"', "", 1, "the robot has no name"),
+    "a point mass": ('ixx="0.1" ixy="0" ixz="0" iyy="0.1" iyz="0" izz="0.1"', 'ixx="0" iyy="0" izz="0"', 4, "a point mass: 2 kg"),
+    "no limit": ('<limit lower="-1" upper="1" effort="10" velocity="3"/>', "", 16, "without <limit> is read as unlimited"),
+    "neither lower nor upper": ('lower="-1" upper="1" ', "", 21, "neither lower nor upper is given"),
+    "equal limits": ('lower="-1"', 'lower="1"', 21, "both limits are 1, which locks the joint"),
+    "a massless leaf": ('<mass value="1"/>\n      <inertia ixx="0.1"', '<mass value="0"/>\n      <inertia ixx="0"', 24, "singular"),
+    "a fixed joint that mimics": (TYPE, 'name="elbow" type="fixed"', 28, "a fixed joint follows nothing"),
+}  # fmt: skip
+
+
+def test_the_description_that_the_mistakes_are_made_in_is_sound():
+    assert check_urdf(ARM) == []
+    assert load_urdf(ARM).topology.num_dofs == 2
+
+
+@pytest.mark.parametrize("mistake", REFUSALS)
+def test_refusals(mistake):
+    old, new, line, words = REFUSALS[mistake]
+    assert old in ARM
+    with pytest.raises(DescriptionError) as caught:
+        load_urdf(ARM.replace(old, new, 1))
+    issues = caught.value.issues
+    assert any(issue.line == line and words in issue.message for issue in issues), "\n".join(map(str, issues))
+    assert all(issue.severity == "error" and issue.file == "<text>" and issue.fix for issue in issues)
+    assert len(issues) == 1, f"one mistake, but {len(issues)} messages: {issues}"
+
+
+@pytest.mark.parametrize("oddity", WARNINGS)
+def test_warnings(oddity):
+    old, new, line, words = WARNINGS[oddity]
+    assert old in ARM
+    text = ARM.replace(old, new, 1)
+    if oddity == "a massless leaf":
+        text = text.replace('ixx="0" ixy="0" ixz="0" iyy="0.1" iyz="0" izz="0.1"', 'ixx="0" iyy="0" izz="0"')
+    issues = check_urdf(text)
+    assert [(issue.severity, issue.line) for issue in issues] == [("warning", line)]
+    assert words in issues[0].message
+    assert load_urdf(text).topology.num_links == 3
+
+
+def test_a_joint_that_moves_only_what_further_joints_carry_is_warned_of():
+    start, end = ARM.index("    <inertial>"), ARM.index("  </link>\n  <link name=\"lower\"")  # fmt: skip
+    issues = check_urdf(ARM[:start] + ARM[end:])
+    assert [issue.severity for issue in issues] == ["warning"]
+    assert "link 'upper' has no mass of its own" in issues[0].message
+
+
+def test_mass_on_a_fixed_child_counts_as_the_links_own():
+    text = ARM.replace(TYPE, 'name="elbow" type="fixed"').replace("<mimic", "<ignored")
+    start, end = text.index("    <inertial>"), text.index('  </link>\n  <link name="lower"')
+    assert check_urdf(text[:start] + text[end:]) == []
+
+
+def test_declaring_the_namespace_of_xacro_is_no_mistake():
+    assert check_urdf(ARM.replace("<robot", '<robot xmlns:xacro="http://www.ros.org/wiki/xacro"')) == []
+
+
+def test_no_link():
+    issues = check_urdf('<robot name="nothing"/>')
+    assert [issue.message for issue in issues] == ["there is no <link> in it"]
+
+
+def test_an_empty_file(tmp_path):
+    path = tmp_path / "empty.urdf"
+    path.write_text("")
+    assert "not well-formed XML (no element found)" in str(check_urdf(path)[0])
+
+
+def test_an_unknown_encoding(tmp_path):
+    path = tmp_path / "odd.urdf"
+    path.write_bytes(b'<?xml version="1.0" encoding="klingon"?><robot/>')
+    assert [issue.severity for issue in check_urdf(path)] == ["error"]
+
+
+def test_all_errors_are_reported_at_once_in_the_order_of_the_file():
+    text = ARM
+    for old, new in (('izz="0.1"', 'izz="0.5"'), ('xyz="0 1 0"', 'xyz="0 0 0"'), ('"lower"/>', '"upper"/>')):
+        text = text.replace(old, new, 1)
+    with pytest.raises(DescriptionError, match="the description has 3 errors") as caught:
+        load_urdf(text)
+    assert [issue.line for issue in caught.value.issues] == [4, 20, 24]
+
+
+def test_an_issue_prints_like_a_compilers_message():
+    issue = Issue("error", "arm.urdf", 7, '<link name="x">', "what is wrong", "what to do")
+    assert str(issue) == 'arm.urdf:7: error: <link name="x">: what is wrong; fix: what to do'
+
+
+# --- size ---------------------------------------------------------------------------------------------------------
+
+
+def chain(count: int, kind: str) -> str:
+    links = "".join(f'<link name="l{k}"/>' for k in range(count))
+    joints = "".join(
+        f'<joint name="j{k}" type="{kind}"><parent link="l{k - 1}"/><child link="l{k}"/></joint>' for k in range(1, count)
+    )
+    return f'<robot name="chain">{links}{joints}</robot>'
+
+
+@pytest.mark.parametrize("merge", [False, True])
+def test_a_chain_of_5000_links_loads(merge):
+    articulation = load_urdf(chain(5000, "fixed" if merge else "continuous"), merge_fixed_joints=merge)
+    assert articulation.topology.num_links == (1 if merge else 5000)
+    assert len(articulation.topology.frame_names) == (4999 if merge else 0)
+
+
+def test_a_long_cycle_is_told_briefly():
+    text = chain(5000, "fixed").replace("</robot>", '<joint name="x" type="fixed"><parent link="l4999"/><child link="l0"/></joint></robot>')
+    start = time.perf_counter()
+    (issue,) = check_urdf(text)
+    assert "close a cycle" in issue.message and len(issue.message) < 300
+    assert time.perf_counter() - start < 10
+
+
+def test_deep_nesting_is_no_problem():
+    depth = 100_000
+    assert [issue.line for issue in check_urdf("<robot>" + "<a>" * depth + "</a>" * depth + "</robot>")] == [1, 1]
+    assert check_urdf(ARM.replace("</robot>", "<gazebo>" * depth + "</gazebo>" * depth + "</robot>")) == []
+
+
+# --- random mistakes ----------------------------------------------------------------------------------------------
+
+FRAGMENTS = st.sampled_from(
+    ["", "-", "0", "1e400", "1e30", "1e-320", "nan", "<", '"', "/>", "&lt;", "&#0;", "upper", "base", "lower", "fixed", "\ud800", "é"]
+    + ["prismatic", "<inertial>", "</link>", '<link name="base">', "xacro:", "${x}", "<!--", "]]>", "\n", "\x00", "٣", "1_0", "0x1"]
+)  # fmt: skip
+SOURCES = [ARM, robots.path("cart_pole").read_text(), robots.path("arm7").read_text()[:4000]]
+
+
+def loads_or_is_refused(text: str) -> None:
+    """Any exception but the two below fails the test."""
+    try:
+        load_urdf(text, repair=("mimic",))
+    except DescriptionError as refusal:
+        assert refusal.issues
+    except OSError:
+        assert not text.lstrip("\ufeff \t\r\n").startswith("<")
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(source=st.sampled_from(SOURCES), edits=st.lists(st.tuples(st.integers(1, 5000), st.integers(0, 12), FRAGMENTS), max_size=4))
+def test_random_edits_are_refused_or_load(source, edits):
+    for place, length, fragment in edits:
+        place = 1 + place % (len(source) - 1)
+        source = source[:place] + fragment + source[place + length :]
+    loads_or_is_refused(source)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(data=st.data())
+def test_random_attribute_values_are_refused_or_load(data):
+    pieces = data.draw(st.sampled_from(SOURCES[:2])).split('"')
+    value = st.one_of(
+        st.floats(-1e30, 1e30).map(repr),
+        st.tuples(*[st.floats(-1e30, 1e30)] * 3).map(lambda v: " ".join(map(repr, v))),
+        st.sampled_from(["1e-300", "5e-324", "0", "-0", "world", "fixed", "prismatic", "base", "upper", "elbow", "floating"]),
+    )
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = 1 + 2 * data.draw(st.integers(0, len(pieces) // 2 - 1))
+        pieces[place] = data.draw(value)
+    text = '"'.join(pieces)
+    loads_or_is_refused(text)
+    try:
+        load_urdf(text, merge_fixed_joints=True, repair=("inertia", "mimic"))
+    except DescriptionError as refusal:
+        assert refusal.issues
