@@ -84,8 +84,12 @@ def _heading(batch: int, repeats: int) -> str:
     columns = ["robot", "quantity", *names, *(f"{name} / artix" for name in names[1:])]
     return (
         f"{_device()}, float32, batch {batch}, median of {repeats} interleaved calls\n\n"
-        + "| " + " | ".join(columns) + " |\n"
-        + "|" + "|".join(["---"] * 2 + ["---:"] * (len(columns) - 2)) + "|"
+        + "| "
+        + " | ".join(columns)
+        + " |\n"
+        + "|"
+        + "|".join(["---"] * 2 + ["---:"] * (len(columns) - 2))
+        + "|"
     )
 
 
@@ -124,7 +128,9 @@ def _summary(rows: list[dict[str, Any]]) -> str:
                 if row["quantity"] == quantity and ratio:
                     ratios.append(ratio)
             if ratios:
-                lines.append(f"- {quantity}: {name} takes {min(ratios):.1f} to {max(ratios):.1f} times as long as artix")
+                lines.append(
+                    f"- {quantity}: {name} takes {min(ratios):.1f} to {max(ratios):.1f} times as long as artix"
+                )
     return "\n".join(lines)
 
 

@@ -40,7 +40,9 @@ class Library(Protocol):
 
     def convert(self, quantity: str, value: Any) -> np.ndarray: ...
 
-    def coordinates(self, rotation: np.ndarray, twist: np.ndarray, center: np.ndarray) -> tuple[np.ndarray, np.ndarray]: ...
+    def coordinates(
+        self, rotation: np.ndarray, twist: np.ndarray, center: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]: ...
 
 
 def matrices(quaternion_xyzw: np.ndarray) -> np.ndarray:
@@ -286,4 +288,8 @@ def _for_mujoco(robot: Robot) -> str:
     return ElementTree.tostring(root, encoding="unicode")
 
 
-LIBRARIES: tuple[tuple[str, Callable[[Robot, Reference], Library]], ...] = (("artix", Artix), ("frax", Frax), ("MJX", Mjx))
+LIBRARIES: tuple[tuple[str, Callable[[Robot, Reference], Library]], ...] = (
+    ("artix", Artix),
+    ("frax", Frax),
+    ("MJX", Mjx),
+)

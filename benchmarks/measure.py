@@ -36,7 +36,9 @@ class Result:
     failure: str | None = None
 
 
-def compare(libraries: list[Library], quantity: str, reference: Reference, states: States, repeats: int) -> list[Result]:
+def compare(
+    libraries: list[Library], quantity: str, reference: Reference, states: States, repeats: int
+) -> list[Result]:
     """Measures one quantity in all libraries, their runs interleaved so that a noisy machine is unfair to none."""
     results, programs = [], []
     for library in libraries:

@@ -7,7 +7,7 @@ import io
 import sys
 from collections.abc import Sequence
 
-from artix.cli.robot_source import UnreadableRobot
+from artix.cli.errors import UnreadableRobot
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,7 +42,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
 
-    demo = commands.add_parser("demo", help="every quantity for a mixed fleet of built-in robots, verified, with a plot")
+    demo = commands.add_parser(
+        "demo", help="every quantity for a mixed fleet of built-in robots, verified, with a plot"
+    )
     demo.add_argument("--members", type=_positive, default=4096, help="robots in the fleet (default: %(default)s)")
     demo.add_argument("--output", default="artix_demo.png", help="where the plot goes (default: %(default)s)")
     demo.add_argument("--seed", type=int, default=0, help="seed of the random states (default: %(default)s)")
@@ -51,6 +53,8 @@ def _parser() -> argparse.ArgumentParser:
     robot_help = "path of a URDF file, or the name of a built-in robot"
     info = commands.add_parser("info", help="the tree, the degrees of freedom and the masses of a robot")
     info.add_argument("robot", help=robot_help)
+    base_help = "fix the root to the world, or let it float (default: as the description says)"
+    info.add_argument("--fixed-base", action=argparse.BooleanOptionalAction, default=None, help=base_help)
     info.set_defaults(run=_info)
 
     check = commands.add_parser("check", help="what is wrong with a robot's description; exit code 1 for errors")
@@ -78,7 +82,7 @@ def _demo(options: argparse.Namespace) -> int:
 def _info(options: argparse.Namespace) -> int:
     from artix.cli.info import run_info
 
-    return run_info(options.robot)
+    return run_info(options.robot, fixed_base=options.fixed_base)
 
 
 def _check(options: argparse.Namespace) -> int:

@@ -41,7 +41,9 @@ class Quantity:
 
 def potential_energy_gradient(articulation: artix.Articulation, state: artix.State) -> Array:
     """Derivative of the potential energy by the joint positions, from JAX's automatic differentiation, shape [n]."""
-    return jax.grad(lambda q: artix.potential_energy(articulation, state.replace(joint_position=q)))(state.joint_position)
+    return jax.grad(lambda q: artix.potential_energy(articulation, state.replace(joint_position=q)))(
+        state.joint_position
+    )
 
 
 QUANTITIES = (
@@ -197,7 +199,13 @@ def _census(fleet: artix.Fleet) -> str:
 
 def _throughput_table(measurements: list[Measurement], members: int) -> str:
     rows = [
-        (m.quantity.name, m.shape, rate(members / m.seconds), f"{1e6 * m.seconds / members:.2f}", f"{m.compile_seconds:.2f}")
+        (
+            m.quantity.name,
+            m.shape,
+            rate(members / m.seconds),
+            f"{1e6 * m.seconds / members:.2f}",
+            f"{m.compile_seconds:.2f}",
+        )
         for m in measurements
     ]
     return table(("quantity", "shape", "robots/s", "us each", "compile s"), rows, align="ll")
@@ -205,7 +213,13 @@ def _throughput_table(measurements: list[Measurement], members: int) -> str:
 
 def _identity_table(identities: list[Identity], members: int) -> str:
     rows = [
-        (identity.name, identity.formula, f"{identity.value:.1e}", identity.condition, "ok" if identity.holds else "FAILED")
+        (
+            identity.name,
+            identity.formula,
+            f"{identity.value:.1e}",
+            identity.condition,
+            "ok" if identity.holds else "FAILED",
+        )
         for identity in identities
     ]
     return table(("verified identity", "formula", "worst of all", "required", ""), rows, align="llrll")

@@ -23,7 +23,9 @@ INK, MUTED, PAPER, GRID = "#1f2933", "#7b8794", "#fbfaf7", "#e4e2dc"
 ROBOT_COLORS = ("#e4572e", "#e8a628", "#2e86ab", "#5b8e3c", "#7d4fa8", "#c2478d", "#3aa6a0", "#6b705c")
 GROUP_COLORS = {"kinematics": "#2e86ab", "dynamics": "#e4572e", "momentum": "#7d4fa8", "energy": "#5b8e3c"}
 GHOSTS = 9
-VIEW = np.array([[0.87, -0.5, 0.0], [0.15, 0.26, 0.954]])  # an orthographic view from the front, left and slightly above
+VIEW = np.array(
+    [[0.87, -0.5, 0.0], [0.15, 0.26, 0.954]]
+)  # an orthographic view from the front, left and slightly above
 
 
 def save_plot(fleet: artix.Fleet, measurements: list[Measurement], identities: list[Identity], output: str) -> None:
@@ -124,7 +126,9 @@ def _draw_robot(axes: Axes, strokes: np.ndarray, color: str) -> None:
     axes.add_collection(LineCollection(list(strokes), colors=INK, linewidths=7.5, capstyle="round", zorder=3))
     axes.add_collection(LineCollection(list(strokes), colors=color, linewidths=4.5, capstyle="round", zorder=4))
     joints = strokes[:, 0]
-    axes.plot(joints[:, 0], joints[:, 1], "o", color=PAPER, markeredgecolor=INK, markersize=6, markeredgewidth=1.3, zorder=5)
+    axes.plot(
+        joints[:, 0], joints[:, 1], "o", color=PAPER, markeredgecolor=INK, markersize=6, markeredgewidth=1.3, zorder=5
+    )
 
 
 def _rotate(quaternion: np.ndarray, vector: np.ndarray) -> np.ndarray:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-
-class UnreadableRobot(Exception):
-    """What was named is neither a readable file nor a built-in robot; the message is for the user."""
+from artix import robots
+from artix.articulation import Articulation
+from artix.cli.errors import UnreadableRobot
+from artix.io.urdf import load_urdf
 
 
 def description_path(robot: str) -> Path:
@@ -15,10 +16,8 @@ def description_path(robot: str) -> Path:
     Raises:
       UnreadableRobot: there is no such file, it is a directory, it is not text, or it cannot be read.
     """
-    from artix import robots
-
-    if robot in robots.names() and not Path(robot).exists():
-        return Path(robots.path(robot))
+    if _is_built_in(robot):
+        return robots.path(robot)
     path = Path(robot)
     if not path.exists():
         raise UnreadableRobot(
@@ -33,3 +32,19 @@ def description_path(robot: str) -> Path:
     except UnicodeDecodeError as error:
         raise UnreadableRobot(f"{robot!r} is not a text file; a URDF file is XML in UTF-8") from error
     return path
+
+
+def load_robot(robot: str, *, fixed_base: bool | None) -> Articulation:
+    """Loads what ``robot`` names; ``fixed_base`` of ``None`` leaves the base to the built-in robot or the reader.
+
+    Raises:
+      UnreadableRobot: as :func:`description_path`.
+      DescriptionError: the description has errors.
+    """
+    if _is_built_in(robot):
+        return robots.load(robot, **({} if fixed_base is None else {"fixed_base": fixed_base}))
+    return load_urdf(description_path(robot), fixed_base=fixed_base)
+
+
+def _is_built_in(robot: str) -> bool:
+    return robot in robots.names() and not Path(robot).exists()
