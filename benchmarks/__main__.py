@@ -111,8 +111,8 @@ def _ratio(peer: Result, artix: Result) -> float | None:
 
 def _legend() -> str:
     return (
-        "Cells: microseconds per robot, HLO instructions of the compiled program, seconds to compile, largest relative error "
-        "against Pinocchio in float64."
+        "Cells: microseconds per robot, HLO instructions of the compiled program, seconds to compile, largest relative "
+        "error against Pinocchio in float64."
     )
 
 

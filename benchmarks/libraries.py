@@ -6,6 +6,7 @@ A library's ``convert`` takes results to a common shape for the comparison with 
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -168,14 +169,16 @@ class _WorldLinearBodyAngular(_Ordered):
 
 
 class Frax(_WorldLinearBodyAngular):
-    """frax; its Jacobians of all links and inverse dynamics with an acceleration are reached one level below its API."""
+    """frax; its Jacobians of all links are reached one level below its public functions."""
 
     name = "frax"
 
     def __init__(self, robot: Robot, reference: Reference) -> None:
         from importlib import metadata
 
-        from frax.core.robot import Robot as FraxRobot
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it recommends another JAX and other XLA flags; all here run with the same
+            from frax.core.robot import Robot as FraxRobot
 
         self.version = metadata.version("frax")
         with tempfile.TemporaryDirectory() as folder:

@@ -22,7 +22,7 @@ class States:
     Attributes:
       root_position: [N, 3] m.
       root_quaternion: xyzw, [N, 4].
-      root_velocity: the root's twist in its own axes at its frame's origin, linear first, [N, 6]; zero for a fixed base.
+      root_velocity: the root's twist in its own axes at its frame's origin, [N, 6]; zero for a fixed base.
       q: joint positions [N, n].
       v: joint velocities [N, n].
       acceleration: v' of the whole robot [N, nv].

@@ -42,9 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
 
-    demo = commands.add_parser(
-        "demo", help="every quantity for a mixed fleet of built-in robots, verified, with a plot"
-    )
+    demo = commands.add_parser("demo", help="every quantity for a fleet of mixed robots, verified, with a plot")
     demo.add_argument("--members", type=_positive, default=4096, help="robots in the fleet (default: %(default)s)")
     demo.add_argument("--output", default="artix_demo.png", help="where the plot goes (default: %(default)s)")
     demo.add_argument("--seed", type=int, default=0, help="seed of the random states (default: %(default)s)")

@@ -16,6 +16,7 @@ import numpy as np
 
 import artix
 from artix import robots
+from artix.cli.demo_plot import save_plot
 from artix.cli.identities import Identity, verified_identities
 from artix.cli.text import rate, table
 
@@ -39,17 +40,22 @@ class Quantity:
     accelerated: bool = False
 
 
-def potential_energy_gradient(articulation: artix.Articulation, state: artix.State) -> Array:
+def energies(articulation: artix.Articulation, state: artix.State) -> tuple[Array, Array]:
+    """Kinetic and potential energy."""
+    return artix.kinetic_energy(articulation, state), artix.potential_energy(articulation, state)
+
+
+def potential_energy_slope(articulation: artix.Articulation, state: artix.State) -> Array:
     """Derivative of the potential energy by the joint positions, from JAX's automatic differentiation, shape [n]."""
-    return jax.grad(lambda q: artix.potential_energy(articulation, state.replace(joint_position=q)))(
-        state.joint_position
-    )
+
+    def energy(joint_position: Array) -> Array:
+        return artix.potential_energy(articulation, dataclasses.replace(state, joint_position=joint_position))
+
+    return jax.grad(energy)(state.joint_position)
 
 
 QUANTITIES = (
-    Quantity("link poses", artix.link_poses, "kinematics"),
-    Quantity("link velocities", artix.link_velocities, "kinematics"),
-    Quantity("link accelerations", artix.link_accelerations, "kinematics", accelerated=True),
+    Quantity("link poses, velocities", artix.forward_kinematics, "kinematics"),
     Quantity("dense Jacobian", artix.dense_jacobian, "kinematics"),
     Quantity("mass matrix", artix.mass_matrix, "dynamics"),
     Quantity("gravity compensation", artix.gravity_compensation, "dynamics"),
@@ -59,9 +65,8 @@ QUANTITIES = (
     Quantity("center of mass", artix.center_of_mass, "momentum"),
     Quantity("centroidal matrix, bias", artix.centroidal_momentum_matrix, "momentum"),
     Quantity("centroidal momentum", artix.centroidal_momentum, "momentum"),
-    Quantity("kinetic energy", artix.kinetic_energy, "energy"),
-    Quantity("potential energy", artix.potential_energy, "energy"),
-    Quantity("its gradient (jax.grad)", potential_energy_gradient, "energy"),
+    Quantity("kinetic, potential energy", energies, "energy"),
+    Quantity("gradient of the potential", potential_energy_slope, "energy"),
 )
 
 
@@ -107,23 +112,23 @@ def run_demo(*, members: int, output: str, seed: int) -> int:
     print(f"{fleet.num_members} robots in one compiled program per quantity: {_census(fleet)}\n")
 
     state_key, acceleration_key = jax.random.split(jax.random.key(seed))
-    state = fleet.random_state(state_key)
-    acceleration = random_acceleration(fleet, acceleration_key)
+    state = random_states(fleet, state_key)
+    acceleration = random_acceleration(fleet, state, acceleration_key)
     measurements = []
     for number, quantity in enumerate(QUANTITIES, start=1):
         measurement = measure(fleet, quantity, state, acceleration)
         measurements.append(measurement)
         per_second = rate(members / measurement.seconds)
         print(
-            f"  {number:2d}/{len(QUANTITIES)}  {quantity.name:<24} compiled in {measurement.compile_seconds:5.2f} s, "
+            f"  {number:2d}/{len(QUANTITIES)}  {quantity.name:<25} compiled in {measurement.compile_seconds:5.2f} s, "
             f"{per_second:>7} robots/s",
             flush=True,
         )
 
     values = {measurement.quantity.name: measurement.value for measurement in measurements}
     identities = verified_identities(fleet, state, acceleration, values)
-    print(f"\n{_throughput_table(measurements, members)}\n\n{_identity_table(identities, members)}\n")
-    _save_plot(fleet, measurements, identities, output)
+    print(f"\n{_throughput_table(measurements, members)}\n\n{_identity_table(identities)}\n")
+    save_plot(fleet, state, measurements, identities, output)
     failed = [identity.name for identity in identities if not identity.holds]
     print(f"plot saved to {output}; {time.perf_counter() - begin:.0f} s in all")
     if failed:
@@ -139,9 +144,14 @@ def mixed_fleet(members: int) -> artix.Fleet:
     return artix.Fleet([kinds[member % len(kinds)] for member in range(members)])
 
 
-def random_acceleration(fleet: artix.Fleet, key: Array) -> Array:
+def random_states(fleet: artix.Fleet, key: Array) -> artix.State:
+    """``fleet.random_state`` in one compiled program instead of many small ones."""
+    return jax.jit(jax.vmap(artix.random_state))(fleet.articulation, jax.random.split(key, fleet.num_members))
+
+
+def random_acceleration(fleet: artix.Fleet, state: artix.State, key: Array) -> Array:
     """Normally distributed generalised accelerations, zero where a member has no such coordinate, [N, nv]."""
-    velocity = generalized_velocity(fleet, fleet.random_state(key))
+    velocity = generalized_velocity(fleet, state)
     keep = (velocity != 0).astype(velocity.dtype)  # normal draws are never exactly zero, padding always is
     return keep * jax.random.normal(key, velocity.shape, velocity.dtype)
 
@@ -211,21 +221,6 @@ def _throughput_table(measurements: list[Measurement], members: int) -> str:
     return table(("quantity", "shape", "robots/s", "us each", "compile s"), rows, align="ll")
 
 
-def _identity_table(identities: list[Identity], members: int) -> str:
-    rows = [
-        (
-            identity.name,
-            identity.formula,
-            f"{identity.value:.1e}",
-            identity.condition,
-            "ok" if identity.holds else "FAILED",
-        )
-        for identity in identities
-    ]
+def _identity_table(identities: list[Identity]) -> str:
+    rows = [(i.name, i.formula, f"{i.value:.1e}", i.condition, "ok" if i.holds else "FAILED") for i in identities]
     return table(("verified identity", "formula", "worst of all", "required", ""), rows, align="llrll")
-
-
-def _save_plot(fleet: artix.Fleet, measurements: list[Measurement], identities: list[Identity], output: str) -> None:
-    from artix.cli.demo_plot import save_plot
-
-    save_plot(fleet, measurements, identities, output)

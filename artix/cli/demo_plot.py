@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -23,16 +24,21 @@ INK, MUTED, PAPER, GRID = "#1f2933", "#7b8794", "#fbfaf7", "#e4e2dc"
 ROBOT_COLORS = ("#e4572e", "#e8a628", "#2e86ab", "#5b8e3c", "#7d4fa8", "#c2478d", "#3aa6a0", "#6b705c")
 GROUP_COLORS = {"kinematics": "#2e86ab", "dynamics": "#e4572e", "momentum": "#7d4fa8", "energy": "#5b8e3c"}
 GHOSTS = 9
-VIEW = np.array(
-    [[0.87, -0.5, 0.0], [0.15, 0.26, 0.954]]
-)  # an orthographic view from the front, left and slightly above
+VIEW = np.array([[0.87, -0.5, 0.0], [0.15, 0.26, 0.954]])  # orthographic, from the front, the left and above
 
 
-def save_plot(fleet: artix.Fleet, measurements: list[Measurement], identities: list[Identity], output: str) -> None:
+def save_plot(
+    fleet: artix.Fleet,
+    state: artix.State,
+    measurements: list[Measurement],
+    identities: list[Identity],
+    output: str,
+) -> None:
     """Draws the fleet, the throughput and the identities, and saves them as a PNG file.
 
     Args:
       fleet: the fleet.
+      state: its state, from which the drawing takes its variety.
       measurements: the quantities, as measured.
       identities: the identities, as verified.
       output: path of the file.
@@ -43,7 +49,7 @@ def save_plot(fleet: artix.Fleet, measurements: list[Measurement], identities: l
     figure.text(0.02, 0.94, "artix", fontsize=30, fontweight="bold", color=INK, va="center")
     count = f"{fleet.num_members:,} robots of {kinds} kinds, one compiled program per quantity, on {device.device_kind}"
     figure.text(0.105, 0.937, count, fontsize=15, color=MUTED, va="center")
-    _draw_fleet(figure.add_axes((0.02, 0.565, 0.96, 0.335)), fleet)
+    _draw_fleet(figure.add_axes((0.02, 0.565, 0.96, 0.335)), fleet, state)
     _draw_throughput(figure.add_axes((0.13, 0.06, 0.36, 0.37)), measurements, fleet.num_members)
     _draw_identities(figure.add_axes((0.665, 0.06, 0.31, 0.37)), identities)
     figure.savefig(output, facecolor=PAPER)
@@ -52,9 +58,9 @@ def save_plot(fleet: artix.Fleet, measurements: list[Measurement], identities: l
 # --- the robots -----------------------------------------------------------------------------------------------------
 
 
-def _draw_fleet(axes: Axes, fleet: artix.Fleet) -> None:
+def _draw_fleet(axes: Axes, fleet: artix.Fleet, state: artix.State) -> None:
     """Draws one robot of each kind in its neutral position before some of its relatives, all to one scale."""
-    poses, centers = _standing_poses(fleet)
+    poses, centers = _standing_poses(fleet, state)
     members: dict[artix.Topology, list[int]] = {}
     for member, topology in enumerate(fleet.topologies):
         members.setdefault(topology, []).append(member)
@@ -92,19 +98,19 @@ def _label(axes: Axes, middle: float, topology: artix.Topology, color: str) -> N
     base = "fixed base" if topology.fixed_base else "floating base"
     name = topology.name.replace("_", " ")
     detail = f"{topology.num_links} links, {topology.num_dofs} DOFs, {base}"
-    place = {"xycoords": "data", "textcoords": "offset points", "ha": "center", "va": "top"}
+    place: dict[str, Any] = {"xycoords": "data", "textcoords": "offset points", "ha": "center", "va": "top"}
     axes.annotate(name, (middle, 0), (0, -12), fontsize=15, fontweight="bold", color=color, **place)
     axes.annotate(detail, (middle, 0), (0, -34), fontsize=10.5, color=MUTED, **place)
 
 
-def _standing_poses(fleet: artix.Fleet) -> tuple[list[np.ndarray], list[np.ndarray]]:
+def _standing_poses(fleet: artix.Fleet, state: artix.State) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Link frames and centres of mass: first in the neutral state, then with the joints moved a little.
 
-    The same compiled program as for the measurement serves both.
+    The programs that were compiled for the measurement serve here too.
     """
     neutral = fleet.neutral_state()
-    moved = neutral.replace(joint_position=0.3 * fleet.random_state(jax.random.key(7)).joint_position)
-    both = [np.asarray(fleet.evaluate(artix.link_poses, state), float) for state in (neutral, moved)]
+    moved = dataclasses.replace(neutral, joint_position=0.3 * state.joint_position)
+    both = [np.asarray(fleet.evaluate(artix.forward_kinematics, s).pose, float) for s in (neutral, moved)]
     local = np.asarray(fleet.articulation.link_com_pose, float)[..., :3]
     return both, [poses[..., :3] + _rotate(poses[..., 3:], local) for poses in both]
 
@@ -164,7 +170,7 @@ def _draw_identities(axes: Axes, identities: list[Identity]) -> None:
         axes.plot(identity.bound, place, "|", color=INK, markersize=15, markeredgewidth=2, zorder=3)
     axes.set_xscale("log")
     axes.set_xlim(floor, 1e-3)
-    title = "Verified identities: worst relative residual (dot) and its bound (bar)"
+    title = "Identities: worst residual (dot) and bound (bar)"
     _style(axes, title, places, [identity.formula for identity in shown])
 
 

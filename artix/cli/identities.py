@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import jax
 import numpy as np
 
 import artix
@@ -17,7 +18,7 @@ class Identity:
     Attributes:
       name: what it says in words.
       formula: what it says in symbols.
-      value: the worst residual over all members, relative to the largest entry of either side (or another number, see
+      value: the worst residual over all members, relative to the largest entries (or another number, see
         ``lower``).
       bound: what ``value`` may not exceed.
       lower: whether ``bound`` is instead a lower bound of ``value``.
@@ -54,35 +55,40 @@ def verified_identities(
     Returns:
       The identities with their worst residuals; rounding of the articulation's dtype bounds them.
     """
-    double = {name: _double(value) for name, value in values.items()}
+    double = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), values)
     articulation, nu, nu_rate = fleet.articulation, _velocity(fleet, state), _double(acceleration)
     base = articulation.topology.num_base_dofs
     bound = 256 * float(np.finfo(articulation.dtype).eps)
     mass, inertia = _double(articulation.link_mass), double["mass matrix"]
-    velocities, accelerations = double["link velocities"], double["link accelerations"]
-    if not base:  # the dense Jacobian of a fixed base has no rows for the root
-        velocities = velocities[:, 1:]
+    links = double["link poses, velocities"]
+    moving = links.velocity if base else links.velocity[:, 1:]  # a fixed base has no rows in the dense Jacobian
+    kinetic = double["kinetic, potential energy"][0]
     matrix, matrix_bias = double["centroidal matrix, bias"]
     gravity, coriolis, bias = (double[k] for k in ("gravity compensation", "Coriolis compensation", "bias force"))
     armature = np.pad(_double(articulation.armature), ((0, 0), (base, 0)))
-    jacobian_nu = _times(double["dense Jacobian"], nu).reshape(velocities.shape)
+    jacobian_nu = _times(double["dense Jacobian"], nu).reshape(moving.shape)
     momentum = double["centroidal momentum"]
     twice_energy = np.sum(nu * _times(inertia, nu), axis=1)
     force = _times(inertia, nu_rate) + armature * nu_rate + coriolis + gravity
-    link_force = np.sum(mass[:, :, None] * accelerations[:, :, :3], axis=1)
-    link_momentum = np.sum(mass[:, :, None] * double["link velocities"][:, :, :3], axis=1)
+    link_momentum = np.sum(mass[:, :, None] * links.velocity[:, :, :3], axis=1)
+    floating = np.array([not topology.fixed_base for topology in fleet.topologies])
+    root_force = (double["inverse dynamics"] - gravity)[floating, :3]
+    momentum_rate = (_times(matrix, nu_rate) + matrix_bias)[floating, :3]
 
-    def close(name: str, formula: str, left: np.ndarray, right: np.ndarray) -> Identity:
-        return Identity(name, formula, _residual(left, right), bound)
+    order = list(dict.fromkeys(fleet.topologies))
+    kinds = np.array([order.index(topology) for topology in fleet.topologies])
 
-    slope = double["its gradient (jax.grad)"]
-    length = np.linalg.norm(double["link poses"][:, :, 3:], axis=2)
-    links = np.array([topology.num_links for topology in fleet.topologies])
-    unit = 1.0 * (np.arange(length.shape[1]) < links[:, None])  # padded links have the quaternion zero
+    def close(name: str, formula: str, left: np.ndarray, right: np.ndarray, rows: Any = slice(None)) -> Identity:
+        return Identity(name, formula, _residual(left, right, kinds[rows]), bound)
+
+    slope = double["gradient of the potential"]
+    length = np.linalg.norm(links.pose[:, :, 3:], axis=2)
+    sizes = np.array([topology.num_links for topology in fleet.topologies])
+    unit = 1.0 * (np.arange(length.shape[1]) < sizes[:, None])  # padded links have the quaternion zero
     return [
         close("quaternions have length one", "|quaternion| = 1", length, unit),
-        close("Jacobian gives the link velocities", "J ν = v", jacobian_nu, velocities),
-        close("mass matrix gives the kinetic energy", "½ ν·Mν = T", twice_energy / 2, double["kinetic energy"]),
+        close("Jacobian gives the link velocities", "J ν = v", jacobian_nu, moving),
+        close("mass matrix gives the kinetic energy", "½ ν·Mν = T", twice_energy / 2, kinetic),
         close("mass matrix is symmetric", "M = Mᵀ", inertia, np.swapaxes(inertia, 1, 2)),
         Identity("mass matrix is positive definite", "λ(M scaled) > 0", _smallest_eigenvalue(inertia), 0.0, lower=True),
         close("bias force is gravity and Coriolis", "b = g + c", bias, gravity + coriolis),
@@ -90,18 +96,11 @@ def verified_identities(
         close("gravity is the slope of potential energy", "g = ∂V/∂q", gravity[:, base:], slope),
         close("centroidal matrix gives the momentum", "A ν = h", _times(matrix, nu), momentum),
         close("links sum to the momentum", "Σ m v = h", link_momentum, momentum[:, :3]),
-        close(
-            "links sum to the change of momentum",
-            "Σ m a = A ν' + bias",
-            link_force,
-            (_times(matrix, nu_rate) + matrix_bias)[:, :3],
-        ),
+        close("force on a floating root moves all", "Σ F = A ν' + bias", root_force, momentum_rate, floating),
     ]
 
 
-def _double(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return tuple(_double(part) for part in value)
+def _double(value: Any) -> np.ndarray:
     return np.asarray(value, np.float64)
 
 
@@ -114,13 +113,20 @@ def _times(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:
     return np.matmul(matrix, vector[:, :, None])[:, :, 0]
 
 
-def _residual(left: np.ndarray, right: np.ndarray) -> float:
-    """The worst member's largest difference, relative to that member's largest entry on either side."""
+def _residual(left: np.ndarray, right: np.ndarray, kinds: np.ndarray) -> float:
+    """The worst member's largest difference, relative to that member's largest entry or to its kind's mean one.
+
+    The mean of the kind counts where a member's own entries happen to cancel.
+    """
     members = len(left)
+    if not members:
+        return 0.0
     left, right = left.reshape(members, -1), right.reshape(members, -1)
     scale = np.maximum(np.abs(left).max(axis=1), np.abs(right).max(axis=1))
+    typical = np.bincount(kinds, weights=scale) / np.maximum(np.bincount(kinds), 1)
+    scale = np.maximum(scale, typical[kinds])
     difference = np.abs(left - right).max(axis=1)
-    return float(np.max(difference / np.maximum(scale, 1e-3)))
+    return float(np.max(difference / np.where(scale == 0, 1.0, scale)))
 
 
 def _smallest_eigenvalue(matrix: np.ndarray) -> float:
