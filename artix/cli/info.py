@@ -122,7 +122,7 @@ def _axis_text(articulation: Articulation, dof: int) -> str:
     largest = int(np.argmax(np.abs(axis)))
     if abs(axis[largest]) > 1 - 1e-6:
         return ("-" if axis[largest] < 0 else "") + "xyz"[largest]
-    return "(" + ", ".join(f"{component:.3g}" for component in axis) + ")"
+    return "(" + ", ".join(quantity(round(float(component), 5), 3) for component in axis) + ")"
 
 
 def _count(number: int, noun: str) -> str:
