@@ -121,12 +121,12 @@ def body_inertias(articulation: Articulation, placements: Placement, *, weights:
     mass, center = articulation.link_mass, frame.position
     inertia = jnp.moveaxis(articulation.link_inertia, 0, -1)
     half_trace = 0.5 * (inertia[0, 0] + inertia[1, 1] + inertia[2, 2])
-    own = half_trace * spatial.identity_like(center) - inertia
+    own = half_trace[None, None] * spatial.identity_like(center) - inertia
     rotation = spatial.rotation_matrix(frame.rotation)
-    first = mass * center
+    first = mass[None] * center
     second = spatial.multiply_transposed(stage(spatial.multiply(rotation, own)), rotation) + first[:, None] * center[None]
     if weights is not None:
-        mass, first = mass * weights, first * weights
+        mass, first = mass * weights, first * weights[None]
     rows = stage(jnp.concatenate([mass[None], first, second.reshape(9, -1)]))
     if tree.has_rigid_links:
         rows = masked_sum(rows, tree.link_in_body)

@@ -203,4 +203,4 @@ def _rate_matrix(tree: Tree, q: Array) -> Array:
 def _inverse(matrix: Array) -> Array:
     """Inverse of 3 x 3 matrices [3, 3, n] by cofactors."""
     rows = [spatial.cross(matrix[(k + 1) % 3], matrix[(k + 2) % 3]) for k in range(3)]
-    return jnp.stack(rows, axis=1) / spatial.dot(matrix[0], rows[0])
+    return jnp.stack(rows, axis=1) / spatial.dot(matrix[0], rows[0])[None, None]

@@ -65,13 +65,13 @@ def joint_transforms(tree: Tree, geometry: JointGeometry, q: Array) -> tuple[Arr
     half = 0.5 * first * revolute if tree.has_prismatic or tree.has_spherical else 0.5 * first
     cosine, sines = jnp.cos(half), [jnp.sin(half)]
     if tree.has_spherical:
-        exponential = spatial.quaternion_exp(values * spherical)
+        exponential = spatial.quaternion_exp(values * spherical[None])
         cosine = jnp.where(spherical > 0, exponential[3], cosine)
         sines = [jnp.where(spherical > 0, exponential[0], sines[0]), exponential[1], exponential[2]]
-    local = geometry.rest * cosine
+    local = geometry.rest * cosine[None, None]
     for turn, sine in zip(geometry.turns, sines, strict=True):
-        local = local + turn * sine
-    offset = geometry.offset + geometry.slide * (first * prismatic) if tree.has_prismatic else geometry.offset
+        local = local + turn * sine[None, None]
+    offset = geometry.offset + geometry.slide * (first * prismatic)[None] if tree.has_prismatic else geometry.offset
     return stage(local, jnp.broadcast_to(offset, (3, *first.shape)))
 
 
@@ -102,7 +102,7 @@ def root_motion(tree: Tree, root: Array) -> Motion:
 
 def body_velocities(tree: Tree, motions: Motion, root: Motion, qd: Array) -> Motion:
     """Velocities of all bodies about the reference point, [3, B] each."""
-    sums = path_sum(tree, jnp.concatenate(motions) * qd)
+    sums = path_sum(tree, jnp.concatenate(motions) * qd[None])
     return Motion(root.linear + sums[:3], root.angular + sums[3:])
 
 
@@ -129,12 +129,12 @@ def body_accelerations(
     turning = root_motion(tree, state.root_velocity)
     turning = Motion(jnp.zeros_like(turning.linear), turning.angular)
     velocity = Motion(*stage(*body_velocities(tree, motions, turning, state.joint_velocity)))
-    rows = jnp.concatenate(motion_rates(tree, velocity, motions)) * state.joint_velocity
+    rows = jnp.concatenate(motion_rates(tree, velocity, motions)) * state.joint_velocity[None]
     if acceleration is None:
         sums = path_sum(tree, rows)
         return velocity, Motion(sums[:3], sums[3:])
     base = tree.num_base_dofs
-    sums = path_sum(tree, rows + jnp.concatenate(motions) * acceleration[base:])
+    sums = path_sum(tree, rows + jnp.concatenate(motions) * acceleration[None, base:])
     root = root_motion(tree, acceleration[:base] if base else jnp.zeros_like(state.root_velocity))
     return velocity, Motion(root.linear + sums[:3], root.angular + sums[3:])
 

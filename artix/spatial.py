@@ -31,12 +31,12 @@ def dot(a: Array, b: Array) -> Array:
 
 def apply(matrix: Array, vector: Array) -> Array:
     """Matrix times vector: [i, k, n], [k, n] -> [i, n]."""
-    return sum(matrix[:, k] * vector[k] for k in range(matrix.shape[1]))  # type: ignore[return-value]
+    return sum(matrix[:, k] * vector[None, k] for k in range(matrix.shape[1]))  # type: ignore[return-value]
 
 
 def apply_transposed(matrix: Array, vector: Array) -> Array:
     """Transposed matrix times vector: [k, i, n], [k, n] -> [i, n]."""
-    return sum(matrix[k] * vector[k] for k in range(matrix.shape[0]))  # type: ignore[return-value]
+    return sum(matrix[k] * vector[None, k] for k in range(matrix.shape[0]))  # type: ignore[return-value]
 
 
 def multiply(a: Array, b: Array) -> Array:
@@ -115,7 +115,7 @@ def rotation_matrix(q: Array) -> Array:
 def rotate(q: Array, v: Array) -> Array:
     """Rotates vectors [3, n] by unit quaternions [4, n]."""
     t = 2 * cross(q[:3], v)
-    return v + q[3] * t + cross(q[:3], t)
+    return v + q[3:] * t + cross(q[:3], t)
 
 
 def rotate_inverse(q: Array, v: Array) -> Array:
@@ -170,7 +170,7 @@ def cos_of_square(square: Array) -> Array:
 def quaternion_exp(v: Array) -> Array:
     """Unit quaternion [4, n] of a rotation vector [3, n]; smooth everywhere."""
     quarter = 0.25 * dot(v, v)
-    return jnp.concatenate([0.5 * sinc_of_square(quarter) * v, cos_of_square(quarter)[None]])
+    return jnp.concatenate([0.5 * sinc_of_square(quarter)[None] * v, cos_of_square(quarter)[None]])
 
 
 # Coefficients of 2 atan(t) / t in powers of t^2, far enough for t^2 < 0.05 in float64.
@@ -194,7 +194,7 @@ def quaternion_log(q: Array) -> Array:
         series = series * tangent + coefficient
     length = jnp.sqrt(jnp.where(near, one, square))
     factor = jnp.where(near, series / jnp.where(near, w, one), 2 * jnp.arctan2(length, w) / length)
-    return factor * q[:3]
+    return factor[None] * q[:3]
 
 
 def right_jacobian(v: Array) -> Array:
@@ -205,6 +205,6 @@ def right_jacobian(v: Array) -> Array:
     square, cross_matrix = dot(v, v), skew(v)
     return (
         identity_like(v)
-        - cosc_of_square(square) * cross_matrix
-        + sinc_remainder_of_square(square) * multiply(cross_matrix, cross_matrix)
+        - cosc_of_square(square)[None, None] * cross_matrix
+        + sinc_remainder_of_square(square)[None, None] * multiply(cross_matrix, cross_matrix)
     )

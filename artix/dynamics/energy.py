@@ -61,5 +61,5 @@ def potential_energy(articulation: Articulation, state: State) -> Array:
     """
     kin = kinematics(articulation, state)
     mass, moment = weights(articulation, kin)
-    total = jnp.sum(mass * kin.reference[:, None] + moment, axis=1)
+    total = jnp.sum(mass[None] * kin.reference[:, None] + moment, axis=1)
     return -jnp.sum(total * articulation.gravity)

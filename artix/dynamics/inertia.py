@@ -19,7 +19,7 @@ def reference_inertias(articulation: Articulation, kin: Kinematics) -> Inertias:
     mass, first, second = body_inertias(articulation, kin.placements)
     rotation, position = kin.rotation, kin.position
     half = stage(spatial.multiply(rotation, second) + position[:, None] * first[None])
-    moved = stage(spatial.apply(rotation, first) + mass * position)
+    moved = stage(spatial.apply(rotation, first) + mass[None] * position)
     return Inertias(mass, moved, stage(spatial.multiply_transposed(half, rotation) + moved[:, None] * position[None]))
 
 
@@ -37,15 +37,15 @@ def composite_inertias(tree: Tree, inertias: Inertias) -> tuple[Inertias, Inerti
 
 def momentum(inertias: Inertias, motion: Motion) -> Motion:
     """Momentum of bodies that move as told, about the point of the inertias: linear [3, n], angular [3, n]."""
-    linear = inertias.mass * motion.linear + spatial.cross(motion.angular, inertias.first)
-    spin = _trace(inertias.second) * motion.angular - spatial.apply(inertias.second, motion.angular)
+    linear = inertias.mass[None] * motion.linear + spatial.cross(motion.angular, inertias.first)
+    spin = _trace(inertias.second)[None] * motion.angular - spatial.apply(inertias.second, motion.angular)
     return Motion(linear, spin + spatial.cross(inertias.first, motion.linear))
 
 
 def weights(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
     """Masses [B] and first moments about the reference point [3, B] on which gravity acts."""
     body = body_inertias(articulation, kin.placements, weights=articulation.gravity_scale)
-    return body.mass, body.mass * kin.position + spatial.apply(kin.rotation, body.first)
+    return body.mass, body.mass[None] * kin.position + spatial.apply(kin.rotation, body.first)
 
 
 def _trace(matrix: Array) -> Array:

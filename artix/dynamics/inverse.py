@@ -109,9 +109,9 @@ def gravity_compensation(articulation: Articulation, state: State) -> Array:
     mass, moment = weights(articulation, kin)
     whole, below = subtree_sums(tree, jnp.concatenate([mass[None], moment]))
     gravity = -articulation.gravity[:, None]
-    root = jnp.concatenate([whole[0] * gravity, spatial.cross(whole[1:], gravity)])
+    root = jnp.concatenate([whole[:1] * gravity, spatial.cross(whole[1:], gravity)])
     motions = dof_motions(tree, kin)
-    joints = spatial.dot(motions.linear, below[0] * gravity) + spatial.dot(
+    joints = spatial.dot(motions.linear, below[:1] * gravity) + spatial.dot(
         motions.angular, spatial.cross(below[1:], jnp.broadcast_to(gravity, below[1:].shape))
     )
     return generalized(articulation, root, joints)
@@ -162,15 +162,15 @@ def body_forces(
     # this gives the force and the matrix of moments in one product, without any nested cross product.
     at_reference = rate.linear + spatial.cross(omega, velocity.linear)
     turning = spatial.skew(rate.angular) + omega[:, None] * omega[None]
-    turning = turning - spatial.dot(omega, omega) * spatial.identity_like(omega)
+    turning = turning - spatial.dot(omega, omega)[None, None] * spatial.identity_like(omega)
     at_reference, turning = stage(at_reference, turning)
     mass, first, second = reference_inertias(articulation, kin)
-    force = mass * at_reference + spatial.apply(turning, first)
+    force = mass[None] * at_reference + spatial.apply(turning, first)
     moments = spatial.multiply(turning, second) + at_reference[:, None] * first[None]
     if gravity:
         weight, moment = weights(articulation, kin)
         pull = articulation.gravity[:, None]
-        force = force - weight * pull
+        force = force - weight[None] * pull
         moments = moments - pull[:, None] * moment[None]
     return stage(jnp.concatenate([force, spatial.axial(stage(moments))]))
 

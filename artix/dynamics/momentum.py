@@ -118,5 +118,5 @@ def _about(center: Array, rows: Array) -> Array:
 def _center(articulation: Articulation, kin: Kinematics) -> Array:
     """Centre of mass relative to the reference point, [3, 1]."""
     body = body_inertias(articulation, kin.placements)
-    moment = body.mass * kin.position + spatial.apply(kin.rotation, body.first)
+    moment = body.mass[None] * kin.position + spatial.apply(kin.rotation, body.first)
     return jnp.sum(moment, axis=1, keepdims=True) / jnp.sum(body.mass)

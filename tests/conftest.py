@@ -1,0 +1,26 @@
+"""Settings of the whole suite: on the CPU, with 64-bit types at hand, and with nothing promoted silently."""
+
+from __future__ import annotations
+
+import os
+
+os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_multi_thread_eigen=false"
+
+import hypothesis
+import jax
+import numpy as np
+import pytest
+
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+hypothesis.settings.register_profile("artix", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.load_profile("artix")
+
+
+@pytest.fixture(params=["float64", "float32"])
+def dtype(request: pytest.FixtureRequest) -> np.dtype:
+    """Both floating-point types in turn."""
+    return np.dtype(request.param)
