@@ -13,13 +13,12 @@ if TYPE_CHECKING:
     from artix.padding import PaddedTopology
 
 
-@struct.dataclass
-class Articulation:
+class Articulation(struct.PyTreeNode):
     """The parameters of one articulation: a static topology and arrays, all of them pytree leaves.
 
     L links, n joint degrees of freedom (DOFs), F additional frames, K mimic joints. Every array may be replaced
-    (``articulation.replace(link_mass=...)``), batched under ``jax.vmap`` and differentiated; nothing derived is stored, so
-    nothing can go stale. Poses are position, then quaternion xyzw. Build one with
+    (``articulation.replace(link_mass=...)``), batched under ``jax.vmap`` and differentiated; nothing derived is
+    stored, so nothing can go stale. Poses are position, then quaternion xyzw. Build one with
     :class:`~artix.builder.ArticulationBuilder` or :func:`~artix.io.urdf.load_urdf`.
 
     Attributes:
@@ -27,7 +26,8 @@ class Articulation:
       link_mass: mass of each link [kg], shape [L].
       link_com_pose: mass frame in the link frame: position of the centre of mass and orientation of the axes in which
         ``link_inertia`` is given, shape [L, 7].
-      link_inertia: rotational inertia about the centre of mass, in the axes of ``link_com_pose`` [kg m^2], shape [L, 3, 3].
+      link_inertia: rotational inertia about the centre of mass, in the axes of ``link_com_pose`` [kg m^2], shape [L,
+        3, 3].
       joint_parent_pose: inbound joint frame in the parent's link frame, shape [L, 7] (row 0 unused).
       joint_child_pose: inbound joint frame in the link's own frame, shape [L, 7] (row 0 unused).
       armature: inertia that forward and inverse dynamics add to each DOF [kg m^2 or kg], shape [n].
@@ -73,14 +73,13 @@ class Articulation:
         return jax.tree.map(lambda leaf: leaf.astype(dtype) if leaf.dtype.kind == "f" else leaf, self)
 
 
-@struct.dataclass
-class State:
+class State(struct.PyTreeNode):
     """The configuration and velocity of one articulation.
 
     Attributes:
       root_pose: world pose of the root link's frame: position [m], quaternion xyzw, shape [7].
-      root_velocity: velocity of the root link's centre of mass [m/s] and angular velocity [rad/s], world axes, shape [6];
-        ignored for a fixed base.
+      root_velocity: velocity of the root link's centre of mass [m/s] and angular velocity [rad/s], world axes, shape
+        [6]; ignored for a fixed base.
       joint_position: joint positions [rad or m], shape [n]; the rotation-vector components of a spherical joint.
       joint_velocity: joint velocities [rad/s or m/s], shape [n]; for a spherical joint the relative angular velocity in
         the child joint frame, which is not the rate of its position (see ``artix.joint_rate_from_velocity``).

@@ -1,8 +1,8 @@
 """From an articulation's parameters to those of its bodies: joint geometry and lumped inertias.
 
 The frame of a body is the child joint frame of the joint that moves it, turned so that the free axes come first; a
-body's DOFs are then the first columns of its rotation. The frame of body 0 is the root link's. Everything here depends on
-parameters alone, so under ``vmap`` over states it is computed once.
+body's DOFs are then the first columns of its rotation. The frame of body 0 is the root link's. Everything here
+depends on parameters alone, so under ``vmap`` over states it is computed once.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ class Placement(NamedTuple):
 class Inertias(NamedTuple):
     """Mass moments of bodies about one point: the blocks of their 4 x 4 pseudo-inertias.
 
-    ``mass`` is the integral of dm [B], ``first`` that of r dm [3, B], ``second`` that of r r^T dm [3, 3, B]. The rotational
-    inertia is ``trace(second) 1 - second``. Second moments move with a frame (R, p) like the points themselves, ``R second R^T``
-    plus products with p, which is why they are kept instead (Wensing, Kim and Slotine, RA-L 2018).
+    ``mass`` is the integral of dm [B], ``first`` that of r dm [3, B], ``second`` that of r r^T dm [3, 3, B]. The
+    rotational inertia is ``trace(second) 1 - second``. Second moments move with a frame (R, p) like the points
+    themselves, ``R second R^T`` plus products with p, which is why they are kept instead (Wensing, Kim and Slotine,
+    RA-L 2018).
     """
 
     mass: Array
@@ -87,7 +88,9 @@ def link_placements(articulation: Articulation) -> Placement:
         jnp.where(rigid, parent.rotation, turned), jnp.where(rigid, parent.position, jnp.zeros_like(parent.position))
     )
     placement = joint @ Placement.from_poses(child).inverse()
-    unit = Placement(jnp.zeros_like(placement.rotation, shape=(4, 1)).at[3].set(1), jnp.zeros_like(parent.position[:, :1]))
+    unit = Placement(
+        jnp.zeros_like(placement.rotation, shape=(4, 1)).at[3].set(1), jnp.zeros_like(parent.position[:, :1])
+    )
     for pointer in tree.rigid_pointers:
         padded = Placement(*(jnp.concatenate(pair, axis=-1) for pair in zip(unit, placement, strict=True)))
         placement = padded.take(pointer) @ placement
@@ -124,7 +127,9 @@ def body_inertias(articulation: Articulation, placements: Placement, *, weights:
     own = half_trace[None, None] * spatial.identity_like(center) - inertia
     rotation = spatial.rotation_matrix(frame.rotation)
     first = mass[None] * center
-    second = spatial.multiply_transposed(stage(spatial.multiply(rotation, own)), rotation) + first[:, None] * center[None]
+    second = (
+        spatial.multiply_transposed(stage(spatial.multiply(rotation, own)), rotation) + first[:, None] * center[None]
+    )
     if weights is not None:
         mass, first = mass * weights, first * weights[None]
     rows = stage(jnp.concatenate([mass[None], first, second.reshape(9, -1)]))

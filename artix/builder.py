@@ -67,8 +67,8 @@ class ArticulationBuilder:
           joint: the joint to the parent; ``None`` for the root.
           mass: mass [kg], zero for a massless link.
           com_pose: mass frame in the link frame: position of the centre of mass [m], quaternion xyzw, shape [7].
-          inertia: rotational inertia about the centre of mass in the axes of ``com_pose`` [kg m^2], shape [3, 3], or its
-            diagonal, shape [3]; zero when ``None``.
+          inertia: rotational inertia about the centre of mass in the axes of ``com_pose`` [kg m^2], shape [3, 3], or
+            its diagonal, shape [3]; zero when ``None``.
           gravity_scale: factor on gravity for this link, 0 to disable it.
           name: the link's name; ``link_<number>`` when ``None``.
 
@@ -191,11 +191,11 @@ class ArticulationBuilder:
 
     def _breadth_first(self) -> list[int]:
         children: list[list[int]] = [[] for _ in self._links]
-        for index, link in enumerate(self._links[1:], start=1):
-            children[link.parent].append(index)
+        for number, link in enumerate(self._links[1:], start=1):
+            children[link.parent].append(number)
         order = [0]
-        for link in order:
-            order += children[link]
+        for number in order:
+            order += children[number]
         return order
 
     def _mimic_dofs(self, topology: Topology) -> list[tuple[int, int]]:
@@ -242,7 +242,7 @@ def _inertia(value: npt.ArrayLike | None, where: str) -> np.ndarray:
     # Recorded and CAD inertias carry float32 rounding, so both bounds give way by a few units of it.
     if least < -1e-6 * size or least + middle < largest * (1.0 - 1e-6):
         raise ValueError(
-            f"{where}: no mass distribution has the principal inertias ({least:.6g}, {middle:.6g}, {largest:.6g}); they "
+            f"{where}: no mass has the principal inertias ({least:.6g}, {middle:.6g}, {largest:.6g}); they "
             "must not be negative and no one may exceed the sum of the others"
         )
     return 0.5 * (array + array.T)

@@ -24,8 +24,8 @@ def random_state(articulation: Articulation, key: Array, *, velocity_scale: floa
     """A random state: joint positions uniform within their limits, velocities normal.
 
     Unlimited angles are drawn from [-pi, pi], unlimited translations from [-1, 1] m, unlimited spherical components
-    from [-pi, pi] / sqrt(3), so that the rotation stays below a half turn. A floating root gets a uniform orientation and a
-    position in [-1, 1]^3 m; a fixed one stays at the origin, at rest.
+    from [-pi, pi] / sqrt(3), so that the rotation stays below a half turn. A floating root gets a uniform orientation
+    and a position in [-1, 1]^3 m; a fixed one stays at the origin, at rest.
 
     Args:
       articulation: the articulation.
@@ -133,7 +133,9 @@ def difference(articulation: Articulation, start: State, end: State) -> Array:
     center = articulation.link_com_pose[0, :3, None]
     old, new = (spatial.normalize(s.root_pose[3:, None]) for s in (start, end))
     angular = spatial.quaternion_log(spatial.quaternion_product(new, spatial.conjugate(old)))
-    linear = end.root_pose[:3, None] - start.root_pose[:3, None] + spatial.rotate(new, center) - spatial.rotate(old, center)
+    linear = (
+        end.root_pose[:3, None] - start.root_pose[:3, None] + spatial.rotate(new, center) - spatial.rotate(old, center)
+    )
     root = jnp.concatenate([linear, angular])[:, 0]
     if tree.base_is_free is not None:
         root = jnp.where(tree.base_is_free, root, jnp.zeros_like(root))
@@ -144,8 +146,8 @@ def joint_velocity_from_rate(articulation: Articulation, state: State, rate: Arr
     """Joint velocities from the rates of change of the joint positions.
 
     They differ for spherical joints only: the velocity is the angular velocity in the child joint frame, ``J_r(q)``
-    times the rate of the rotation vector, with J_r the right Jacobian of SO(3); with one or two free axes the inverse of
-    the map of :func:`joint_rate_from_velocity`.
+    times the rate of the rotation vector, with J_r the right Jacobian of SO(3); with one or two free axes the inverse
+    of the map of :func:`joint_rate_from_velocity`.
 
     Args:
       articulation: the articulation.

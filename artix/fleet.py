@@ -21,10 +21,10 @@ Array = jax.Array
 class Fleet:
     """Many articulations in one batch.
 
-    Members of one topology share the static path: ``fleet.articulation`` is an ordinary articulation whose arrays have a
-    leading member axis. Members of several topologies are padded to common maxima and their topologies become data; a
-    member that fits the padding can then take another's place without recompilation. Either way every function of
-    artix works under ``jax.vmap`` over ``fleet.articulation`` and a fleet state::
+    Members of one topology share the static path: ``fleet.articulation`` is an ordinary articulation whose arrays
+    have a leading member axis. Members of several topologies are padded to common maxima and their topologies become
+    data; a member that fits the padding can then take another's place without recompilation. Either way every
+    function of artix works under ``jax.vmap`` over ``fleet.articulation`` and a fleet state::
 
         fleet = artix.Fleet([quadruped] * 2048 + [arm] * 2048)
         state = fleet.random_state(jax.random.key(0))
@@ -83,8 +83,8 @@ class Fleet:
         """Evaluates a function of one articulation for all members: a compiled ``jax.vmap``.
 
         Args:
-          function: ``function(articulation, state, *arguments, **options)`` such as ``artix.mass_matrix``; compiled once per
-            function object, so pass a named function rather than a new lambda each time.
+          function: ``function(articulation, state, *arguments, **options)`` such as ``artix.mass_matrix``; compiled
+            once per function object, so pass a named function rather than a new lambda each time.
           state: the fleet's state, leading axis N.
           *arguments: further arrays (or pytrees) with leading axis N.
           **options: static, hashable keyword arguments, the same for all members.
@@ -120,7 +120,8 @@ class Fleet:
             extra = (0, width - topology.num_dofs)
             padded.append(
                 state.replace(
-                    joint_position=np.pad(state.joint_position, extra), joint_velocity=np.pad(state.joint_velocity, extra)
+                    joint_position=np.pad(state.joint_position, extra),
+                    joint_velocity=np.pad(state.joint_velocity, extra),
                 )
             )
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *padded)
@@ -149,8 +150,8 @@ class Fleet:
         topology = _static_topology(articulation)
         if self.padding is None and topology != self.topologies[0]:
             raise ValueError(
-                f"articulation {topology.name!r} has another topology than this fleet, which is not padded; build the fleet "
-                "with a padding that fits both: artix.Fleet(articulations, padding=artix.Padding.covering([...]))"
+                f"articulation {topology.name!r} has another topology than this fleet, which is not padded; "
+                "build the fleet with a padding that fits both, artix.Fleet(..., padding=artix.Padding.covering([...]))"
             )
         shaped = articulation if self.padding is None else pad_articulation(articulation, self.padding)
         other = object.__new__(Fleet)
@@ -160,7 +161,7 @@ class Fleet:
         return other
 
     def shard(self, sharding: jax.sharding.Sharding) -> Fleet:
-        """The same fleet with every leaf placed by ``sharding``, for example a ``NamedSharding`` over the member axis."""
+        """The same fleet with every leaf placed by ``sharding``, such as a ``NamedSharding`` over the members."""
         other = object.__new__(Fleet)
         other.padding, other.topologies = self.padding, self.topologies
         other.articulation = jax.device_put(self.articulation, sharding)
@@ -177,7 +178,7 @@ def _static_topology(articulation: Articulation) -> Topology:
         raise ValueError("members of a fleet must be single articulations with a static topology")
     if articulation.link_mass.ndim != 1:
         raise ValueError(
-            f"articulation {articulation.topology.name!r}: members of a fleet must be single articulations, found arrays "
-            f"with leading axes {articulation.link_mass.shape[:-1]}"
+            f"articulation {articulation.topology.name!r}: members of a fleet must be single articulations, "
+            f"found arrays with leading axes {articulation.link_mass.shape[:-1]}"
         )
     return articulation.topology

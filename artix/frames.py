@@ -30,8 +30,7 @@ Array = jax.Array
 Axes = Literal["world_aligned", "local", "world"]
 
 
-@struct.dataclass
-class LinkStates:
+class LinkStates(struct.PyTreeNode):
     """Poses and velocities of all links.
 
     Attributes:
@@ -120,7 +119,9 @@ def link_accelerations(articulation: Articulation, state: State, acceleration: A
     linear, omega = (take(part, tree.link_body) for part in velocity)
     center = link_centers(articulation, kin)
     spatial_linear, alpha = (take(part, tree.link_body) for part in rate)
-    classical = spatial_linear + spatial.cross(alpha, center) + spatial.cross(omega, linear + spatial.cross(omega, center))
+    classical = (
+        spatial_linear + spatial.cross(alpha, center) + spatial.cross(omega, linear + spatial.cross(omega, center))
+    )
     return _live_links(tree, jnp.concatenate([classical, alpha]).T)
 
 
@@ -151,7 +152,9 @@ def dense_jacobian(articulation: Articulation, state: State) -> Array:
     return jacobian.reshape(-1, tree.nv)
 
 
-def frame_pose(articulation: Articulation, state: State, frame: str | int | Array, offset: Array | None = None) -> Array:
+def frame_pose(
+    articulation: Articulation, state: State, frame: str | int | Array, offset: Array | None = None
+) -> Array:
     """World pose of a link's frame, of an additional frame, or of a pose fixed in one.
 
     Args:
@@ -254,7 +257,9 @@ def frame_jacobian_rate(
         point, speed = -kin.reference[:, None], -root.linear
     else:
         point, speed = placement.position, linear + spatial.cross(angular, placement.position)
-    carried = Motion(rates.linear + spatial.cross(motions.angular, jnp.broadcast_to(speed, rates.linear.shape)), rates.angular)
+    carried = Motion(
+        rates.linear + spatial.cross(motions.angular, jnp.broadcast_to(speed, rates.linear.shape)), rates.angular
+    )
     rate = _point_jacobian(tree, carried, point, mask, point_rate=speed)[0]
     if axes != "local":
         return rate

@@ -86,11 +86,7 @@ class Joint:
         }
         axes, fewest, most = allowed[self.type]
         free = self.axes
-        if not (
-            fewest <= len(free) <= most
-            and all(axis in axes for axis in free)
-            and list(free) == sorted(set(free))
-        ):
+        if not (fewest <= len(free) <= most and all(axis in axes for axis in free) and list(free) == sorted(set(free))):
             wanted = ", ".join(axis.name.lower() for axis in axes) or "no axis"
             count = str(fewest) if fewest == most else f"{fewest} to {most}"
             raise ValueError(

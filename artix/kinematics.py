@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import JointGeometry, Placement, joint_geometry, link_placements
-from artix.checks import check_state, check_vector
-from artix.tree import Tree, body_frames, by_body, masked_sum, path_sum, stage, take
+from artix.checks import check_state
+from artix.tree import Tree, body_frames, by_body, path_sum, stage, take
 
 Array = jax.Array
 
@@ -60,7 +60,8 @@ def joint_transforms(tree: Tree, geometry: JointGeometry, q: Array) -> tuple[Arr
     values = by_body(tree, q)
     first = values[0]
     revolute, prismatic, spherical = (
-        jnp.asarray(kind[1:], q.dtype) for kind in (tree.body_is_revolute, tree.body_is_prismatic, tree.body_is_spherical)
+        jnp.asarray(kind[1:], q.dtype)
+        for kind in (tree.body_is_revolute, tree.body_is_prismatic, tree.body_is_spherical)
     )
     half = 0.5 * first * revolute if tree.has_prismatic or tree.has_spherical else 0.5 * first
     cosine, sines = jnp.cos(half), [jnp.sin(half)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -69,16 +70,19 @@ class Padding:
     def check_fits(self, topology: Topology) -> None:
         """Raises ``ValueError``, naming each maximum that is too small, unless the topology fits."""
         need = dataclasses.asdict(Padding.of(topology))
-        short = [f"{key}={value} (padding has {getattr(self, key)})" for key, value in need.items() if value > getattr(self, key)]
+        short = [
+            f"{key}={value} (padding has {getattr(self, key)})"
+            for key, value in need.items()
+            if value > getattr(self, key)
+        ]
         if short:
             raise ValueError(
-                f"articulation {topology.name!r} does not fit the fleet's padding: it needs {', '.join(short)}; build the "
-                "fleet with a larger padding"
+                f"articulation {topology.name!r} does not fit the fleet's padding: it needs {', '.join(short)}; "
+                "build the fleet with a larger padding"
             )
 
 
-@struct.dataclass
-class PaddedTopology:
+class PaddedTopology(struct.PyTreeNode):
     """A :class:`~artix.topology.Topology` as arrays, padded; attributes of the same name mean the same.
 
     Padded links are massless and attached to the root, padded DOFs move nothing, and results for both are exactly zero.
@@ -116,76 +120,84 @@ class PaddedTopology:
 
     @property
     def num_links(self) -> int:
+        """Largest number of links."""
         return self.padding.links
 
     @property
     def num_dofs(self) -> int:
+        """Largest number of joint DOFs."""
         return self.padding.dofs
 
     @property
     def num_bodies(self) -> int:
+        """Largest number of bodies."""
         return self.padding.bodies
 
     @property
     def num_base_dofs(self) -> int:
+        """6 where any member floats, else 0."""
         return 6 if self.padding.floating else 0
 
     @property
     def nv(self) -> int:
+        """Length of the generalised vectors."""
         return self.num_base_dofs + self.num_dofs
 
     @property
     def has_rigid_links(self) -> bool:
+        """Whether any member has bodies of several links."""
         return self.padding.rigid_rounds > 0
 
     @property
     def has_prismatic(self) -> bool:
+        """Whether any member has a prismatic joint."""
         return self.padding.prismatic
 
     @property
     def has_spherical(self) -> bool:
+        """Whether any member has a spherical joint."""
         return self.padding.spherical
 
 
 def pad_topology(topology: Topology, padding: Padding) -> PaddedTopology:
-    """Turns a topology into data, padded with entries that do nothing (NumPy arrays)."""
+    """Turns a topology into data, padded with entries that do nothing."""
     padding.check_fits(topology)
     links, dofs, bodies = padding.links, padding.dofs, padding.bodies
     body_dofs = np.where(topology.body_dofs == topology.num_dofs, dofs, topology.body_dofs)
     base = 6 if padding.floating else 0
     above = np.pad(_pad(topology.dof_ancestors, (dofs, dofs)), ((base, 0), (base, 0)), constant_values=True)
-    return PaddedTopology(
-        padding=padding,
-        live_links=np.int32(topology.num_links),
-        live_dofs=np.int32(topology.num_dofs),
-        base_is_free=np.bool_(not topology.fixed_base),
-        link_is_live=_pad(np.ones(topology.num_links, bool), (links,)),
-        link_is_rigid=_pad(topology.link_is_rigid, (links,)),
-        link_body=_pad(topology.link_body, (links,)),
-        link_in_body=_pad(topology.link_in_body, (links, bodies)),
-        rigid_pointers=_pad(topology.rigid_pointers, (padding.rigid_rounds, links)),
-        body_link=_pad(topology.body_link, (bodies,)),
-        body_parent=_pad(np.maximum(topology.body_parent, 0), (bodies,)),
-        body_parent_link=_pad(topology.body_parent_link, (bodies,)),
-        body_pointers=_pad(_body_pointers(topology), (padding.rounds, bodies - 1)),
-        body_axes=np.concatenate(
+    arrays: dict[str, Any] = {
+        "live_links": np.int32(topology.num_links),
+        "live_dofs": np.int32(topology.num_dofs),
+        "base_is_free": np.bool_(not topology.fixed_base),
+        "link_is_live": _pad(np.ones(topology.num_links, bool), (links,)),
+        "link_is_rigid": _pad(topology.link_is_rigid, (links,)),
+        "link_body": _pad(topology.link_body, (links,)),
+        "link_in_body": _pad(topology.link_in_body, (links, bodies)),
+        "rigid_pointers": _pad(topology.rigid_pointers, (padding.rigid_rounds, links)),
+        "body_link": _pad(topology.body_link, (bodies,)),
+        "body_parent": _pad(np.maximum(topology.body_parent, 0), (bodies,)),
+        "body_parent_link": _pad(topology.body_parent_link, (bodies,)),
+        "body_pointers": _pad(_body_pointers(topology), (padding.rounds, bodies - 1)),
+        "body_axes": np.concatenate(
             [_pad(topology.body_axes[:3], (3, bodies)), _pad(topology.body_axes[3:], (1, bodies), fill=1.0)]
-        ).astype(np.float32),  # the entries are 0, 1/2, 1 and the root of 1/2
-        body_dofs=_pad(body_dofs, (3, bodies), fill=dofs),
-        body_is_revolute=_pad(topology.body_is_revolute, (bodies,)),
-        body_is_prismatic=_pad(topology.body_is_prismatic, (bodies,)),
-        body_is_spherical=_pad(topology.body_is_spherical, (bodies,)),
-        body_ancestors=_pad(topology.body_ancestors, (bodies, bodies)),
-        bodies_below=_pad(topology.bodies_below, (bodies, 1 + dofs)),
-        dof_is_live=_pad(np.ones(topology.num_dofs, bool), (dofs,)),
-        dof_is_linear=_pad(topology.dof_is_linear, (dofs,)),
-        dof_wraps=_pad(topology.dof_wraps, (dofs,)),
-        dof_body=_pad(topology.dof_body, (dofs,)),
-        dof_column=_pad(topology.dof_column, (dofs,)),
-        dof_moves_body=_pad(topology.dof_moves_body, (dofs, bodies)),
-        dof_moves_link=_pad(topology.dof_moves_link, (dofs, links)),
-        mass_matrix_halves=(np.triu(above), np.triu(above, 1).T),
-    )
+        ),
+        "body_dofs": _pad(body_dofs, (3, bodies), fill=dofs),
+        "body_is_revolute": _pad(topology.body_is_revolute, (bodies,)),
+        "body_is_prismatic": _pad(topology.body_is_prismatic, (bodies,)),
+        "body_is_spherical": _pad(topology.body_is_spherical, (bodies,)),
+        "body_ancestors": _pad(topology.body_ancestors, (bodies, bodies)),
+        "bodies_below": _pad(topology.bodies_below, (bodies, 1 + dofs)),
+        "dof_is_live": _pad(np.ones(topology.num_dofs, bool), (dofs,)),
+        "dof_is_linear": _pad(topology.dof_is_linear, (dofs,)),
+        "dof_wraps": _pad(topology.dof_wraps, (dofs,)),
+        "dof_body": _pad(topology.dof_body, (dofs,)),
+        "dof_column": _pad(topology.dof_column, (dofs,)),
+        "dof_moves_body": _pad(topology.dof_moves_body, (dofs, bodies)),
+        "dof_moves_link": _pad(topology.dof_moves_link, (dofs, links)),
+        "mass_matrix_halves": (np.triu(above), np.triu(above, 1).T),
+    }
+    return PaddedTopology(padding=padding, **jax.tree.map(jnp.asarray, arrays))
 
 
 def pad_articulation(articulation: Articulation, padding: Padding) -> Articulation:
@@ -203,7 +215,8 @@ def pad_articulation(articulation: Articulation, padding: Padding) -> Articulati
         return jnp.asarray(filled)
 
     poses = {
-        field: pad(field, links, 7, fill=identity) for field in ("link_com_pose", "joint_parent_pose", "joint_child_pose")
+        field: pad(field, links, 7, fill=identity)
+        for field in ("link_com_pose", "joint_parent_pose", "joint_child_pose")
     }
     per_dof = (
         "armature",
@@ -215,7 +228,7 @@ def pad_articulation(articulation: Articulation, padding: Padding) -> Articulati
         "joint_friction",
     )
     return Articulation(
-        topology=jax.tree.map(jnp.asarray, pad_topology(topology, padding)),
+        topology=pad_topology(topology, padding),
         link_mass=pad("link_mass", links),
         link_inertia=pad("link_inertia", links, 3, 3),
         gravity_scale=pad("gravity_scale", links),

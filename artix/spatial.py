@@ -53,7 +53,7 @@ def skew(a: Array) -> Array:
     """The matrix [3, 3, n] whose product with b is ``cross(a, b)``."""
     zero = jnp.zeros_like(a[0])
     x, y, z = a
-    return jnp.stack([zero, -z, y, z, zero, -x, -y, x, zero]).reshape((3, 3) + a.shape[1:])
+    return jnp.stack([zero, -z, y, z, zero, -x, -y, x, zero]).reshape(3, 3, *a.shape[1:])
 
 
 def axial(matrix: Array) -> Array:
@@ -109,7 +109,7 @@ def rotation_matrix(q: Array) -> Array:
     xy, xz, yz = 2 * x * y, 2 * x * z, 2 * y * z
     xw, yw, zw = 2 * x * w, 2 * y * w, 2 * z * w
     rows = [1 - yy - zz, xy - zw, xz + yw, xy + zw, 1 - xx - zz, yz - xw, xz - yw, yz + xw, 1 - xx - yy]
-    return jnp.stack(rows).reshape((3, 3) + q.shape[1:])
+    return jnp.stack(rows).reshape(3, 3, *q.shape[1:])
 
 
 def rotate(q: Array, v: Array) -> Array:

@@ -225,7 +225,7 @@ class Topology:
 
     @cached_property
     def body_dofs(self) -> np.ndarray:
-        """The DOFs of each body's joint by position within the joint, ``num_dofs`` where there is none, shape [3, B]."""
+        """The DOFs of each body's joint by place within the joint, ``num_dofs`` where there is none, shape [3, B]."""
         table = np.full((3, self.num_bodies), self.num_dofs)
         table[self.dof_column, self.dof_body] = np.arange(self.num_dofs)
         return _frozen(table, int)
@@ -308,7 +308,7 @@ class Topology:
 
     @cached_property
     def mass_matrix_halves(self) -> tuple[np.ndarray, np.ndarray]:
-        """Where the upper half (with the diagonal) and the lower half of the mass matrix may differ from zero, [nv, nv]."""
+        """Where the upper half (with the diagonal) and the lower half of the mass matrix may not be zero, [nv, nv]."""
         mask = np.pad(self.dof_ancestors, ((self.num_base_dofs, 0), (self.num_base_dofs, 0)), constant_values=True)
         return _frozen(np.triu(mask), bool), _frozen(np.triu(mask, 1).T, bool)
 

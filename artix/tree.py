@@ -2,12 +2,13 @@
 
 *Propagate*: compose transforms from the root outwards, the only recursion. *Path sum*: what a body gets from the DOFs
 above it. *Subtree sum*: what a DOF gets from the bodies below it. Both sums are products with a constant 0/1 matrix, so
-that no loop over links is left in a compiled program. All of them serve a static :class:`~artix.topology.Topology`, whose
-arrays are constants, and a :class:`~artix.padding.PaddedTopology`, whose arrays are data.
+that no loop over links is left in a compiled program. All of them serve a static :class:`~artix.topology.Topology`,
+whose arrays are constants, and a :class:`~artix.padding.PaddedTopology`, whose arrays are data.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, TypeAlias
 
 import jax
@@ -34,7 +35,11 @@ def stage(*arrays: Array):
 
 def take(x: Array, index) -> Array:
     """``x[..., index]``; a slice, or nothing at all, where a static index allows it."""
-    if isinstance(index, np.ndarray) and index.size and np.array_equal(index, np.arange(index[0], index[0] + len(index))):
+    if (
+        isinstance(index, np.ndarray)
+        and index.size
+        and np.array_equal(index, np.arange(index[0], index[0] + len(index)))
+    ):
         first, last = int(index[0]), int(index[0]) + len(index)
         return x if (first, last) == (0, x.shape[-1]) else x[..., first:last]
     return x.at[..., index].get(mode="promise_in_bounds")
@@ -68,18 +73,47 @@ def by_body(tree: Tree, q: Array) -> Array:
 # --- propagation ----------------------------------------------------------------------------------------------------
 
 
-def _by_levels(levels: tuple[np.ndarray, ...], parent: np.ndarray, root: Array, local: Array) -> Array:
+# Deeper trees are composed in blocks of levels: a 64-link chain then takes 16 steps instead of 64. That halves the
+# program (4,273 to 1,959 instructions) and the compile time of its poses, for 1.4 times their run time on a CPU.
+# Pointer jumping would need 1,501 instructions, but 13 times the run time.
+_DEEPEST_IN_ONE_PASS = 24
+
+
+def _by_levels(tree: Topology, root: Array, local: Array) -> Array:
     """Quaternions [4, B] by tree depth; ``local`` [4, 4, B-1] are right-product matrices of bodies 1 .. B-1."""
-    done, numbers = [root], np.array([0])
-    place = {0: 0}
-    previous = root
+    depth = len(tree.body_levels)
+    if depth <= _DEEPEST_IN_ONE_PASS:
+        return _compose(tree.body_levels, tree.body_parent, np.array([0]), root, local)
+    size = math.isqrt(depth - 1) + 1
+    blocks = [np.concatenate(tree.body_levels[k : k + size]) for k in range(0, depth, size)]
+    # First every body against the body above its block, all blocks at once; then block by block.
+    steps = [np.sort(np.concatenate(tree.body_levels[k::size])) for k in range(size)]
+    tops = steps[0]
+    relative = _compose(tuple(steps[1:]), tree.body_parent, tops, take(local[:, 3], tops - 1), local)
+    above = tree.body_parent.copy()
+    for step in steps[1:]:
+        above[step] = above[tree.body_parent[step]]
+    done, previous, place = [root], root, {0: 0}
+    for block in blocks:
+        start = take(previous, np.array([place[int(body)] for body in above[block]]))
+        previous = stage(spatial.quaternion_product(start, take(relative, block - 1)))
+        place = {int(body): k for k, body in enumerate(block)}
+        done.append(previous)
+    return take(jnp.concatenate(done, axis=-1), np.argsort(np.concatenate([[0], *blocks])))
+
+
+def _compose(
+    levels: tuple[np.ndarray, ...], parent: np.ndarray, first: np.ndarray, start: Array, local: Array
+) -> Array:
+    """Goes down level by level from bodies ``first`` with quaternions ``start``; the result is in body order."""
+    done, previous, numbers = [start], start, [first]
     for level in levels:
+        place = {int(body): k for k, body in enumerate(numbers[-1])}
         above = take(previous, np.array([place[int(body)] for body in parent[level]]))
         previous = stage(spatial.apply(take(local, level - 1), above))
-        place = {int(body): k for k, body in enumerate(level)}
         done.append(previous)
-        numbers = np.concatenate([numbers, level])
-    return take(jnp.concatenate(done, axis=-1), np.argsort(numbers)) if levels else root
+        numbers.append(level)
+    return take(jnp.concatenate(done, axis=-1), np.argsort(np.concatenate(numbers)))
 
 
 def _by_pointer_jumping(pointers: Array, root: Array, local: Array) -> Array:
@@ -111,7 +145,7 @@ def body_frames(tree: Tree, root_rotation: Array, root_position: Array, local: A
       Quaternions [4, B], rotation matrices [3, 3, B] and origins [3, B].
     """
     if isinstance(tree, Topology):
-        quaternion = _by_levels(tree.body_levels, tree.body_parent, root_rotation, local)
+        quaternion = _by_levels(tree, root_rotation, local)
     else:
         quaternion = _by_pointer_jumping(tree.body_pointers, root_rotation, local)
     quaternion = stage(quaternion)
@@ -123,7 +157,7 @@ def body_frames(tree: Tree, root_rotation: Array, root_position: Array, local: A
 @body_frames.defjvp
 def _body_frames_jvp(primals, tangents):
     """The derivative of the recursion is itself a path sum: of the twists that the local transforms contribute."""
-    tree, root_rotation, root_position, local, offset = primals
+    tree = primals[0]
     _, d_root_rotation, d_root_position, d_local, d_offset = tangents
     quaternion, rotation, position = body_frames(*primals)
     above = take(quaternion, tree.body_parent[1:])

@@ -33,12 +33,13 @@ def inverse_dynamics(
       state: its configuration and velocity.
       acceleration: generalised acceleration, shape [nv]: for a floating base the classical acceleration of the root's
         centre of mass [m/s^2] and the angular acceleration [rad/s^2] in world axes, then the joints'.
-      external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape [L, 6].
+      external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape [L,
+        6].
       armature: whether the joints' armature resists the acceleration, as in forward dynamics.
 
     Returns:
-      Generalised forces, shape [nv]: root force [N] and torque about the root's centre of mass [N m] in world axes for a
-      floating base, then the joint forces [N m or N].
+      Generalised forces, shape [nv]: root force [N] and torque about the root's centre of mass [N m] in world axes
+      for a floating base, then the joint forces [N m or N].
 
     Raises:
       ValueError: an array has the wrong shape.
@@ -125,7 +126,8 @@ def generalized_external_force(articulation: Articulation, state: State, externa
     Args:
       articulation: the articulation.
       state: its state; only the configuration matters.
-      external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape [L, 6].
+      external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape [L,
+        6].
 
     Returns:
       Generalised forces, shape [nv]; layout, units and exceptions as :func:`inverse_dynamics`.
@@ -158,8 +160,8 @@ def body_forces(
     """Forces and torques about the reference point that the motion of each body takes, [6, B]."""
     velocity, rate = body_accelerations(articulation.topology, kin, motions, state, acceleration)
     omega = velocity.angular
-    # A point at r from the reference point accelerates by ``at_reference + turning @ r``. Multiplied by the pseudo-inertia
-    # this gives the force and the matrix of moments in one product, without any nested cross product.
+    # A point at r from the reference point accelerates by ``at_reference + turning @ r``. Multiplied by the
+    # pseudo-inertia this gives the force and the matrix of moments in one product, without any nested cross product.
     at_reference = rate.linear + spatial.cross(omega, velocity.linear)
     turning = spatial.skew(rate.angular) + omega[:, None] * omega[None]
     turning = turning - spatial.dot(omega, omega)[None, None] * spatial.identity_like(omega)

@@ -43,12 +43,15 @@ def mass_matrix(articulation: Articulation, state: State, *, armature: bool = Fa
     below = sum(forces[k][:, None] * motions[k][None] for k in range(6))
     matrix = upper * above + lower * below
     if armature:
-        matrix = matrix + jnp.diag(jnp.concatenate([jnp.zeros(tree.num_base_dofs, matrix.dtype), articulation.armature]))
+        matrix = matrix + jnp.diag(
+            jnp.concatenate([jnp.zeros(tree.num_base_dofs, matrix.dtype), articulation.armature])
+        )
     return matrix
 
 
 def generalized_momenta(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
-    """For each entry of the generalised velocity, its unit motion S_j and the momentum ``I^c_j S_j`` of all that it moves.
+    """For each entry of the generalised velocity, its unit motion S_j and the momentum ``I^c_j S_j`` of all that it
+    moves.
 
     Both are [6, nv], linear part first, about the reference point and in world axes.
     """

@@ -64,8 +64,8 @@ def center_of_mass_jacobian(articulation: Articulation, state: State) -> Array:
 def centroidal_momentum_matrix(articulation: Articulation, state: State) -> tuple[Array, Array]:
     """Matrix A and bias of the momentum about the centre of mass: ``h = A nu`` and ``dh/dt = A nu' + bias``.
 
-    Orin, Goswami and Lee, *Centroidal dynamics of a humanoid robot*, Autonomous Robots 2013; Wensing and Orin 2016. Mirrors
-    PhysX's ``computeCentroidalMomentumMatrix``, for fixed bases too.
+    Orin, Goswami and Lee, *Centroidal dynamics of a humanoid robot*, Autonomous Robots 2013; Wensing and Orin 2016.
+    Mirrors PhysX's ``computeCentroidalMomentumMatrix``, for fixed bases too.
 
     Args:
       articulation: the articulation.

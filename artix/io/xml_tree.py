@@ -167,7 +167,8 @@ def read_numbers(
       report: receives an error if they are malformed, not finite, of the wrong count, or missing though ``required``.
       element: where to look; ``None`` is an element that is not there, which has no attributes.
       attribute: the attribute's name.
-      fallback: what an absent attribute means; its length is the number of numbers wanted. Also returned after an error.
+      fallback: what an absent attribute means; its length is the number of numbers wanted. Also returned after an
+        error.
       required: whether the attribute must be there.
     """
     text = None if element is None else element.attributes.get(attribute)

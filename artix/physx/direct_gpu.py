@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,7 @@ from artix.physx.enums import ArticulationGPUAPIComputeType as ComputeType
 from artix.physx.generalized import coriolis_and_centrifugal_force, generalized_gravity_force, generalized_mass_matrix
 
 Array = jax.Array
+Index: TypeAlias = jax.Array | np.ndarray | int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,8 +52,8 @@ class ArticulationGPUAPIMaxCounts:
 class LinkKinematics(NamedTuple):
     """What ``eUPDATE_KINEMATIC`` refreshes, in the layout of PhysX's read calls; padded links are zero.
 
-    ``link_global_pose`` is ``PxTransform``, quaternion xyzw first, then position, shape [nb, maxLinks, 7]; velocities are of
-    the centres of mass in world axes, shape [nb, maxLinks, 3] each.
+    ``link_global_pose`` is ``PxTransform``, quaternion xyzw first, then position, shape [nb, maxLinks, 7]; velocities
+    are of the centres of mass in world axes, shape [nb, maxLinks, 3] each.
     """
 
     link_global_pose: Array
@@ -95,8 +96,8 @@ def compute_articulation_data(
         floating base, joints from entry 0 for a fixed one.
       * ``ARTICULATION_COMS_WORLD_FRAME``, ``ARTICULATION_COMS_ROOT_FRAME``: [nb, 3].
       * ``CENTROIDAL_MOMENTUM_MATRICES``: one flat buffer of four consecutive regions, [nb (D + 6)^2] mass matrices,
-        [nb (D + 6)] Coriolis compensation, [nb 6 (D + 6)] momentum matrices with stride n + 6, [nb 6] biases; zero for a
-        fixed base. PhysX expects the caller to have filled the first two regions; here they are computed.
+        [nb (D + 6)] Coriolis compensation, [nb 6 (D + 6)] momentum matrices with stride n + 6, [nb 6] biases; zero
+        for a fixed base. PhysX expects the caller to have filled the first two regions; here they are computed.
       * ``GENERALIZED_MASS_MATRICES``: [nb, D^2] with stride n; ``GENERALIZED_GRAVITY_FORCES`` and
         ``CORIOLIS_AND_CENTRIFUGAL_FORCES``: [nb, D] (all deprecated).
 
@@ -120,9 +121,9 @@ def unpack_articulation_data(fleet: Fleet, data: Array, indices: npt.ArrayLike, 
       operation: the same operation.
 
     Returns:
-      With each articulation's own layout in the leading corner and zeros beyond: Jacobians [nb, 6 K, 6 + D], mass matrices
-      [nb, 6 + D, 6 + D] or [nb, D, D] (deprecated entry), the four arrays (M, c, A, bias) of the centroidal entry; all other
-      results are dense as they are.
+      With each articulation's own layout in the leading corner and zeros beyond: Jacobians [nb, 6 K, 6 + D], mass
+      matrices [nb, 6 + D, 6 + D] or [nb, D, D] (deprecated entry), the four arrays (M, c, A, bias) of the centroidal
+      entry; all other results are dense as they are.
     """
     indices = _check_indices(fleet, indices)
     return _unpack(ComputeType(operation), get_articulation_gpu_api_max_counts(fleet), data, _counts(fleet, indices))
@@ -141,7 +142,6 @@ class _Counts(NamedTuple):
 
 
 def _counts(fleet: Fleet, indices: np.ndarray) -> _Counts:
-    kinds = {topology: None for topology in fleet.topologies}
     table = {
         topology: (
             topology.nv,
@@ -149,7 +149,7 @@ def _counts(fleet: Fleet, indices: np.ndarray) -> _Counts:
             6 * (topology.num_links - (1 if topology.fixed_base else 0)),
             topology.num_base_dofs,
         )
-        for topology in kinds
+        for topology in set(fleet.topologies)
     }
     rows = np.array([table[fleet.topologies[index]] for index in indices], np.int32).reshape(-1, 4)
     return _Counts(*rows.T)
@@ -165,7 +165,7 @@ def _check_indices(fleet: Fleet, indices: npt.ArrayLike) -> np.ndarray:
     return array.astype(np.int32)
 
 
-def _pack(dense: Array, rows: Array, columns: Array, first: tuple[Array, Array], size: int) -> Array:
+def _pack(dense: Array, rows: Index, columns: Index, first: tuple[Index, Index], size: int) -> Array:
     """Packs the block [rows, columns] of ``dense`` that begins at ``first`` into ``size`` floats, row by row."""
     place = jnp.arange(size, dtype=jnp.int32)
     row, column = place // columns, place % columns
@@ -174,7 +174,7 @@ def _pack(dense: Array, rows: Array, columns: Array, first: tuple[Array, Array],
     return jnp.where(inside, dense[row, column], jnp.zeros_like(dense, shape=(size,)))
 
 
-def _spread(packed: Array, rows: Array, columns: Array, shape: tuple[int, int]) -> Array:
+def _spread(packed: Array, rows: Index, columns: Index, shape: tuple[int, int]) -> Array:
     """The inverse: a packed block as a dense array of the given shape with zeros beyond."""
     row = jnp.arange(shape[0], dtype=jnp.int32)[:, None]
     column = jnp.arange(shape[1], dtype=jnp.int32)[None]
@@ -186,8 +186,8 @@ def _spread(packed: Array, rows: Array, columns: Array, shape: tuple[int, int]) 
 def _compute(
     operation: ComputeType, compat: bool, articulation: Articulation, state: State, indices: Array, counts: _Counts
 ) -> Any:
-    chosen = jax.tree.map(lambda leaf: leaf[indices], (articulation, state))
-    blocks = jax.vmap(partial(_block, operation, compat))(*chosen, counts)
+    articulation, state = jax.tree.map(lambda leaf: leaf[indices], (articulation, state))
+    blocks = jax.vmap(partial(_block, operation, compat))(articulation, state, counts)
     if operation is ComputeType.CENTROIDAL_MOMENTUM_MATRICES:
         return jnp.concatenate([region.reshape(-1) for region in blocks])
     return blocks

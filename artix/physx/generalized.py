@@ -40,7 +40,9 @@ def generalized_gravity_force(articulation: Articulation, state: State, *, physx
     gravity = gravity_compensation(articulation, state)
     tree = articulation.topology
     if physx_compat and tree.num_base_dofs:
-        wrong = generalized_external_force(articulation, state, _root_gyroscopic_wrenches(articulation, state)) - gravity
+        wrong = (
+            generalized_external_force(articulation, state, _root_gyroscopic_wrenches(articulation, state)) - gravity
+        )
         free = tree.base_is_free
         gravity = wrong if free is None else jnp.where(free, wrong, gravity)
     return _eliminate_root(articulation, state, gravity[:, None])[:, 0]

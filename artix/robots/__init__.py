@@ -33,7 +33,8 @@ def load(name: str, **options: Any) -> Articulation:
     """Reads one of the robots.
 
     Args:
-      name: ``"cart_pole"`` and ``"double_pendulum"`` (2 DOFs), ``"arm7"`` (7), ``"quadruped"`` (12), ``"humanoid"`` (25).
+      name: ``"cart_pole"`` and ``"double_pendulum"`` (2 DOFs), ``"arm7"`` (7), ``"quadruped"`` (12), ``"humanoid"``
+        (25).
       **options: as for :func:`~artix.io.urdf.load_urdf`; the last two robots float unless ``fixed_base=True`` is given.
 
     Raises:
