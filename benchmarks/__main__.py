@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import platform
@@ -68,7 +69,8 @@ def _libraries(robot: Robot, reference: Reference) -> tuple[list[Library], dict[
     libraries, missing = [], {}
     for name, make in LIBRARIES:
         try:
-            libraries.append(make(robot, reference))
+            with contextlib.redirect_stdout(sys.stderr):  # some greet on import; the table is alone on stdout
+                libraries.append(make(robot, reference))
         except ImportError as error:
             missing[name] = f"not installed ({error.name})"
         except Exception as error:  # a reader that refuses a robot must not stop the others
