@@ -13,6 +13,8 @@ from benchmarks.libraries import Library
 from benchmarks.reference import Reference, States
 
 JUDGED_STATES = 32
+FEWEST_REPEATS = 3
+PATIENCE = 10.0  # seconds after which a slow program gets no further repeats
 
 
 @dataclasses.dataclass
@@ -68,12 +70,17 @@ def _compiled(function: Any, inputs: tuple[Any, ...]) -> tuple[Any, float]:
 
 def _interleaved(programs: list[tuple[Result, Any, tuple[Any, ...]]], repeats: int) -> list[list[float]]:
     times: list[list[float]] = [[] for _ in programs]
+    spent = [0.0] * len(programs)
     for repeat in range(repeats + 1):
         for k, (_, program, inputs) in enumerate(programs):
+            if len(times[k]) >= FEWEST_REPEATS and spent[k] > PATIENCE:
+                continue
             begin = time.perf_counter()
             jax.block_until_ready(program(*inputs))
+            seconds = time.perf_counter() - begin
+            spent[k] += seconds
             if repeat:  # the first round only warms up
-                times[k].append(time.perf_counter() - begin)
+                times[k].append(seconds)
     return times
 
 
