@@ -34,6 +34,7 @@ from artix.frames import link_accelerations as link_accelerations
 from artix.frames import link_poses as link_poses
 from artix.frames import link_velocities as link_velocities
 from artix.io.diagnostics import DescriptionError as DescriptionError
+from artix.io.diagnostics import DescriptionWarning as DescriptionWarning
 from artix.io.diagnostics import Issue as Issue
 from artix.io.load import load as load
 from artix.io.urdf import check_urdf as check_urdf

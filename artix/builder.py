@@ -46,6 +46,8 @@ class ArticulationBuilder:
         self.fixed_base = bool(fixed_base)
         self.gravity = _array(gravity, (3,), f"{name!r}: gravity")
         self._links: list[_Link] = []
+        self._names: set[str] = set()
+        self._joint_names: set[str] = set()
         self._frames: list[tuple[str, int, np.ndarray]] = []
         self._mimics: list[tuple[str, str, float, float]] = []
 
@@ -82,7 +84,7 @@ class ArticulationBuilder:
         number = len(self._links)
         name = f"link_{number}" if name is None else name
         where = f"link {name!r}"
-        if any(link.name == name for link in self._links):
+        if name in self._names:
             raise ValueError(f"{where}: the name is taken; give every link its own name")
         if (parent is None) != (number == 0) or (parent is None) != (joint is None):
             raise ValueError(
@@ -103,8 +105,11 @@ class ArticulationBuilder:
             parent_pose=_pose(joint.parent_pose, f"{where}: joint.parent_pose"),
             child_pose=_pose(joint.child_pose, f"{where}: joint.child_pose"),
         )
-        if number and any(link.joint.name == named.name for link in self._links[1:]):
+        if number and named.name in self._joint_names:
             raise ValueError(f"{where}: the joint name {named.name!r} is taken; give every joint its own name")
+        self._names.add(name)
+        if number:
+            self._joint_names.add(str(named.name))
         self._links.append(
             _Link(
                 name=name,
@@ -120,12 +125,12 @@ class ArticulationBuilder:
 
     def add_frame(self, name: str, link: int, pose: npt.ArrayLike = IDENTITY_POSE) -> None:
         """Adds a named frame that rides on ``link`` at ``pose`` (position, quaternion xyzw) in the link's frame."""
-        taken = [frame for frame, _, _ in self._frames] + [other.name for other in self._links]
-        if name in taken:
+        if name in self._names:
             raise ValueError(f"frame {name!r}: the name is taken; give every link and frame its own name")
         if not 0 <= link < len(self._links):
             raise ValueError(f"frame {name!r}: link {link} is not a link; there are {len(self._links)}")
         self._frames.append((name, link, _pose(pose, f"frame {name!r}: pose")))
+        self._names.add(name)
 
     def add_mimic(self, follower: str, reference: str, gear_ratio: float, offset: float = 0.0) -> None:
         """Couples two joints of one DOF by ``q_follower + gear_ratio q_reference + offset = 0``."""

@@ -149,7 +149,7 @@ def dense_jacobian(articulation: Articulation, state: State) -> Array:
     jacobian = _live_links(tree, _point_jacobian(tree, motions, center, tree.dof_moves_link))
     if tree.num_base_dofs == 0:
         jacobian = jacobian[1:]
-    return jacobian.reshape(-1, tree.nv)
+    return jacobian.reshape(6 * len(jacobian), tree.nv)
 
 
 def frame_pose(

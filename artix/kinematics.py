@@ -84,11 +84,11 @@ def dof_motions(tree: Tree, kin: Kinematics) -> Motion:
     else:
         axis = take(kin.rotation[:, 0], tree.dof_body)
     if tree.dof_is_live is not None:
-        axis = axis * jnp.asarray(tree.dof_is_live, axis.dtype)
+        axis = axis * jnp.asarray(tree.dof_is_live, axis.dtype)[None]
     moment = spatial.cross(take(kin.position, tree.dof_body), axis)
     if not tree.has_prismatic:
         return Motion(moment, axis)
-    linear = jnp.asarray(tree.dof_is_linear)
+    linear = jnp.asarray(tree.dof_is_linear)[None]
     return Motion(jnp.where(linear, axis, moment), jnp.where(linear, jnp.zeros_like(axis), axis))
 
 

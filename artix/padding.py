@@ -205,6 +205,7 @@ def pad_articulation(articulation: Articulation, padding: Padding) -> Articulati
     topology = articulation.topology
     if not isinstance(topology, Topology):
         raise TypeError("only an articulation with a static Topology can be padded; this one is padded already")
+    padded = pad_topology(topology, padding)
     links, dofs = padding.links, padding.dofs
     identity = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
 
@@ -228,7 +229,7 @@ def pad_articulation(articulation: Articulation, padding: Padding) -> Articulati
         "joint_friction",
     )
     return Articulation(
-        topology=pad_topology(topology, padding),
+        topology=padded,
         link_mass=pad("link_mass", links),
         link_inertia=pad("link_inertia", links, 3, 3),
         gravity_scale=pad("gravity_scale", links),

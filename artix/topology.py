@@ -40,7 +40,7 @@ def pointer_table(parent: np.ndarray) -> np.ndarray:
     while np.any(pointer):
         rounds.append(pointer)
         pointer = np.concatenate([[0], pointer])[pointer]
-    return np.array(rounds, int).reshape(-1, len(parent))
+    return np.array(rounds, int).reshape(len(rounds), len(parent))
 
 
 def ancestor_mask(parent: np.ndarray) -> np.ndarray:

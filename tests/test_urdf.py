@@ -63,6 +63,11 @@ def test_coordinate_axes_keep_the_joint_frame_exact(kind, xyz, axis):
     np.testing.assert_array_equal(articulation.joint_child_pose[1], [0, 0, 0, 0, 0, 0, 1])
 
 
+def test_a_joint_without_axis_has_the_x_axis():
+    assert load_urdf(two_links(LIMIT)).topology.joint_axes[1] == (Axis.TWIST,)
+    assert load_urdf(two_links(LIMIT, "prismatic")).topology.joint_axes[1] == (Axis.X,)
+
+
 @pytest.mark.parametrize("xyz", ["-1 0 0", "0 -1 0", "0 0 -1", "1 2 -2", "-1 1e-9 0", "-3 0.1 0.2"])
 @pytest.mark.parametrize("kind", ["continuous", "prismatic"])
 def test_any_axis_moves_the_child_along_or_about_it(kind, xyz):

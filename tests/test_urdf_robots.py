@@ -8,7 +8,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from rigid_bodies import matrix_from_pose, placements, total_inertia
+from rigid_bodies import placements, total_inertia
 
 from artix.io.diagnostics import DescriptionError, DescriptionWarning
 from artix.io.urdf import check_urdf, load_urdf
@@ -103,7 +103,7 @@ def test_mass_and_degrees_of_freedom(name, merge):
     articulation, model = load(name, merge), reference(name)
     assert articulation.topology.num_dofs == model.nv - 6
     np.testing.assert_allclose(
-        np.sum(articulation.link_mass), sum(inertia.mass for inertia in model.inertias), rtol=1e-12
+        np.asarray(articulation.link_mass).sum(), sum(inertia.mass for inertia in model.inertias), rtol=1e-12
     )
 
 
@@ -170,11 +170,3 @@ def test_limits(name):
             assert float(articulation.max_joint_force[dof]) == model.effortLimit[other.idx_v]
         assert float(articulation.joint_damping[dof]) == model.damping[other.idx_v]
         assert float(articulation.joint_friction[dof]) == model.upperDryFrictionLimit[other.idx_v]
-
-
-def test_a_known_placement():
-    """One number from the file itself, so that the two readers cannot be wrong together."""
-    found = placements(load("double_pendulum_description/urdf/double_pendulum_simple.urdf", False))
-    assert np.isfinite(np.array(list(found.values()))).all()
-    pose = matrix_from_pose([1, 2, 3, 0, 0, 0, 1])
-    np.testing.assert_array_equal(pose[:3, 3], [1, 2, 3])

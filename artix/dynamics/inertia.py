@@ -30,7 +30,8 @@ def composite_inertias(tree: Tree, inertias: Inertias) -> tuple[Inertias, Inerti
     masses = subtree_sums(tree, inertias.mass[None])
     sums = subtree_sums(tree, rows)
     whole, below = (
-        Inertias(mass[0], part[:3], part[3:].reshape(3, 3, -1)) for mass, part in zip(masses, sums, strict=True)
+        Inertias(mass[0], part[:3], part[3:].reshape(3, 3, part.shape[1]))
+        for mass, part in zip(masses, sums, strict=True)
     )
     return whole, below
 

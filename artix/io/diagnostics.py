@@ -77,9 +77,11 @@ class Report:
         self.file = file
         self.issues: list[Issue] = []
         self.repairs: list[Issue] = []
+        self.num_errors = 0
 
     def error(self, place: Place, message: str, fix: str) -> None:
         """Notes a mistake for which the description is refused."""
+        self.num_errors += 1
         self.issues.append(Issue("error", self.file, place.line, place.label, message, fix))
 
     def warning(self, place: Place, message: str, fix: str) -> None:
@@ -98,5 +100,5 @@ class Report:
 
     def raise_errors(self) -> None:
         """Raises :class:`DescriptionError` with all errors, if there are any."""
-        if self.errors:
+        if self.num_errors:
             raise DescriptionError(self.errors)

@@ -102,7 +102,7 @@ def _read(path_or_text: str | Path, repair: Collection[str]) -> _Reading:
         return report, None, [], {}
     order = check_tree(robot, report)
     mimics = check_mimics(robot, report, repair)
-    if not report.errors:
+    if not report.num_errors:
         check_masses(robot, order, report)
     return report, robot, order, mimics
 

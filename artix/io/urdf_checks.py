@@ -13,7 +13,7 @@ def check_tree(robot: UrdfRobot, report: Report) -> list[str]:
 
     Notes unknown links, links with two parents, several roots and cycles; the result is complete if there are none.
     """
-    before = len(report.errors)
+    before = report.num_errors
     inbound: dict[str, UrdfJoint] = {}
     children: dict[str, list[str]] = {name: [] for name in robot.links}
     for joint in robot.joints.values():
@@ -35,7 +35,7 @@ def check_tree(robot: UrdfRobot, report: Report) -> list[str]:
     for link in order:
         order += children[link]
     # Where a link or joint could not be read, its absence tears the tree: only the cause is worth a message.
-    if robot.is_complete and len(report.errors) == before:
+    if robot.is_complete and report.num_errors == before:
         _check_connected(robot, roots, order, inbound, report)
     return order
 

@@ -165,12 +165,12 @@ def _link(name: str, element: Element, report: Report, repair: Collection[str]) 
     mass_element = read_child(report, inertial, "mass", required=True)
     inertia_element = read_child(report, inertial, "inertia", required=True)
     com_pose = _origin(inertial, report)
-    before = len(report.errors)
+    before = report.num_errors
     mass = read_number(report, mass_element, "value", 0.0, required=True)
     xx, yy, zz = (read_number(report, inertia_element, key, 0.0, required=True) for key in ("ixx", "iyy", "izz"))
     xy, xz, yz = (read_number(report, inertia_element, key, 0.0) for key in ("ixy", "ixz", "iyz"))
     inertia = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
-    if mass_element is None or inertia_element is None or len(report.errors) > before:
+    if mass_element is None or inertia_element is None or report.num_errors > before:
         return UrdfLink(name, element)
     return UrdfLink(name, element, mass, com_pose, _check_inertia(inertial, mass, inertia, report, repair))
 
@@ -220,8 +220,8 @@ def _principal_text(inertia: np.ndarray) -> str:
 def repaired_inertia(inertia: np.ndarray) -> np.ndarray:
     """The inertia with its principal moments raised as little as a rigid body demands; the axes stay.
 
-    Every moment is first raised to a millionth of the largest. If the two lesser ones then sum to less than the largest,
-    both are raised by half of what is missing. Raised moments slow the motion that they govern; lowering the largest
+    Every moment is first raised to a millionth of the largest. If the two lesser ones then sum to less than the
+    largest, both are raised by half of what is missing. Raised moments slow the motion that they govern; lowering the largest
     one instead could make a simulation unstable.
 
     Args:
@@ -267,7 +267,7 @@ def _joint_type(element: Element, report: Report) -> str:
     if kind in ("planar", "floating"):
         replacement = {
             "planar": "chain two prismatic joints and a continuous one through massless links",
-            "floating": "delete the joint and its parent link, and read with fixed_base=False, if it floats the whole robot",
+            "floating": "if it floats the whole robot, delete it and its parent link and read with fixed_base=False",
         }[kind]
         report.error(element, f"joints of type {kind!r} are not supported yet", replacement)
     elif kind not in ("fixed", *MOVING_TYPES):

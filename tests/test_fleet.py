@@ -1,0 +1,212 @@
+"""Fleets: one program for different trees, equal to the members one by one, padded entries exactly zero."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import artix
+from artix import robots
+from tests.models import random_tree
+
+FUNCTIONS = {
+    "mass_matrix": artix.mass_matrix,
+    "bias_force": artix.bias_force,
+    "coriolis_compensation": artix.coriolis_compensation,
+    "gravity_compensation": artix.gravity_compensation,
+    "link_poses": artix.link_poses,
+    "link_velocities": artix.link_velocities,
+    "dense_jacobian": artix.dense_jacobian,
+    "center_of_mass": artix.center_of_mass,
+    "center_of_mass_jacobian": artix.center_of_mass_jacobian,
+    "centroidal_momentum_matrix": artix.centroidal_momentum_matrix,
+    "centroidal_momentum": artix.centroidal_momentum,
+    "kinetic_energy": artix.kinetic_energy,
+    "potential_energy": artix.potential_energy,
+}
+
+
+def everything(articulation: artix.Articulation, state: artix.State) -> dict:
+    """Every quantity that takes no further argument, in one program."""
+    return {name: function(articulation, state) for name, function in FUNCTIONS.items()}
+
+
+def with_arguments(articulation, state, acceleration, wrench) -> dict:
+    return {
+        "inverse_dynamics": artix.inverse_dynamics(articulation, state, acceleration, wrench),
+        "link_accelerations": artix.link_accelerations(articulation, state, acceleration),
+        "generalized_external_force": artix.generalized_external_force(articulation, state, wrench),
+        "integrate": artix.integrate(articulation, state, acceleration),
+        "difference": artix.difference(articulation, state, artix.integrate(articulation, state, acceleration)),
+        "rate": artix.joint_rate_from_velocity(articulation, state, state.joint_velocity),
+        "velocity": artix.joint_velocity_from_rate(articulation, state, state.joint_velocity),
+    }
+
+
+def place(name: str, leaf: np.ndarray, topology: artix.Topology, tree: artix.PaddedTopology) -> tuple[slice, ...]:
+    """Where one member's own result lies inside its padded block, axis by axis."""
+    skip = tree.num_base_dofs - topology.num_base_dofs
+    own = {
+        tree.nv: slice(skip, skip + topology.nv),
+        tree.num_dofs: slice(0, topology.num_dofs),
+        tree.num_links: slice(0, topology.num_links),
+        6 * tree.num_links: slice(skip, 6 * topology.num_links),
+    }
+    return tuple(own.get(size, slice(None)) for size in leaf.shape)
+
+
+def assert_equal_inside(name, padded, wanted, topology, tree, tolerance) -> None:
+    padded, wanted = np.asarray(padded), np.asarray(wanted)
+    where = place(name, padded, topology, tree)
+    scale = max(1.0, float(np.max(np.abs(wanted), initial=0.0)))
+    assert padded[where].shape == wanted.shape, name
+    assert np.max(np.abs(padded[where] - wanted), initial=0.0) <= tolerance * scale, (name, topology)
+    rest = padded.copy()
+    rest[where] = 0
+    assert not np.any(rest), (name, "padded entries must be exactly zero", topology)
+
+
+@pytest.fixture(scope="module")
+def members() -> list[artix.Articulation]:
+    """Fixed and floating trees of every joint kind and size, of several shapes that cannot be mistaken for each other."""
+    return [
+        random_tree(seed, links - 1, fixed_base=fixed)
+        for seed, links, fixed in ((1, 9, False), (2, 14, True), (3, 5, False), (4, 2, True), (5, 1, False))
+    ]
+
+
+@pytest.fixture(scope="module")
+def fleet(members) -> artix.Fleet:
+    return artix.Fleet([members[i] for i in (0, 1, 2, 3, 4, 2)])
+
+
+def test_a_fleet_equals_its_members(fleet, members) -> None:
+    state = fleet.random_state(jax.random.key(0))
+    found = fleet.evaluate(everything, state)
+    tree = fleet.articulation.topology
+    for member, kind in enumerate((0, 1, 2, 3, 4, 2)):
+        wanted = jax.jit(everything)(members[kind], fleet.member_state(state, member))
+        for name in FUNCTIONS:
+            for leaf, alone in zip(jax.tree.leaves(found[name]), jax.tree.leaves(wanted[name]), strict=True):
+                assert_equal_inside(name, leaf[member], alone, members[kind].topology, tree, 1e-12)
+
+
+def test_functions_with_arguments(fleet, members) -> None:
+    state = fleet.random_state(jax.random.key(1))
+    tree, rng = fleet.articulation.topology, np.random.default_rng(0)
+    # Entries of padded links and DOFs, and of the root of a fixed base, must not matter: they are random too.
+    acceleration = jnp.asarray(rng.normal(size=(6, tree.nv)))
+    wrench = jnp.asarray(rng.normal(size=(6, tree.num_links, 6)))
+    found = fleet.evaluate(with_arguments, state, acceleration, wrench)
+    for member, kind in enumerate((0, 1, 2, 3, 4, 2)):
+        topology = members[kind].topology
+        skip = tree.num_base_dofs - topology.num_base_dofs
+        own = acceleration[member, skip : skip + topology.nv], wrench[member, : topology.num_links]
+        wanted = jax.jit(with_arguments)(members[kind], fleet.member_state(state, member), *own)
+        for name, value in found.items():
+            if name == "integrate":
+                value = fleet.member_state(value, member)
+                for leaf, alone in zip(jax.tree.leaves(value), jax.tree.leaves(wanted[name]), strict=True):
+                    np.testing.assert_allclose(leaf, alone, atol=1e-12)
+            elif name in ("inverse_dynamics", "difference"):
+                where = place(name, value[member], topology, tree)
+                np.testing.assert_allclose(value[member][where], wanted[name], atol=1e-11, rtol=1e-11)
+            else:
+                where = place(name, value[member], topology, tree)
+                np.testing.assert_allclose(value[member][where], wanted[name], atol=1e-11, rtol=1e-11)
+
+
+def test_a_new_member_that_fits_needs_no_compilation(fleet, members) -> None:
+    calls = []
+
+    def counted(articulation, state):
+        calls.append(1)
+        return artix.gravity_compensation(articulation, state)
+
+    state = fleet.neutral_state()
+    fleet.evaluate(counted, state)
+    other = fleet.replace_member(1, random_tree(9, 5, fixed_base=False))
+    result = other.evaluate(counted, other.neutral_state())
+    assert len(calls) == 1
+    assert other.topologies[1] != fleet.topologies[1]
+    assert np.any(result[1] != fleet.evaluate(counted, state)[1])
+    assert len(calls) == 1
+
+
+def test_one_topology_stays_on_the_static_path() -> None:
+    arm = robots.load("arm7")
+    heavy = arm.replace(link_mass=2 * arm.link_mass)
+    fleet = artix.Fleet([arm, heavy, arm])
+    assert fleet.padding is None
+    assert isinstance(fleet.articulation.topology, artix.Topology)
+    state = fleet.neutral_state()
+    gravity = fleet.evaluate(artix.gravity_compensation, state)
+    np.testing.assert_allclose(gravity[1], 2 * gravity[0], rtol=1e-12)
+    np.testing.assert_array_equal(gravity[0], gravity[2])
+    padded = artix.Fleet([arm, heavy], padding=artix.Padding.of(arm.topology))
+    again = padded.evaluate(artix.gravity_compensation, padded.neutral_state())
+    np.testing.assert_allclose(again, gravity[:2], atol=1e-12)
+
+
+def test_states_are_stacked_and_taken_apart(fleet, members) -> None:
+    kinds = (0, 1, 2, 3, 4, 2)
+    states = [artix.random_state(members[k], jax.random.key(i)) for i, k in enumerate(kinds)]
+    stacked = fleet.stack_states(states)
+    for member, state in enumerate(states):
+        for leaf, own in zip(jax.tree.leaves(fleet.member_state(stacked, member)), jax.tree.leaves(state), strict=True):
+            np.testing.assert_array_equal(leaf, own)
+
+
+def test_gradients_reach_the_parameters_of_each_member(fleet) -> None:
+    state = fleet.random_state(jax.random.key(2))
+
+    def energy(mass):
+        articulation = fleet.articulation.replace(link_mass=mass)
+        return jnp.sum(jax.vmap(artix.kinetic_energy)(articulation, state))
+
+    mass = fleet.articulation.link_mass
+    gradient = jax.grad(energy)(mass)
+    assert np.all(np.isfinite(gradient))
+    step = 1e-6
+    for member, link in ((0, 3), (1, 5), (2, 0)):
+        up, down = (energy(mass.at[member, link].add(sign * step)) for sign in (1, -1))
+        np.testing.assert_allclose(gradient[member, link], (up - down) / (2 * step), rtol=1e-6, atol=1e-8)
+
+
+def test_refusals(fleet, members) -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        artix.Fleet([])
+    with pytest.raises(ValueError, match="one dtype"):
+        artix.Fleet([members[0], members[1].astype(jnp.float32)])
+    with pytest.raises(ValueError, match="single articulations"):
+        artix.Fleet([jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), members[0])])
+    big = random_tree(7, 29, fixed_base=True)
+    with pytest.raises(ValueError, match=r"does not fit .* links=30 \(padding has 14\)"):
+        fleet.replace_member(0, big)
+    with pytest.raises(IndexError, match="no member 6"):
+        fleet.replace_member(6, members[0])
+    alone = artix.Fleet([members[0], members[0]])
+    with pytest.raises(ValueError, match="another topology"):
+        alone.replace_member(0, members[1])
+    with pytest.raises(ValueError, match="expected 6 states"):
+        fleet.stack_states([artix.neutral_state(members[0])])
+    with pytest.raises(KeyError, match="members of a fleet name their links differently"):
+        fleet.evaluate(functools.partial(artix.frame_pose, frame="base"), fleet.neutral_state())
+
+
+def test_sharding_over_devices_needs_no_communication(fleet) -> None:
+    devices = jax.devices("cpu")
+    if len(devices) < 2:
+        pytest.skip("needs several devices; tests/conftest.py asks XLA for them")
+    mesh = jax.sharding.Mesh(np.array(devices[:2]), ("members",))
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("members"))
+    sharded, state = fleet.shard(sharding), jax.device_put(fleet.random_state(jax.random.key(3)), sharding)
+    compiled = jax.jit(jax.vmap(artix.mass_matrix)).lower(sharded.articulation, state).compile()
+    text = compiled.as_text()
+    assert not any(word in text for word in ("all-gather", "all-reduce", "collective-permute", "all-to-all"))
+    wanted = fleet.evaluate(artix.mass_matrix, fleet.random_state(jax.random.key(3)))
+    np.testing.assert_allclose(compiled(sharded.articulation, state), wanted, atol=1e-12)
