@@ -221,8 +221,8 @@ def repaired_inertia(inertia: np.ndarray) -> np.ndarray:
     """The inertia with its principal moments raised as little as a rigid body demands; the axes stay.
 
     Every moment is first raised to a millionth of the largest. If the two lesser ones then sum to less than the
-    largest, both are raised by half of what is missing. Raised moments slow the motion that they govern; lowering the largest
-    one instead could make a simulation unstable.
+    largest, both are raised by half of what is missing. Raised moments slow the motion that they govern;
+    lowering the largest one instead could make a simulation unstable.
 
     Args:
       inertia: a symmetric matrix [kg m^2], shape [3, 3].
