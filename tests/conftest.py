@@ -14,7 +14,6 @@ import pytest
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
-jax.config.update("jax_numpy_rank_promotion", "raise")
 
 hypothesis.settings.register_profile("artix", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("artix")

@@ -1,0 +1,31 @@
+"""``artix check``: the diagnostics of a robot description alone."""
+
+from __future__ import annotations
+
+from artix.cli.robot_source import description_path
+from artix.io.urdf import check_urdf
+
+
+def run_check(robot: str) -> int:
+    """Prints every issue of a description, one a line, and a summary.
+
+    Args:
+      robot: path of a URDF file, or the name of a built-in robot.
+
+    Returns:
+      1 if there is an error, 0 otherwise: warnings pass.
+    """
+    issues = check_urdf(description_path(robot))
+    for issue in issues:
+        print(issue)
+    errors = sum(issue.severity == "error" for issue in issues)
+    warnings = len(issues) - errors
+    if not issues:
+        print(f"{robot}: no remarks")
+        return 0
+    print(f"{robot}: {_count(errors, 'error')}, {_count(warnings, 'warning')}")
+    return 1 if errors else 0
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,226 @@
+"""``artix demo``: every quantity for a mixed fleet of built-in robots, timed, verified and drawn."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import artix
+from artix import robots
+from artix.cli.demo_plot import save_plot
+from artix.cli.identities import Identity, verified_identities
+from artix.cli.text import rate, table
+
+Array = jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Quantity:
+    """One function of the library as the demonstration shows it.
+
+    Attributes:
+      name: how to print it.
+      function: a function of one articulation, its state and, if ``accelerated``, a generalised acceleration.
+      group: the chapter that it belongs to.
+      accelerated: whether the function takes an acceleration.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    group: str
+    accelerated: bool = False
+
+
+def energies(articulation: artix.Articulation, state: artix.State) -> tuple[Array, Array]:
+    """Kinetic and potential energy."""
+    return artix.kinetic_energy(articulation, state), artix.potential_energy(articulation, state)
+
+
+def potential_energy_slope(articulation: artix.Articulation, state: artix.State) -> Array:
+    """Derivative of the potential energy by the joint positions, from JAX's automatic differentiation, shape [n]."""
+
+    def energy(joint_position: Array) -> Array:
+        return artix.potential_energy(articulation, dataclasses.replace(state, joint_position=joint_position))
+
+    return jax.grad(energy)(state.joint_position)
+
+
+QUANTITIES = (
+    Quantity("link poses, velocities", artix.forward_kinematics, "kinematics"),
+    Quantity("dense Jacobian", artix.dense_jacobian, "kinematics"),
+    Quantity("mass matrix", artix.mass_matrix, "dynamics"),
+    Quantity("gravity compensation", artix.gravity_compensation, "dynamics"),
+    Quantity("Coriolis compensation", artix.coriolis_compensation, "dynamics"),
+    Quantity("bias force", artix.bias_force, "dynamics"),
+    Quantity("inverse dynamics", artix.inverse_dynamics, "dynamics", accelerated=True),
+    Quantity("center of mass", artix.center_of_mass, "momentum"),
+    Quantity("centroidal matrix, bias", artix.centroidal_momentum_matrix, "momentum"),
+    Quantity("centroidal momentum", artix.centroidal_momentum, "momentum"),
+    Quantity("kinetic, potential energy", energies, "energy"),
+    Quantity("gradient of the potential", potential_energy_slope, "energy"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Measurement:
+    """A quantity evaluated for the whole fleet.
+
+    Attributes:
+      quantity: what was evaluated.
+      value: the result, leading axis N.
+      seconds: time of one evaluation of the whole fleet, the median of several.
+      compile_seconds: additional time of the first evaluation.
+    """
+
+    quantity: Quantity
+    value: Any
+    seconds: float
+    compile_seconds: float
+
+    @property
+    def shape(self) -> str:
+        """Shapes of the results, the members' axis included."""
+        leaves = jax.tree.leaves(self.value)
+        return " ".join("[" + ", ".join(map(str, leaf.shape)) + "]" for leaf in leaves)
+
+
+def run_demo(*, members: int, output: str, seed: int) -> int:
+    """Runs the demonstration.
+
+    Args:
+      members: number of robots.
+      output: path of the plot, a PNG file.
+      seed: seed of the random states.
+
+    Returns:
+      0 if every identity held and the plot was saved, 1 otherwise.
+    """
+    begin = time.perf_counter()
+    if not _writable(output):
+        return 1
+    fleet = mixed_fleet(members)
+    print(f"artix {version()} on {_device_text()}")
+    print(f"{fleet.num_members} robots in one compiled program per quantity: {_census(fleet)}\n")
+
+    state_key, acceleration_key = jax.random.split(jax.random.key(seed))
+    state = random_states(fleet, state_key)
+    acceleration = random_acceleration(fleet, state, acceleration_key)
+    measurements = []
+    for number, quantity in enumerate(QUANTITIES, start=1):
+        measurement = measure(fleet, quantity, state, acceleration)
+        measurements.append(measurement)
+        per_second = rate(members / measurement.seconds)
+        print(
+            f"  {number:2d}/{len(QUANTITIES)}  {quantity.name:<25} compiled in {measurement.compile_seconds:5.2f} s, "
+            f"{per_second:>7} robots/s",
+            flush=True,
+        )
+
+    values = {measurement.quantity.name: measurement.value for measurement in measurements}
+    identities = verified_identities(fleet, state, acceleration, values)
+    print(f"\n{_throughput_table(measurements, members)}\n\n{_identity_table(identities)}\n")
+    save_plot(fleet, state, measurements, identities, output)
+    failed = [identity.name for identity in identities if not identity.holds]
+    print(f"plot saved to {output}; {time.perf_counter() - begin:.0f} s in all")
+    if failed:
+        print(f"artix: these identities do not hold: {', '.join(failed)}", file=sys.stderr)
+        return 1
+    print("all identities hold")
+    return 0
+
+
+def mixed_fleet(members: int) -> artix.Fleet:
+    """A fleet in which the built-in robots take turns."""
+    kinds = [robots.load(name) for name in robots.names()]
+    return artix.Fleet([kinds[member % len(kinds)] for member in range(members)])
+
+
+def random_states(fleet: artix.Fleet, key: Array) -> artix.State:
+    """``fleet.random_state`` in one compiled program instead of many small ones."""
+    return jax.jit(jax.vmap(artix.random_state))(fleet.articulation, jax.random.split(key, fleet.num_members))
+
+
+def random_acceleration(fleet: artix.Fleet, state: artix.State, key: Array) -> Array:
+    """Normally distributed generalised accelerations, zero where a member has no such coordinate, [N, nv]."""
+    velocity = generalized_velocity(fleet, state)
+    keep = (velocity != 0).astype(velocity.dtype)  # normal draws are never exactly zero, padding always is
+    return keep * jax.random.normal(key, velocity.shape, velocity.dtype)
+
+
+def generalized_velocity(fleet: artix.Fleet, state: artix.State) -> Array:
+    """The generalised velocities of all members, [N, nv]."""
+    if fleet.articulation.topology.num_base_dofs:
+        return jnp.concatenate([state.root_velocity, state.joint_velocity], axis=1)
+    return state.joint_velocity
+
+
+def measure(fleet: artix.Fleet, quantity: Quantity, state: artix.State, acceleration: Array) -> Measurement:
+    """Evaluates a quantity once to compile it and then several times to time it."""
+    arguments = (acceleration,) if quantity.accelerated else ()
+
+    def timed() -> tuple[Any, float]:
+        begin = time.perf_counter()
+        value = jax.block_until_ready(fleet.evaluate(quantity.function, state, *arguments))
+        return value, time.perf_counter() - begin
+
+    first = timed()[1]
+    value, seconds = timed()
+    repeats = [seconds] + [timed()[1] for _ in range(min(9, max(2, math.ceil(0.2 / seconds))))]
+    typical = float(np.median(repeats))
+    return Measurement(quantity, value, typical, max(first - typical, 0.0))
+
+
+def version() -> str:
+    """The installed version of artix."""
+    from importlib import metadata
+
+    try:
+        return metadata.version("artix")
+    except metadata.PackageNotFoundError:  # run from a source tree without installation
+        return "(not installed)"
+
+
+def _writable(output: str) -> bool:
+    folder = Path(output).resolve().parent
+    if folder.is_dir():
+        return True
+    print(f"artix: there is no folder {str(folder)!r} to save the plot in; name another with --output", file=sys.stderr)
+    return False
+
+
+def _device_text() -> str:
+    device = jax.devices()[0]
+    return f"{device.device_kind} ({device.platform}), jax {jax.__version__}"
+
+
+def _census(fleet: artix.Fleet) -> str:
+    names = [topology.name for topology in fleet.topologies]
+    return ", ".join(f"{names.count(name)} {name}" for name in dict.fromkeys(names))
+
+
+def _throughput_table(measurements: list[Measurement], members: int) -> str:
+    rows = [
+        (
+            m.quantity.name,
+            m.shape,
+            rate(members / m.seconds),
+            f"{1e6 * m.seconds / members:.2f}",
+            f"{m.compile_seconds:.2f}",
+        )
+        for m in measurements
+    ]
+    return table(("quantity", "shape", "robots/s", "us each", "compile s"), rows, align="ll")
+
+
+def _identity_table(identities: list[Identity]) -> str:
+    rows = [(i.name, i.formula, f"{i.value:.1e}", i.condition, "ok" if i.holds else "FAILED") for i in identities]
+    return table(("verified identity", "formula", "worst of all", "required", ""), rows, align="llrll")

@@ -1,0 +1,129 @@
+"""``artix info``: the tree, the degrees of freedom and the masses of one robot."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+
+from artix.articulation import Articulation
+from artix.cli.robot_source import description_path, load_robot
+from artix.cli.text import quantity, table
+from artix.io.urdf import check_urdf
+from artix.joints import Axis, JointType
+from artix.topology import Topology
+
+
+def run_info(robot: str, *, fixed_base: bool | None = None) -> int:
+    """Prints what is known of a robot.
+
+    Args:
+      robot: path of a URDF file, or the name of a built-in robot.
+      fixed_base: whether the root is fixed to the world; ``None`` leaves it to the description.
+
+    Returns:
+      0, or 1 if the description has errors; they are then printed instead.
+    """
+    issues = check_urdf(description_path(robot))
+    if any(issue.severity == "error" for issue in issues):
+        for issue in issues:
+            print(issue, file=sys.stderr)
+        print(f"artix: {robot!r} has errors and was not loaded", file=sys.stderr)
+        return 1
+    articulation = load_robot(robot, fixed_base=fixed_base)
+    print("\n\n".join([summary(articulation), tree_drawing(articulation), dof_table(articulation)]))
+    if issues:
+        print("\n" + "\n".join(str(issue) for issue in issues))
+    return 0
+
+
+def summary(articulation: Articulation) -> str:
+    """The robot's name, sizes and total mass, on two lines."""
+    topology = _static(articulation)
+    base = "fixed base" if topology.fixed_base else "floating base"
+    fixed = topology.num_links - topology.num_bodies
+    rigid = f" ({_count(fixed, 'fixed joint')})" if fixed else ""
+    sizes = f"{_count(topology.num_links, 'link')}{rigid}, {topology.num_dofs} DOFs, nv = {topology.nv}"
+    extras = [
+        _count(len(names), noun)
+        for names, noun in ((topology.mimic_dofs, "mimic joint"), (topology.frame_names, "additional frame"))
+        if names
+    ]
+    total = quantity(float(np.sum(np.asarray(articulation.link_mass, float))))
+    return f"{topology.name}: {', '.join([base, sizes, *extras])}\ntotal mass {total} kg"
+
+
+def tree_drawing(articulation: Articulation) -> str:
+    """The links as a tree, each with its inbound joint and its mass."""
+    topology, mass = _static(articulation), np.asarray(articulation.link_mass, float)
+    children: list[list[int]] = [[] for _ in topology.parent]
+    for link, above in enumerate(topology.parent):
+        if above >= 0:
+            children[above].append(link)
+    rows: list[tuple[str, str, str]] = []
+
+    def draw(link: int, first: str, rest: str) -> None:
+        joint = f"{topology.joint_names[link - 1]} ({_joint_type(topology, link)})" if link else ""
+        rows.append((first + topology.link_names[link], f"{quantity(mass[link])} kg" if mass[link] else "-", joint))
+        for child in children[link]:
+            last = child == children[link][-1]
+            draw(child, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+
+    draw(0, "", "")
+    return table(("link", "mass", "joint to its parent"), rows, align="lrl")
+
+
+def dof_table(articulation: Articulation) -> str:
+    """One line per degree of freedom: its type, axis in the child's link frame, limits, effort and speed."""
+    topology = _static(articulation)
+    limits = zip(
+        *(
+            np.asarray(x, float)
+            for x in (
+                articulation.joint_lower_limit,
+                articulation.joint_upper_limit,
+                articulation.max_joint_force,
+                articulation.max_joint_velocity,
+            )
+        ),
+        strict=True,
+    )
+    rows = [
+        (
+            str(dof),
+            topology.dof_names[dof],
+            _joint_type(topology, int(topology.dof_link[dof])),
+            _axis_text(articulation, dof),
+            *map(quantity, numbers),
+        )
+        for dof, numbers in enumerate(limits)
+    ]
+    heading = ("DOF", "name", "type", "axis", "lower", "upper", "effort", "velocity")
+    return table(heading, rows, align="rlll")
+
+
+def _static(articulation: Articulation) -> Topology:
+    assert isinstance(articulation.topology, Topology)
+    return articulation.topology
+
+
+def _joint_type(topology: Topology, link: int) -> str:
+    kind = topology.joint_types[link]
+    names = {JointType.FIX: "fixed", JointType.REVOLUTE_UNWRAPPED: "revolute"}
+    return names.get(kind, kind.name.lower())
+
+
+def _axis_text(articulation: Articulation, dof: int) -> str:
+    """The axis of a DOF in its child's link frame: ``x``, ``-y``, or three numbers."""
+    topology = _static(articulation)
+    x, y, z, w = np.asarray(articulation.joint_child_pose[topology.dof_link[dof], 3:], float)
+    vector, turn = np.eye(3)[topology.dof_axis[dof] % int(Axis.X)], np.array([x, y, z])
+    axis = vector + 2 * np.cross(turn, np.cross(turn, vector) + w * vector)
+    largest = int(np.argmax(np.abs(axis)))
+    if abs(axis[largest]) > 1 - 1e-6:
+        return ("-" if axis[largest] < 0 else "") + "xyz"[largest]
+    return "(" + ", ".join(quantity(round(float(component), 5), 3) for component in axis) + ")"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

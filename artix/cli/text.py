@@ -1,0 +1,42 @@
+"""Plain-text tables and numbers for people to read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+
+def table(heading: Sequence[str], rows: Sequence[Sequence[str]], *, align: str = "") -> str:
+    """Aligns columns under a heading and a rule.
+
+    Args:
+      heading: the columns' names.
+      rows: the cells, as text.
+      align: one letter per column, ``l`` or ``r``; columns beyond its length are aligned to the right.
+
+    Returns:
+      The lines of the table, joined.
+    """
+    align = align.ljust(len(heading), "r")
+    widths = [max(len(row[k]) for row in [heading, *rows]) for k in range(len(heading))]
+
+    def line(cells: Sequence[str]) -> str:
+        parts = [c.ljust(w) if a == "l" else c.rjust(w) for c, w, a in zip(cells, widths, align, strict=True)]
+        return "  " + "  ".join(parts).rstrip()
+
+    return "\n".join([line(heading), "  " + "  ".join("─" * width for width in widths), *map(line, rows)])
+
+
+def rate(per_second: float) -> str:
+    """A rate with three digits and a unit prefix: ``2.35 M``."""
+    for factor, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if per_second >= factor:
+            return f"{per_second / factor:.3g}{unit}"
+    return f"{per_second:.3g}"
+
+
+def quantity(value: float, digits: int = 4) -> str:
+    """A number with few digits, ``∞`` for an infinite one and ``0`` for what rounding left of zero."""
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    return f"{0.0 if abs(value) < 1e-12 else value:.{digits}g}"

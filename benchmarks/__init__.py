@@ -1,0 +1,1 @@
+"""Benchmarks of artix beside its peers; ``python -m benchmarks`` runs them."""

@@ -1,0 +1,122 @@
+"""Float64 Pinocchio as the judge: every library's results in that library's own coordinates.
+
+A library's generalised velocity ``nu`` and Pinocchio's ``v`` are related by ``v = X nu`` and ``v' = X nu' + drift``, so
+forces become ``X^T tau``. Nothing here is measured.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+import pinocchio
+
+from benchmarks.robots import Robot
+
+
+@dataclasses.dataclass(frozen=True)
+class States:
+    """Random states in Pinocchio's coordinates, joints in the order of ``Reference.joint_names``.
+
+    Attributes:
+      root_position: [N, 3] m.
+      root_quaternion: xyzw, [N, 4].
+      root_velocity: the root's twist in its own axes at its frame's origin, [N, 6]; zero for a fixed base.
+      q: joint positions [N, n].
+      v: joint velocities [N, n].
+      acceleration: v' of the whole robot [N, nv].
+    """
+
+    root_position: np.ndarray
+    root_quaternion: np.ndarray
+    root_velocity: np.ndarray
+    q: np.ndarray
+    v: np.ndarray
+    acceleration: np.ndarray
+
+
+#: From a rotation of the root [3, 3], its twist [6] and its centre of mass in its frame [3]: X [6, 6] and drift [6].
+Coordinates = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+
+class Reference:
+    """One robot in Pinocchio."""
+
+    def __init__(self, robot: Robot) -> None:
+        root = () if robot.fixed_base else (pinocchio.JointModelFreeFlyer(),)
+        self.model = pinocchio.buildModelFromXML(robot.urdf, *root)
+        self.data = self.model.createData()
+        self.base = 0 if robot.fixed_base else 6
+        self.first = 1 if robot.fixed_base else 2
+        self.joint_names = tuple(self.model.names[self.first :])
+        self.scalar = [self.model.joints[k].nq == 1 for k in range(self.first, self.model.njoints)]
+        self.root_center = np.array(self.model.inertias[1].lever) if self.base else np.zeros(3)
+
+    def random_states(self, count: int, seed: int = 0) -> States:
+        random = np.random.default_rng(seed)
+        n = len(self.joint_names)
+        floating = float(self.base > 0)
+        quaternion = random.normal(size=(count, 4))
+        quaternion /= np.linalg.norm(quaternion, axis=1, keepdims=True)
+        fixed = np.array([0.0, 0.0, 0.0, 1.0])
+        return States(
+            root_position=floating * random.uniform(-1, 1, (count, 3)),
+            root_quaternion=floating * quaternion + (1 - floating) * fixed,
+            root_velocity=floating * random.normal(size=(count, 6)),
+            q=random.uniform(-1, 1, (count, n)),
+            v=random.normal(size=(count, n)),
+            acceleration=random.normal(size=(count, self.base + n)),
+        )
+
+    def coordinates(self, states: States, k: int, coordinates: Coordinates) -> tuple[np.ndarray, np.ndarray]:
+        """X and drift of state k for the whole robot."""
+        nv = self.model.nv
+        transform, drift = np.eye(nv), np.zeros(nv)
+        if self.base:
+            rotation = pinocchio.Quaternion(states.root_quaternion[k]).toRotationMatrix()
+            transform[:6, :6], drift[:6] = coordinates(rotation, states.root_velocity[k], self.root_center)
+        return transform, drift
+
+    def values(self, states: States, k: int, coordinates: Coordinates) -> dict[str, np.ndarray]:
+        """The quantities at state k in a library's coordinates."""
+        model, data = self.model, self.data
+        q, v = self._configuration(states, k), np.zeros(model.nv)
+        v[: self.base] = states.root_velocity[k, : self.base]
+        v[self.base :] = states.v[k]
+        transform, drift = self.coordinates(states, k, coordinates)
+        matrix = np.array(pinocchio.crba(model, data, q))
+        matrix = np.triu(matrix) + np.triu(matrix, 1).T - np.diag(model.armature)
+        bias = np.array(pinocchio.nonLinearEffects(model, data, q, v))
+        pinocchio.forwardKinematics(model, data, q, v)
+        pinocchio.computeJointJacobians(model, data, q)
+        joints = range(self.first, model.njoints)
+        return {
+            "mass matrix": transform.T @ matrix @ transform,
+            "bias force": transform.T @ (bias + matrix @ drift),
+            "inverse dynamics": transform.T @ (bias + matrix @ states.acceleration[k]),
+            "link poses": np.stack([np.c_[data.oMi[j].translation, data.oMi[j].rotation] for j in joints]),
+            "dense Jacobian": np.stack([self._center_jacobian(j) @ transform for j in joints]),
+            "poses and velocities": np.stack([self._center_velocity(j) for j in joints]),
+        }
+
+    def _configuration(self, states: States, k: int) -> np.ndarray:
+        root = [states.root_position[k], states.root_quaternion[k]] if self.base else []
+        joints = [
+            np.array([angle]) if scalar else np.array([np.cos(angle), np.sin(angle)])
+            for angle, scalar in zip(states.q[k], self.scalar, strict=True)
+        ]
+        return np.concatenate([*root, *joints])
+
+    def _center_jacobian(self, joint: int) -> np.ndarray:
+        jacobian = np.array(
+            pinocchio.getJointJacobian(self.model, self.data, joint, pinocchio.ReferenceFrame.LOCAL_WORLD_ALIGNED)
+        )
+        arm = self.data.oMi[joint].rotation @ self.model.inertias[joint].lever
+        jacobian[:3] -= pinocchio.skew(arm) @ jacobian[3:]
+        return jacobian
+
+    def _center_velocity(self, joint: int) -> np.ndarray:
+        twist, rotation = self.data.v[joint], self.data.oMi[joint].rotation
+        lever = self.model.inertias[joint].lever
+        return np.concatenate([rotation @ (twist.linear + np.cross(twist.angular, lever)), rotation @ twist.angular])

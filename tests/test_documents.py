@@ -1,0 +1,37 @@
+"""What the documents show must run."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_readme_run(capsys):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) >= 2
+    namespace = {}
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), namespace)
+    assert namespace["M"].shape[0] == 3000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_the_notebooks_run(notebook):
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    content = nbformat.read(notebook, as_version=4)
+    nbclient.NotebookClient(content, timeout=600, resources={"metadata": {"path": str(ROOT)}}).execute()
+
+
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "docs/conventions.md", "docs/index.md"])
+def test_the_functions_that_documents_name_exist(document):
+    import artix
+
+    text = (ROOT / document).read_text(encoding="utf-8")
+    names = set(re.findall(r"\bartix\.([a-zA-Z_]+)\b", text)) - {"cli", "png"}
+    missing = sorted(name for name in names if not hasattr(artix, name))
+    assert not missing
