@@ -12,6 +12,7 @@ from artix.configuration import neutral_state as neutral_state
 from artix.configuration import random_state as random_state
 from artix.dynamics.energy import kinetic_energy as kinetic_energy
 from artix.dynamics.energy import potential_energy as potential_energy
+from artix.dynamics.forward import forward_dynamics as forward_dynamics
 from artix.dynamics.inverse import bias_force as bias_force
 from artix.dynamics.inverse import coriolis_compensation as coriolis_compensation
 from artix.dynamics.inverse import generalized_external_force as generalized_external_force

@@ -38,6 +38,7 @@ def everything(articulation: artix.Articulation, state: artix.State) -> dict:
 def with_arguments(articulation, state, acceleration, wrench) -> dict:
     return {
         "inverse_dynamics": artix.inverse_dynamics(articulation, state, acceleration, wrench),
+        "forward_dynamics": artix.forward_dynamics(articulation, state, acceleration, wrench),
         "link_accelerations": artix.link_accelerations(articulation, state, acceleration),
         "generalized_external_force": artix.generalized_external_force(articulation, state, wrench),
         "integrate": artix.integrate(articulation, state, acceleration),
