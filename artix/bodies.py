@@ -111,28 +111,35 @@ def joint_geometry(articulation: Articulation, placements: Placement) -> JointGe
     return JointGeometry(rest, turns, joint.position, slide)
 
 
-def body_inertias(articulation: Articulation, placements: Placement, *, weights: Array | None = None) -> Inertias:
-    """Lumps the links of each body: mass moments about the origin of the body's frame, in its axes.
+def mass_frames(articulation: Articulation, placements: Placement) -> Placement:
+    """The mass frames of the links in the frames of their bodies (L items)."""
+    return Placement(*stage(*(placements @ Placement.from_poses(articulation.link_com_pose))))
 
-    Args:
-      articulation: the articulation.
-      placements: the frames of the links in their bodies.
-      weights: a factor on the mass of each link [L], such as ``gravity_scale``; the second moments ignore it.
-    """
+
+def body_inertias(articulation: Articulation, placements: Placement) -> Inertias:
+    """Lumps the links of each body: mass moments about the origin of the body's frame, in its axes."""
     tree = articulation.topology
-    frame = placements @ Placement.from_poses(articulation.link_com_pose)
+    frame = mass_frames(articulation, placements)
     mass, center = articulation.link_mass, frame.position
     inertia = jnp.moveaxis(articulation.link_inertia, 0, -1)
     half_trace = 0.5 * (inertia[0, 0] + inertia[1, 1] + inertia[2, 2])
     own = half_trace[None, None] * spatial.identity_like(center) - inertia
-    rotation = spatial.rotation_matrix(frame.rotation)
+    rotation = stage(spatial.rotation_matrix(frame.rotation))
     first = mass[None] * center
-    second = (
-        spatial.multiply_transposed(stage(spatial.multiply(rotation, own)), rotation) + first[:, None] * center[None]
-    )
-    if weights is not None:
-        mass, first = mass * weights, first * weights[None]
-    rows = stage(jnp.concatenate([mass[None], first, second.reshape(9, -1)]))
+    turned = spatial.multiply_transposed(stage(spatial.multiply(rotation, own)), rotation)
+    second = turned + first[:, None] * center[None]
+    rows = stage(jnp.concatenate([mass[None], first, second.reshape(9, tree.num_links)]))
     if tree.has_rigid_links:
         rows = masked_sum(rows, tree.link_in_body)
-    return Inertias(rows[0], rows[1:4], rows[4:].reshape(3, 3, -1))
+    return Inertias(rows[0], rows[1:4], rows[4:].reshape(3, 3, tree.num_bodies))
+
+
+def body_weights(articulation: Articulation, placements: Placement) -> tuple[Array, Array]:
+    """Masses [B] and first moments [3, B] on which gravity acts, about the origins of the bodies' frames, in their axes."""
+    tree = articulation.topology
+    mass = articulation.link_mass * articulation.gravity_scale
+    center = mass_frames(articulation, placements).position
+    rows = stage(jnp.concatenate([mass[None], mass[None] * center]))
+    if tree.has_rigid_links:
+        rows = masked_sum(rows, tree.link_in_body)
+    return rows[0], rows[1:4]

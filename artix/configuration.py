@@ -20,7 +20,7 @@ def neutral_state(articulation: Articulation) -> State:
     return State(root, jnp.zeros(6, dtype), jnp.zeros(n, dtype), jnp.zeros(n, dtype))
 
 
-def random_state(articulation: Articulation, key: Array, *, velocity_scale: float = 1.0) -> State:
+def random_state(articulation: Articulation, key: Array, *, velocity_scale: float | Array = 1.0) -> State:
     """A random state: joint positions uniform within their limits, velocities normal.
 
     Unlimited angles are drawn from [-pi, pi], unlimited translations from [-1, 1] m, unlimited spherical components
@@ -41,11 +41,12 @@ def random_state(articulation: Articulation, key: Array, *, velocity_scale: floa
     high = jnp.minimum(articulation.joint_upper_limit, wide)
     low, high = jnp.minimum(low, articulation.joint_upper_limit), jnp.maximum(high, articulation.joint_lower_limit)
     q = low + (high - low) * jax.random.uniform(keys[0], low.shape, dtype)
-    qd = velocity_scale * jax.random.normal(keys[1], low.shape, dtype)
+    scale = jnp.asarray(velocity_scale, dtype)
+    qd = scale * jax.random.normal(keys[1], low.shape, dtype)
     position = jax.random.uniform(keys[2], (3,), dtype, -1.0, 1.0)
     quaternion = spatial.normalize(jax.random.normal(keys[3], (4, 1), dtype))[:, 0]
     root = jnp.concatenate([position, quaternion])
-    velocity = velocity_scale * jax.random.normal(keys[4], (6,), dtype)
+    velocity = scale * jax.random.normal(keys[4], (6,), dtype)
     rest = neutral_state(articulation)
     if tree.num_base_dofs == 0:
         root, velocity = rest.root_pose, rest.root_velocity

@@ -103,7 +103,7 @@ class Fleet:
     def random_state(self, key: Array, *, velocity_scale: float = 1.0) -> State:
         """A random state of every member, leading axis N; see :func:`artix.random_state`."""
         keys = jax.random.split(key, self.num_members)
-        return jax.vmap(partial(random_state, velocity_scale=velocity_scale))(self.articulation, keys)
+        return _random_states(self.articulation, keys, velocity_scale)
 
     def stack_states(self, states: Sequence[State]) -> State:
         """Joins the members' own states (unpadded, in order) to a state of the fleet."""
@@ -171,6 +171,11 @@ class Fleet:
 @partial(jax.jit, static_argnums=(0, 1))
 def _evaluate(function, options, articulation, state, *arguments):
     return jax.vmap(partial(function, **dict(options)))(articulation, state, *arguments)
+
+
+@jax.jit
+def _random_states(articulation, keys, velocity_scale):
+    return jax.vmap(lambda one, key: random_state(one, key, velocity_scale=velocity_scale))(articulation, keys)
 
 
 def _static_topology(articulation: Articulation) -> Topology:

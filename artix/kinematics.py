@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from artix import spatial
 from artix.articulation import Articulation, State
-from artix.bodies import JointGeometry, Placement, joint_geometry, link_placements
+from artix.bodies import JointGeometry, Placement, joint_geometry, link_placements, mass_frames
 from artix.checks import check_state
 from artix.tree import Tree, body_frames, by_body, path_sum, stage, take
 
@@ -142,6 +142,6 @@ def body_accelerations(
 
 def link_centers(articulation: Articulation, kin: Kinematics) -> Array:
     """Centres of mass of the links relative to the reference point, [3, L]."""
-    centers = kin.placements @ Placement.from_poses(articulation.link_com_pose)
+    centers = mass_frames(articulation, kin.placements)
     body = articulation.topology.link_body
     return take(kin.position, body) + spatial.apply(take(kin.rotation, body), centers.position)

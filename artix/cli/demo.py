@@ -7,6 +7,7 @@ import math
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,19 @@ class Quantity:
     function: Callable[..., Any]
     group: str
     accelerated: bool = False
+
+    def arguments(self, fleet: artix.Fleet, state: artix.State, acceleration: Array) -> tuple[Any, ...]:
+        """What the function is called with for the whole fleet."""
+        return (fleet.articulation, state, acceleration) if self.accelerated else (fleet.articulation, state)
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A quantity compiled for the whole fleet, and the time that took."""
+
+    quantity: Quantity
+    evaluate: Callable[..., Any]
+    compile_seconds: float
 
 
 def energies(articulation: artix.Articulation, state: artix.State) -> tuple[Array, Array]:
@@ -78,7 +92,7 @@ class Measurement:
       quantity: what was evaluated.
       value: the result, leading axis N.
       seconds: time of one evaluation of the whole fleet, the median of several.
-      compile_seconds: additional time of the first evaluation.
+      compile_seconds: time to trace and compile it, two quantities at a time.
     """
 
     quantity: Quantity
@@ -112,19 +126,10 @@ def run_demo(*, members: int, output: str, seed: int) -> int:
     print(f"{fleet.num_members} robots in one compiled program per quantity: {_census(fleet)}\n")
 
     state_key, acceleration_key = jax.random.split(jax.random.key(seed))
-    state = random_states(fleet, state_key)
+    state = fleet.random_state(state_key)
     acceleration = random_acceleration(fleet, state, acceleration_key)
-    measurements = []
-    for number, quantity in enumerate(QUANTITIES, start=1):
-        measurement = measure(fleet, quantity, state, acceleration)
-        measurements.append(measurement)
-        per_second = rate(members / measurement.seconds)
-        print(
-            f"  {number:2d}/{len(QUANTITIES)}  {quantity.name:<25} compiled in {measurement.compile_seconds:5.2f} s, "
-            f"{per_second:>7} robots/s",
-            flush=True,
-        )
-
+    programs = compile_all(fleet, state, acceleration)
+    measurements = [measure(program, fleet, state, acceleration) for program in programs]
     values = {measurement.quantity.name: measurement.value for measurement in measurements}
     identities = verified_identities(fleet, state, acceleration, values)
     print(f"\n{_throughput_table(measurements, members)}\n\n{_identity_table(identities)}\n")
@@ -144,11 +149,6 @@ def mixed_fleet(members: int) -> artix.Fleet:
     return artix.Fleet([kinds[member % len(kinds)] for member in range(members)])
 
 
-def random_states(fleet: artix.Fleet, key: Array) -> artix.State:
-    """``fleet.random_state`` in one compiled program instead of many small ones."""
-    return jax.jit(jax.vmap(artix.random_state))(fleet.articulation, jax.random.split(key, fleet.num_members))
-
-
 def random_acceleration(fleet: artix.Fleet, state: artix.State, key: Array) -> Array:
     """Normally distributed generalised accelerations, zero where a member has no such coordinate, [N, nv]."""
     velocity = generalized_velocity(fleet, state)
@@ -163,20 +163,37 @@ def generalized_velocity(fleet: artix.Fleet, state: artix.State) -> Array:
     return state.joint_velocity
 
 
-def measure(fleet: artix.Fleet, quantity: Quantity, state: artix.State, acceleration: Array) -> Measurement:
-    """Evaluates a quantity once to compile it and then several times to time it."""
-    arguments = (acceleration,) if quantity.accelerated else ()
+def compile_all(fleet: artix.Fleet, state: artix.State, acceleration: Array) -> list[Program]:
+    """Compiles every quantity for the whole fleet, two at a time, and says so as each is done."""
+
+    def compiled(quantity: Quantity) -> Program:
+        begin = time.perf_counter()
+        arguments = quantity.arguments(fleet, state, acceleration)
+        evaluate = jax.jit(jax.vmap(quantity.function)).lower(*arguments).compile()
+        return Program(quantity, evaluate, time.perf_counter() - begin)
+
+    programs = []
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        for number, program in enumerate(pool.map(compiled, QUANTITIES), start=1):
+            programs.append(program)
+            name, seconds = program.quantity.name, program.compile_seconds
+            print(f"  {number:2d}/{len(QUANTITIES)}  {name:<25} compiled in {seconds:5.2f} s", flush=True)
+    return programs
+
+
+def measure(program: Program, fleet: artix.Fleet, state: artix.State, acceleration: Array) -> Measurement:
+    """Evaluates a compiled quantity several times to time it."""
+    arguments = program.quantity.arguments(fleet, state, acceleration)
 
     def timed() -> tuple[Any, float]:
         begin = time.perf_counter()
-        value = jax.block_until_ready(fleet.evaluate(quantity.function, state, *arguments))
+        value = jax.block_until_ready(program.evaluate(*arguments))
         return value, time.perf_counter() - begin
 
-    first = timed()[1]
+    timed()
     value, seconds = timed()
     repeats = [seconds] + [timed()[1] for _ in range(min(9, max(2, math.ceil(0.2 / seconds))))]
-    typical = float(np.median(repeats))
-    return Measurement(quantity, value, typical, max(first - typical, 0.0))
+    return Measurement(program.quantity, value, float(np.median(repeats)), program.compile_seconds)
 
 
 def version() -> str:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from artix import spatial
 from artix.articulation import Articulation
-from artix.bodies import Inertias, body_inertias
+from artix.bodies import Inertias, body_inertias, body_weights
 from artix.kinematics import Kinematics, Motion
 from artix.tree import Tree, stage, subtree_sums
 
@@ -45,8 +45,8 @@ def momentum(inertias: Inertias, motion: Motion) -> Motion:
 
 def weights(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
     """Masses [B] and first moments about the reference point [3, B] on which gravity acts."""
-    body = body_inertias(articulation, kin.placements, weights=articulation.gravity_scale)
-    return body.mass, body.mass[None] * kin.position + spatial.apply(kin.rotation, body.first)
+    mass, first = body_weights(articulation, kin.placements)
+    return mass, mass[None] * kin.position + spatial.apply(kin.rotation, first)
 
 
 def _trace(matrix: Array) -> Array:
