@@ -94,7 +94,13 @@ def spherical_model(seed: int, *, fixed_base: bool) -> tuple[pin.Model, Articula
     model = pin.Model()
     model.gravity = pin.Motion(np.array([1.0, -2.0, -9.0]), np.zeros(3))
     model.name = "spherical"
-    root = pin.Inertia.Random()
+
+    def inertia() -> pin.Inertia:
+        lever, mass, points = rng.normal(size=3) * 0.1, rng.uniform(0.5, 2.0), rng.normal(size=(6, 3)) * 0.2
+        second = points.T @ points * mass
+        return pin.Inertia(mass, lever, np.trace(second) * np.eye(3) - second)
+
+    root = inertia()
     last = 0
     if not fixed_base:
         last = model.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), "root")
@@ -104,9 +110,7 @@ def spherical_model(seed: int, *, fixed_base: bool) -> tuple[pin.Model, Articula
     def add(parent: int, joint, name: str) -> int:
         placement = pin.SE3(pin.Quaternion(*(lambda q: q / np.linalg.norm(q))(rng.normal(size=4))), rng.normal(size=3) * 0.4)
         index = model.addJoint(parent, joint, placement, name)
-        lever, mass, points = rng.normal(size=3) * 0.1, rng.uniform(0.5, 2.0), rng.normal(size=(6, 3)) * 0.2
-        second = points.T @ points * mass
-        model.appendBodyToJoint(index, pin.Inertia(mass, lever, np.trace(second) * np.eye(3) - second), pin.SE3.Identity())
+        model.appendBodyToJoint(index, inertia(), pin.SE3.Identity())
         return index
 
     def oblique() -> np.ndarray:
@@ -218,7 +222,6 @@ class Oracle:
         nu_rate = np.linalg.solve(twist_map, np.asarray(acceleration, float) - drift)
         data, out = model.createData(), {}
         poses, centers, com_jacobians, velocities, rates = [], [], [], [], []
-        zero = np.zeros(model.nv)
         pin.computeJointJacobians(model, data, q)
         pin.computeJointJacobiansTimeVariation(model, data, q, v)
         pin.forwardKinematics(model, data, q, v, nu_rate)
@@ -239,9 +242,9 @@ class Oracle:
                 rates.append(np.concatenate([com.rotation @ classical, com.rotation @ rate.angular]))
                 velocities.append(np.concatenate([com.rotation @ speed.linear, com.rotation @ speed.angular]))
             else:
-                shifted, zero6 = np.zeros((6, model.nv)), np.zeros(6)
-                rates.append(zero6)
-                velocities.append(zero6)
+                shifted = np.zeros((6, model.nv))
+                rates.append(np.zeros(6))
+                velocities.append(np.zeros(6))
             com_jacobians.append(self._columns(shifted))
         out["link_poses"] = np.array(poses)
         out["link_velocities"] = np.array(velocities)
@@ -288,7 +291,7 @@ class Oracle:
         out["generalized_external_force"] = external
         out["inverse_dynamics"] = self._forces(pin.rnea(model, model.createData(), q, v, nu_rate, bodies).copy())
 
-        out.update(self._momentum(q, v, zero, drift))
+        out.update(self._momentum(q, v, drift))
         return out
 
     def _twist_map_rate(self) -> np.ndarray:
@@ -299,7 +302,7 @@ class Oracle:
             rate[:3, 3:6] = -spin @ pin.skew(self.model.inertias[1].lever)
         return rate
 
-    def _momentum(self, q, v, zero, drift) -> dict[str, np.ndarray]:
+    def _momentum(self, q, v, drift) -> dict[str, np.ndarray]:
         """Whole-body quantities; for a fixed base the root's mass, which Pinocchio drops, is counted here."""
         model, out = self.model, {}
         data = model.createData()
@@ -325,6 +328,11 @@ class Oracle:
         out["centroidal_momentum_matrix"] = self._columns(matrix)
         out["centroidal_momentum_bias"] = force - out["centroidal_momentum_matrix"] @ drift
         out["centroidal_momentum"] = momentum
-        out["kinetic_energy_armature"] = np.array(pin.computeKineticEnergy(model, model.createData(), q, v))
+        # pin 4.1's kinetic energy forgets the armature of JointModelRevoluteUnaligned; its crba does not.
+        bare = model.copy()
+        bare.armature = np.zeros(model.nv)
+        out["kinetic_energy"] = np.array(pin.computeKineticEnergy(bare, bare.createData(), q, v))
+        mass_matrix = np.triu(pin.crba(model, data, q))
+        out["kinetic_energy_armature"] = v @ (mass_matrix + np.triu(mass_matrix, 1).T) @ v / 2
         out["potential_energy"] = np.array(potential)
         return out
