@@ -199,7 +199,7 @@ def test_states(arm, function, field: str) -> None:
         function(articulation, state.replace(**{field: jnp.zeros(value.size + 1)}))
     with pytest.raises(ValueError, match=rf"state.{field}: .* one articulation and one state; use jax.vmap over batches"):
         function(articulation, state.replace(**{field: jnp.stack([value, value])}))
-    with pytest.raises(TypeError, match=rf"state.{field}: expected dtype float64.* found float32; .* astype"):
+    with pytest.raises(TypeError, match=rf"state.{field}: expected dtype float64.* found float32; .*astype"):
         function(articulation, state.replace(**{field: value.astype("float32")}))
 
 
