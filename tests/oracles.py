@@ -56,8 +56,9 @@ def articulation_from_pinocchio(model: pin.Model, dtype=None, root: pin.Inertia 
 
     def inertia_of(body: pin.Inertia) -> dict:
         pose = np.concatenate([body.lever, [0.0, 0.0, 0.0, 1.0]])
-        # A massless body may carry inertia in Pinocchio; artix refuses that, and no robot here needs it.
-        return {"mass": body.mass, "com_pose": pose, "inertia": body.inertia}
+        # What is left of a point mass when Pinocchio merges links and moves its inertia to and fro.
+        inertia = np.where(np.abs(body.inertia) < 1e-16, 0.0, body.inertia)
+        return {"mass": body.mass, "com_pose": pose, "inertia": inertia}
 
     first = 1 if fixed_base else 2
     body = (pin.Inertia.Zero() if root is None else root) if fixed_base else model.inertias[1]

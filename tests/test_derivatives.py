@@ -126,7 +126,7 @@ def case(fixed_base: bool):
     inputs = {name: jnp.asarray(value) for name, value in inputs.items()}
     groups = {"state": STATE, **{name: (name,) for name in PARAMETERS}, "all": tuple(inputs)}
     directions = {
-        name: {key: jnp.asarray(rng.normal(size=x.shape)) * (key in members) for key, x in inputs.items()}
+        name: {key: jnp.asarray(rng.normal(size=x.shape) * (key in members)) for key, x in inputs.items()}
         for name, members in groups.items()
     }
     stacked = {key: jnp.stack([directions[name][key] for name in groups]) for key in inputs}

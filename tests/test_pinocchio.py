@@ -29,12 +29,14 @@ ROBOTS = {
     "talos": "talos_data/robots/talos_reduced.urdf",
     "icub": "icub_description/robots/icub.urdf",
     "allegro": "allegro_hand_description/urdf/allegro_right_hand.urdf",
-    "tiago_pro": "tiago_pro_description/urdf/tiago_pro.urdf",
+    "tiago": "tiago_description/robots/tiago.urdf",
+    "pr2": "pr2_description/urdf/pr2.urdf",
+    "centauro": "centauro_description/urdf/centauro.urdf",
     "baxter": "baxter_description/urdf/baxter.urdf",
     "z1": "z1_description/urdf/z1.urdf",
 }
-#: Compiled at most once per process, so a robot's three checks are one test; these are large and add little.
-SLOW = ("icub", "talos", "tiago_pro", "baxter")
+#: Every robot costs two compilations per base; these are enough for every day, the others are marked slow.
+EVERY_DAY = ("panda", "kinova", "go2")
 
 STATES = 3
 TOLERANCE = {"float64": 1e-12, "float32": 2e-5}
@@ -124,7 +126,7 @@ def check(model: oracles.pin.Model, articulation: artix.Articulation) -> None:
 
 @pytest.mark.parametrize("fixed_base", [True, False], ids=["fixed", "floating"])
 @pytest.mark.parametrize(
-    "robot", [pytest.param(robot, marks=pytest.mark.slow if robot in SLOW else ()) for robot in ROBOTS]
+    "robot", [pytest.param(robot, marks=() if robot in EVERY_DAY else pytest.mark.slow) for robot in ROBOTS]
 )
 def test_robot(robot: str, fixed_base: bool) -> None:
     model, articulation = oracles.load_robot(ROBOTS[robot], fixed_base=fixed_base)
