@@ -16,6 +16,7 @@ import pytest
 import artix
 from tests.models import random_quaternion, random_states, state_at, tree_of
 
+pytestmark = pytest.mark.slow
 BASES = pytest.mark.parametrize("fixed_base", [True, False], ids=["fixed", "floating"])
 KINDS = ["spherical_012", "revolute_swing1", "prismatic_y", "fixed", "spherical_12"]
 PARENTS = [0, 1, 1, 2, 3]
@@ -143,7 +144,7 @@ def test_against_central_differences(fixed_base: bool) -> None:
     a, inputs, groups, directions = case(fixed_base)
     names = sorted(outputs(a, inputs))
     first, second = forward(a, inputs, directions)
-    at = {step: values(a, {k: inputs[k] + step * directions[k] for k in inputs}) for step in (STEP, -STEP)}
+    at = {step: values(a, {k: inputs[k][None] + step * directions[k] for k in inputs}) for step in (STEP, -STEP)}
     wanted = (at[STEP] - at[-STEP]) / (2 * STEP)
     errors = relative(first, wanted)
     assert {(groups[i], names[j]): errors[i, j] for i, j in zip(*np.nonzero(~(errors <= TOLERANCE)), strict=True)} == {}
