@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 os.environ["JAX_PLATFORMS"] = "cpu"
-# The suite compiles much and computes little: these cut compile time to a third. Set XLA_FLAGS (to "" for XLA's defaults) to
-# run the suite otherwise; tests of program size ask for the defaults themselves.
+# The suite compiles much and computes little: these cut compile time to a third. Set XLA_FLAGS (to "" for XLA's
+# defaults) to run the suite otherwise; tests of program size ask for the defaults themselves.
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false",

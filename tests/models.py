@@ -119,7 +119,12 @@ def random_states(articulation: Articulation, count: int, seed: int = 0, *, dist
     far = np.array([0.6, -0.64, 0.48]) * distance
     pose = np.array([random_pose(rng, 0.7) for _ in range(count)])
     pose[:, :3] += far
-    arrays = [pose, rng.normal(size=(count, 6)) * speed, rng.uniform(-1.2, 1.2, (count, n)), rng.normal(size=(count, n)) * speed]
+    arrays = [
+        pose,
+        rng.normal(size=(count, 6)) * speed,
+        rng.uniform(-1.2, 1.2, (count, n)),
+        rng.normal(size=(count, n)) * speed,
+    ]
     return State(*(jnp.asarray(array, dtype) for array in arrays))
 
 

@@ -1,8 +1,9 @@
 """Pinocchio as an oracle: its models as articulations, and every quantity of the core in artix's conventions.
 
-Pinocchio writes the velocity of a free-flyer as the body twist in the base's own axes at the base's origin, orders joints
-depth first and gives bodies their joint's frame. :class:`Oracle` holds the one conversion of all that: ``nu = T nu_pin`` and
-``nu' = T nu_pin' + b``, a permutation of the DOFs included in T, from which the conversion of every other quantity follows.
+Pinocchio writes the velocity of a free-flyer as the body twist in the base's own axes at the base's origin, orders
+joints depth first and gives bodies their joint's frame. :class:`Oracle` holds the one conversion of all that:
+``nu = T nu_pin`` and ``nu' = T nu_pin' + b``, a permutation of the DOFs included in T, from which the conversion of
+every other quantity follows.
 """
 
 from __future__ import annotations
@@ -65,11 +66,16 @@ def articulation_from_pinocchio(model: pin.Model, dtype=None, root: pin.Inertia 
     number = {first - 1: builder.add_link(name="root", **inertia_of(body))}
     for joint in range(first, model.njoints):
         kind, placement = model.joints[joint].shortname(), model.jointPlacements[joint]
-        options = {"name": model.names[joint], "armature": model.armature[model.idx_vs[joint] : model.idx_vs[joint] + model.nvs[joint]]}
+        options = {
+            "name": model.names[joint],
+            "armature": model.armature[model.idx_vs[joint] : model.idx_vs[joint] + model.nvs[joint]],
+        }
         if kind == "JointModelSpherical":
             made = Joint.spherical(parent_pose=pose_of(placement), **options)
         else:
-            turn = pin.SE3(pin.Quaternion.FromTwoVectors(np.array([1.0, 0.0, 0.0]), _axis_of(model.joints[joint])), np.zeros(3))
+            turn = pin.SE3(
+                pin.Quaternion.FromTwoVectors(np.array([1.0, 0.0, 0.0]), _axis_of(model.joints[joint])), np.zeros(3)
+            )
             frames = {"parent_pose": pose_of(placement * turn), "child_pose": pose_of(turn), **options}
             if "JointModelR" in kind:
                 made = Joint.revolute(Axis.TWIST, wrapped=False, **frames)
@@ -109,7 +115,9 @@ def spherical_model(seed: int, *, fixed_base: bool) -> tuple[pin.Model, Articula
     base = last
 
     def add(parent: int, joint, name: str) -> int:
-        placement = pin.SE3(pin.Quaternion(*(lambda q: q / np.linalg.norm(q))(rng.normal(size=4))), rng.normal(size=3) * 0.4)
+        placement = pin.SE3(
+            pin.Quaternion(*(lambda q: q / np.linalg.norm(q))(rng.normal(size=4))), rng.normal(size=3) * 0.4
+        )
         index = model.addJoint(parent, joint, placement, name)
         model.appendBodyToJoint(index, inertia(), pin.SE3.Identity())
         return index
@@ -218,7 +226,7 @@ class Oracle:
     # --- the quantities -----------------------------------------------------------------------------------------
 
     def quantities(self, acceleration, wrenches, link: int, offset) -> dict[str, np.ndarray]:
-        """Every quantity of the core under the name of its function, of link ``link``'s ``offset`` pose where one is asked."""
+        """Every quantity of the core by the name of its function; frames are ``offset`` on link ``link``."""
         model, q, v, drift, twist_map = self.model, self.q, self.v, self.twist_map_drift, self.twist_map
         nu_rate = np.linalg.solve(twist_map, np.asarray(acceleration, float) - drift)
         data, out = model.createData(), {}
@@ -288,7 +296,9 @@ class Oracle:
             wrench = np.asarray(wrench, float)
             external = external + jac.T @ wrench
             if link_joint:
-                bodies[link_joint] += (data.oMi[link_joint].inverse() * pin.SE3(np.eye(3), center)).act(pin.Force(wrench))
+                bodies[link_joint] += (data.oMi[link_joint].inverse() * pin.SE3(np.eye(3), center)).act(
+                    pin.Force(wrench)
+                )
         out["generalized_external_force"] = external
         out["inverse_dynamics"] = self._forces(pin.rnea(model, model.createData(), q, v, nu_rate, bodies).copy())
 
@@ -310,19 +320,23 @@ class Oracle:
         pin.ccrba(model, data, q, v)
         pin.dccrba(model, data, q, v)
         matrix, rate, momentum = data.Ag.copy(), data.dAg.copy(), data.hg.vector.copy()
-        center, jacobian = pin.centerOfMass(model, data, q).copy(), pin.jacobianCenterOfMass(model, model.createData(), q).copy()
+        center, jacobian = (
+            pin.centerOfMass(model, data, q).copy(),
+            pin.jacobianCenterOfMass(model, model.createData(), q).copy(),
+        )
         mass, potential = pin.computeTotalMass(model), pin.computePotentialEnergy(model, model.createData(), q)
-        speed = momentum[:3] / mass
         force = rate @ v
         if self.fixed_base:
             lever = np.asarray(self.articulation.link_com_pose, float)[0, :3]
             own, root = float(self.articulation.link_mass[0]), self.base.act(lever)
             total = mass + own
             whole = (mass * center + own * root) / total
-            # About the common centre of mass, which lies at rest only momentarily; dh/dt is the moment of the forces there.
-            shift = np.vstack([np.hstack([np.eye(3), np.zeros((3, 3))]), np.hstack([pin.skew(center - whole), np.eye(3)])])
+            # About the common centre of mass; dh/dt is the moment of the forces there.
+            shift = np.vstack(
+                [np.hstack([np.eye(3), np.zeros((3, 3))]), np.hstack([pin.skew(center - whole), np.eye(3)])]
+            )
             matrix, momentum, force = shift @ matrix, shift @ momentum, shift @ force
-            jacobian, speed, mass, center = jacobian * (mass / total), momentum[:3] / total, total, whole
+            jacobian, center = jacobian * (mass / total), whole
             potential = potential - own * np.dot(model.gravity.linear, root)
         out["center_of_mass"] = center
         out["center_of_mass_jacobian"] = self._columns(jacobian)

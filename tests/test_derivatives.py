@@ -1,7 +1,7 @@
-"""Derivatives of every public function: exact, the same forwards and backwards, and finite at every singular-looking state.
+"""Derivatives of every public function: exact, the same both ways, and finite at every singular-looking state.
 
-All functions are differentiated in one program: forwards along a direction in all inputs, backwards from each function in
-turn, and both once more.
+All functions are differentiated in one program: forwards along a direction in all inputs, backwards from each function
+in turn, and both once more.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ def outputs(articulation, inputs: dict) -> dict:
     found["integrate"] = (moved.root_pose, moved.joint_position)
     other = s.replace(root_pose=inputs["other_root_pose"], joint_position=inputs["other_joint_position"])
     found["difference"] = artix.difference(a, s, other)
-    flat = {name: jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(value)]) for name, value in found.items()}
+    flat = {
+        name: jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(value)]) for name, value in found.items()
+    }
     # Weights make one number of each function: every entry counts, differently.
     return {name: value @ jnp.cos(jnp.arange(1.0, value.size + 1.0, dtype=value.dtype)) for name, value in flat.items()}
 
@@ -110,7 +112,7 @@ def backward(articulation, inputs, direction):
 
 
 def case(fixed_base: bool):
-    """An articulation, one set of inputs, and a direction in the state, in each parameter and in all inputs together."""
+    """An articulation, its inputs, and directions in the state, in each parameter and in all inputs together."""
     rng = np.random.default_rng(4)
     a = tree_of(KINDS, PARENTS, fixed_base=fixed_base, armature=0.3, seed=7)
     s = state_at(random_states(a, 1, seed=2), 0)

@@ -195,9 +195,13 @@ def arm():
 def test_states(arm, function, field: str) -> None:
     articulation, state = arm
     value = getattr(state, field)
-    with pytest.raises(ValueError, match=rf"state.{field}: expected shape \({value.size},\) .* found \({value.size + 1},\)$"):
+    with pytest.raises(
+        ValueError, match=rf"state.{field}: expected shape \({value.size},\) .* found \({value.size + 1},\)$"
+    ):
         function(articulation, state.replace(**{field: jnp.zeros(value.size + 1)}))
-    with pytest.raises(ValueError, match=rf"state.{field}: .* one articulation and one state; use jax.vmap over batches"):
+    with pytest.raises(
+        ValueError, match=rf"state.{field}: .* one articulation and one state; use jax.vmap over batches"
+    ):
         function(articulation, state.replace(**{field: jnp.stack([value, value])}))
     with pytest.raises(TypeError, match=rf"state.{field}: expected dtype float64.* found float32; .*astype"):
         function(articulation, state.replace(**{field: value.astype("float32")}))

@@ -66,7 +66,9 @@ def test_static_quantities(name: str) -> None:
 
 def test_the_recording_is_complete() -> None:
     assert len(physx.NAMES) == 40
-    kinds = {link["joint"]["type"] for name in physx.NAMES for link in physx.specification(name)["links"] if link["joint"]}
+    kinds = {
+        link["joint"]["type"] for name in physx.NAMES for link in physx.specification(name)["links"] if link["joint"]
+    }
     assert kinds == {"fix", "prismatic", "revolute", "revolute_unwrapped", "spherical"}
     floating = [name for name in physx.NAMES if not physx.specification(name)["fixed_base"]]
     assert 0 < len(floating) < len(physx.NAMES)

@@ -159,10 +159,14 @@ def test_the_map_between_conventions() -> None:
     np.testing.assert_allclose((oracle.twist_map @ oracle.v)[:3], (forward - backward) / (2 * step), atol=1e-8)
     # With constant nu_pin, nu changes at the rate b.
     later, earlier = (
-        oracles.Oracle(model, articulation, oracles.pin.integrate(model, oracle.q, sign * step * oracle.v), oracle.v, False)
+        oracles.Oracle(
+            model, articulation, oracles.pin.integrate(model, oracle.q, sign * step * oracle.v), oracle.v, False
+        )
         for sign in (1, -1)
     )
     rate = (later.twist_map @ oracle.v - earlier.twist_map @ oracle.v) / (2 * step)
     np.testing.assert_allclose(rate, oracle.twist_map_drift, atol=1e-8)
-    np.testing.assert_allclose((later.twist_map - earlier.twist_map)[:6] / (2 * step), oracle._twist_map_rate()[:6], atol=1e-8)
+    np.testing.assert_allclose(
+        (later.twist_map - earlier.twist_map)[:6] / (2 * step), oracle._twist_map_rate()[:6], atol=1e-8
+    )
     np.testing.assert_allclose((oracle.twist_map @ oracle.v)[:6], state.root_velocity, atol=1e-12)

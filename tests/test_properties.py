@@ -104,7 +104,10 @@ def _algebra(articulation, states, accelerations, wrenches):
         if base:
             linear = jnp.asarray([2.0, -3.0, 1.0, 0.0, 0.0, 0.0])
             moving = s.replace(root_velocity=s.root_velocity + linear)
-            pairs["coriolis does not see the root's linear velocity"] = (artix.coriolis_compensation(a, moving), coriolis)
+            pairs["coriolis does not see the root's linear velocity"] = (
+                artix.coriolis_compensation(a, moving),
+                coriolis,
+            )
         return pairs, jnp.linalg.eigvalsh(mass)
 
     return jax.vmap(one)(states, accelerations, wrenches)
@@ -141,7 +144,7 @@ def _rates(articulation, states, accelerations):
         nu = nu_of(a, s)
 
         def moved(time):
-            # The mid-point velocity carries the configuration, so that the path has the wanted acceleration to O(time^2).
+            # The mid-point velocity carries the configuration: the path has the wanted acceleration to O(time^2).
             there = artix.integrate(a, s, time * (nu + 0.5 * time * acceleration))
             return quantities(with_nu(a, there, nu + time * acceleration))
 
@@ -260,7 +263,8 @@ def test_a_fixed_joint_is_a_rigid_weld(fixed_base: bool) -> None:
     mass = sum(part[0] for part in parts)
     center = sum(part[0] * part[1] for part in parts) / mass
     inertia = sum(
-        about + m * (np.dot(c - center, c - center) * np.eye(3) - np.outer(c - center, c - center)) for m, c, about in parts
+        about + m * (np.dot(c - center, c - center) * np.eye(3) - np.outer(c - center, c - center))
+        for m, c, about in parts
     )
     keep = np.array([k for k in range(4) if k != welded])
     merged_tree = tree_of(["revolute_swing2", "spherical_012"], [0, 1], fixed_base=fixed_base)
@@ -282,7 +286,9 @@ def test_a_fixed_joint_is_a_rigid_weld(fixed_base: bool) -> None:
         "poses": lambda a, s: artix.link_poses(a, s)[np.array([0, 1, a.topology.num_links - 1])],
     }
     assert names[-1] == "link_3"
-    assert_equal({name: (function(merged, state), function(split, state)) for name, function in functions.items()}, 1e-12)
+    assert_equal(
+        {name: (function(merged, state), function(split, state)) for name, function in functions.items()}, 1e-12
+    )
 
 
 def _skew(v):
@@ -305,7 +311,9 @@ def test_jit_vmap_and_scan_agree_with_plain_calls() -> None:
 def test_random_states_lie_within_limits(fixed_base: bool, dtype: np.dtype) -> None:
     articulation = zoo(fixed_base=fixed_base, dtype=dtype)
     n = articulation.topology.num_dofs
-    articulation = articulation.replace(joint_lower_limit=jnp.full(n, -0.3, dtype), joint_upper_limit=jnp.full(n, 0.1, dtype))
+    articulation = articulation.replace(
+        joint_lower_limit=jnp.full(n, -0.3, dtype), joint_upper_limit=jnp.full(n, 0.1, dtype)
+    )
     states = jax.vmap(lambda key: artix.random_state(articulation, key))(jax.random.split(jax.random.key(0), 50))
     assert all(leaf.dtype == dtype for leaf in jax.tree.leaves(states))
     assert np.all((states.joint_position >= -0.3) & (states.joint_position <= 0.1))
