@@ -135,7 +135,7 @@ def body_inertias(articulation: Articulation, placements: Placement) -> Inertias
 
 
 def body_weights(articulation: Articulation, placements: Placement) -> tuple[Array, Array]:
-    """Masses [B] and first moments [3, B] on which gravity acts, about the origins of the bodies' frames, in their axes."""
+    """Masses [B] and first moments [3, B] on which gravity acts, in the bodies' frames."""
     tree = articulation.topology
     mass = articulation.link_mass * articulation.gravity_scale
     center = mass_frames(articulation, placements).position

@@ -26,7 +26,7 @@ Tree: TypeAlias = "Topology | PaddedTopology"
 
 
 def stage(*arrays: Array):
-    """Ends a stage: asks XLA not to fuse its producers into consumers, where they would be computed again and again.
+    """Ends a stage: asks XLA not to fuse its producers into consumers, where they would be computed repeatedly.
 
     The XLA of jax 0.12 complies on a CPU (bias force of a humanoid: 2,108 instructions instead of 3,045); that of jax 0.10
     drops the barrier before it fuses, which costs 6 % of run time at worst.
