@@ -305,6 +305,22 @@ class Oracle:
         out.update(self._momentum(q, v, drift))
         return out
 
+    def forward_dynamics(self, force, wrenches) -> np.ndarray:
+        """Pinocchio's articulated-body algorithm, for wrenches on the links at their centres of mass."""
+        model, data = self.model, self.model.createData()
+        pin.forwardKinematics(model, data, self.q)
+        bodies = pin.StdVec_Force()
+        bodies.extend(pin.Force.Zero() for _ in range(model.njoints))
+        levers = np.asarray(self.articulation.link_com_pose, float)[:, :3]
+        for joint, lever, wrench in zip(self.joint_of_link, levers, np.asarray(wrenches, float), strict=True):
+            if joint:
+                turned = data.oMi[joint].rotation.T
+                at_center = pin.Force(turned @ wrench[:3], turned @ wrench[3:])
+                bodies[joint] += pin.SE3(np.eye(3), lever).act(at_center)
+        torque = self.twist_map.T @ np.asarray(force, float)
+        rate = pin.aba(model, model.createData(), self.q, self.v, torque, bodies).copy()
+        return self.twist_map @ rate + self.twist_map_drift
+
     def _twist_map_rate(self) -> np.ndarray:
         rate = np.zeros((self.model.nv, self.model.nv))
         if not self.fixed_base:
