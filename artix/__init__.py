@@ -1,5 +1,6 @@
 """artix: the dynamics of articulations in JAX, for one robot or for thousands."""
 
+from artix import physx as physx
 from artix import robots as robots
 from artix.articulation import Articulation as Articulation
 from artix.articulation import State as State
