@@ -134,10 +134,9 @@ def body_inertias(articulation: Articulation, placements: Placement) -> Inertias
     return Inertias(rows[0], rows[1:4], rows[4:].reshape(3, 3, tree.num_bodies))
 
 
-def body_weights(articulation: Articulation, placements: Placement) -> tuple[Array, Array]:
-    """Masses [B] and first moments [3, B] on which gravity acts, in the bodies' frames."""
+def lumped_masses(articulation: Articulation, placements: Placement, mass: Array) -> tuple[Array, Array]:
+    """Lumps masses [L] of the links: masses [B] and first moments [3, B] of the bodies, in the bodies' frames."""
     tree = articulation.topology
-    mass = articulation.link_mass * articulation.gravity_scale
     center = mass_frames(articulation, placements).position
     rows = stage(jnp.concatenate([mass[None], mass[None] * center]))
     if tree.has_rigid_links:

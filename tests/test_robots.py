@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
+import jax
 import numpy as np
 import pytest
 from rigid_bodies import placements
 
+import artix
 from artix import robots
 from artix.io.urdf import check_urdf
 
@@ -86,3 +88,11 @@ def test_an_unknown_name_is_answered_with_the_known_ones():
     for function in (robots.load, robots.path):
         with pytest.raises(ValueError, match="no robot called 'arm8'; there are: arm7, cart_pole"):
             function("arm8")
+
+
+def test_two_loads_of_one_file_share_one_compilation() -> None:
+    jitted = jax.jit(artix.gravity_compensation)
+    for _ in range(2):
+        arm = robots.load("arm7")
+        jitted(arm, artix.neutral_state(arm))
+    assert jitted._cache_size() == 1

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from artix import spatial
 from artix.articulation import Articulation
-from artix.bodies import Inertias, body_inertias, body_weights
+from artix.bodies import Inertias, body_inertias, lumped_masses
 from artix.kinematics import Kinematics, Motion
 from artix.tree import Tree, stage, subtree_sums
 
@@ -43,10 +43,15 @@ def momentum(inertias: Inertias, motion: Motion) -> Motion:
     return Motion(linear, spin + spatial.cross(inertias.first, motion.linear))
 
 
+def first_moments(articulation: Articulation, kin: Kinematics, mass: Array) -> tuple[Array, Array]:
+    """Masses [B] and first moments about the reference point [3, B] of the bodies, for masses [L] of the links."""
+    lumped, first = lumped_masses(articulation, kin.placements, mass)
+    return lumped, lumped[None] * kin.position + spatial.apply(kin.rotation, first)
+
+
 def weights(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
-    """Masses [B] and first moments about the reference point [3, B] on which gravity acts."""
-    mass, first = body_weights(articulation, kin.placements)
-    return mass, mass[None] * kin.position + spatial.apply(kin.rotation, first)
+    """The same of what gravity acts on."""
+    return first_moments(articulation, kin, articulation.link_mass * articulation.gravity_scale)
 
 
 def _trace(matrix: Array) -> Array:

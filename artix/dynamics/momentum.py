@@ -9,8 +9,8 @@ import jax.numpy as jnp
 
 from artix import spatial
 from artix.articulation import Articulation, State
-from artix.bodies import Placement, body_inertias
-from artix.dynamics.inertia import momentum, reference_inertias
+from artix.bodies import Placement
+from artix.dynamics.inertia import first_moments, momentum, reference_inertias
 from artix.dynamics.inverse import body_forces
 from artix.dynamics.mass_matrix import generalized_momenta
 from artix.kinematics import Kinematics, Motion, body_velocities, dof_motions, kinematics, root_motion
@@ -117,6 +117,5 @@ def _about(center: Array, rows: Array) -> Array:
 
 def _center(articulation: Articulation, kin: Kinematics) -> Array:
     """Centre of mass relative to the reference point, [3, 1]."""
-    body = body_inertias(articulation, kin.placements)
-    moment = body.mass[None] * kin.position + spatial.apply(kin.rotation, body.first)
-    return jnp.sum(moment, axis=1, keepdims=True) / jnp.sum(body.mass)
+    mass, moment = first_moments(articulation, kin, articulation.link_mass)
+    return jnp.sum(moment, axis=1, keepdims=True) / jnp.sum(mass)
