@@ -247,7 +247,8 @@ def _inertia(value: npt.ArrayLike | None, where: str) -> np.ndarray:
     # Recorded and CAD inertias carry float32 rounding, so both bounds give way by a few units of it.
     if least < -1e-6 * size or least + middle < largest * (1.0 - 1e-6):
         raise ValueError(
-            f"{where}: no mass has the principal inertias ({least:.6g}, {middle:.6g}, {largest:.6g}); they "
+            f"{where}: no mass distribution has the principal inertias "
+            f"({least:.6g}, {middle:.6g}, {largest:.6g}); they "
             "must not be negative and no one may exceed the sum of the others"
         )
     return 0.5 * (array + array.T)

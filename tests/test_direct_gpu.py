@@ -135,7 +135,9 @@ def test_unpacking_inverts_the_packing(fleet: artix.Fleet) -> None:
             rows = topology.nv if operation is ComputeType.MASS_MATRICES else rows
             wanted = np.zeros_like(view)
             wanted[:rows, : topology.nv] = dense[index][skip : skip + rows, skip : skip + topology.nv]
-            np.testing.assert_array_equal(view, wanted)
+            # Two compilations may round differently, by a unit in the last place; zeros stay zeros.
+            np.testing.assert_allclose(view, wanted, rtol=1e-12, atol=1e-15)
+            np.testing.assert_array_equal(view[rows:], 0.0)
 
 
 def test_defects_only_on_request() -> None:

@@ -7,11 +7,11 @@ from xml.etree import ElementTree
 import jax
 import numpy as np
 import pytest
-from rigid_bodies import placements
 
 import artix
 from artix import robots
 from artix.io.urdf import check_urdf
+from tests.rigid_bodies import placements
 
 #: Name: (number of degrees of freedom, total mass [kg], whether the base is fixed).
 EXPECTED = {

@@ -8,10 +8,10 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from rigid_bodies import placements, total_inertia
 
 from artix.io.diagnostics import DescriptionError, DescriptionWarning
 from artix.io.urdf import check_urdf, load_urdf
+from tests.rigid_bodies import placements, total_inertia
 
 pin = pytest.importorskip("pinocchio", reason="Pinocchio (pip install pin) is not installed")
 cmeel_prefix = Path(pin.__file__).parents[4]
