@@ -261,7 +261,7 @@ def test_merging_massless_links_keeps_the_inertia_of_the_rest_exact():
     text = two_links('<origin xyz="1 0 0"/>', "fixed").replace(f'<link name="base">{BODY}', '<link name="base">')
     merged = load_urdf(text, merge_fixed_joints=True)
     np.testing.assert_array_equal(merged.link_com_pose[0], [1, 0, 0, 0, 0, 0, 1])
-    np.testing.assert_array_equal(merged.link_inertia[0], np.float32(0.1) * np.eye(3, dtype=np.float32))
+    np.testing.assert_array_equal(merged.link_inertia[0], np.asarray(0.1 * np.eye(3), merged.dtype))
 
 
 # --- repairs ------------------------------------------------------------------------------------------------------
