@@ -14,6 +14,7 @@ import pytest
 
 import artix
 from artix import ArticulationBuilder, Axis, Joint
+from tests.conftest import FUSION_EMITTERS_ARE_OPTIONAL
 from tests.models import random_states, state_at, tree_of
 
 #: Instructions that XLA's CPU backend may emit, all computations of a program counted: measured plus 15 %.
@@ -127,7 +128,9 @@ BUDGETS: dict[str, dict[str, int]] = {
 # fmt: on
 
 #: The suite's cheap compiler settings undone: what users get.
-DEFAULTS = {"xla_backend_optimization_level": 3, "xla_cpu_use_fusion_emitters": True}
+DEFAULTS: dict[str, int | bool] = {"xla_backend_optimization_level": 3}
+if FUSION_EMITTERS_ARE_OPTIONAL:
+    DEFAULTS["xla_cpu_use_fusion_emitters"] = True
 
 
 def _limbs(lengths: list[int], *, fixed_base: bool) -> artix.Articulation:
