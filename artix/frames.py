@@ -190,7 +190,8 @@ def frame_velocity(
     nu = state.joint_velocity
     if tree.num_base_dofs:
         nu = jnp.concatenate([state.root_velocity, nu])
-    return frame_jacobian(articulation, state, frame, offset, axes=axes) @ nu
+    jacobian = frame_jacobian(articulation, state, frame, offset, axes=axes)
+    return jnp.matmul(jacobian, nu, precision=jax.lax.Precision.HIGHEST)
 
 
 def frame_jacobian(

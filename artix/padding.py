@@ -86,12 +86,9 @@ class PaddedTopology(struct.PyTreeNode):
     """A :class:`~artix.topology.Topology` as arrays, padded; attributes of the same name mean the same.
 
     Padded links are massless and attached to the root, padded DOFs move nothing, and results for both are exactly zero.
-    ``live_links`` and ``live_dofs`` are the member's own counts, as data.
     """
 
     padding: Padding = struct.field(pytree_node=False)
-    live_links: Array
-    live_dofs: Array
     base_is_free: Array
     link_is_live: Array
     link_is_rigid: Array
@@ -167,8 +164,6 @@ def pad_topology(topology: Topology, padding: Padding) -> PaddedTopology:
     base = 6 if padding.floating else 0
     above = np.pad(_pad(topology.dof_ancestors, (dofs, dofs)), ((base, 0), (base, 0)), constant_values=True)
     arrays: dict[str, Any] = {
-        "live_links": np.int32(topology.num_links),
-        "live_dofs": np.int32(topology.num_dofs),
         "base_is_free": np.bool_(not topology.fixed_base),
         "link_is_live": _pad(np.ones(topology.num_links, bool), (links,)),
         "link_is_rigid": _pad(topology.link_is_rigid, (links,)),

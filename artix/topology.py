@@ -250,11 +250,6 @@ class Topology:
         """Whether any joint is prismatic."""
         return JointType.PRISMATIC in self.joint_types
 
-    @property
-    def has_revolute(self) -> bool:
-        """Whether any joint has exactly one rotation."""
-        return bool(self.body_is_revolute.any())
-
     def _bodies_of(self, *types: JointType) -> np.ndarray:
         return _frozen([link > 0 and self.joint_types[link] in types for link in self.body_link], bool)
 
