@@ -24,10 +24,11 @@ from artix.tree import Tree, stage, take
 Array = jax.Array
 
 # Where the tree's factorisation pays, float32, batch 4096, two CPU cores, forward dynamics per articulation against
-# LAPACK's Cholesky of the dense matrix: 18 DOFs 4.8 us against 3.7, 29 DOFs 10.3 against 10.4, 35 DOFs 12.7 against 13.7,
-# 43 DOFs 14.8 against 19.5. Its program grows with the depth, so deep trees (a 64-link chain) keep to the dense matrix. Arrays
-# with the batch last were no faster (9.8 against 10.2 us for 29 DOFs) and took twice as long to compile.
-_FEWEST_DOFS = 32
+# LAPACK's Cholesky of the dense matrix: 18 DOFs 4.8 us against 3.7, 29 DOFs 10.3 against 10.4, 35 DOFs 12.7 against
+# 13.7, 43 DOFs 14.8 against 19.5. Its program is the larger one (35 DOFs: 3,961 instructions against 1,640) and grows
+# with the depth, so it serves from 40 DOFs on, and not for deep trees such as a 64-link chain. Arrays with the batch
+# last were no faster (9.8 against 10.2 us for 29 DOFs) and took twice as long to compile.
+_FEWEST_DOFS = 40
 _DEEPEST = 40
 
 

@@ -65,14 +65,14 @@ def _plain_forward_dynamics(articulation, state, force, external_force) -> Array
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _ruled_forward_dynamics(known, traced, state, force, external_force) -> Array:
-    return _plain_forward_dynamics(known or traced, state, force, external_force)
+    return _plain_forward_dynamics(traced if known is None else known, state, force, external_force)
 
 
 @functools.partial(_ruled_forward_dynamics.defjvp, symbolic_zeros=True)
 def _forward_dynamics_jvp(known, primals, tangents):
     """Differentiates ``inverse_dynamics(forward_dynamics(force)) == force``."""
     (state, _, external_force), (d_articulation, d_state, d_force, d_external_force) = primals[1:], tangents
-    articulation = known or primals[0]
+    articulation = primals[0] if known is None else known
     acceleration = _ruled_forward_dynamics(known, *primals)
     kin = kinematics(articulation, state)
     found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)

@@ -157,12 +157,12 @@ def _plain_inverse_dynamics(gravity: bool, articulation, state, acceleration, ex
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _ruled_inverse_dynamics(gravity: bool, known, traced, state, acceleration, external_force) -> Array:
-    return _plain_inverse_dynamics(gravity, known or traced, state, acceleration, external_force)
+    return _plain_inverse_dynamics(gravity, traced if known is None else known, state, acceleration, external_force)
 
 
 @functools.partial(_ruled_inverse_dynamics.defjvp, symbolic_zeros=True)
 def _inverse_dynamics_jvp(gravity: bool, known, primals, tangents):
-    articulation, state, acceleration, external_force = known or primals[0], *primals[1:]
+    articulation, state, acceleration, external_force = primals[0] if known is None else known, *primals[1:]
     kin = kinematics(articulation, state)
     found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=gravity)
     force = generalized_forces(articulation, found.motions, found.force)
