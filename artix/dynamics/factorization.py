@@ -10,7 +10,7 @@ root's six velocities count as six DOFs in a row.
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -77,7 +77,7 @@ def elimination(tree: Topology) -> Elimination:
     return Elimination(np.array(parent, int), bodies, tuple(level - 1 for level in levels))
 
 
-def follows_tree(tree: Tree) -> bool:
+def follows_tree(tree: Tree) -> TypeGuard[Topology]:
     """Whether the mass matrix is factorised along the tree, a static choice; see the measurements above."""
     return isinstance(tree, Topology) and tree.nv >= _FEWEST_DOFS and len(elimination(tree).levels) <= _DEEPEST
 
@@ -120,8 +120,9 @@ def factorize_along_tree(tree: Topology, motions: Array, inertias: Inertias, arm
     return TreeFactors(motions, _in_order(order, forces[::-1]), _in_order(order, inverses[::-1]))
 
 
-def solve_along_tree(tree: Topology, factors: TreeFactors, right: Array) -> Array:
+def solve_along_tree(tree: Tree, factors: TreeFactors, right: Array) -> Array:
     """The solution x [nv] of ``M x = right``: ``U^-1`` upwards, ``D^-1``, then ``U^-T`` downwards."""
+    assert isinstance(tree, Topology)
     order = elimination(tree)
     motions, forces, inverses = factors
     scaled: list[Array] = []
@@ -147,7 +148,7 @@ def solve_along_tree(tree: Topology, factors: TreeFactors, right: Array) -> Arra
     return _in_order(order, solution)
 
 
-def dense_factors(tree: Topology, factors: TreeFactors) -> tuple[Array, Array]:
+def dense_factors(tree: Tree, factors: TreeFactors) -> tuple[Array, Array]:
     """U [nv, nv], unit upper triangular, and the diagonal D [nv]."""
     above = np.triu(np.asarray(tree.mass_matrix_halves[0]), 1)
     motions, forces, inverses = factors

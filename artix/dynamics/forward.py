@@ -26,8 +26,8 @@ def forward_dynamics(
     """Generalised acceleration of ``(M + armature) nu' = force - coriolis - gravity + sum_i J_i^T w_i``.
 
     The mass matrix is factorised along the tree, as in the articulated-body algorithm, or by Cholesky's method,
-    whichever is faster for the topology (see :mod:`artix.dynamics.factorization`). Mirrors Pinocchio's ``aba`` and, for the joints, PhysX's
-    ``computeJointAcceleration``.
+    whichever is faster for the topology (see :mod:`artix.dynamics.factorization`). Mirrors Pinocchio's ``aba`` and, for
+    the joints, PhysX's ``computeJointAcceleration``.
 
     Args:
       articulation: the articulation.
