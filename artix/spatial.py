@@ -70,7 +70,9 @@ _RIGHT_SIGN = np.array([[1, 1, -1, 1], [-1, 1, 1, 1], [1, -1, 1, 1], [-1, -1, -1
 
 def right_product_matrix(b: Array) -> Array:
     """The matrix [4, 4, n] whose product with a is the quaternion product of a and b."""
-    return b[_RIGHT_PLACE] * jnp.asarray(_RIGHT_SIGN[..., None], b.dtype)
+    # Stacked, not indexed: XLA:CPU writes the transpose of an indexed selection as a loop.
+    rows = jnp.stack([b[k] for k in _RIGHT_PLACE.ravel()]).reshape(4, 4, *b.shape[1:])
+    return rows * jnp.asarray(_RIGHT_SIGN[..., None], b.dtype)
 
 
 # The right-product matrix of b (x) e_k is that of b with its rows moved: row i becomes SIGN[k][i] * row PLACE[k][i].
@@ -81,7 +83,7 @@ _UNIT_SIGN = ((1, 1, -1, -1), (-1, 1, 1, -1), (1, -1, 1, -1))
 def times_unit(matrix: Array, k: int) -> Array:
     """From the right-product matrix [4, 4, n] of b to that of the quaternion product of b and the unit e_k."""
     sign = np.array(_UNIT_SIGN[k])[:, None, None]
-    return matrix[np.array(_UNIT_PLACE[k])] * jnp.asarray(sign, matrix.dtype)
+    return jnp.stack([matrix[row] for row in _UNIT_PLACE[k]]) * jnp.asarray(sign, matrix.dtype)
 
 
 def quaternion_product(a: Array, b: Array) -> Array:

@@ -121,8 +121,12 @@ def test_against_differences(fixed_base: bool) -> None:
         if by_velocity is not None:
             assert relative(by_velocity, oracle_derivatives.differences(jitted, sped, nv)) <= 1e-9
 
-    check(lambda s: artix.inverse_dynamics(a, s, x, w), *jax.jit(artix.inverse_dynamics_derivatives)(a, state, x, w)[:2])
-    check(lambda s: artix.forward_dynamics(a, s, x, w), *jax.jit(artix.forward_dynamics_derivatives)(a, state, x, w)[:2])
+    check(
+        lambda s: artix.inverse_dynamics(a, s, x, w), *jax.jit(artix.inverse_dynamics_derivatives)(a, state, x, w)[:2]
+    )
+    check(
+        lambda s: artix.forward_dynamics(a, s, x, w), *jax.jit(artix.forward_dynamics_derivatives)(a, state, x, w)[:2]
+    )
     check(lambda s: artix.gravity_compensation(a, s), jax.jit(artix.gravity_derivatives)(a, state))
     check(lambda s: artix.link_velocities(a, s), *jax.jit(artix.link_velocity_derivatives)(a, state))
     links = jax.jit(artix.link_acceleration_derivatives)(a, state, x)

@@ -1,11 +1,11 @@
 """Second derivatives of inverse dynamics: four tensors in closed form.
 
-Two displacements of which one carries the other along, k above j, and DOF i. The material derivatives along k of all that
-the first derivative by j is made of are again products of the motions of j and k: ``D_k first_j = first_k x S_j`` and
-``D_k second_j = second_k x S_j + 2 first_k x first_j``. What is left depends on i only through its composite body, or
-not at all where i lies above j; so every tensor is a product of a few rows per DOF with a few vectors per pair, under
-the ancestor masks. Pairs in the other order follow by symmetry: displacements of different joints commute (Singh,
-Russell and Wensing, *On second-order derivatives of rigid-body dynamics*, RSS 2022 workshop and arXiv:2302.06001).
+Two displacements of which one carries the other along, k above j, and DOF i. The material derivatives along k of all
+that the first derivative by j is made of are again products of the motions of j and k: ``D_k first_j = first_k x S_j``
+and ``D_k second_j = second_k x S_j + 2 first_k x first_j``. What is left depends on i only through its composite body,
+or not at all where i lies above j; so every tensor is a product of a few rows per DOF with a few vectors per pair,
+under the ancestor masks. Pairs in the other order follow by symmetry: displacements of different joints commute (the
+tensors are those of Singh, Russell and Wensing, *On second-order derivatives of rigid-body dynamics*, 2023).
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def inverse_dynamics_second_derivatives(
     )
     last = [generalized_columns(tree, tensor) for tensor in tensors]
     middle = [generalized_columns(tree, tensor.swapaxes(1, 2)).swapaxes(1, 2) for tensor in last[:3]]
-    return InverseDynamicsSecondDerivatives(*middle, last[3])
+    return InverseDynamicsSecondDerivatives(middle[0], middle[1], middle[2], last[3])
 
 
 def _by_configurations(pairs: _Pairs, forces: Array, first: Array) -> Array:
