@@ -47,6 +47,12 @@ def compose(outer: np.ndarray, inner: np.ndarray) -> np.ndarray:
     return np.concatenate([position, quaternion / np.linalg.norm(quaternion)])
 
 
+def inverse(pose: np.ndarray) -> np.ndarray:
+    """The pose that undoes ``pose``."""
+    quaternion = np.append(-pose[3:6], pose[6])
+    return np.concatenate([-rotation_matrix(quaternion) @ pose[:3], quaternion])
+
+
 def combine_inertias(
     parts: list[tuple[float, np.ndarray, np.ndarray]],
 ) -> tuple[float, np.ndarray, np.ndarray]:
