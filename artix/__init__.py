@@ -39,6 +39,10 @@ from artix.io.diagnostics import DescriptionError as DescriptionError
 from artix.io.diagnostics import DescriptionWarning as DescriptionWarning
 from artix.io.diagnostics import Issue as Issue
 from artix.io.load import load as load
+from artix.io.mjcf import check_mjcf as check_mjcf
+from artix.io.mjcf import load_mjcf as load_mjcf
+from artix.io.mjcf import load_mjcf_all as load_mjcf_all
+from artix.io.mjcf_state import MujocoCoordinates as MujocoCoordinates
 from artix.io.urdf import check_urdf as check_urdf
 from artix.io.urdf import load_urdf as load_urdf
 from artix.joints import Axis as Axis
