@@ -30,20 +30,22 @@ def random_coordinates(model: mujoco.MjModel, rng: np.random.Generator) -> tuple
 
 @dataclasses.dataclass
 class Entries:
-    """Where an articulation's coordinates are in the model's: found by the names of joints in the compiled model."""
+    """Where an articulation's coordinates are in the model's, by the names of its joints and bodies."""
 
     model: mujoco.MjModel
     articulation: Articulation
-    names: tuple[str, ...]  # of the model's joints, those of unnamed ones made up by the reader
+    names: tuple[str, ...]
+    bodies: tuple[str, ...]
 
     def __post_init__(self) -> None:
         topology, model = self.articulation.topology, self.model
         self.root = None
         if not topology.fixed_base:
-            [body] = [k for k in range(model.nbody) if model.body(k).name == topology.link_names[0]] or [None]
-            body = next(k for k in range(1, model.nbody) if model.body_parentid[k] == 0) if body is None else body
+            body = self.bodies.index(topology.link_names[0])
             self.root = int(model.body_jntadr[body])
-            self.center = np.array(model.body_ipos[body])
+            data = mujoco.MjData(model)
+            mujoco.mj_kinematics(model, data)
+            self.center = data.xmat[body].reshape(3, 3).T @ (data.xipos[body] - data.xpos[body])
         self.joints = [self.names.index(topology.joint_names[k - 1]) for k in np.unique(topology.dof_link)]
         self.columns = (
             [] if self.root is None else list(range(model.jnt_dofadr[self.root], model.jnt_dofadr[self.root] + 6))
@@ -110,7 +112,7 @@ class Quantities:
     poses: dict[str, np.ndarray]
 
 
-def quantities(entries: Entries, qpos: np.ndarray, qvel: np.ndarray, body_names: tuple[str, ...]) -> Quantities:
+def quantities(entries: Entries, qpos: np.ndarray, qvel: np.ndarray) -> Quantities:
     """What MuJoCo computes at a configuration and velocity."""
     model = entries.model
     data = mujoco.MjData(model)
@@ -126,5 +128,5 @@ def quantities(entries: Entries, qpos: np.ndarray, qvel: np.ndarray, body_names:
     # MuJoCo's bias leaves gravity compensation to the passive forces; here it is less gravity on the link.
     force = (data.qfrc_bias - data.qfrc_gravcomp)[columns]
     bias = inverse.T @ force - mass @ entries.drift(qpos, qvel)
-    poses = {name: np.concatenate([data.xpos[k], np.roll(data.xquat[k], -1)]) for k, name in enumerate(body_names)}
+    poses = {name: np.concatenate([data.xpos[k], np.roll(data.xquat[k], -1)]) for k, name in enumerate(entries.bodies)}
     return Quantities(mass, bias, poses)

@@ -43,9 +43,10 @@ class LinkDescription:
 
 @dataclasses.dataclass(frozen=True)
 class LinkPlace:
-    """Where a description's link is in the articulation: on which of the builder's links, and at which pose there."""
+    """Where a description's link is in the articulation: the builder's link (number and name) and the pose in it."""
 
     number: int
+    link: str
     pose: np.ndarray
 
 
@@ -89,7 +90,7 @@ def add_links(
     for link in links:
         if host[link.name] != link.name:
             builder.add_frame(link.name, number[host[link.name]], pose_in_host[link.name])
-    return {name: LinkPlace(number[host[name]], pose_in_host[name]) for name in by_name}
+    return {name: LinkPlace(number[host[name]], host[name], pose_in_host[name]) for name in by_name}
 
 
 def _is_rigid(link: LinkDescription, by_name: Mapping[str, LinkDescription]) -> bool:

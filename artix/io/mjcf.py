@@ -26,7 +26,9 @@ from artix.io.mjcf_bodies import (
     pose_from_wxyz,
     top_bodies,
 )
+from artix.io.mjcf_couplings import Members, add_equalities
 from artix.io.mjcf_source import SKIPPABLE, MjcfPlace, MjcfSource, compile_mjcf
+from artix.io.mjcf_tendons import add_tendons
 from artix.io.poses import compose
 from artix.io.xml_tree import is_text
 
@@ -228,6 +230,9 @@ def _articulation(
                 place = places[names.bodies[model.site_bodyid[site]]]
                 pose = pose_from_wxyz(model.site_pos[site], model.site_quat[site])
                 builder.add_frame(frames.new(source.name("site", site)), place.number, compose(place.pose, pose))
+        members = Members(frozenset(bodies), frozenset(options), places, {link.name: link for link in links})
+        add_equalities(builder, source, names, members)
+        add_tendons(builder, source, names, members)
     except ValueError as error:
         source.report.error(MjcfPlace("<mujoco>"), str(error), "correct the element that it names")
     return builder

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 WORLD = "world"
 FREE, BALL, SLIDE, HINGE = range(4)  # mjtJoint
+NOT_SAME, SAME_AS_BODY = 0, 1  # mjtSameFrame
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,49 +107,65 @@ def describe_bodies(
       root: the root body, which is one of them.
       options: further options of joints (:class:`~artix.joints.Joint`) by joint.
     """
-    model, links = source.model, []
     chain_names, fixed_names = Names(names.bodies), Names(names.joints)
+    links: list[LinkDescription] = []
     for body in bodies:
-        # MuJoCo adds gravity compensation to what is applied; less gravity on the link is the same force.
-        link_options = {"gravity_scale": 1.0 - float(model.body_gravcomp[body])} if model.body_gravcomp[body] else {}
-        parent = None if body == root else names.bodies[model.body_parentid[body]]
-        moving = [joint for joint in joints_of(model, body) if model.jnt_type[joint] != FREE]
-        pose = pose_from_wxyz(model.body_pos[body], model.body_quat[body])
-        joint: Joint | None = None
-        if body != root:
-            joint = (
-                Joint.fixed(name=fixed_names.new(f"{names.bodies[body]}_joint"), parent_pose=pose)
-                if not moving
-                else None
-            )
-            for at, number in enumerate(moving):
-                joint = _joint(source, number, names, pose, options.get(number, {}))
-                if at < len(moving) - 1:
-                    name = chain_names.new(f"{names.bodies[body]}:{names.joints[number]}")
-                    links.append(LinkDescription(name, parent, joint, 0.0, IDENTITY, np.zeros((3, 3)), link_options))
-                    parent, pose = name, IDENTITY
-        com_pose = pose_from_wxyz(model.body_ipos[body], model.body_iquat[body])
-        inertia = np.diag(model.body_inertia[body]) if model.body_mass[body] > 0 else np.zeros((3, 3))
-        mass = float(model.body_mass[body])
-        links.append(LinkDescription(names.bodies[body], parent, joint, mass, com_pose, inertia, link_options))
+        joints = [joint for joint in joints_of(source.model, body) if source.model.jnt_type[joint] != FREE]
+        chain: list[Joint | None] = [_joint(source, joint, names, options[joint]) for joint in joints]
+        if body == root:
+            chain = [None]
+        elif not chain:
+            chain = [Joint.fixed(name=fixed_names.new(f"{names.bodies[body]}_joint"))]
+        links += _links(source, names, body, root, chain, chain_names)
     return links
 
 
-def _joint(source: MjcfSource, number: int, names: MjcfNames, pose: np.ndarray, options: Mapping[str, Any]) -> Joint:
-    """One joint; ``pose`` is that of its frame of definition in the link before it."""
+def _links(
+    source: MjcfSource, names: MjcfNames, body: int, root: int, chain: Sequence[Joint | None], chain_names: Names
+) -> list[LinkDescription]:
+    """The links of one body, one for each joint of its chain; their joints are given at the body's own place."""
+    model, links = source.model, list[LinkDescription]()
+    # MuJoCo adds gravity compensation to what is applied; less gravity on the link is the same force.
+    options = {"gravity_scale": 1.0 - float(model.body_gravcomp[body])} if model.body_gravcomp[body] else {}
+    parent = None if body == root else names.bodies[model.body_parentid[body]]
+    pose = pose_from_wxyz(model.body_pos[body], model.body_quat[body])
+    for at, joint in enumerate(chain):
+        if joint is not None:
+            joint = dataclasses.replace(joint, parent_pose=compose(pose, np.asarray(joint.parent_pose)))
+        if at == len(chain) - 1:
+            links.append(LinkDescription(names.bodies[body], parent, joint, *_mass(model, body), options))
+        else:
+            assert joint is not None  # Only the root has none, and no chain.
+            name = chain_names.new(f"{names.bodies[body]}:{joint.name}")
+            links.append(LinkDescription(name, parent, joint, 0.0, IDENTITY, np.zeros((3, 3)), options))
+            parent, pose = name, IDENTITY
+    return links
+
+
+def _mass(model: mujoco.MjModel, body: int) -> tuple[float, np.ndarray, np.ndarray]:
+    """Mass, mass frame and inertia of a body as MuJoCo computes with them."""
+    mass, position, same = float(model.body_mass[body]), model.body_ipos[body], int(model.body_sameframe[body])
+    inertia = np.diag(model.body_inertia[body]) if mass > 0 else np.zeros((3, 3))
+    if same == NOT_SAME:
+        return mass, pose_from_wxyz(position, model.body_iquat[body]), inertia
+    # Frames that differ by rounding only are the same to MuJoCo.
+    return mass, np.concatenate([np.zeros(3) if same == SAME_AS_BODY else position, IDENTITY[3:]]), inertia
+
+
+def _joint(source: MjcfSource, number: int, names: MjcfNames, options: Mapping[str, Any]) -> Joint:
+    """One joint, its parent frame given in the body's frame at the reference position."""
     model = source.model
-    kind, dof = model.jnt_type[number], int(model.jnt_dofadr[number])
+    kind = model.jnt_type[number]
     anchor = np.concatenate([model.jnt_pos[number], IDENTITY[3:]])
-    merged: dict[str, Any] = {"name": names.joints[number], "armature": float(model.dof_armature[dof]), **options}
+    merged: dict[str, Any] = {"name": names.joints[number], **options}
     limited = bool(model.jnt_limited[number]) and not source.disables("LIMIT")
     if kind == BALL:
         if limited:
             message = "its range limits the angle of a ball joint, where artix limits each rotation vector component"
             source.cannot_carry("limit", source.place("jnt", number), message)
-        return Joint.spherical(parent_pose=compose(pose, anchor), child_pose=anchor, **merged)
+        return Joint.spherical(parent_pose=anchor, child_pose=anchor, **merged)
     coordinate, turn = joint_frame(np.asarray(model.jnt_axis[number]))
-    frame = anchor if kind == HINGE else IDENTITY
-    frame = compose(frame, turn)
+    frame = compose(anchor if kind == HINGE else IDENTITY, turn)
     # MuJoCo's joint is at its reference position when the body is where the file places it.
     reference, zero = float(model.qpos0[model.jnt_qposadr[number]]), IDENTITY.copy()
     if kind == HINGE:
@@ -156,7 +173,7 @@ def _joint(source: MjcfSource, number: int, names: MjcfNames, pose: np.ndarray, 
     else:
         zero[coordinate] = -reference
     merged |= {
-        "parent_pose": compose(compose(pose, frame), zero),
+        "parent_pose": compose(frame, zero),
         "child_pose": frame,
         "limits": [tuple(map(float, model.jnt_range[number])) if limited else None],
     }
