@@ -14,7 +14,7 @@ from artix.articulation import Articulation
 from artix.builder import ArticulationBuilder
 from artix.io.diagnostics import DescriptionWarning, Issue, Report
 from artix.io.links import add_links
-from artix.io.mjcf_actuators import joint_options
+from artix.io.mjcf_actuators import check_transmissions, joint_options
 from artix.io.mjcf_bodies import (
     WORLD,
     MjcfNames,
@@ -26,7 +26,7 @@ from artix.io.mjcf_bodies import (
     pose_from_wxyz,
     top_bodies,
 )
-from artix.io.mjcf_couplings import Members, add_equalities
+from artix.io.mjcf_couplings import Members, add_equalities, check_equalities
 from artix.io.mjcf_source import SKIPPABLE, MjcfPlace, MjcfSource, compile_mjcf
 from artix.io.mjcf_tendons import add_tendons
 from artix.io.poses import compose
@@ -159,6 +159,8 @@ def _check_world(source: MjcfSource) -> None:
         source.cannot_carry("flex", place, "plugins that act on bodies")
     for body in np.flatnonzero(model.body_mocapid >= 0):
         source.report.warning(source.place("body", int(body)), "a mocap body is read as a fixed one", "nothing")
+    check_transmissions(source)
+    check_equalities(source)
     if model.nkey:
         message = f"{model.nkey} keyframes are states, no part of an articulation"
         source.report.warning(MjcfPlace("<keyframe>"), message, "convert their qpos by MujocoCoordinates")

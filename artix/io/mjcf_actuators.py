@@ -123,19 +123,12 @@ def _check_free_joint(source: MjcfSource, joint: int) -> None:
 def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actuation]) -> None:
     """Adds an actuator to what its joint has, if that is one of those wanted."""
     model, place = source.model, source.place("actuator", actuator)
-    kinds = import_mujoco().mjtTrn
-    transmission = model.actuator_trntype[actuator]
-    if source.disables("ACTUATION"):
-        return
-    if transmission not in (kinds.mjTRN_JOINT, kinds.mjTRN_JOINTINPARENT):
-        # What pulls at a tendon or a site concerns all articulations of the model and is said once, by the first.
-        message = f"its transmission ({kinds(int(transmission)).name[6:].lower()}) is not a joint"
-        source.cannot_carry("actuator", place, message)
+    if source.disables("ACTUATION") or not _acts_on_joint(source, actuator):
         return
     joint = int(model.actuator_trnid[actuator, 0])
     if joint not in actuations:
         return
-    if model.jnt_type[joint] in (FREE, BALL) and model.actuator_biastype[actuator]:
+    if int(model.jnt_type[joint]) in (FREE, BALL) and int(model.actuator_biastype[actuator]):
         source.cannot_carry("actuator", place, "a servo on a ball or free joint follows no single coordinate")
         return
     law = _law(source, actuator)
@@ -159,11 +152,33 @@ def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actu
         actuation.drive_limit = min(actuation.drive_limit, law.limit)
 
 
+def _acts_on_joint(source: MjcfSource, actuator: int) -> bool:
+    kinds = import_mujoco().mjtTrn
+    return int(source.model.actuator_trntype[actuator]) in (int(kinds.mjTRN_JOINT), int(kinds.mjTRN_JOINTINPARENT))
+
+
+def check_transmissions(source: MjcfSource) -> None:
+    """Notes the actuators that do not act on joints: motors, which only give commands, and others that have a law."""
+    model, mujoco = source.model, import_mujoco()
+    if source.disables("ACTUATION"):
+        return
+    for actuator in range(len(model.actuator_trntype)):
+        if _acts_on_joint(source, actuator):
+            continue
+        place, kind = source.place("actuator", actuator), mujoco.mjtTrn(int(model.actuator_trntype[actuator]))
+        laws = [int(getattr(model, f"actuator_{field}")[actuator]) for field in ("dyntype", "gaintype", "biastype")]
+        if any(laws):
+            source.cannot_carry("actuator", place, f"it acts on a {kind.name[6:].lower()}, where drives are of joints")
+        else:
+            message = f"a motor on a {kind.name[6:].lower()}: only its command has an effect, and it is not read"
+            source.report.warning(place, message, "apply its force as joint forces or as wrenches on links")
+
+
 def _law(source: MjcfSource, actuator: int) -> _Law | None:
     """The actuator's law at its joint, ``None`` if it has another form."""
     model, place, mujoco = source.model, source.place("actuator", actuator), import_mujoco()
     gain, bias = model.actuator_gainprm[actuator], model.actuator_biasprm[actuator]
-    affine = model.actuator_biastype[actuator] == mujoco.mjtBias.mjBIAS_AFFINE
+    affine = int(model.actuator_biastype[actuator]) == int(mujoco.mjtBias.mjBIAS_AFFINE)
     forms = (
         ("dyntype", mujoco.mjtDyn, (mujoco.mjtDyn.mjDYN_NONE,)),
         ("gaintype", mujoco.mjtGain, (mujoco.mjtGain.mjGAIN_FIXED,)),

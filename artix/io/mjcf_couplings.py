@@ -47,18 +47,27 @@ class Members:
 
 
 def add_equalities(builder: ArticulationBuilder, source: MjcfSource, names: MjcfNames, members: Members) -> None:
-    """Adds the equalities among the members; those with something else in them are refused by the first one's owner."""
+    """Adds the equalities among the members; the owner of the first refuses those with something else in them."""
     if source.disables("EQUALITY"):
         return
-    kinds = import_mujoco().mjtEq
     for equality in range(source.model.neq):
-        kind, place = source.model.eq_type[equality], source.place("eq", equality)
-        if kind == kinds.mjEQ_JOINT:
+        kind = _kind(source, equality)
+        if kind == "joint":
             _add_mimic(builder, source, names, members, equality)
-        elif kind in (kinds.mjEQ_CONNECT, kinds.mjEQ_WELD):
-            _add_loop_joint(builder, source, names, members, equality, weld=kind == kinds.mjEQ_WELD)
-        else:
-            source.cannot_carry("equality", place, f"its type ({kinds(int(kind)).name[5:].lower()})")
+        elif kind in ("connect", "weld"):
+            _add_loop_joint(builder, source, names, members, equality, weld=kind == "weld")
+
+
+def check_equalities(source: MjcfSource) -> None:
+    """Notes the equalities of types that no articulation has."""
+    for equality in range(0 if source.disables("EQUALITY") else source.model.neq):
+        kind = _kind(source, equality)
+        if kind not in ("joint", "connect", "weld"):
+            source.cannot_carry("equality", source.place("eq", equality), f"an equality of type {kind!r}")
+
+
+def _kind(source: MjcfSource, equality: int) -> str:
+    return import_mujoco().mjtEq(int(source.model.eq_type[equality])).name[5:].lower()
 
 
 def _is_read(source: MjcfSource, equality: int, place: MjcfPlace, inside: list[bool]) -> bool:
@@ -103,7 +112,7 @@ def _add_loop_joint(
         source.report.error(place, "its numbers are not finite", "write finite numbers")
         return
     first, second = int(model.eq_obj1id[equality]), int(model.eq_obj2id[equality])
-    if model.eq_objtype[equality] == import_mujoco().mjtObj.mjOBJ_SITE:
+    if int(model.eq_objtype[equality]) == int(import_mujoco().mjtObj.mjOBJ_SITE):
         poses = [pose_from_wxyz(model.site_pos[site], model.site_quat[site]) for site in (first, second)]
         first, second = (int(model.site_bodyid[site]) for site in (first, second))
     elif weld:

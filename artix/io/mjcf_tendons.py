@@ -149,7 +149,7 @@ def _numbers(source: MjcfSource, tendon: int) -> _Numbers | None:
     model, place = source.model, source.place("tendon", tendon)
     for field in ("frictionloss", "armature", "stiffnesspoly", "dampingpoly", "springyield"):
         if np.any(getattr(model, f"tendon_{field}", np.zeros(model.ntendon))[tendon]):
-            source.cannot_carry("tendon", place, f"its {field}")
+            source.cannot_carry("tendon", place, f"its {field}, which no tendon of artix has")
     if model.tendon_limited[tendon] and not source.disables("LIMIT"):
         source.cannot_carry("limit", place, "its range: MuJoCo's limit of a tendon has no stiffness that could be read")
     stiffness = 0.0 if source.disables("SPRING") else float(model.tendon_stiffness[tendon])
