@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from artix.articulation import Articulation
+from artix.io.mjcf import load_mjcf
 from artix.io.urdf import load_urdf
 
-_READERS = {".urdf": load_urdf}
+_READERS = {".urdf": load_urdf, ".xml": load_mjcf, ".mjcf": load_mjcf}
 
 
 def load(path: str | os.PathLike[str], **options: Any) -> Articulation:
