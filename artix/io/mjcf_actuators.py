@@ -21,17 +21,21 @@ class _Actuation:
       stiffness: of its position servo.
       damping: of its servos.
       target: position that the position servo holds at a control of zero.
+      target_velocity: velocity that a velocity servo holds at a control of zero.
       drive_limit: largest effort of its servo.
       motor_limit: largest effort of its motors together, infinite where there is none.
       servos: the number of its servos.
+      motors: the number of its motors.
     """
 
     stiffness: float = 0.0
     damping: float = 0.0
     target: float = 0.0
+    target_velocity: float = 0.0
     drive_limit: float = np.inf
     motor_limit: float = np.inf
     servos: int = 0
+    motors: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +78,7 @@ def _options(source: MjcfSource, joint: int, actuation: _Actuation) -> dict[str,
         damping=actuation.damping,
         max_force=min(actuation.drive_limit, limit) if actuation.servos else np.inf,
         target=actuation.target,
+        target_velocity=actuation.target_velocity,
     )
     return {
         "armature": float(model.dof_armature[dof]),
@@ -138,8 +143,8 @@ def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actu
     if law.is_motor:
         if law.constant:
             source.cannot_carry("actuator", place, "a constant force of its own")
-        several = np.isfinite(actuation.motor_limit)
-        actuation.motor_limit = law.limit + (actuation.motor_limit if several else 0.0)
+        actuation.motor_limit = law.limit + (actuation.motor_limit if actuation.motors else 0.0)
+        actuation.motors += 1
     elif actuation.servos and (
         min(law.stiffness, actuation.stiffness) or min(law.limit, actuation.drive_limit) < np.inf
     ):
@@ -148,7 +153,10 @@ def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actu
         actuation.servos += 1
         actuation.stiffness += law.stiffness
         actuation.damping += law.damping
-        actuation.target += law.constant / law.stiffness if law.stiffness else 0.0
+        if law.stiffness:
+            actuation.target = law.constant / law.stiffness
+        else:
+            actuation.target_velocity += law.constant / law.damping
         actuation.drive_limit = min(actuation.drive_limit, law.limit)
 
 

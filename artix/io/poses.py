@@ -17,6 +17,21 @@ def quaternion_from_rpy(roll: float, pitch: float, yaw: float) -> np.ndarray:
     return quaternion_product(turns[2], quaternion_product(turns[1], turns[0]))
 
 
+def rpy_from_quaternion(quaternion: np.ndarray) -> np.ndarray:
+    """URDF's roll, pitch and yaw [rad] of a unit quaternion xyzw, exact also where pitch is a right angle."""
+    matrix = rotation_matrix(quaternion)
+    yaw = np.arctan2(matrix[1, 0], matrix[0, 0])
+    # What remains without the yaw found, so that an error of it next to the singularity goes into the roll.
+    cos, sin = np.cos(yaw), np.sin(yaw)
+    rest = np.array([[cos, sin, 0.0], [-sin, cos, 0.0], [0.0, 0.0, 1.0]]) @ matrix
+    return np.array([np.arctan2(-rest[1, 2], rest[1, 1]), np.arctan2(-rest[2, 0], rest[0, 0]), yaw])
+
+
+def translation(vector: np.ndarray) -> np.ndarray:
+    """The pose of a frame at ``vector`` [m] with the axes of the frame around it."""
+    return np.concatenate([vector, IDENTITY[3:]])
+
+
 def quaternion_from_x_to(axis: np.ndarray) -> np.ndarray:
     """The shortest turn, as a quaternion xyzw, that takes the x axis onto a unit vector."""
     x, y, z = axis
