@@ -11,7 +11,7 @@ from artix.articulation import Articulation
 from artix.io.diagnostics import DescriptionError, Issue
 from artix.io.mjcf_bodies import WORLD, Names
 from artix.io.poses import compose, inverse, rotation_matrix
-from artix.io.save_mjcf_forces import write_actuators, write_equalities, write_tendons
+from artix.io.save_mjcf_forces import ball_spring, write_actuators, write_equalities, write_tendons
 from artix.io.unsaid import static_topology, unsaid
 from artix.joints import JointType
 
@@ -184,7 +184,7 @@ class MjcfWriter:
         attributes["frictionloss"] = number(one.friction.static[first])
         limits = np.array([one.joint_lower_limit[dofs], one.joint_upper_limit[dofs]], float)
         if len(axes) == 3:
-            attributes |= {"type": "ball", "pos": numbers(frame[:3])}
+            attributes |= {"type": "ball", "pos": numbers(frame[:3]), "stiffness": number(ball_spring(one, dofs))}
             self._check_ball(name, frame, limits, dofs)
         else:
             axis = rotation_matrix(frame[3:])[:, int(axes[0]) % 3]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from artix.articulation import Articulation
 from artix.couplings import LoopJointType
 
 if TYPE_CHECKING:
@@ -20,18 +21,27 @@ def write_actuators(writer: MjcfWriter, root: ET.Element) -> None:
     for dof, name in enumerate(topology.dof_names):
         limit = float(one.max_joint_force[dof])
         stiffness, damping = float(one.drive.stiffness[dof]), float(one.drive.damping[dof])
+        joint = topology.joint_names[topology.dof_link[dof] - 1]
         if len(topology.joint_axes[topology.dof_link[dof]]) > 1:
             if np.isfinite(limit):
                 writer.warn(f"joint {name!r}", "MJCF limits no component of the effort on a ball joint")
-            if stiffness or damping:
-                writer.warn(f"joint {name!r}", "MJCF has no servo on a ball joint")
+            if (stiffness or damping) and not ball_spring(one, topology.dofs(joint)):
+                writer.warn(f"joint {name!r}", "MJCF has no servo on a ball joint, only a spring towards zero")
             continue
-        joint = topology.joint_names[topology.dof_link[dof] - 1]
         if np.isfinite(limit):
             control = f"{-limit!r} {limit!r}"
             ET.SubElement(section, "motor", name=f"{joint}_motor", joint=joint, ctrllimited="true", ctrlrange=control)
         if stiffness or damping:
             _write_servo(writer, section, dof, joint, stiffness, damping)
+
+
+def ball_spring(articulation: Articulation, dofs: slice) -> float:
+    """The stiffness of the drive of a spherical joint, if it is no more than a spring towards zero; else 0."""
+    drive = articulation.drive
+    stiffness = np.asarray(drive.stiffness[dofs], float)
+    more = (drive.damping, drive.is_acceleration, drive.target_position, drive.target_velocity)
+    plain = np.ptp(stiffness) == 0.0 and not any(np.any(np.asarray(array[dofs])) for array in more)
+    return float(stiffness[0]) if plain and np.all(np.isinf(np.asarray(drive.max_force[dofs]))) else 0.0
 
 
 def _write_servo(
