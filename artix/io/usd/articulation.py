@@ -1,0 +1,171 @@
+"""One articulation of a stage: its tree, its links' names and descriptions, and the gravity on it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from artix.io.links import LinkDescription
+from artix.io.poses import IDENTITY, rotation_matrix
+from artix.io.usd.joints import KINDS, UsdJoint, check_supported, make_joint, read_joint
+from artix.io.usd.mass import MassProperties, mass_properties
+from artix.io.usd.stage import NAME_KEY, UsdPrim, UsdScene
+from artix.io.usd.tree import UsdTree, colliders_by_body, find_root, find_tree
+
+#: The name of a root link that stands for the world, where a joint that is not fixed leads to it.
+WORLD_LINK = "world"
+
+#: Where ``save_usd`` says that a link has no mass, for which USD has no word: a key of the prim's custom data.
+MASSLESS_KEY = "artix:massless"
+
+EARTH_GRAVITY = 9.81
+
+
+@dataclasses.dataclass(frozen=True)
+class UsdArticulation:
+    """An articulation of a stage.
+
+    Attributes:
+      scene: the stage.
+      root: the prim that is its root.
+      tree: its links and joints.
+      names: the link names by the paths of their bodies; that of the world, if it is a link, under ``None``.
+      colliders: the colliders of each body by its path.
+    """
+
+    scene: UsdScene
+    root: UsdPrim
+    tree: UsdTree
+    names: dict[str | None, str]
+    colliders: dict[str, list[UsdPrim]]
+
+    @property
+    def name(self) -> str:
+        """The name of the root, or of the prim that holds it if it is itself a link or joint."""
+        noted = self.root.prim.GetCustomDataByKey(NAME_KEY + ":articulation")
+        if isinstance(noted, str) and noted:
+            return noted
+        above = self.scene.prims.get(self.root.path.rpartition("/")[0])
+        is_part = self.root.path in self.names or str(self.root.prim.GetTypeName()) in KINDS
+        return above.name if is_part and above is not None else self.root.name
+
+    def links(self) -> list[LinkDescription]:
+        """The links, parents first; notes what is wrong with them."""
+        links = []
+        if self.tree.root is None:
+            links.append(LinkDescription(self.names[None], None, None, 0.0, IDENTITY, np.zeros((3, 3))))
+        else:
+            links.append(self._link(self.tree.root, None, None))
+        for parent, joint, child in self.tree.edges:
+            links.append(self._link(child, parent, joint))
+        return links
+
+    def _link(self, path: str, parent: str | None, joint: UsdJoint | None) -> LinkDescription:
+        body = self.scene.prims[path]
+        if body.prim.GetCustomDataByKey(MASSLESS_KEY) is True:
+            mass = MassProperties(0.0, IDENTITY, np.zeros((3, 3)))
+        else:
+            mass = mass_properties(self.scene, body, self.colliders[path])
+        above = None if joint is None else self.names[parent]
+        made = None if joint is None else make_joint(self.scene, joint, parent)
+        options = {"gravity_scale": 0.0 if body.read_bool("physxRigidBody:disableGravity", False) else 1.0}
+        return LinkDescription(self.names[path], above, made, *mass, options)
+
+    def gravity(self) -> np.ndarray:
+        """Gravity in world axes [m/s^2], shape [3]: of the scene that owns the root body, or of the first one."""
+        prims = [prim for prim in self.scene.prims.values() if str(prim.prim.GetTypeName()) == "PhysicsScene"]
+        owner = self.scene.prims[self.tree.bodies[0]].read_target("physics:simulationOwner")
+        owned = [prim for prim in prims if prim.path == owner] or prims
+        down = np.array([0.0, 0.0, -1.0])
+        if not owned:
+            return EARTH_GRAVITY * down
+        scene = owned[0]
+        if len(owned) > 1:
+            message = f"{len(owned)} scenes; gravity is that of this one"
+            self.scene.report.warning(scene, message, "name one by physics:simulationOwner of the root body")
+        magnitude = scene.read_number("physics:gravityMagnitude", -np.inf, infinite=True)
+        direction = scene.read_array("physics:gravityDirection", 3)
+        size = magnitude * self.scene.units.length if magnitude >= 0.0 else EARTH_GRAVITY
+        if not np.isfinite(size):
+            scene.error("physics:gravityMagnitude", f"must be finite, found {magnitude:g}")
+            return EARTH_GRAVITY * down
+        if direction is None or not np.any(direction):
+            return size * down
+        turned = rotation_matrix(self.scene.stage_pose[3:]) @ direction
+        return size * turned / np.linalg.norm(turned)
+
+    def note_unread(self) -> None:
+        """Notes the properties of its prims that an articulation has no place for."""
+        joints = [joint.prim for _, joint, _ in self.tree.edges] + [joint.prim for joint in self.tree.loops]
+        for prim in {prim.path: prim for prim in [self.root, *self._bodies(), *joints]}.values():
+            names = prim.unread()
+            if names:
+                self.scene.report.warning(prim, f"not carried: {', '.join(names)}", "nothing, if they do not matter")
+
+    def _bodies(self) -> list[UsdPrim]:
+        return [self.scene.prims[path] for path in self.tree.bodies]
+
+
+def read_articulation(scene: UsdScene, root: str | None, fixed_base: bool | None) -> UsdArticulation | None:
+    """Finds the articulation whose root is ``root`` or the only one; ``None``, and noted, if there is none."""
+    bodies, still = _rigid_bodies(scene)
+    joints = [joint for prim in scene.prims.values() if (joint := read_joint(scene, prim, bodies)) is not None]
+    prim = find_root(scene, root)
+    tree = None if prim is None else find_tree(scene, prim, bodies, joints, fixed_base)
+    if prim is None or tree is None:
+        return None
+    for _, joint, _ in tree.edges:
+        check_supported(joint, scene)
+    _note_unknown_joints(scene)
+    names = _names(scene, tree)
+    colliders = colliders_by_body(scene, {path: bodies[path] for path in tree.bodies}, {*bodies, *still})
+    return UsdArticulation(scene, prim, tree, names, colliders)
+
+
+def _rigid_bodies(scene: UsdScene) -> tuple[dict[str, UsdPrim], list[str]]:
+    """The bodies that move, and the paths of those that do not because they are disabled or kinematic."""
+    moving, still = {}, []
+    for path, prim in scene.prims.items():
+        if prim.has("PhysicsRigidBodyAPI"):
+            enabled = prim.read_bool("physics:rigidBodyEnabled", True)
+            kinematic = prim.read_bool("physics:kinematicEnabled", False)
+            if enabled and not kinematic:
+                moving[path] = prim
+            else:
+                still.append(path)
+    return moving, still
+
+
+def _note_unknown_joints(scene: UsdScene) -> None:
+    for prim in scene.prims.values():
+        kind = str(prim.prim.GetTypeName())
+        if kind.endswith("Joint") and kind not in KINDS and kind.startswith("Phys"):
+            message = f"a joint of type {kind} is not carried"
+            scene.report.left_out(prim, message, "use a fixed, revolute, prismatic, spherical or generic joint")
+
+
+def _names(scene: UsdScene, tree: UsdTree) -> dict[str | None, str]:
+    """Link names: the prims' own where they are different, otherwise their paths below what they share."""
+    paths: dict[str | None, str] = {path: scene.prims[path].name for path in tree.bodies}
+    taken = list(paths.values())
+    shared = "/".join(_common([path.split("/") for path in tree.bodies]))
+    for path, name in paths.items():
+        if path is not None and taken.count(name) > 1:
+            paths[path] = path.removeprefix(shared).lstrip("/") or name
+    if tree.root is None:
+        name = WORLD_LINK
+        while name in paths.values():
+            name += "_"
+        paths[None] = name
+    return paths
+
+
+def _common(parts: list[list[str]]) -> list[str]:
+    """The parents that all of these paths share."""
+    shared = []
+    for level in zip(*(part[:-1] for part in parts), strict=False):
+        if len(set(level)) > 1:
+            break
+        shared.append(level[0])
+    return shared
