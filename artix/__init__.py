@@ -11,6 +11,8 @@ from artix.configuration import joint_rate_from_velocity as joint_rate_from_velo
 from artix.configuration import joint_velocity_from_rate as joint_velocity_from_rate
 from artix.configuration import neutral_state as neutral_state
 from artix.configuration import random_state as random_state
+from artix.couplings import LoopJoint as LoopJoint
+from artix.couplings import LoopJointType as LoopJointType
 from artix.dynamics.energy import kinetic_energy as kinetic_energy
 from artix.dynamics.energy import potential_energy as potential_energy
 from artix.dynamics.forward import forward_dynamics as forward_dynamics
@@ -41,9 +43,16 @@ from artix.io.diagnostics import Issue as Issue
 from artix.io.load import load as load
 from artix.io.urdf import check_urdf as check_urdf
 from artix.io.urdf import load_urdf as load_urdf
+from artix.joint_features import Drive as Drive
+from artix.joint_features import DriveEnvelope as DriveEnvelope
+from artix.joint_features import JointFriction as JointFriction
 from artix.joints import Axis as Axis
 from artix.joints import Joint as Joint
 from artix.joints import JointType as JointType
 from artix.padding import PaddedTopology as PaddedTopology
 from artix.padding import Padding as Padding
+from artix.tendons import Attachment as Attachment
+from artix.tendons import FixedTendon as FixedTendon
+from artix.tendons import SpatialTendon as SpatialTendon
+from artix.tendons import TendonJoint as TendonJoint
 from artix.topology import Topology as Topology

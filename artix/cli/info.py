@@ -44,11 +44,14 @@ def summary(articulation: Articulation) -> str:
     fixed = topology.num_links - topology.num_bodies
     rigid = f" ({_count(fixed, 'fixed joint')})" if fixed else ""
     sizes = f"{_count(topology.num_links, 'link')}{rigid}, {topology.num_dofs} DOFs, nv = {topology.nv}"
-    extras = [
-        _count(len(names), noun)
-        for names, noun in ((topology.mimic_dofs, "mimic joint"), (topology.frame_names, "additional frame"))
-        if names
-    ]
+    parts = (
+        (topology.mimic_dofs, "mimic joint"),
+        (topology.fixed_tendons, "fixed tendon"),
+        (topology.spatial_tendons, "spatial tendon"),
+        (topology.loop_joints, "loop joint"),
+        (topology.frame_names, "additional frame"),
+    )
+    extras = [_count(len(names), noun) for names, noun in parts if names] + _joint_features(articulation)
     total = quantity(float(np.sum(np.asarray(articulation.link_mass, float))))
     return f"{topology.name}: {', '.join([base, sizes, *extras])}\ntotal mass {total} kg"
 
@@ -102,6 +105,18 @@ def dof_table(articulation: Articulation) -> str:
     return table(heading, rows, align="rlll")
 
 
+def _joint_features(articulation: Articulation) -> list[str]:
+    """How many DOFs have a drive, an envelope and friction."""
+    drive, friction = articulation.drive, articulation.friction
+    active = (
+        ((drive.stiffness > 0) | (drive.damping > 0), "driven DOF"),
+        (articulation.envelope.max_effort < np.inf, "performance envelope"),
+        ((friction.static > 0) | (friction.viscous > 0), "DOF with friction"),
+    )
+    counts = [(int(np.sum(np.asarray(where))), noun) for where, noun in active]
+    return [_count(number, noun) for number, noun in counts if number]
+
+
 def _static(articulation: Articulation) -> Topology:
     assert isinstance(articulation.topology, Topology)
     return articulation.topology
@@ -126,4 +141,5 @@ def _axis_text(articulation: Articulation, dof: int) -> str:
 
 
 def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    head, _, tail = noun.partition(" with ")
+    return f"{number} {head}{'' if number == 1 else 's'}{' with ' * bool(tail)}{tail}"

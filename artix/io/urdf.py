@@ -17,6 +17,7 @@ from artix.io.poses import compose
 from artix.io.urdf_checks import check_masses, check_mimics, check_tree
 from artix.io.urdf_parser import REPAIRS, UrdfJoint, UrdfMimic, UrdfRobot, parse_urdf
 from artix.io.xml_tree import is_text
+from artix.joint_features import JointFriction
 from artix.joints import Joint
 
 WORLD_LINK = "world"
@@ -128,8 +129,7 @@ def _joint(joint: UrdfJoint) -> Joint:
         "limits": [joint.limits],
         "max_velocity": joint.max_velocity,
         "max_force": joint.max_force,
-        "damping": joint.damping,
-        "friction": joint.friction,
+        "friction": JointFriction(static=joint.friction, dynamic=joint.friction, viscous=joint.damping),
     }
     if joint.type == "prismatic":
         return Joint.prismatic(TRANSLATIONS[coordinate], **options)
