@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+from typing import Any
 
 import numpy as np
 
 from artix.io.links import LinkDescription
 from artix.io.poses import IDENTITY, rotation_matrix
-from artix.io.usd.joints import KINDS, UsdJoint, check_supported, make_joint, read_joint
+from artix.io.usd.joint_features import make_joint
+from artix.io.usd.joints import KINDS, UsdJoint, check_supported, read_joint
 from artix.io.usd.mass import MassProperties, mass_properties
 from artix.io.usd.stage import NAME_KEY, UsdPrim, UsdScene
 from artix.io.usd.tree import UsdTree, colliders_by_body, find_root, find_tree
+from artix.io.usd.units import DEGREE
 
 #: The name of a root link that stands for the world, where a joint that is not fixed leads to it.
 WORLD_LINK = "world"
@@ -20,6 +24,11 @@ WORLD_LINK = "world"
 MASSLESS_KEY = "artix:massless"
 
 EARTH_GRAVITY = 9.81
+
+#: What PhysX gives a link whose ``PhysxRigidBodyAPI`` does not say [1/s, degrees/s].
+PHYSX_ANGULAR_DAMPING = 0.05
+PHYSX_MAX_ANGULAR_VELOCITY = 100.0 / DEGREE
+PHYSX_CFM_SCALE = 0.025
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,8 +78,24 @@ class UsdArticulation:
             mass = mass_properties(self.scene, body, self.colliders[path])
         above = None if joint is None else self.names[parent]
         made = None if joint is None else make_joint(self.scene, joint, parent)
-        options = {"gravity_scale": 0.0 if body.read_bool("physxRigidBody:disableGravity", False) else 1.0}
-        return LinkDescription(self.names[path], above, made, *mass, options)
+        return LinkDescription(self.names[path], above, made, *mass, self._link_options(body))
+
+    def _link_options(self, body: UsdPrim) -> dict[str, float]:
+        """What ``PhysxRigidBodyAPI`` says of a link; PhysX's defaults hold only where it is applied."""
+        applied = body.has("PhysxRigidBodyAPI")
+
+        def number(name: str, fallback: float, **options: Any) -> float:
+            return body.read_number(f"physxRigidBody:{name}", fallback, low=0.0, **options)
+
+        fastest = number("maxAngularVelocity", PHYSX_MAX_ANGULAR_VELOCITY if applied else np.inf, infinite=True)
+        return {
+            "gravity_scale": 0.0 if body.read_bool("physxRigidBody:disableGravity", False) else 1.0,
+            "linear_damping": number("linearDamping", 0.0),
+            "angular_damping": number("angularDamping", PHYSX_ANGULAR_DAMPING if applied else 0.0),
+            "max_linear_velocity": number("maxLinearVelocity", np.inf, infinite=True) * self.scene.units.length,
+            "max_angular_velocity": fastest * DEGREE,
+            "cfm_scale": number("cfmScale", PHYSX_CFM_SCALE, high=1.0),
+        }
 
     def gravity(self) -> np.ndarray:
         """Gravity in world axes [m/s^2], shape [3]: of the scene that owns the root body, or of the first one."""
@@ -146,19 +171,26 @@ def _note_unknown_joints(scene: UsdScene) -> None:
 
 
 def _names(scene: UsdScene, tree: UsdTree) -> dict[str | None, str]:
-    """Link names: the prims' own where they are different, otherwise their paths below what they share."""
-    paths: dict[str | None, str] = {path: scene.prims[path].name for path in tree.bodies}
-    taken = list(paths.values())
-    shared = "/".join(_common([path.split("/") for path in tree.bodies]))
-    for path, name in paths.items():
-        if path is not None and taken.count(name) > 1:
-            paths[path] = path.removeprefix(shared).lstrip("/") or name
+    """Link names by the paths of the bodies; makes names of links, and of joints, that several prims have different."""
+    _tell_apart([scene.prims[path] for path in tree.bodies])
+    _tell_apart([joint.prim for _, joint, _ in tree.edges])
+    _tell_apart([joint.prim for joint in tree.loops])
+    names: dict[str | None, str] = {path: scene.prims[path].name for path in tree.bodies}
     if tree.root is None:
         name = WORLD_LINK
-        while name in paths.values():
+        while name in names.values():
             name += "_"
-        paths[None] = name
-    return paths
+        names[None] = name
+    return names
+
+
+def _tell_apart(prims: list[UsdPrim]) -> None:
+    """Names prims of one name by their paths below what all of them share."""
+    counts = collections.Counter(prim.name for prim in prims)
+    shared = _common([prim.path.split("/") for prim in prims])
+    for prim in prims:
+        if counts[prim.name] > 1:
+            prim.name = "/".join(prim.path.split("/")[len(shared) :])
 
 
 def _common(parts: list[list[str]]) -> list[str]:

@@ -1,16 +1,14 @@
-"""Joint prims: their bodies, frames and free axes, and the articulation's joints made of them."""
+"""Joint prims: their bodies, frames and free axes."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 
-from artix.io.poses import IDENTITY, compose, inverse
+from artix.io.poses import IDENTITY, compose
 from artix.io.usd.stage import UsdPrim, UsdScene
-from artix.io.usd.units import AxisUnits
-from artix.joints import Axis, Joint, JointType
+from artix.joints import Axis, JointType
 
 #: Joint types, in the order in which PhysX's reader sorts the joints of a link, and their prims' type names.
 KINDS = {
@@ -69,6 +67,14 @@ class UsdJoint:
     poses: tuple[np.ndarray, np.ndarray]
     axes: tuple[UsdAxis, ...]
     excluded: bool
+
+    def sign(self, parent: str | None) -> float:
+        """1, or -1 where ``physics:body1`` is the parent: positions then count the other way than USD's, as in PhysX."""
+        return 1.0 if self.bodies[0] == parent else -1.0
+
+    def frames(self, parent: str | None) -> tuple[np.ndarray, np.ndarray]:
+        """The joint's frames on the parent and on the child."""
+        return self.poses if self.bodies[0] == parent else self.poses[::-1]
 
     @property
     def order(self) -> tuple[int, str]:
@@ -200,56 +206,3 @@ def check_supported(joint: UsdJoint, scene: UsdScene) -> None:
         message = f"a joint with the free axes {names}; one joint has rotations or one translation"
         fix = "lock axes with PhysicsLimitAPI (low > high), or make a chain of bodies with one joint each"
         scene.report.error(joint.prim, message, fix)
-
-
-def make_joint(scene: UsdScene, joint: UsdJoint, parent: str | None) -> Joint:
-    """The articulation's joint, from its parent body to its child.
-
-    Where ``physics:body1`` is the parent, positions count from it: USD's numbers change their sign, as in PhysX.
-
-    Args:
-      scene: the stage.
-      joint: the joint.
-      parent: path of the body that is the parent link, ``None`` for the world.
-    """
-    flipped = joint.bodies[0] != parent
-    frames = joint.poses[::-1] if flipped else joint.poses
-    axes = [_axis_options(scene, joint, axis, flipped) for axis in joint.axes]
-    options = {key: [axis[key] for axis in axes] for key in axes[0]} if axes else {}
-    return Joint(
-        type=joint.type,
-        axes=tuple(axis.axis for axis in joint.axes),
-        name=joint.prim.name,
-        parent_pose=frames[0],
-        child_pose=frames[1],
-        **options,
-    )
-
-
-def _axis_options(scene: UsdScene, joint: UsdJoint, axis: UsdAxis, flipped: bool) -> dict[str, Any]:
-    """What a :class:`~artix.joints.Joint` takes for one of its axes."""
-    units = scene.units.axis(axis.angular)
-    low, high = (limit * units.position for limit in axis.limits)
-    return {"limits": (-high, -low) if flipped else (low, high), **_resistance(joint.prim, axis.instance, units)}
-
-
-def _resistance(prim: UsdPrim, instance: str, units: AxisUnits) -> dict[str, Any]:
-    """Armature, speed limit and friction: of ``PhysxJointAxisAPI`` where applied, else of ``PhysxJointAPI``."""
-    if prim.read_number("physxJoint:jointFriction"):
-        message = "friction relative to the joint's constraint force is not carried"
-        prim.left_out("physxJoint:jointFriction", message, "author the efforts of PhysxJointAxisAPI")
-    space = f"physxJointAxis:{instance}" if instance in prim.instances("PhysxJointAxisAPI") else "physxJoint"
-
-    def number(name: str, fallback: float = 0.0, **options: Any) -> float:
-        return prim.read_number(f"{space}:{name}", fallback, low=0.0, **options)
-
-    return {
-        "armature": number("armature") * units.inertia,
-        "max_velocity": number("maxJointVelocity", np.inf, infinite=True) * units.position,
-    }
-
-
-def rest_pose(joint: UsdJoint, parent: str | None) -> np.ndarray:
-    """Pose of the child in the parent's frame at zero position [m], shape [7]."""
-    first, second = joint.poses if joint.bodies[0] == parent else joint.poses[::-1]
-    return compose(first, inverse(second))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import warnings
 from typing import Any
@@ -11,10 +12,12 @@ import numpy.typing as npt
 from artix.articulation import Articulation, State
 from artix.builder import ArticulationBuilder
 from artix.io.diagnostics import DescriptionWarning, Issue, Report
-from artix.io.links import add_links
+from artix.io.links import LinkPlace, add_links
 from artix.io.usd.articulation import UsdArticulation, read_articulation
+from artix.io.usd.couplings import loop_joints, mimic_joints
 from artix.io.usd.stage import Location, UsdScene, is_usd_text, open_stage
 from artix.io.usd.state import read_state
+from artix.io.usd.tendons import fixed_tendons, spatial_tendons
 
 
 def load_usd(
@@ -145,8 +148,25 @@ def _build(
         name=description.name,
     )
     try:
-        add_links(builder, links, merge_fixed_joints=merge_fixed_joints)
-        return builder.build(dtype)
+        places = add_links(builder, links, merge_fixed_joints=merge_fixed_joints)
+        _add_couplings(builder, description, places)
+        return None if report.num_errors else builder.build(dtype)
     except ValueError as error:  # The builder knows what a body and a joint can be; it names the link or joint.
         report.error(Location(description.root.label), str(error), "correct the prim of this name")
         return None
+
+
+def _add_couplings(builder: ArticulationBuilder, description: UsdArticulation, places: dict[str, LinkPlace]) -> None:
+    """Adds mimic joints, tendons and loop joints."""
+    hosts: dict[int, str] = {}
+    for name, place in places.items():  # Parents first, so that a link comes before those merged into it.
+        hosts.setdefault(place.number, name)
+    names = [hosts[number] for number in range(len(hosts))]
+    for mimic in mimic_joints(description):
+        builder.add_mimic(**dataclasses.asdict(mimic))
+    for tendon in fixed_tendons(description):
+        builder.add_fixed_tendon(tendon)
+    for spatial in spatial_tendons(description, places, names):
+        builder.add_spatial_tendon(spatial)
+    for joint in loop_joints(description, places, names):
+        builder.add_loop_joint(joint)

@@ -38,6 +38,10 @@ def is_usd_text(source: Any) -> bool:
     return isinstance(source, str) and source.lstrip().startswith("#usda")
 
 
+#: PhysX writes infinity as the largest float32; whatever is not below it is infinite.
+FLOAT_MAX = 3.4e38
+
+
 class Location:
     """Where in a stage an issue is: a prim's path, or a word for the whole stage."""
 
@@ -94,12 +98,9 @@ class UsdPrim:
         self._report = report
         self._time = import_pxr().Usd.TimeCode.EarliestTime()
         self._read: set[str] = set()
-
-    @property
-    def name(self) -> str:
-        """The name that ``save_usd`` noted where USD cannot spell it, otherwise the prim's own."""
-        noted = self.prim.GetCustomDataByKey(NAME_KEY)
-        return noted if isinstance(noted, str) and noted else str(self.prim.GetName())
+        noted = prim.GetCustomDataByKey(NAME_KEY)
+        #: What ``save_usd`` noted where USD cannot spell a name, otherwise the prim's own.
+        self.name = noted if isinstance(noted, str) and noted else str(prim.GetName())
 
     def has(self, schema: str) -> bool:
         """Whether a single-apply schema is applied."""
@@ -125,6 +126,7 @@ class UsdPrim:
             array = np.atleast_1d(np.asarray(value, float))
         except (TypeError, ValueError):
             array = np.empty(0)
+        array = np.where(np.abs(array) >= FLOAT_MAX, np.copysign(np.inf, array), array)
         if array.shape != (size,):
             what = "a number" if size == 1 else f"{size} numbers"
             self.error(name, f"must be {what}, found {str(value)[:60]!r}")
@@ -244,8 +246,8 @@ class UsdScene:
         pxr = import_pxr()
         values = pxr.UsdGeom.GetStageMetersPerUnit(self.stage), pxr.UsdPhysics.GetStageKilogramsPerUnit(self.stage)
         for value, name in zip(values, ("metersPerUnit", "kilogramsPerUnit"), strict=True):
-            if not (np.isfinite(value) and value > 0.0):
-                self.report.error(Location("stage"), f"{name} must be positive, found {value:g}", "correct the metadata")
+            if not 1e-9 <= value <= 1e9:
+                self.report.error(Location("stage"), f"{name} must lie in [1e-9, 1e9], found {value:g}", "correct the metadata")
                 return StageUnits()
         return StageUnits(*map(float, values))
 

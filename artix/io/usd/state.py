@@ -34,7 +34,7 @@ def _joint_state(
     velocity: dict[str, float],
 ) -> np.ndarray:
     """Enters a joint's state under the names of its degrees of freedom; returns the pose ``J(q)`` of its motion."""
-    sign = 1.0 if joint.bodies[0] == parent else -1.0
+    sign = joint.sign(parent)
     rotation, translation = np.zeros(3), np.zeros(3)
     applied = joint.prim.instances("PhysicsJointStateAPI")
     for axis in joint.axes:
@@ -54,7 +54,7 @@ def _check_place(
     description: UsdArticulation, joint: UsdJoint, parent: str | None, child: str, motion: np.ndarray
 ) -> None:
     scene = description.scene
-    first, second = joint.poses if joint.bodies[0] == parent else joint.poses[::-1]
+    first, second = joint.frames(parent)
     above = first if parent is None else compose(scene.pose(parent), first)
     wanted, found = compose(compose(above, motion), inverse(second)), scene.pose(child)
     distance = float(np.linalg.norm(wanted[:3] - found[:3]))
