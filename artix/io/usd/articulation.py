@@ -12,16 +12,13 @@ from artix.io.links import LinkDescription
 from artix.io.poses import IDENTITY, rotation_matrix
 from artix.io.usd.joint_features import make_joint
 from artix.io.usd.joints import KINDS, UsdJoint, check_supported, read_joint
-from artix.io.usd.mass import MassProperties, mass_properties
-from artix.io.usd.stage import NAME_KEY, UsdPrim, UsdScene
+from artix.io.usd.mass import mass_properties
+from artix.io.usd.stage import UsdPrim, UsdScene
 from artix.io.usd.tree import UsdTree, colliders_by_body, find_root, find_tree
 from artix.io.usd.units import DEGREE
 
 #: The name of a root link that stands for the world, where a joint that is not fixed leads to it.
 WORLD_LINK = "world"
-
-#: Where ``save_usd`` says that a link has no mass, for which USD has no word: a key of the prim's custom data.
-MASSLESS_KEY = "artix:massless"
 
 EARTH_GRAVITY = 9.81
 
@@ -52,9 +49,6 @@ class UsdArticulation:
     @property
     def name(self) -> str:
         """The name of the root, or of the prim that holds it if it is itself a link or joint."""
-        noted = self.root.prim.GetCustomDataByKey(NAME_KEY + ":articulation")
-        if isinstance(noted, str) and noted:
-            return noted
         above = self.scene.prims.get(self.root.path.rpartition("/")[0])
         is_part = self.root.path in self.names or str(self.root.prim.GetTypeName()) in KINDS
         return above.name if is_part and above is not None else self.root.name
@@ -72,10 +66,7 @@ class UsdArticulation:
 
     def _link(self, path: str, parent: str | None, joint: UsdJoint | None) -> LinkDescription:
         body = self.scene.prims[path]
-        if body.prim.GetCustomDataByKey(MASSLESS_KEY) is True:
-            mass = MassProperties(0.0, IDENTITY, np.zeros((3, 3)))
-        else:
-            mass = mass_properties(self.scene, body, self.colliders[path])
+        mass = mass_properties(self.scene, body, self.colliders[path])
         above = None if joint is None else self.names[parent]
         made = None if joint is None else make_joint(self.scene, joint, parent)
         return LinkDescription(self.names[path], above, made, *mass, self._link_options(body))

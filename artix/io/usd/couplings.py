@@ -76,9 +76,7 @@ def _physx_mimic(
     )
 
 
-def _newton_mimic(
-    description: UsdArticulation, prim: UsdPrim, follower: _Dof, reference: _Dof
-) -> MimicJoint | None:
+def _newton_mimic(description: UsdArticulation, prim: UsdPrim, follower: _Dof, reference: _Dof) -> MimicJoint | None:
     """``q_follower = coef0 + coef1 q_reference``, ``coef0`` in the stage's units, ``coef1`` per radian."""
     scene = description.scene
     own, other = (1.0 if axis.angular else scene.units.length for _, axis, _ in (follower, reference))

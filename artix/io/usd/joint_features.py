@@ -38,7 +38,12 @@ def _axis_options(scene: UsdScene, joint: UsdJoint, axis: UsdAxis, sign: float) 
     units = scene.units.axis(axis.angular)
     low, high = sorted(sign * limit * units.position for limit in axis.limits)
     drive, envelope = _drive(joint.prim, axis.instance, units, sign)
-    return {"limits": (low, high), "drive": drive, "envelope": envelope, **_resistance(joint.prim, axis.instance, units)}
+    return {
+        "limits": (low, high),
+        "drive": drive,
+        "envelope": envelope,
+        **_resistance(joint.prim, axis.instance, units),
+    }
 
 
 def _resistance(prim: UsdPrim, instance: str, units: AxisUnits) -> dict[str, Any]:
@@ -88,7 +93,10 @@ def _envelope(prim: UsdPrim, instance: str, units: AxisUnits, effort: float) -> 
         return None
     space = f"physxDrivePerformanceEnvelope:{instance}"
     if not np.isfinite(effort):
-        message, fix = "an envelope needs a largest effort; it is not carried", f"author drive:{instance}:physics:maxForce"
+        message, fix = (
+            "an envelope needs a largest effort; it is not carried",
+            f"author drive:{instance}:physics:maxForce",
+        )
         prim.left_out(space, message, fix)
         return None
     fastest = prim.read_number(f"{space}:maxActuatorVelocity", np.inf, low=0.0, infinite=True)

@@ -69,7 +69,7 @@ class UsdJoint:
     excluded: bool
 
     def sign(self, parent: str | None) -> float:
-        """1, or -1 where ``physics:body1`` is the parent: positions then count the other way than USD's, as in PhysX."""
+        """1, or -1 where ``physics:body1`` is the parent: positions then count the other way than USD's."""
         return 1.0 if self.bodies[0] == parent else -1.0
 
     def frames(self, parent: str | None) -> tuple[np.ndarray, np.ndarray]:
@@ -128,9 +128,7 @@ def read_joint(scene: UsdScene, prim: UsdPrim, bodies: dict[str, UsdPrim]) -> Us
     return UsdJoint(prim, kind, (first, second), (ends[0][1], ends[1][1]), axes, excluded)
 
 
-def _end(
-    scene: UsdScene, prim: UsdPrim, side: str, bodies: dict[str, UsdPrim]
-) -> tuple[str | None, np.ndarray] | None:
+def _end(scene: UsdScene, prim: UsdPrim, side: str, bodies: dict[str, UsdPrim]) -> tuple[str | None, np.ndarray] | None:
     """The body at one end of a joint and the joint's frame there; the world's if no moving body is at that end."""
     target = prim.read_target(f"physics:body{side}")
     position = prim.read_array(f"physics:localPos{side}", 3)
@@ -165,7 +163,7 @@ def _axes(scene: UsdScene, prim: UsdPrim, kind: str) -> tuple[UsdAxis, ...]:
     letter = prim.read_token("physics:axis", "X", tuple(_ROTATION_OF))
     if kind == "spherical":
         # PhysX's angle 0 bounds the turn about the next axis, angle 1 that about the one after it; negative is free.
-        limits = {axis: free for axis in _ROTATION_OF}
+        limits = dict.fromkeys(_ROTATION_OF, free)
         angles = [prim.read_number(f"physics:coneAngle{k}Limit", -1.0, infinite=True) for k in (0, 1)]
         following = "YZX"["XYZ".index(letter)], "ZXY"["XYZ".index(letter)]
         if min(angles) >= 0.0:
@@ -183,20 +181,20 @@ def _axes(scene: UsdScene, prim: UsdPrim, kind: str) -> tuple[UsdAxis, ...]:
 
 
 def _generic_axes(scene: UsdScene, prim: UsdPrim) -> tuple[UsdAxis, ...]:
-    """The axes of a D6 joint that are not locked by a ``PhysicsLimitAPI`` whose low exceeds its high."""
+    """The axes of a D6 joint that no ``PhysicsLimitAPI`` locks: by a low above its high, or by both being zero."""
     limited, axes = prim.instances("PhysicsLimitAPI"), []
     for instance, axis in AXIS_INSTANCES.items():
         limits = -np.inf, np.inf
         if instance in limited:
             low = prim.read_number(f"limit:{instance}:physics:low", -np.inf, infinite=True)
             limits = low, prim.read_number(f"limit:{instance}:physics:high", np.inf, infinite=True)
-        if limits[0] <= limits[1]:
+        if limits[0] <= limits[1] and limits != (0.0, 0.0):
             axes.append(UsdAxis(axis, instance, limits))
     return tuple(axes)
 
 
 def check_supported(joint: UsdJoint, scene: UsdScene) -> None:
-    """Notes joints that an articulation cannot have: with a distance, or with several axes of which one slides."""
+    """Notes a joint that an articulation cannot have: with a distance, or with several axes of which one slides."""
     if joint.kind == "distance":
         message, fix = "a distance joint cannot join links", "set physics:excludeFromArticulation, for a loop joint"
         scene.report.error(joint.prim, message, fix)

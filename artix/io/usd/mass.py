@@ -13,6 +13,10 @@ from artix.io.usd.stage import UsdPrim, UsdScene, import_pxr
 #: Density of what has none [kg/m^3], as UsdPhysics says.
 DEFAULT_DENSITY = 1000.0
 
+#: Where ``save_usd`` says that a body has no mass, or a mass without inertia: a key of the prim's custom data. In
+#: USD's own attributes a zero asks for a computed value.
+ZERO_KEY = "artix:zero"
+
 #: PhysX gives a body without any collider the inertia of a ball of this radius [m].
 PHYSX_RADIUS = 0.1
 
@@ -31,8 +35,8 @@ def mass_properties(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
     """The mass properties of a body.
 
     Every quantity that is authored is used. The rest follows from the colliders: each has its own mass, or its volume
-    times the density of its ``PhysicsMassAPI``, of the body's, of its material, or 1000 kg/m^3, in this order. An authored
-    mass scales the inertia of the colliders.
+    times the density of its ``PhysicsMassAPI``, of the body's, of its material, or 1000 kg/m^3, in this order. An
+    authored mass scales the inertia of the colliders.
 
     Args:
       scene: the stage.
@@ -42,6 +46,9 @@ def mass_properties(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
     unit = scene.units
     mass = body.read_number("physics:mass", low=0.0) * unit.mass
     center = body.read_array("physics:centerOfMass", 3, infinite=True)
+    if body.prim.GetCustomDataByKey(ZERO_KEY) is True:
+        position = np.zeros(3) if center is None else scene.point(body.path, center)
+        return MassProperties(mass, np.concatenate([position, IDENTITY[3:]]), np.zeros((3, 3)))
     diagonal = body.read_array("physics:diagonalInertia", 3)
     axes = body.read_quaternion("physics:principalAxes")
     center = None if center is None or not np.isfinite(center).all() else scene.point(body.path, center)
@@ -59,7 +66,9 @@ def mass_properties(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
         rotation = IDENTITY[3:] if axes is None else axes
         return MassProperties(mass, np.concatenate([position, rotation]), np.diag(diagonal) * unit.inertia)
     if axes is not None:
-        body.left_out("physics:principalAxes", "there is no physics:diagonalInertia in these axes", "author both or none")
+        body.left_out(
+            "physics:principalAxes", "there is no physics:diagonalInertia in these axes", "author both or none"
+        )
     if computed.mass > 0.0:
         inertia, rotation = computed.inertia * (mass / computed.mass), computed.com_pose[3:]
     else:
@@ -169,4 +178,3 @@ def _array(collider: UsdPrim, name: str, dtype: type) -> np.ndarray:
         return np.array([] if value is None else value, dtype)
     except (TypeError, ValueError):
         return np.array([], dtype)
-

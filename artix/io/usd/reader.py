@@ -1,4 +1,4 @@
-"""Reading USD with UsdPhysics and the PhysX schema: an articulation, its state, and all there is to say about a stage."""
+"""Reading USD with UsdPhysics and the PhysX schema: an articulation, its state, and what is wrong with a stage."""
 
 from __future__ import annotations
 
@@ -31,21 +31,23 @@ def load_usd(
 ) -> Articulation:
     """Reads an articulation from USD, with the package ``usd-core`` (``pip install 'artix[usd]'``) and no plugin.
 
-    Rigid bodies, their mass properties (authored, or of their colliders), joints of every type, limits, drives, friction,
-    mimic joints and tendons are read from the schemas of UsdPhysics and PhysX, with PhysX's rules: which body is the root,
-    which joint fixes it, how links are ordered. Units become SI, degrees radians, and z is up. What a stage says about
-    motion and an articulation cannot carry is raised as a :class:`~artix.io.diagnostics.DescriptionWarning`;
-    :func:`check_usd` lists that and also every other property that nothing reads.
+    Rigid bodies, their mass properties (authored, or of their colliders), joints of every type, limits, drives,
+    friction, mimic joints, tendons and joints that close loops are read from the schemas of UsdPhysics and PhysX, with
+    PhysX's rules: which body is the root, which joint fixes it, how links are ordered. Units become SI, degrees
+    radians, and z is up. What a stage says about motion and an articulation cannot carry is raised as a
+    :class:`~artix.io.diagnostics.DescriptionWarning`; :func:`check_usd` lists that and also every other property that
+    nothing reads.
 
     A joint whose ``physics:body1`` is the parent keeps PhysX's coordinates, which have the opposite sign of USD's.
     A property that is not authored has PhysX's value where its schema is applied, and does nothing where it is not.
 
     Args:
       path_or_text_or_stage: a path, USD text (a string that begins with ``#usda``), or an open ``pxr.Usd.Stage``.
-      root: path of the prim that is, or is to be taken as, the root of the articulation: a body (a floating root), a joint
-        to the world (which fixes the base) or a prim above the bodies. ``None`` takes the only prim with the
+      root: path of the prim that is, or is to be taken as, the root of the articulation: a body (a floating root), a
+        joint to the world (which fixes the base) or a prim above the bodies. ``None`` takes the only prim with the
         ``PhysicsArticulationRootAPI``.
-      fixed_base: whether the root is fixed to the world; ``None`` leaves it to the stage.
+      fixed_base: whether the root is fixed to the world, by its joint to the world if it has one; ``None`` leaves it
+        to the stage.
       merge_fixed_joints: whether links on fixed joints become part of their parent; each stays as a named frame.
       gravity: acceleration of gravity in world axes [m/s^2], shape [3]; that of the stage's scene when ``None``.
       dtype: floating-point type of the arrays; JAX's default when ``None``.
@@ -71,16 +73,14 @@ def load_usd_with_state(
     """Reads an articulation and the state in which the stage has it; arguments and errors are those of ``load_usd``.
 
     Joint positions and velocities are those of ``PhysicsJointStateAPI``, zero where it is not applied, as in PhysX. The
-    root link's pose is that of its body. The velocities of the root's ``PhysicsRigidBodyAPI`` are those of its centre of
-    mass, in the axes of the prim above it.
+    root link's pose is that of its body. The velocities of the root's ``PhysicsRigidBodyAPI`` are those of its centre
+    of mass, in the axes of the prim above it.
     """
     articulation, description = _load(path_or_text_or_stage, root, fixed_base, merge_fixed_joints, gravity, dtype)
     return articulation, read_state(description, articulation)
 
 
-def check_usd(
-    path_or_text_or_stage: Any, *, root: str | None = None, fixed_base: bool | None = None
-) -> list[Issue]:
+def check_usd(path_or_text_or_stage: Any, *, root: str | None = None, fixed_base: bool | None = None) -> list[Issue]:
     """Everything there is to say about an articulation in USD, errors first; never raises for what is in it.
 
     Args:
@@ -138,6 +138,8 @@ def _build(
     report: Report, description: UsdArticulation, merge_fixed_joints: bool, gravity: npt.ArrayLike | None, dtype: Any
 ) -> Articulation | None:
     """The articulation; ``None``, and noted, if the description has errors."""
+    if report.num_errors:
+        return None
     links = description.links()
     stage_gravity = description.gravity()
     if report.num_errors:

@@ -247,7 +247,9 @@ class UsdScene:
         values = pxr.UsdGeom.GetStageMetersPerUnit(self.stage), pxr.UsdPhysics.GetStageKilogramsPerUnit(self.stage)
         for value, name in zip(values, ("metersPerUnit", "kilogramsPerUnit"), strict=True):
             if not 1e-9 <= value <= 1e9:
-                self.report.error(Location("stage"), f"{name} must lie in [1e-9, 1e9], found {value:g}", "correct the metadata")
+                self.report.error(
+                    Location("stage"), f"{name} must lie in [1e-9, 1e9], found {value:g}", "correct the metadata"
+                )
                 return StageUnits()
         return StageUnits(*map(float, values))
 

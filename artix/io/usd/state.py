@@ -11,6 +11,7 @@ from artix.io.usd.articulation import UsdArticulation
 from artix.io.usd.joints import UsdJoint
 from artix.io.usd.units import DEGREE
 from artix.joints import Axis
+from artix.topology import Topology
 
 #: A body this far from where its joint's state puts it deserves a look [m and, for the chord of its turn, 1].
 PLACE_TOLERANCE = 1e-3
@@ -18,6 +19,7 @@ PLACE_TOLERANCE = 1e-3
 
 def read_state(description: UsdArticulation, articulation: Articulation) -> State:
     """The state of an articulation in its stage; warns of bodies that are not where the joints' state puts them."""
+    assert isinstance(articulation.topology, Topology)  # What a builder makes is not padded.
     position, velocity = (dict.fromkeys(articulation.topology.dof_names, 0.0) for _ in range(2))
     for parent, joint, child in description.tree.edges:
         local = _joint_state(description, joint, parent, position, velocity)
@@ -61,8 +63,8 @@ def _check_place(
     turn = min(float(np.linalg.norm(wanted[3:] - sign * found[3:])) for sign in (1.0, -1.0))
     if max(distance, turn) > PLACE_TOLERANCE:
         message = (
-            f"body <{child}> is {distance:.3g} m and {2 * turn / DEGREE:.3g} degrees from where the joint's frames and state "
-            "put it; the articulation follows the joint, as in PhysX"
+            f"body <{child}> is {distance:.3g} m and {2 * turn / DEGREE:.3g} degrees from where the joint's frames "
+            "and state put it; the articulation follows the joint, as in PhysX"
         )
         scene.report.warning(joint.prim, message, "nothing, or author PhysicsJointStateAPI or the body's transform")
 

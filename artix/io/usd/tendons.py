@@ -19,7 +19,7 @@ ATTACHMENT = "PhysxTendonAttachmentAPI"
 
 
 def fixed_tendons(description: UsdArticulation) -> list[FixedTendon]:
-    """The tendons of ``PhysxTendonAxisRootAPI`` and ``PhysxTendonAxisAPI``, whose instances are named after the tendon."""
+    """The tendons of ``PhysxTendonAxisRootAPI`` and ``PhysxTendonAxisAPI``, instances of one name being one tendon."""
     tendons: dict[str, list[tuple[str | None, UsdJoint, str]]] = {}
     for edge in description.tree.edges:
         prim = edge[1].prim
@@ -41,7 +41,7 @@ def _fixed_tendon(
         return None
     root = roots[0][1].prim
     number_of: dict[str | None, int] = {}
-    joints = []
+    joints: list[TendonJoint] = []
     for parent, joint, child in sorted(edges, key=lambda edge: edge is not roots[0]):
         above = number_of.get(parent, -1)
         if len(joint.axes) != 1 or (above < 0 and joints):
@@ -103,7 +103,11 @@ def _gains(description: UsdArticulation, root: UsdPrim, name: str) -> dict[str, 
     space, unit = f"physxTendon:{name}", description.scene.units
     gains = {
         key: root.read_number(f"{space}:{attribute}", low=0.0) * unit.mass
-        for key, attribute in (("stiffness", "stiffness"), ("damping", "damping"), ("limit_stiffness", "limitStiffness"))
+        for key, attribute in (
+            ("stiffness", "stiffness"),
+            ("damping", "damping"),
+            ("limit_stiffness", "limitStiffness"),
+        )
     }
     if not root.read_bool(f"{space}:tendonEnabled", True):
         root.left_out(space, "the tendon is not enabled; its gains are zero", "nothing, or set tendonEnabled")
@@ -149,7 +153,8 @@ def spatial_tendons(
                 message = f"attachment {point.name!r} comes from {named}, where no attachment is"
                 description.scene.report.error(point.body, message, "correct its parentLink and parentAttachment")
     roots = [point for point in points.values() if point.above is None]
-    tendons, seen = [], set()
+    tendons: list[SpatialTendon] = []
+    seen: set[tuple[str, str]] = set()
     for root in roots:
         tree = [root]
         for point in tree:
@@ -170,7 +175,9 @@ def _points(description: UsdArticulation) -> dict[tuple[str, str], _Point]:
     points = {}
     for path in description.tree.bodies:
         body = description.scene.prims[path]
-        instances = [name for schema in (ATTACHMENT_ROOT, ATTACHMENT, ATTACHMENT_LEAF) for name in body.instances(schema)]
+        instances = [
+            name for schema in (ATTACHMENT_ROOT, ATTACHMENT, ATTACHMENT_LEAF) for name in body.instances(schema)
+        ]
         for name in dict.fromkeys(instances):
             above = None
             if name not in body.instances(ATTACHMENT_ROOT):

@@ -50,7 +50,7 @@ def find_root(scene: UsdScene, root: str | None) -> UsdPrim | None:
         scene.report.error(stage, message, "choose one with root='/its/path'")
     else:
         message = f"no prim carries the {ROOT_SCHEMA}"
-        fix = "apply it to a body, a joint to the world or a prim above them, or name that prim as root='/its/path'"
+        fix = "apply it to a body, a joint to the world or a prim above them, or name such a prim: root='/its/path'"
         scene.report.error(stage, message, fix)
     return None
 
@@ -66,11 +66,12 @@ def find_tree(
 
     Args:
       scene: the stage.
-      root: a body, which becomes the root of a floating base; a joint to the world, which fixes its body; or a prim above
-        the bodies, and then a joint to the world fixes the base, or the graph's centre is the floating root.
+      root: a body, which becomes the root of a floating base; a joint to the world, which fixes its body; or a prim
+        above the bodies, and then a joint to the world fixes the base, or the graph's centre is the floating root.
       bodies: the moving bodies by path.
       joints: all joints.
-      fixed_base: whether to fix the root; ``None`` leaves it to these rules.
+      fixed_base: whether to fix the root, through its joint to the world if it has one; ``None`` leaves it to these
+        rules.
 
     Returns:
       The tree; ``None``, and noted, if there is none.
@@ -87,6 +88,7 @@ def find_tree(
         component = graph.component(start)
     elif root.path in bodies:
         start, component = root.path, graph.component(root.path)
+        base = graph.base_joint([start]) if fixed_base else None
     else:
         island = _island_below(scene, root, bodies, graph)
         if island is None:
@@ -95,17 +97,14 @@ def find_tree(
         base = graph.base_joint(component)
         start = graph.centre(component) if base is None else base.other(None)
     assert start is not None
-    if base is not None and fixed_base is False:
+    if fixed_base is False:
         base = None
-        component = [body for body in component]
     return _grow(scene, graph, start, base, component, fixed_base)
 
 
-def _island_below(
-    scene: UsdScene, root: UsdPrim, bodies: dict[str, UsdPrim], graph: _Graph
-) -> list[str] | None:
+def _island_below(scene: UsdScene, root: UsdPrim, bodies: dict[str, UsdPrim], graph: _Graph) -> list[str] | None:
     """The connected bodies at or below a prim; a body without a joint counts only if it is alone."""
-    inside = [path for path in bodies if path.startswith(f"{root.path.rstrip('/')}/")]
+    inside = [path for path in bodies if path.startswith(f"{root.path}/")]
     islands = graph.islands(inside)
     jointed = [island for island in islands if graph.joints_of(island)]
     if len(jointed) == 1 or len(islands) == 1:
@@ -184,7 +183,7 @@ class _Graph:
         return 100_000 * to_world + 1_000 * excluded + 100 * (len(joints) - to_world)
 
     def centre(self, component: list[str]) -> str:
-        """The graph's centre: the body with the least distance to the farthest, then the most joints, then the first."""
+        """The graph's centre: the body nearest to its farthest one; of several the one with most joints, or the first."""
         ordered = sorted(component)
         return min(ordered, key=lambda body: (max(self.distances(body).values()), -len(self.neighbours(body))))
 
