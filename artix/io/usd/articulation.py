@@ -11,7 +11,7 @@ import numpy as np
 from artix.io.links import LinkDescription
 from artix.io.poses import IDENTITY, rotation_matrix
 from artix.io.usd.joint_features import make_joint
-from artix.io.usd.joints import KINDS, UsdJoint, check_supported, read_joint
+from artix.io.usd.joints import KINDS, UsdJoint, check_supported, enclosing, read_joint
 from artix.io.usd.mass import mass_properties
 from artix.io.usd.stage import UsdPrim, UsdScene
 from artix.io.usd.tree import UsdTree, colliders_by_body, find_root, find_tree
@@ -19,6 +19,9 @@ from artix.io.usd.units import DEGREE
 
 #: The name of a root link that stands for the world, where a joint that is not fixed leads to it.
 WORLD_LINK = "world"
+
+#: Where ``save_usd`` says that a prim below a body is an additional frame: a key of the prim's custom data.
+FRAME_KEY = "artix:frame"
 
 EARTH_GRAVITY = 9.81
 
@@ -87,6 +90,14 @@ class UsdArticulation:
             "max_angular_velocity": fastest * DEGREE,
             "cfm_scale": number("cfmScale", PHYSX_CFM_SCALE, high=1.0),
         }
+
+    def frames(self) -> list[tuple[str, str, np.ndarray]]:
+        """The additional frames: name, path of the body, and pose in its frame [7]."""
+        marked = [prim for prim in self.scene.prims.values() if prim.prim.GetCustomDataByKey(FRAME_KEY) is True]
+        places = [(prim, enclosing(prim.path, self.colliders)) for prim in marked]
+        return [
+            (prim.name, body, self.scene.relative_pose(prim.path, body)) for prim, body in places if body is not None
+        ]
 
     def gravity(self) -> np.ndarray:
         """Gravity in world axes [m/s^2], shape [3]: of the scene that owns the root body, or of the first one."""

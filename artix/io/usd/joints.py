@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Container
 
 import numpy as np
 
@@ -147,8 +148,8 @@ def _end(scene: UsdScene, prim: UsdPrim, side: str, bodies: dict[str, UsdPrim]) 
     return body, local if body == target else compose(scene.relative_pose(target, body), local)
 
 
-def enclosing(path: str, prims: dict[str, UsdPrim]) -> str | None:
-    """The nearest of ``prims`` at or above a path."""
+def enclosing(path: str, prims: Container[str]) -> str | None:
+    """The nearest of the paths ``prims`` at or above a path."""
     while path not in prims and path not in ("", "/"):
         path = path.rpartition("/")[0]
     return path if path in prims else None

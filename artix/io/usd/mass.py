@@ -46,12 +46,12 @@ def mass_properties(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
     unit = scene.units
     mass = body.read_number("physics:mass", low=0.0) * unit.mass
     center = body.read_array("physics:centerOfMass", 3, infinite=True)
-    if body.prim.GetCustomDataByKey(ZERO_KEY) is True:
-        position = np.zeros(3) if center is None else scene.point(body.path, center)
-        return MassProperties(mass, np.concatenate([position, IDENTITY[3:]]), np.zeros((3, 3)))
     diagonal = body.read_array("physics:diagonalInertia", 3)
     axes = body.read_quaternion("physics:principalAxes")
     center = None if center is None or not np.isfinite(center).all() else scene.point(body.path, center)
+    if body.prim.GetCustomDataByKey(ZERO_KEY) is True:
+        position = np.zeros(3) if center is None else center
+        return MassProperties(mass, np.concatenate([position, IDENTITY[3:]]), np.zeros((3, 3)))
     if diagonal is not None and not np.any(diagonal):
         diagonal = None
     density = body.read_number("physics:density", low=0.0)

@@ -13,6 +13,7 @@ from artix.articulation import Articulation, State
 from artix.builder import ArticulationBuilder
 from artix.io.diagnostics import DescriptionWarning, Issue, Report
 from artix.io.links import LinkPlace, add_links
+from artix.io.poses import compose
 from artix.io.usd.articulation import UsdArticulation, read_articulation
 from artix.io.usd.couplings import loop_joints, mimic_joints
 from artix.io.usd.stage import Location, UsdScene, is_usd_text, open_stage
@@ -159,11 +160,14 @@ def _build(
 
 
 def _add_couplings(builder: ArticulationBuilder, description: UsdArticulation, places: dict[str, LinkPlace]) -> None:
-    """Adds mimic joints, tendons and loop joints."""
+    """Adds additional frames, mimic joints, tendons and loop joints."""
     hosts: dict[int, str] = {}
     for name, place in places.items():  # Parents first, so that a link comes before those merged into it.
         hosts.setdefault(place.number, name)
     names = [hosts[number] for number in range(len(hosts))]
+    for name, body, pose in description.frames():
+        place = places[description.names[body]]
+        builder.add_frame(name, place.number, compose(place.pose, pose))
     for mimic in mimic_joints(description):
         builder.add_mimic(**dataclasses.asdict(mimic))
     for tendon in fixed_tendons(description):

@@ -6,11 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.articulation import Articulation, State
-from artix.io.poses import compose, inverse, rotation_matrix
+from artix.io.poses import compose, inverse, joint_motion, rotation_matrix
 from artix.io.usd.articulation import UsdArticulation
 from artix.io.usd.joints import UsdJoint
 from artix.io.usd.units import DEGREE
-from artix.joints import Axis
 from artix.topology import Topology
 
 #: A body this far from where its joint's state puts it deserves a look [m and, for the chord of its turn, 1].
@@ -37,7 +36,6 @@ def _joint_state(
 ) -> np.ndarray:
     """Enters a joint's state under the names of its degrees of freedom; returns the pose ``J(q)`` of its motion."""
     sign = joint.sign(parent)
-    rotation, translation = np.zeros(3), np.zeros(3)
     applied = joint.prim.instances("PhysicsJointStateAPI")
     for axis in joint.axes:
         if axis.instance not in applied:
@@ -46,10 +44,7 @@ def _joint_state(
         space, name = f"state:{axis.instance}:physics", joint.dof(axis)
         position[name] = joint.prim.read_number(f"{space}:position") * unit
         velocity[name] = joint.prim.read_number(f"{space}:velocity") * unit
-        (rotation if axis.angular else translation)[axis.axis % int(Axis.X)] = position[name]
-    angle = float(np.linalg.norm(rotation))
-    turn = np.append(0.5 * np.sinc(0.5 * angle / np.pi) * rotation, np.cos(0.5 * angle))
-    return np.concatenate([translation, turn])
+    return joint_motion([axis.axis for axis in joint.axes], [position[joint.dof(axis)] for axis in joint.axes])
 
 
 def _check_place(

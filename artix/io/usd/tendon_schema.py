@@ -7,7 +7,7 @@ schemas, so that stages written with one are read by the other. ``pxr`` is impor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from artix.io.usd.stage import import_pxr
 
@@ -85,7 +85,7 @@ class PhysxTendonAttachmentAPI:
         return self._name
 
     @classmethod
-    def Apply(cls, prim: Usd.Prim, name: str) -> PhysxTendonAttachmentAPI:
+    def Apply(cls, prim: Usd.Prim, name: str) -> Self:
         """Applies the schema to a prim.
 
         Raises:
@@ -106,7 +106,7 @@ class PhysxTendonAttachmentAPI:
         return bool(prim) and not prim.IsPseudoRoot() and valid and not cls.IsSchemaPropertyBaseName(name)
 
     @classmethod
-    def Get(cls, prim_or_stage: Any, name_or_path: Any) -> PhysxTendonAttachmentAPI:
+    def Get(cls, prim_or_stage: Any, name_or_path: Any) -> Self:
         """The schema object of a prim and a name, or of a stage and a path ``/prim.physxTendon:NAME``.
 
         Its truth value says whether the schema is applied there.
@@ -123,7 +123,7 @@ class PhysxTendonAttachmentAPI:
         return cls(prim_or_stage.GetPrimAtPath(path.GetPrimPath()), name)
 
     @classmethod
-    def GetAll(cls, prim: Usd.Prim) -> list[PhysxTendonAttachmentAPI]:
+    def GetAll(cls, prim: Usd.Prim) -> list[Self]:
         """The schema objects of all instances on a prim."""
         return [cls(prim, name) for name in cls._names(prim)]
 

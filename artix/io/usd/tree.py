@@ -183,7 +183,7 @@ class _Graph:
         return 100_000 * to_world + 1_000 * excluded + 100 * (len(joints) - to_world)
 
     def centre(self, component: list[str]) -> str:
-        """The graph's centre: the body nearest to its farthest one; of several the one with most joints, or the first."""
+        """The graph's centre: the body nearest to its farthest one; of several that with most joints, or the first."""
         ordered = sorted(component)
         return min(ordered, key=lambda body: (max(self.distances(body).values()), -len(self.neighbours(body))))
 
@@ -251,10 +251,9 @@ def colliders_by_body(scene: UsdScene, bodies: dict[str, UsdPrim], all_bodies: s
       all_bodies: paths of all rigid bodies, also of those that do not move.
     """
     found: dict[str, list[UsdPrim]] = {path: [] for path in bodies}
-    owners = {path: scene.prims[path] for path in all_bodies}
     for prim in scene.prims.values():
         if prim.has("PhysicsCollisionAPI") and prim.read_bool("physics:collisionEnabled", True):
-            body = enclosing(prim.path, owners)
+            body = enclosing(prim.path, all_bodies)
             if body in found:
                 found[body].append(prim)
     return found
