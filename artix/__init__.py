@@ -40,9 +40,15 @@ from artix.frames import link_velocities as link_velocities
 from artix.io.diagnostics import DescriptionError as DescriptionError
 from artix.io.diagnostics import DescriptionWarning as DescriptionWarning
 from artix.io.diagnostics import Issue as Issue
+from artix.io.load import check as check
 from artix.io.load import load as load
+from artix.io.load import save as save
 from artix.io.urdf import check_urdf as check_urdf
 from artix.io.urdf import load_urdf as load_urdf
+from artix.io.usd import check_usd as check_usd
+from artix.io.usd import load_usd as load_usd
+from artix.io.usd import load_usd_with_state as load_usd_with_state
+from artix.io.usd import save_usd as save_usd
 from artix.joint_features import Drive as Drive
 from artix.joint_features import DriveEnvelope as DriveEnvelope
 from artix.joint_features import JointFriction as JointFriction

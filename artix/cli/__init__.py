@@ -48,15 +48,18 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--seed", type=int, default=0, help="seed of the random states (default: %(default)s)")
     demo.set_defaults(run=_demo)
 
-    robot_help = "path of a URDF file, or the name of a built-in robot"
+    robot_help = "path of a URDF or USD file, or the name of a built-in robot"
+    root_help = "path of the prim that is the articulation's root, for USD with several (default: the only one)"
     info = commands.add_parser("info", help="the tree, the degrees of freedom and the masses of a robot")
     info.add_argument("robot", help=robot_help)
     base_help = "fix the root to the world, or let it float (default: as the description says)"
     info.add_argument("--fixed-base", action=argparse.BooleanOptionalAction, default=None, help=base_help)
+    info.add_argument("--root", help=root_help)
     info.set_defaults(run=_info)
 
     check = commands.add_parser("check", help="what is wrong with a robot's description; exit code 1 for errors")
     check.add_argument("robot", help=robot_help)
+    check.add_argument("--root", help=root_help)
     check.set_defaults(run=_check)
     return parser
 
@@ -80,10 +83,10 @@ def _demo(options: argparse.Namespace) -> int:
 def _info(options: argparse.Namespace) -> int:
     from artix.cli.info import run_info
 
-    return run_info(options.robot, fixed_base=options.fixed_base)
+    return run_info(options.robot, fixed_base=options.fixed_base, root=options.root)
 
 
 def _check(options: argparse.Namespace) -> int:
     from artix.cli.check import run_check
 
-    return run_check(options.robot)
+    return run_check(options.robot, root=options.root)

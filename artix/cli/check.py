@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from artix.cli.robot_source import description_path
-from artix.io.urdf import check_urdf
+from artix.cli.robot_source import check_robot
 
 
-def run_check(robot: str) -> int:
+def run_check(robot: str, *, root: str | None = None) -> int:
     """Prints every issue of a description, one a line, and a summary.
 
     Args:
-      robot: path of a URDF file, or the name of a built-in robot.
+      robot: path of a URDF or USD file, or the name of a built-in robot.
+      root: path of the prim that is the articulation's root, for USD.
 
     Returns:
       1 if there is an error, 0 otherwise: warnings pass.
     """
-    issues = check_urdf(description_path(robot))
+    issues = check_robot(robot, **({} if root is None else {"root": root}))
     for issue in issues:
         print(issue)
     errors = sum(issue.severity == "error" for issue in issues)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 from artix import robots
 from artix.articulation import Articulation
 from artix.cli.errors import UnreadableRobot
-from artix.io.urdf import load_urdf
+from artix.io.diagnostics import DescriptionWarning, Issue
+from artix.io.load import BINARY_SUFFIXES, SUFFIXES, check, load
+from artix.io.urdf import check_urdf, load_urdf
 
 
 def description_path(robot: str) -> Path:
@@ -24,26 +29,58 @@ def description_path(robot: str) -> Path:
             f"there is no file {robot!r} and no built-in robot of that name; there are: {', '.join(robots.names())}"
         )
     if not path.is_file():
-        raise UnreadableRobot(f"{robot!r} is not a file; give the path of a URDF file")
+        raise UnreadableRobot(f"{robot!r} is not a file; give the path of a robot description")
+    if path.suffix.lower() in BINARY_SUFFIXES:
+        return path
     try:
         path.read_text(encoding="utf-8")
     except OSError as error:
         raise UnreadableRobot(f"{robot!r} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise UnreadableRobot(f"{robot!r} is not a text file; a URDF file is XML in UTF-8") from error
+        raise UnreadableRobot(f"{robot!r} is not a text file; a robot description is text in UTF-8") from error
     return path
 
 
-def load_robot(robot: str, *, fixed_base: bool | None) -> Articulation:
+def check_robot(robot: str, **options: Any) -> list[Issue]:
+    """The issues of the description that ``robot`` names, with the options of the checker of its format.
+
+    A file whose suffix says nothing is taken for a URDF.
+
+    Raises:
+      UnreadableRobot: as :func:`description_path`, an option does not fit the format, or its package is missing.
+    """
+    path = description_path(robot)
+    return _explained(path, check if path.suffix.lower() in SUFFIXES else check_urdf, options)
+
+
+def load_robot(robot: str, *, fixed_base: bool | None, **options: Any) -> Articulation:
     """Loads what ``robot`` names; ``fixed_base`` of ``None`` leaves the base to the built-in robot or the reader.
 
     Raises:
-      UnreadableRobot: as :func:`description_path`.
+      UnreadableRobot: as :func:`check_robot`.
       DescriptionError: the description has errors.
     """
     if _is_built_in(robot):
         return robots.load(robot, **({} if fixed_base is None else {"fixed_base": fixed_base}))
-    return load_urdf(description_path(robot), fixed_base=fixed_base)
+    path = description_path(robot)
+    reader = load if path.suffix.lower() in SUFFIXES else load_urdf
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DescriptionWarning)  # The command prints the issues themselves.
+        return _explained(path, reader, {"fixed_base": fixed_base, **options})
+
+
+_Result = TypeVar("_Result")
+
+
+def _explained(path: Path, reader: Callable[..., _Result], options: dict[str, Any]) -> _Result:
+    try:
+        return reader(path, **options)
+    except ModuleNotFoundError as error:
+        raise UnreadableRobot(str(error)) from error
+    except TypeError as error:
+        if "unexpected keyword argument" not in str(error):
+            raise
+        raise UnreadableRobot(f"{str(path)!r} is of a format without the option --{next(iter(options))}") from error
 
 
 def _is_built_in(robot: str) -> bool:

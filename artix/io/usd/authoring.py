@@ -24,7 +24,8 @@ class Author:
     def __init__(self, name: str, report: Report) -> None:
         pxr = import_pxr()
         self.stage = pxr.Usd.Stage.CreateInMemory()
-        self.report = report
+        self._report = report
+        self._unsaid: dict[tuple[str, str], list[Usd.Prim]] = {}
         pxr.UsdGeom.SetStageUpAxis(self.stage, pxr.UsdGeom.Tokens.z)
         pxr.UsdGeom.SetStageMetersPerUnit(self.stage, 1.0)
         pxr.UsdPhysics.SetStageKilogramsPerUnit(self.stage, 1.0)
@@ -45,8 +46,15 @@ class Author:
         return prim
 
     def cannot_say(self, prim: Usd.Prim, message: str, fix: str = "nothing, or set it after reading") -> None:
-        """Notes what USD has no words for."""
-        self.report.left_out(Location(f"<{prim.GetPath()}>"), message, fix)
+        """Remembers what USD has no words for."""
+        self._unsaid.setdefault((message, fix), []).append(prim)
+
+    def finish(self) -> Usd.Stage:
+        """The stage; notes what it does not say, each remark once for all its prims."""
+        for (message, fix), prims in self._unsaid.items():
+            names = ", ".join(f"<{prim.GetPath()}>" for prim in prims)
+            self._report.left_out(Location(names), message, fix)
+        return self.stage
 
 
 def author(prim: Usd.Prim, type_name: str, name: str, value: Any, *, uniform: bool = False) -> None:

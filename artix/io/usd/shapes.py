@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.spatial import ConvexHull, QhullError
 
 
 class Solid(NamedTuple):
@@ -85,6 +84,8 @@ def polyhedron(points: np.ndarray, triangles: np.ndarray) -> Solid | None:
 
 def convex_hull(points: np.ndarray) -> Solid | None:
     """The convex hull of points [n, 3]; ``None`` if they lie in a plane."""
+    from scipy.spatial import ConvexHull, QhullError  # Only stages with such colliders pay for its import.
+
     try:
         hull = ConvexHull(points)
     except (QhullError, ValueError):

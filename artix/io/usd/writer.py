@@ -104,7 +104,7 @@ def _author_stage(topology: Topology, articulation: Articulation, state: State |
         frame = out.define("Xform", name, bodies[link])
         frame.SetCustomDataByKey(FRAME_KEY, True)
         set_pose(frame, pose)
-    return out.stage
+    return out.finish()
 
 
 def _link_poses(topology: Topology, arrays: Articulation, state: State | None) -> list[np.ndarray]:
