@@ -54,6 +54,10 @@ from artix.io.save_mjcf import save_mjcf as save_mjcf
 from artix.io.save_urdf import save_urdf as save_urdf
 from artix.io.urdf import check_urdf as check_urdf
 from artix.io.urdf import load_urdf as load_urdf
+from artix.io.usd import check_usd as check_usd
+from artix.io.usd import load_usd as load_usd
+from artix.io.usd import load_usd_with_state as load_usd_with_state
+from artix.io.usd import save_usd as save_usd
 from artix.io.xacro import check_xacro as check_xacro
 from artix.io.xacro import load_xacro as load_xacro
 from artix.joint_features import Drive as Drive

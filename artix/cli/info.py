@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import numpy as np
 
 from artix.articulation import Articulation
-from artix.cli.robot_source import description_path, load_robot
+from artix.cli.robot_source import check_robot, load_robot
 from artix.cli.text import quantity, table
-from artix.io.urdf import check_urdf
 from artix.joints import Axis, JointType
 from artix.topology import Topology
 
 
-def run_info(robot: str, *, fixed_base: bool | None = None) -> int:
+def run_info(robot: str, **options: Any) -> int:
     """Prints what is known of a robot.
 
     Args:
-      robot: path of a URDF file, or the name of a built-in robot.
-      fixed_base: whether the root is fixed to the world; ``None`` leaves it to the description.
+      robot: path of a robot description, or the name of a built-in robot.
+      **options: options of the reader.
 
     Returns:
       0, or 1 if the description has errors; they are then printed instead.
     """
-    issues = check_urdf(description_path(robot))
+    issues = check_robot(robot, **options)
     if any(issue.severity == "error" for issue in issues):
         for issue in issues:
             print(issue, file=sys.stderr)
         print(f"artix: {robot!r} has errors and was not loaded", file=sys.stderr)
         return 1
-    articulation = load_robot(robot, fixed_base=fixed_base)
+    articulation = load_robot(robot, **options)
     print("\n\n".join([summary(articulation), tree_drawing(articulation), dof_table(articulation)]))
     if issues:
         print("\n" + "\n".join(str(issue) for issue in issues))

@@ -76,7 +76,7 @@ def load_archive(path: str | os.PathLike[str], *, dtype: Any = None) -> Articula
 
     Args:
       path: the file.
-      dtype: floating-point type of the arrays; as in the file when ``None`` (float64 needs JAX's x64 mode).
+      dtype: floating-point type of the arrays; when ``None`` as in the file, where JAX's x64 mode allows it.
 
     Raises:
       DescriptionError: the file is not such an archive, is damaged, of a later version, or holds numbers that no
@@ -88,7 +88,7 @@ def load_archive(path: str | os.PathLike[str], *, dtype: Any = None) -> Articula
     except (ValueError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
         fix = "write the file anew with artix.save"
         raise DescriptionError([Issue("error", os.fspath(path), 1, "archive", str(error), fix)]) from None
-    leaves = [jnp.asarray(array, array.dtype if dtype is None else dtype) for array in arrays.values()]
+    leaves = [jnp.asarray(array, dtype) for array in arrays.values()]
     return jax.tree.unflatten(jax.tree.structure(articulation), leaves)
 
 

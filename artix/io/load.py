@@ -14,35 +14,43 @@ from artix.io.mjcf import check_mjcf, load_mjcf
 from artix.io.save_mjcf import save_mjcf
 from artix.io.save_urdf import save_urdf
 from artix.io.urdf import check_urdf, load_urdf
+from artix.io.usd import check_usd, load_usd, save_usd
 from artix.io.xacro import check_xacro, load_xacro
+
+_MJCF, _USD = (".xml", ".mjcf"), (".usd", ".usda", ".usdc", ".usdz")
 
 _READERS: dict[str, Callable[..., Articulation]] = {
     ".urdf": load_urdf,
     ".xacro": load_xacro,
-    ".xml": load_mjcf,
-    ".mjcf": load_mjcf,
+    **dict.fromkeys(_MJCF, load_mjcf),
+    **dict.fromkeys(_USD, load_usd),
     ".npz": load_archive,
 }
 _CHECKERS: dict[str, Callable[..., list[Issue]]] = {
     ".urdf": check_urdf,
     ".xacro": check_xacro,
-    ".xml": check_mjcf,
-    ".mjcf": check_mjcf,
+    **dict.fromkeys(_MJCF, check_mjcf),
+    **dict.fromkeys(_USD, check_usd),
     ".npz": check_archive,
 }
 _WRITERS: dict[str, Callable[..., list[Issue]]] = {
     ".urdf": save_urdf,
-    ".xml": save_mjcf,
-    ".mjcf": save_mjcf,
+    **dict.fromkeys(_MJCF, save_mjcf),
+    **dict.fromkeys(_USD, save_usd),
     ".npz": save_archive,
 }
+
+#: The suffixes of the formats that can be read, and those whose files are not text.
+SUFFIXES = tuple(_READERS)
+BINARY_SUFFIXES = (".usd", ".usdc", ".usdz", ".npz")
 
 
 def load(path: str | os.PathLike[str], **options: Any) -> Articulation:
     """Reads a robot description with the reader that its suffix names.
 
     ``.urdf`` is read by :func:`artix.load_urdf`, ``.xacro`` by :func:`artix.load_xacro`, ``.xml`` and ``.mjcf`` by
-    :func:`artix.load_mjcf`, ``.npz`` by :func:`artix.load_archive`.
+    :func:`artix.load_mjcf`, ``.usd``, ``.usda``, ``.usdc`` and ``.usdz`` by :func:`artix.load_usd`, ``.npz`` by
+    :func:`artix.load_archive`.
 
     Args:
       path: the file.
@@ -64,8 +72,9 @@ def check(path: str | os.PathLike[str], **options: Any) -> list[Issue]:
 def save(articulation: Articulation, path: str | os.PathLike[str], **options: Any) -> list[Issue]:
     """Writes a robot with the writer that the suffix names.
 
-    ``.npz`` is written by :func:`artix.save_archive`, which keeps everything; ``.urdf`` by :func:`artix.save_urdf` and
-    ``.xml`` or ``.mjcf`` by :func:`artix.save_mjcf`, each as far as its format goes.
+    ``.npz`` is written by :func:`artix.save_archive`, which keeps everything; ``.urdf`` by :func:`artix.save_urdf`,
+    ``.xml`` and ``.mjcf`` by :func:`artix.save_mjcf`, ``.usda``, ``.usdc``, ``.usd`` and ``.usdz`` by
+    :func:`artix.save_usd`, each as far as its format goes.
 
     Args:
       articulation: a single articulation.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
 
-from artix.joints import IDENTITY_POSE
+import numpy as np
+import numpy.typing as npt
+
+from artix.joints import IDENTITY_POSE, Axis
 
 IDENTITY = np.array(IDENTITY_POSE)
 
@@ -66,6 +69,16 @@ def inverse(pose: np.ndarray) -> np.ndarray:
     """The pose that undoes ``pose``."""
     quaternion = np.append(-pose[3:6], pose[6])
     return np.concatenate([-rotation_matrix(quaternion) @ pose[:3], quaternion])
+
+
+def joint_motion(axes: Sequence[Axis], position: npt.ArrayLike) -> np.ndarray:
+    """The pose ``J(q)`` of a joint's child frame in its parent frame, for its free axes and their positions."""
+    rotation, translation = np.zeros(3), np.zeros(3)
+    for axis, value in zip(axes, np.asarray(position, float), strict=True):
+        (rotation if axis < Axis.X else translation)[axis % int(Axis.X)] = value
+    angle = float(np.linalg.norm(rotation))
+    turn = np.append(0.5 * np.sinc(0.5 * angle / np.pi) * rotation, np.cos(0.5 * angle))
+    return np.concatenate([translation, turn])
 
 
 def combine_inertias(
