@@ -10,10 +10,10 @@ import numpy as np
 from artix.articulation import Articulation
 from artix.io.diagnostics import DescriptionError, Issue
 from artix.io.mjcf_bodies import WORLD, Names
-from artix.io.poses import compose, inverse, rotation_matrix
+from artix.io.poses import compose, inverse, rotation_matrix, translation
 from artix.io.save_mjcf_forces import ball_spring, write_actuators, write_equalities, write_tendons
 from artix.io.unsaid import static_topology, unsaid
-from artix.joints import JointType
+from artix.joints import Axis, JointType
 
 _SAYS = (
     *("armature", "max_force", "drive", "viscous", "friction", "gravity_scale", "gravity", "mimic"),
@@ -88,6 +88,8 @@ class MjcfWriter:
         ET.SubElement(root, "compiler", angle="radian", autolimits="false")
         ET.SubElement(root, "option", gravity=numbers(self.articulation.gravity))
         self._write_root(ET.SubElement(root, "worldbody"))
+        if any(not axes and self._joint(k) != f"{self.topology.link_names[k]}_joint" for k, axes in self._joints()):
+            self.warn("fixed joints", "MJCF has no names for them; they are called after their links")
         for frame, (name, link) in enumerate(zip(self.topology.frame_names, self.topology.frame_links, strict=True)):
             self.add_site(link, np.asarray(self.articulation.frame_local_pose[frame], float), name)
         write_actuators(self, root)
@@ -98,6 +100,18 @@ class MjcfWriter:
     def add_site(self, link: int, pose: np.ndarray, name: str) -> None:
         """Adds a site to the body of a link, -1 for the world."""
         ET.SubElement(self._bodies[link], "site", {"name": name, **place(pose)})
+
+    def site_at(self, link: int, position: np.ndarray, name: str) -> str:
+        """The name of a site at a point of a link: that of a frame so called which is there, or of a new site."""
+        if name in self.topology.frame_names:
+            frame = self.topology.frame_names.index(name)
+            if self.topology.frame_links[frame] == link and np.array_equal(
+                self.articulation.frame_local_pose[frame, :3], position
+            ):
+                return name
+        name = self.site_names.new(name)
+        self.add_site(link, translation(position), name)
+        return name
 
     def _write_root(self, world: ET.Element) -> None:
         topology, mass = self.topology, float(self.articulation.link_mass[0])
@@ -158,6 +172,9 @@ class MjcfWriter:
         used |= {end for joint in topology.loop_joints for end in (joint.link_a, joint.link_b)}
         moving = bool(topology.joint_axes[link]) and len(below) == 1 and bool(topology.joint_axes[below[0]])
         return moving and float(self.articulation.link_mass[link]) == 0.0 and link not in used
+
+    def _joints(self) -> list[tuple[int, tuple[Axis, ...]]]:
+        return list(enumerate(self.topology.joint_axes))[1:]
 
     def _joint(self, link: int) -> str:
         return self.topology.joint_names[link - 1]

@@ -87,6 +87,7 @@ def write_equalities(writer: MjcfWriter, root: ET.Element) -> None:
         if tag is None:
             writer.warn(f"loop joint {joint.name!r}", f"MJCF closes no loop by a {joint.type.value} joint")
             continue
+        writer.warn(f"loop joint {joint.name!r}", "its ends are written as sites, which are read as frames", "nothing")
         sites = [writer.site_names.new(f"{joint.name}:{end}") for end in "ab"]
         for site, link, pose in zip(
             sites, (joint.link_a, joint.link_b), (one.loop_joints.pose_a, one.loop_joints.pose_b), strict=True
@@ -147,9 +148,8 @@ def _write_spatial_tendons(writer: MjcfWriter, section: ET.Element) -> None:
         )
         element = ET.SubElement(section, "spatial", {"name": tendon.name, **numbers})
         for at, link in enumerate(tendon.links):
-            name = writer.site_names.new(tendon.attachment_names[at] or f"{tendon.name}:{at}")
-            pose = np.concatenate([np.asarray(tendons.position[first + at], float), [0.0, 0.0, 0.0, 1.0]])
-            writer.add_site(link, pose, name)
+            wanted = tendon.attachment_names[at] or f"{tendon.name}:{at}"
+            name = writer.site_at(link, np.asarray(tendons.position[first + at], float), wanted)
             ET.SubElement(element, "site", site=name)
 
 
