@@ -18,6 +18,19 @@ def test_the_examples_of_the_readme_run(capsys):
     assert namespace["M"].shape[0] == 3000
 
 
+def test_the_examples_of_the_formats_run(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("mujoco")
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/formats.md").read_text(encoding="utf-8"), re.DOTALL)
+    namespace = {}
+    for block in blocks:
+        exec(compile(block, "formats.md", "exec"), namespace)
+    out = capsys.readouterr().out
+    assert "MJCF has no word for its speed limit" in out
+    assert "[100.] [0.5]" in out
+    assert "[0. 0. 1. 0. 0. 0. 1.]" in out
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
 def test_the_notebooks_run(notebook):
@@ -27,7 +40,9 @@ def test_the_notebooks_run(notebook):
     nbclient.NotebookClient(content, timeout=600, resources={"metadata": {"path": str(ROOT)}}).execute()
 
 
-@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "docs/conventions.md", "docs/index.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "CONTRIBUTING.md", "docs/conventions.md", "docs/formats.md", "docs/index.md"]
+)
 def test_the_functions_that_documents_name_exist(document):
     import artix
 

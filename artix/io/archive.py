@@ -21,7 +21,7 @@ import numpy as np
 
 from artix.articulation import Articulation
 from artix.io.archive_header import read_header, write_header
-from artix.io.archive_values import check_values
+from artix.io.archive_values import check_values, named_arrays
 from artix.io.diagnostics import DescriptionError, Issue
 from artix.topology import Topology
 
@@ -57,7 +57,7 @@ def save_archive(articulation: Articulation, path: str | os.PathLike[str]) -> li
     header = write_header(articulation.topology)
     if read_header(header).topology != articulation.topology:
         raise ValueError("two of its joints and degrees of freedom share a name; rename one before saving")
-    arrays = _arrays(articulation)
+    arrays = named_arrays(articulation)
     check_values(arrays)
     wrong = {name: str(array.dtype) for name, array in arrays.items() if array.dtype.name not in _DTYPES}
     if wrong:
@@ -108,15 +108,6 @@ def check_archive(path: str | os.PathLike[str]) -> list[Issue]:
     return []
 
 
-def _arrays(articulation: Articulation) -> dict[str, np.ndarray]:
-    """All arrays by the names of their fields, in the order of the pytree's leaves."""
-    leaves, _ = jax.tree_util.tree_flatten_with_path(articulation)
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="."): np.ascontiguousarray(leaf).reshape(np.shape(leaf))
-        for path, leaf in leaves
-    }
-
-
 def _read(path: Path) -> tuple[Articulation, dict[str, np.ndarray]]:
     """A stand-in for the articulation with its structure, and its arrays."""
     size = path.stat().st_size
@@ -130,7 +121,7 @@ def _read(path: Path) -> tuple[Articulation, dict[str, np.ndarray]]:
         if _HEADER not in members or members[_HEADER].file_size > _LARGEST_HEADER:
             raise ValueError(f"it has no {_HEADER}, or one beyond {_LARGEST_HEADER} bytes")
         articulation = read_header(archive.read(_HEADER).decode("utf-8"))
-        expected = _arrays(articulation)
+        expected = named_arrays(articulation)
         wanted = {_HEADER, *(f"{name}.npy" for name in expected)}
         if wanted != set(members):
             raise ValueError(f"its members are not those of its header: {', '.join(sorted(wanted ^ set(members))[:5])}")

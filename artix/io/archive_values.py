@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import jax
 import numpy as np
 
+from artix.articulation import Articulation
 from artix.io.urdf_parser import INERTIA_TOLERANCE
 
 #: What must hold of each array, by its name; everything else must be finite.
@@ -36,6 +38,15 @@ _RULES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
     **dict.fromkeys((*_POSES, *_LOOP_POSES), (lambda x: _is_pose(x), "must be finite, its quaternions of length 1")),
     "link_inertia": (lambda x: _is_inertia(x), "must be symmetric and the inertia of some body"),
 }
+
+
+def named_arrays(articulation: Articulation) -> dict[str, np.ndarray]:
+    """All arrays of an articulation by names such as ``"drive.stiffness"``, in the order of the pytree's leaves."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(articulation)
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="."): np.ascontiguousarray(leaf).reshape(np.shape(leaf))
+        for path, leaf in leaves
+    }
 
 
 def check_values(arrays: dict[str, np.ndarray]) -> None:

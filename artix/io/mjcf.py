@@ -12,6 +12,7 @@ import numpy as np
 
 from artix.articulation import Articulation
 from artix.builder import ArticulationBuilder
+from artix.io.archive_values import check_values, named_arrays
 from artix.io.diagnostics import DescriptionWarning, Issue, Report
 from artix.io.links import add_links
 from artix.io.mjcf_actuators import check_transmissions, joint_options
@@ -77,8 +78,10 @@ def load_mjcf(
     report, source = _read(path_or_text, skip)
     report.raise_errors()
     assert source is not None  # An unreadable document is an error.
-    reading = _articulation(source, _choose(source, body), fixed_base, merge_fixed_joints)
-    return _finish(report, [reading], dtype)[0]
+    articulation = _articulation(source, _choose(source, body), fixed_base, merge_fixed_joints, dtype)
+    _finish(report)
+    assert articulation is not None
+    return articulation
 
 
 def load_mjcf_all(
@@ -103,8 +106,9 @@ def load_mjcf_all(
     report.raise_errors()
     assert source is not None
     roots = _roots(source)
-    readings = [_articulation(source, root, None, merge_fixed_joints) for root in roots.values()]
-    return dict(zip(roots, _finish(report, readings, dtype), strict=True))
+    found = {name: _articulation(source, root, None, merge_fixed_joints, dtype) for name, root in roots.items()}
+    _finish(report)
+    return {name: articulation for name, articulation in found.items() if articulation is not None}
 
 
 def check_mjcf(path_or_text: str | Path, *, skip: Skip = ()) -> list[Issue]:
@@ -123,7 +127,7 @@ def check_mjcf(path_or_text: str | Path, *, skip: Skip = ()) -> list[Issue]:
     report, source = _read(path_or_text, skip)
     if source is not None:
         for root in _roots(source).values():
-            _articulation(source, root, None, False)
+            _articulation(source, root, None, False, None)
     return sorted(report.issues, key=lambda issue: issue.line)
 
 
@@ -214,30 +218,40 @@ def _with_base(source: MjcfSource, root: _Root, fixed_base: bool | None) -> _Roo
 
 
 def _articulation(
-    source: MjcfSource, root: _Root, fixed_base: bool | None, merge_fixed_joints: bool
-) -> ArticulationBuilder:
-    """A builder that holds the articulation; what is wrong with it is in the report."""
+    source: MjcfSource, root: _Root, fixed_base: bool | None, merge_fixed_joints: bool, dtype: Any
+) -> Articulation | None:
+    """One articulation; ``None`` if there are errors, which are in the report."""
     root = _with_base(source, root, fixed_base)
-    model, names = source.model, MjcfNames.of(source.model)
-    bodies = [body for body in range(model.nbody) if body == root.body or model.body_rootid[body] in root.tops]
-    gravity = np.zeros(3) if source.disables("GRAVITY") else np.array(model.opt.gravity)
+    gravity = np.zeros(3) if source.disables("GRAVITY") else np.array(source.model.opt.gravity)
     builder = ArticulationBuilder(fixed_base=root.body == 0, gravity=gravity, name=_name(source, root))
-    options = joint_options(source, [joint for body in bodies for joint in joints_of(model, body)])
-    links = describe_bodies(source, names, bodies, root.body, options)
     try:
-        places = add_links(builder, links, merge_fixed_joints=merge_fixed_joints)
-        frames = Names(place for place in places)
-        for site in np.flatnonzero(np.isin(model.site_bodyid, bodies)).tolist():
-            if source.name("site", site):
-                place = places[names.bodies[model.site_bodyid[site]]]
-                pose = pose_from_wxyz(model.site_pos[site], model.site_quat[site])
-                builder.add_frame(frames.new(source.name("site", site)), place.number, compose(place.pose, pose))
-        members = Members(frozenset(bodies), frozenset(options), places, {link.name: link for link in links})
-        add_equalities(builder, source, names, members)
-        add_tendons(builder, source, names, members)
+        _fill(builder, source, root, merge_fixed_joints)
+        if source.report.num_errors:
+            return None
+        articulation = builder.build(dtype)
+        check_values(named_arrays(articulation))
+        return articulation
     except ValueError as error:
         source.report.error(MjcfPlace("<mujoco>"), str(error), "correct the element that it names")
-    return builder
+        return None
+
+
+def _fill(builder: ArticulationBuilder, source: MjcfSource, root: _Root, merge_fixed_joints: bool) -> None:
+    """Gives a builder the links, frames and couplings of an articulation."""
+    model, names = source.model, MjcfNames.of(source.model)
+    bodies = [body for body in range(model.nbody) if body == root.body or model.body_rootid[body] in root.tops]
+    options = joint_options(source, [joint for body in bodies for joint in joints_of(model, body)])
+    links = describe_bodies(source, names, bodies, root.body, options)
+    places = add_links(builder, links, merge_fixed_joints=merge_fixed_joints)
+    frames = Names(place for place in places)
+    for site in np.flatnonzero(np.isin(model.site_bodyid, bodies)).tolist():
+        if source.name("site", site):
+            place = places[names.bodies[model.site_bodyid[site]]]
+            pose = pose_from_wxyz(model.site_pos[site], model.site_quat[site])
+            builder.add_frame(frames.new(source.name("site", site)), place.number, compose(place.pose, pose))
+    members = Members(frozenset(bodies), frozenset(options), places, {link.name: link for link in links})
+    add_equalities(builder, source, names, members)
+    add_tendons(builder, source, names, members)
 
 
 def _name(source: MjcfSource, root: _Root) -> str:
@@ -246,8 +260,8 @@ def _name(source: MjcfSource, root: _Root) -> str:
     return model_name or "articulation" if len(_roots(source)) == 1 else root.name
 
 
-def _finish(report: Report, builders: list[ArticulationBuilder], dtype: Any) -> list[Articulation]:
+def _finish(report: Report) -> None:
+    """Raises the errors, and what was left out as warnings."""
     report.raise_errors()
     for issue in report.repairs:
         warnings.warn(str(issue), DescriptionWarning, stacklevel=3)
-    return [builder.build(dtype) for builder in builders]

@@ -13,6 +13,7 @@ from artix.io.links import LinkDescription, LinkPlace
 from artix.io.mjcf_bodies import MjcfNames, pose_from_wxyz
 from artix.io.mjcf_source import MjcfPlace, MjcfSource, import_mujoco
 from artix.io.poses import IDENTITY, compose
+from artix.io.xml_tree import LARGEST_NUMBER
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,10 +51,11 @@ def add_equalities(builder: ArticulationBuilder, source: MjcfSource, names: Mjcf
     """Adds the equalities among the members; the owner of the first refuses those with something else in them."""
     if source.disables("EQUALITY"):
         return
+    followers: set[int] = set()
     for equality in range(source.model.neq):
         kind = _kind(source, equality)
         if kind == "joint":
-            _add_mimic(builder, source, names, members, equality)
+            _add_mimic(builder, source, names, members, equality, followers)
         elif kind in ("connect", "weld"):
             _add_loop_joint(builder, source, names, members, equality, weld=kind == "weld")
 
@@ -85,8 +87,14 @@ def _is_read(source: MjcfSource, equality: int, place: MjcfPlace, inside: list[b
 
 
 def _add_mimic(
-    builder: ArticulationBuilder, source: MjcfSource, names: MjcfNames, members: Members, equality: int
+    builder: ArticulationBuilder,
+    source: MjcfSource,
+    names: MjcfNames,
+    members: Members,
+    equality: int,
+    followers: set[int],
 ) -> None:
+    """Adds a joint equality; ``followers`` are the joints that follow another already."""
     model, place = source.model, source.place("eq", equality)
     follower, reference = int(model.eq_obj1id[equality]), int(model.eq_obj2id[equality])
     if reference < 0:
@@ -95,10 +103,18 @@ def _add_mimic(
         return
     if not _is_read(source, equality, place, [joint in members.joints for joint in (follower, reference)]):
         return
-    constant, slope, *higher = map(float, model.eq_data[equality, :5])
+    numbers = model.eq_data[equality, :5]
+    if not np.all(np.abs(numbers) <= LARGEST_NUMBER):
+        source.report.error(place, f"polycoef is not finite or beyond {LARGEST_NUMBER:g}", "write finite numbers")
+        return
+    constant, slope, *higher = map(float, numbers)
     if any(higher):
         source.cannot_carry("equality", place, "its polynomial is not linear")
         return
+    if follower in followers:
+        source.cannot_carry("equality", place, "its first joint follows another joint already")
+        return
+    followers.add(follower)
     start, start_of_reference = (float(model.qpos0[model.jnt_qposadr[joint]]) for joint in (follower, reference))
     offset = slope * start_of_reference - constant - start
     builder.add_mimic(names.joints[follower], names.joints[reference], gear_ratio=-slope, offset=offset)
@@ -108,8 +124,8 @@ def _add_loop_joint(
     builder: ArticulationBuilder, source: MjcfSource, names: MjcfNames, members: Members, equality: int, *, weld: bool
 ) -> None:
     model, place, data = source.model, source.place("eq", equality), source.model.eq_data[equality]
-    if not np.all(np.isfinite(data)):
-        source.report.error(place, "its numbers are not finite", "write finite numbers")
+    if not np.all(np.abs(data) <= LARGEST_NUMBER):
+        source.report.error(place, f"its numbers are not finite or beyond {LARGEST_NUMBER:g}", "write finite numbers")
         return
     first, second = int(model.eq_obj1id[equality]), int(model.eq_obj2id[equality])
     if int(model.eq_objtype[equality]) == int(import_mujoco().mjtObj.mjOBJ_SITE):

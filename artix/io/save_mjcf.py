@@ -207,15 +207,20 @@ class MjcfWriter:
             axis = rotation_matrix(frame[3:])[:, int(axes[0]) % 3]
             attributes |= {"type": "slide" if kind is JointType.PRISMATIC else "hinge", "axis": numbers(axis)}
             attributes["pos"] = numbers(frame[:3] if kind is not JointType.PRISMATIC else np.zeros(3))
-            if np.any(np.isfinite(limits)):
-                if not np.all(np.isfinite(limits)):
-                    self.warn(
-                        f"joint {name!r}", "MJCF limits both sides of a joint; the missing limit is written as 1e10"
-                    )
-                attributes |= {"limited": "true", "range": numbers(np.clip(limits[:, 0], -1e10, 1e10))}
+            attributes |= self._limits(name, *limits[:, 0])
             if kind in (JointType.REVOLUTE, JointType.SPHERICAL):
                 self.warn(f"joint {name!r}", f"a {kind.name.lower()} joint is a hinge, which never wraps", "nothing")
         ET.SubElement(body, "joint", attributes)
+
+    def _limits(self, name: str, low: float, high: float) -> dict[str, str]:
+        if np.isinf(low) and np.isinf(high):
+            return {}
+        if low == high:
+            self.warn(f"joint {name!r}", "both its limits are one number, which MJCF cannot say; they are dropped")
+            return {}
+        if np.isinf(low) or np.isinf(high):
+            self.warn(f"joint {name!r}", "MJCF limits both sides of a joint; the missing limit is written as 1e10")
+        return {"limited": "true", "range": numbers(np.clip([low, high], -1e10, 1e10))}
 
     def _check_ball(self, name: str, frame: np.ndarray, limits: np.ndarray, dofs: slice) -> None:
         if np.any(np.isfinite(limits)):

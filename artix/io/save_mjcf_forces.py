@@ -28,7 +28,9 @@ def write_actuators(writer: MjcfWriter, root: ET.Element) -> None:
             if (stiffness or damping) and not ball_spring(one, topology.dofs(joint)):
                 writer.warn(f"joint {name!r}", "MJCF has no servo on a ball joint, only a spring towards zero")
             continue
-        if np.isfinite(limit):
+        if limit == 0.0:
+            writer.warn(f"joint {name!r}", "MJCF has no limit of zero on an effort; it is dropped")
+        elif np.isfinite(limit):
             control = f"{-limit!r} {limit!r}"
             ET.SubElement(section, "motor", name=f"{joint}_motor", joint=joint, ctrllimited="true", ctrlrange=control)
         if stiffness or damping:
