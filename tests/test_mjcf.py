@@ -129,7 +129,8 @@ def test_gravity_and_its_compensation():
     np.testing.assert_array_equal(robot.gravity, [1, 2, -3])
     assert robot.gravity_scale[robot.topology.link_index("lower")] == 0.25
     assert robot.gravity_scale[robot.topology.link_index("upper")] == 1.0
-    weightless = mjcf(option='<option><flag gravity="disable" spring="disable"/></option>')
+    springs = "spring" if hasattr(mujoco.mjtDisableBit, "mjDSBL_SPRING") else "passive"
+    weightless = mjcf(option=f'<option><flag gravity="disable" {springs}="disable"/></option>')
     robot = artix.load_mjcf(weightless)
     assert not np.any(robot.gravity)
     assert not np.any(robot.drive.stiffness)

@@ -73,7 +73,10 @@ class MjcfSource:
 
     def disables(self, flag: str) -> bool:
         """Whether the model's ``<flag>`` switches something off, such as ``"GRAVITY"``."""
-        return bool(self.model.opt.disableflags & getattr(import_mujoco().mjtDisableBit, f"mjDSBL_{flag}"))
+        bits = import_mujoco().mjtDisableBit
+        if not hasattr(bits, f"mjDSBL_{flag}"):
+            flag = "PASSIVE"  # Earlier versions of MuJoCo switch springs and dampers together.
+        return bool(self.model.opt.disableflags & getattr(bits, f"mjDSBL_{flag}"))
 
     def name(self, kind: str, index: int) -> str:
         """The name of an element, empty if it has none; kinds are the prefixes of the model's fields."""
@@ -237,7 +240,8 @@ def _check_numbers(source: MjcfSource) -> None:
 
 
 def _check_field(source: MjcfSource, field: str, kind: str, owner: np.ndarray | None) -> None:
-    values = np.asarray(getattr(source.model, field), float)
+    # Earlier versions of MuJoCo lack some of the fields.
+    values = np.asarray(getattr(source.model, field, ()), float)
     with np.errstate(invalid="ignore"):
         wrong = ~(np.abs(values.reshape(len(values), -1)) <= LARGEST_NUMBER).all(axis=1) if values.size else []
     for index in np.flatnonzero(wrong):
