@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,12 +44,10 @@ FLOAT_MAX = 3.4e38
 
 
 class Location:
-    """Where in a stage an issue is: a prim's path, or a word for the whole stage."""
+    """Where in a stage an issue is: a prim's path, or a word for the whole stage; a line only where USD tells one."""
 
-    line = 1
-
-    def __init__(self, label: str) -> None:
-        self.label = label
+    def __init__(self, label: str, line: int = 1) -> None:
+        self.label, self.line = label, line
 
 
 def open_stage(source: Any, report: Report) -> Usd.Stage | None:
@@ -73,7 +72,10 @@ def open_stage(source: Any, report: Report) -> Usd.Stage | None:
         return pxr.Usd.Stage.Open(os.fspath(source))
     except pxr.Tf.ErrorException as error:
         message = " ".join(str(error).split())
-        report.error(Location("stage"), f"not readable as USD: {message[:300]}", "mend the file; usdchecker may help")
+        place = re.search(r"'?:(\d+):\d+: ", message)
+        said = message.partition(" : ")[2] or message
+        line = int(place[1]) if place else 1
+        report.error(Location("stage", line), f"not readable as USD: {said[:300]}", "mend the file; usdchecker may help")
     return None
 
 
