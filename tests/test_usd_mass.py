@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from pxr import Gf, Usd, UsdGeom, UsdPhysics
 
 import artix
 from artix.io.poses import rotation_matrix
 from artix.io.usd import shapes
 from tests.usd_stages import body_inertias, joint, robot
-
-pytest.importorskip("pxr")
-from pxr import Gf, Usd, UsdGeom, UsdPhysics  # noqa: E402
 
 CUBE = np.array([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)], float)
 #: Faces of a cube by the numbers of its corners, turned outwards.

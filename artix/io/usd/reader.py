@@ -99,7 +99,7 @@ def check_usd(path_or_text_or_stage: Any, *, root: str | None = None, fixed_base
         articulation = _build(report, description, merge_fixed_joints=False, gravity=None, dtype=None)
         if articulation is not None:
             read_state(description, articulation)
-        description.note_unread()
+            description.note_unread()
     return sorted(report.issues, key=lambda issue: issue.severity)
 
 
@@ -139,8 +139,6 @@ def _build(
     report: Report, description: UsdArticulation, merge_fixed_joints: bool, gravity: npt.ArrayLike | None, dtype: Any
 ) -> Articulation | None:
     """The articulation; ``None``, and noted, if the description has errors."""
-    if report.num_errors:
-        return None
     links = description.links()
     stage_gravity = description.gravity()
     if report.num_errors:

@@ -75,7 +75,7 @@ def open_stage(source: Any, report: Report) -> Usd.Stage | None:
         place = re.search(r"'?:(\d+):\d+: ", message)
         said = message.partition(" : ")[2] or message
         line = int(place[1]) if place else 1
-        report.error(Location("stage", line), f"not readable as USD: {said[:300]}", "mend the file; usdchecker may help")
+        report.error(Location("stage", line), f"not readable as USD: {said[:300]}", "mend the file; usdchecker helps")
     return None
 
 
