@@ -127,11 +127,10 @@ def _island_below(scene: UsdScene, root: UsdPrim, bodies: dict[str, UsdPrim], gr
 class _Graph:
     """Bodies joined by joints; excluded joints join nothing here."""
 
-    def __init__(self, joints: Iterable[UsdJoint]) -> None:
-        ordered = sorted(joints, key=lambda joint: joint.order)
-        self.excluded = [joint for joint in ordered if joint.excluded]
+    def __init__(self, joints: list[UsdJoint]) -> None:
+        self.excluded = [joint for joint in joints if joint.excluded]
         self.at: dict[str | None, list[UsdJoint]] = {}
-        for joint in ordered:
+        for joint in sorted(joints, key=lambda joint: joint.order):
             if not joint.excluded:
                 for body in joint.bodies:
                     self.at.setdefault(body, []).append(joint)
