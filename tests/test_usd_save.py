@@ -90,7 +90,7 @@ def everything() -> artix.Articulation:
             offset=0.1,
             rest_length=0.2,
             limits=(-1, 2),
-        )  # fmt: skip
+        )
     )
     points = [
         artix.Attachment(link="trunk-1", position=(1, 2, 3)),

@@ -183,6 +183,7 @@ def test_what_they_write_is_what_the_reader_reads():
     assert [float(gain[0]) for gain in gains] == [100.0, 3.0, 7.0, 0.5]
     assert np.allclose(found.position[1], [0.25, 0, 1])
     assert [float(value[1]) for value in (found.coefficient, found.rest_length, found.upper_limit)] == [2.0, 0.75, 1.5]
+    root.CreateTendonEnabledAttr(False)
     with pytest.warns(artix.DescriptionWarning, match="not enabled"):
-        root.CreateTendonEnabledAttr(False)
-        assert float(artix.load_usd(stage).spatial_tendons.stiffness[0]) == 0.0
+        disabled = artix.load_usd(stage)
+    assert float(disabled.spatial_tendons.stiffness[0]) == 0.0

@@ -71,12 +71,20 @@ def open_stage(source: Any, report: Report) -> Usd.Stage | None:
             pass
         return pxr.Usd.Stage.Open(os.fspath(source))
     except pxr.Tf.ErrorException as error:
-        message = " ".join(str(error).split())
-        place = re.search(r"'?:(\d+):\d+: ", message)
-        said = message.partition(" : ")[2] or message
-        line = int(place[1]) if place else 1
-        report.error(Location("stage", line), f"not readable as USD: {said[:300]}", "mend the file; usdchecker helps")
+        note_usd_error(report, error)
     return None
+
+
+def note_usd_error(report: Report, error: Exception) -> None:
+    """Notes what USD itself refused, with its line if USD tells one."""
+    try:
+        message = " ".join(str(error).split())
+    except UnicodeDecodeError:  # The message quotes the file.
+        message = "text that is not UTF-8"
+    place = re.search(r"'?:(\d+):\d+: ", message)
+    said = message.partition(" : ")[2] or message
+    where = Location("stage", int(place[1]) if place else 1)
+    report.error(where, f"not readable as USD: {said[:300]}", "mend the file; usdchecker helps")
 
 
 class UsdPrim:
