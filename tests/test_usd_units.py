@@ -7,12 +7,10 @@ import re
 import jax
 import numpy as np
 import pytest
+from pxr import Gf, Sdf, Usd, UsdGeom, UsdPhysics
 
 import artix
 from tests.usd_stages import MECHANISMS, body_inertias, numbers, relative_error
-
-pxr = pytest.importorskip("pxr")
-from pxr import Gf, Sdf, Usd, UsdGeom, UsdPhysics  # noqa: E402
 
 #: Units of attributes as exponents of length and mass; angles keep their degrees. The first match counts.
 _UNITS = [

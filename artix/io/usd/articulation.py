@@ -11,7 +11,7 @@ import numpy as np
 from artix.io.links import LinkDescription
 from artix.io.poses import IDENTITY, rotation_matrix
 from artix.io.usd.joint_features import make_joint
-from artix.io.usd.joints import KINDS, UsdJoint, check_supported, enclosing, read_joint
+from artix.io.usd.joints import KINDS, UsdJoint, enclosing, is_supported, read_joint
 from artix.io.usd.mass import mass_properties
 from artix.io.usd.stage import UsdPrim, UsdScene
 from artix.io.usd.tree import UsdTree, colliders_by_body, find_root, find_tree
@@ -71,7 +71,9 @@ class UsdArticulation:
         body = self.scene.prims[path]
         mass = mass_properties(self.scene, body, self.colliders[path])
         above = None if joint is None else self.names[parent]
-        made = None if joint is None else make_joint(self.scene, joint, parent)
+        made = None
+        if joint is not None and is_supported(joint, self.scene):
+            made = make_joint(self.scene, joint, parent)
         return LinkDescription(self.names[path], above, made, *mass, self._link_options(body))
 
     def _link_options(self, body: UsdPrim) -> dict[str, float]:
@@ -142,8 +144,6 @@ def read_articulation(scene: UsdScene, root: str | None, fixed_base: bool | None
     tree = None if prim is None else find_tree(scene, prim, bodies, joints, fixed_base)
     if prim is None or tree is None:
         return None
-    for _, joint, _ in tree.edges:
-        check_supported(joint, scene)
     _note_unknown_joints(scene)
     names = _names(scene, tree)
     colliders = colliders_by_body(scene, {path: bodies[path] for path in tree.bodies}, {*bodies, *still})

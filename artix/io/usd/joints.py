@@ -194,14 +194,17 @@ def _generic_axes(scene: UsdScene, prim: UsdPrim) -> tuple[UsdAxis, ...]:
     return tuple(axes)
 
 
-def check_supported(joint: UsdJoint, scene: UsdScene) -> None:
-    """Notes a joint that an articulation cannot have: with a distance, or with several axes of which one slides."""
+def is_supported(joint: UsdJoint, scene: UsdScene) -> bool:
+    """Whether links can have such a joint, not one with a distance or several axes of which one slides; notes it."""
     if joint.kind == "distance":
         message, fix = "a distance joint cannot join links", "set physics:excludeFromArticulation, for a loop joint"
         scene.report.error(joint.prim, message, fix)
+        return False
     sliding = [axis.instance for axis in joint.axes if not axis.angular]
     if sliding and len(joint.axes) > 1:
         names = ", ".join(axis.instance for axis in joint.axes)
         message = f"a joint with the free axes {names}; one joint has rotations or one translation"
         fix = "lock axes with PhysicsLimitAPI (low > high), or make a chain of bodies with one joint each"
         scene.report.error(joint.prim, message, fix)
+        return False
+    return True

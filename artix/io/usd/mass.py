@@ -36,7 +36,8 @@ def mass_properties(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
 
     Every quantity that is authored is used. The rest follows from the colliders: each has its own mass, or its volume
     times the density of its ``PhysicsMassAPI``, of the body's, of its material, or 1000 kg/m^3, in this order. An
-    authored mass scales the inertia of the colliders.
+    authored mass scales the inertia of the colliders. An authored inertia without ``physics:principalAxes`` is in the
+    body's axes.
 
     Args:
       scene: the stage.

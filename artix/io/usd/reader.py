@@ -16,7 +16,7 @@ from artix.io.links import LinkPlace, add_links
 from artix.io.poses import compose
 from artix.io.usd.articulation import UsdArticulation, read_articulation
 from artix.io.usd.couplings import loop_joints, mimic_joints
-from artix.io.usd.stage import Location, UsdScene, is_usd_text, open_stage
+from artix.io.usd.stage import Location, UsdScene, import_pxr, is_usd_text, note_usd_error, open_stage
 from artix.io.usd.state import read_state
 from artix.io.usd.tendons import fixed_tendons, spatial_tendons
 
@@ -57,6 +57,7 @@ def load_usd(
       DescriptionError: the stage is refused; its ``issues`` hold all errors with file, prim and mend.
       OSError: the file cannot be read.
       TypeError: ``path_or_text_or_stage`` is none of the three.
+      ValueError: ``gravity`` is malformed.
       ModuleNotFoundError: ``usd-core`` is not installed.
     """
     return _load(path_or_text_or_stage, root, fixed_base, merge_fixed_joints, gravity, dtype)[0]
@@ -77,8 +78,7 @@ def load_usd_with_state(
     root link's pose is that of its body. The velocities of the root's ``PhysicsRigidBodyAPI`` are those of its centre
     of mass, in the axes of the prim above it.
     """
-    articulation, description = _load(path_or_text_or_stage, root, fixed_base, merge_fixed_joints, gravity, dtype)
-    return articulation, read_state(description, articulation)
+    return _load(path_or_text_or_stage, root, fixed_base, merge_fixed_joints, gravity, dtype)
 
 
 def check_usd(path_or_text_or_stage: Any, *, root: str | None = None, fixed_base: bool | None = None) -> list[Issue]:
@@ -94,53 +94,50 @@ def check_usd(path_or_text_or_stage: Any, *, root: str | None = None, fixed_base
       TypeError: ``path_or_text_or_stage`` is not what is expected.
       ModuleNotFoundError: ``usd-core`` is not installed.
     """
-    report, description = _read(path_or_text_or_stage, root, fixed_base)
-    if description is not None:
-        articulation = _build(report, description, merge_fixed_joints=False, gravity=None, dtype=None)
-        if articulation is not None:
-            read_state(description, articulation)
-        description.note_unread()
+    report, _ = _read(path_or_text_or_stage, root, fixed_base, False, None, None)
     return sorted(report.issues, key=lambda issue: issue.severity)
 
 
-def _load(
+def _load(source: Any, *arguments: Any) -> tuple[Articulation, State]:
+    report, reading = _read(source, *arguments)
+    report.raise_errors()
+    assert reading is not None  # Without one there are errors.
+    for issue in report.repairs:
+        warnings.warn(str(issue), DescriptionWarning, stacklevel=3)
+    return reading
+
+
+def _read(
     source: Any,
     root: str | None,
     fixed_base: bool | None,
     merge_fixed_joints: bool,
     gravity: npt.ArrayLike | None,
     dtype: Any,
-) -> tuple[Articulation, UsdArticulation]:
-    report, description = _read(source, root, fixed_base)
-    articulation = None
-    if description is not None:
-        articulation = _build(report, description, merge_fixed_joints, gravity, dtype)
-    report.raise_errors()
-    assert articulation is not None  # Without one there are errors.
-    assert description is not None
-    for issue in report.repairs:
-        warnings.warn(str(issue), DescriptionWarning, stacklevel=3)
-    return articulation, description
-
-
-def _read(source: Any, root: str | None, fixed_base: bool | None) -> tuple[Report, UsdArticulation | None]:
-    if is_usd_text(source):
-        file = "<text>"
-    elif isinstance(source, str | os.PathLike):
-        file = os.fspath(source)
-    else:
-        file = "<stage>"
-    report = Report(str(file))
+) -> tuple[Report, tuple[Articulation, State] | None]:
+    """The report, and what is read if it has no errors."""
+    is_path = isinstance(source, str | os.PathLike) and not is_usd_text(source)
+    report = Report(os.fspath(source) if is_path else "<text>" if is_usd_text(source) else "<stage>")
     stage = open_stage(source, report)
-    return report, None if stage is None else read_articulation(UsdScene(stage, report), root, fixed_base)
+    if stage is None:
+        return report, None
+    reading = None
+    try:
+        description = read_articulation(UsdScene(stage, report), root, fixed_base)
+        if description is not None:
+            articulation = _build(report, description, merge_fixed_joints, gravity, dtype)
+            if articulation is not None:
+                reading = articulation, read_state(description, articulation)
+                description.note_unread()
+    except import_pxr().Tf.ErrorException as error:  # USD refuses some of what it has opened only when it is used.
+        note_usd_error(report, error)
+    return report, reading
 
 
 def _build(
     report: Report, description: UsdArticulation, merge_fixed_joints: bool, gravity: npt.ArrayLike | None, dtype: Any
 ) -> Articulation | None:
     """The articulation; ``None``, and noted, if the description has errors."""
-    if report.num_errors:
-        return None
     links = description.links()
     stage_gravity = description.gravity()
     if report.num_errors:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,12 +44,10 @@ FLOAT_MAX = 3.4e38
 
 
 class Location:
-    """Where in a stage an issue is: a prim's path, or a word for the whole stage."""
+    """Where in a stage an issue is: a prim's path, or a word for the whole stage; a line only where USD tells one."""
 
-    line = 1
-
-    def __init__(self, label: str) -> None:
-        self.label = label
+    def __init__(self, label: str, line: int = 1) -> None:
+        self.label, self.line = label, line
 
 
 def open_stage(source: Any, report: Report) -> Usd.Stage | None:
@@ -72,9 +71,20 @@ def open_stage(source: Any, report: Report) -> Usd.Stage | None:
             pass
         return pxr.Usd.Stage.Open(os.fspath(source))
     except pxr.Tf.ErrorException as error:
-        message = " ".join(str(error).split())
-        report.error(Location("stage"), f"not readable as USD: {message[:300]}", "mend the file; usdchecker may help")
+        note_usd_error(report, error)
     return None
+
+
+def note_usd_error(report: Report, error: Exception) -> None:
+    """Notes what USD itself refused, with its line if USD tells one."""
+    try:
+        message = " ".join(str(error).split())
+    except UnicodeDecodeError:  # The message quotes the file.
+        message = "text that is not UTF-8"
+    place = re.search(r"'?:(\d+):\d+: ", message)
+    said = message.partition(" : ")[2] or message
+    where = Location("stage", int(place[1]) if place else 1)
+    report.error(where, f"not readable as USD: {said[:300]}", "mend the file; usdchecker helps")
 
 
 class UsdPrim:

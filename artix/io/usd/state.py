@@ -12,7 +12,7 @@ from artix.io.usd.joints import UsdJoint
 from artix.io.usd.units import DEGREE
 from artix.topology import Topology
 
-#: A body this far from where its joint's state puts it deserves a look [m and, for the chord of its turn, 1].
+#: A body this far from where its joint's state puts it deserves a look [m; chord between unit quaternions].
 PLACE_TOLERANCE = 1e-3
 
 
@@ -55,10 +55,11 @@ def _check_place(
     above = first if parent is None else compose(scene.pose(parent), first)
     wanted, found = compose(compose(above, motion), inverse(second)), scene.pose(child)
     distance = float(np.linalg.norm(wanted[:3] - found[:3]))
-    turn = min(float(np.linalg.norm(wanted[3:] - sign * found[3:])) for sign in (1.0, -1.0))
-    if max(distance, turn) > PLACE_TOLERANCE:
+    chord = min(float(np.linalg.norm(wanted[3:] - sign * found[3:])) for sign in (1.0, -1.0))
+    if max(distance, chord) > PLACE_TOLERANCE:
+        turn = 4.0 * np.arcsin(min(1.0, 0.5 * chord)) / DEGREE
         message = (
-            f"body <{child}> is {distance:.3g} m and {2 * turn / DEGREE:.3g} degrees from where the joint's frames "
+            f"body <{child}> is {distance:.3g} m and {turn:.3g} degrees from where the joint's frames "
             "and state put it; the articulation follows the joint, as in PhysX"
         )
         scene.report.warning(joint.prim, message, "nothing, or author PhysicsJointStateAPI or the body's transform")

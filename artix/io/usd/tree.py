@@ -127,11 +127,10 @@ def _island_below(scene: UsdScene, root: UsdPrim, bodies: dict[str, UsdPrim], gr
 class _Graph:
     """Bodies joined by joints; excluded joints join nothing here."""
 
-    def __init__(self, joints: Iterable[UsdJoint]) -> None:
-        ordered = sorted(joints, key=lambda joint: joint.order)
-        self.excluded = [joint for joint in ordered if joint.excluded]
+    def __init__(self, joints: list[UsdJoint]) -> None:
+        self.excluded = [joint for joint in joints if joint.excluded]
         self.at: dict[str | None, list[UsdJoint]] = {}
-        for joint in ordered:
+        for joint in sorted(joints, key=lambda joint: joint.order):
             if not joint.excluded:
                 for body in joint.bodies:
                     self.at.setdefault(body, []).append(joint)
@@ -184,8 +183,18 @@ class _Graph:
 
     def centre(self, component: list[str]) -> str:
         """The graph's centre: the body nearest to its farthest one; of several that with most joints, or the first."""
-        ordered = sorted(component)
-        return min(ordered, key=lambda body: (max(self.distances(body).values()), -len(self.neighbours(body))))
+        # The centres of a tree are the middle of any of its longest paths.
+        end = list(self.distances(component[0]))[-1]
+        path = self._path(end, list(self.distances(end))[-1])
+        middle = sorted({path[(len(path) - 1) // 2], path[len(path) // 2]})
+        return min(middle, key=lambda body: -len(self.neighbours(body)))
+
+    def _path(self, start: str, end: str) -> list[str]:
+        """The bodies of a shortest path."""
+        distances, path = self.distances(start), [end]
+        while path[-1] != start:
+            path.append(next(body for body in self.neighbours(path[-1]) if distances[body] < distances[path[-1]]))
+        return path
 
 
 def _grow(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ import jax
 import numpy as np
 
 from artix.articulation import Articulation, State
-from artix.io.diagnostics import DescriptionWarning, Issue, Report
+from artix.io.diagnostics import Issue, Report
 from artix.io.poses import IDENTITY, compose, inverse, joint_motion, rotation_matrix
 from artix.io.usd.articulation import FRAME_KEY
 from artix.io.usd.authoring import Author, author, author_floats, quaternion, relate, set_pose, vector
@@ -48,11 +47,10 @@ def save_usd(articulation: Articulation, path: str | os.PathLike[str], *, state:
       state: the state in which its bodies and joints are written; the neutral one when ``None``.
 
     Returns:
-      What the file does not say, or only to ``load_usd``; each is also raised as a
-      :class:`~artix.io.diagnostics.DescriptionWarning`.
+      What the file does not say, or only to ``load_usd``, one warning each.
 
     Raises:
-      ValueError: the suffix is another.
+      ValueError: the suffix is another, or the articulation is a batch.
       TypeError: the articulation is padded; its members are what can be saved.
       OSError: the file cannot be written.
       ModuleNotFoundError: ``usd-core`` is not installed.
@@ -63,11 +61,11 @@ def save_usd(articulation: Articulation, path: str | os.PathLike[str], *, state:
     topology = articulation.topology
     if not isinstance(topology, Topology):
         raise TypeError("a padded articulation has no names to write; save the articulation that was padded")
+    if articulation.link_mass.ndim != 1:
+        raise ValueError("a batch of articulations is not one robot; save its members, one file each")
     report = Report(os.fspath(path))
     stage = _author_stage(topology, articulation, state, report)
     _export(stage, Path(path), suffix)
-    for issue in report.issues:
-        warnings.warn(str(issue), DescriptionWarning, stacklevel=2)
     return report.issues
 
 
