@@ -119,3 +119,4 @@ def displacement_of(tree: Tree, state: State, root_pose, joint_position) -> Arra
     spherical = take(jnp.asarray(tree.body_is_spherical), tree.dof_body)
     joints = jnp.where(spherical, turns, joint_position)
     return jnp.concatenate([root, joints, take(turn[2], _two_axes(tree) - 1)])
+
