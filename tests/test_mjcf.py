@@ -229,8 +229,19 @@ def test_tendons_give_the_forces_of_mujoco():
 # --- equalities ---------------------------------------------------------------------------------------------------
 
 
-def test_a_joint_equality_is_a_mimic_joint():
-    text = mjcf(extra='<equality><joint joint1="slide" joint2="shoulder" polycoef="0.3 -0.7 0 0 0"/></equality>')
+CABLE = """<tendon><fixed name="cable"><joint joint="slide" coef="2"/><joint joint="shoulder" coef="-3"/></fixed></tendon>
+<equality><tendon tendon1="cable" polycoef="0.4 0 0 0 0"/></equality>"""
+
+
+@pytest.mark.parametrize(
+    ("equality", "factor"),
+    [
+        ('<equality><joint joint1="slide" joint2="shoulder" polycoef="0.3 -0.7 0 0 0"/></equality>', 1.0),
+        (CABLE, 2.0),
+    ],
+)
+def test_an_equality_of_two_joints_is_a_mimic_joint(equality, factor):
+    text = mjcf(extra=equality)
     model, data = compiled(text)
     robot = artix.load_mjcf(text)
     state = artix.MujocoCoordinates(robot, model).state(data.qpos, data.qvel)
@@ -238,7 +249,7 @@ def test_a_joint_equality_is_a_mimic_joint():
     q = state.joint_position
     residual = q[follower] + robot.mimic.gear_ratio[0] * q[reference] + robot.mimic.offset[0]
     [row] = np.flatnonzero(data.efc_type == mujoco.mjtConstraint.mjCNSTR_EQUALITY)
-    np.testing.assert_allclose(residual, data.efc_pos[row], rtol=1e-12)
+    np.testing.assert_allclose(factor * residual, data.efc_pos[row], rtol=1e-12)
 
 
 @pytest.mark.parametrize(

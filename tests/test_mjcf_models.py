@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import warnings
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 import artix
 from artix import DescriptionWarning, Fleet, State
 from artix.io.mjcf_bodies import MjcfNames
+from artix.io.mjcf_source import SKIPPABLE
 from tests.mujoco_oracle import SITE_PACKAGES, Entries, mujoco, quantities, random_coordinates
 
 FOLDERS = {
@@ -123,3 +125,33 @@ def test_models_of_mjx():
     models = files("mjx")
     assert UNCOMPILED | TENDON_ARMATURE | set(CROWDS) <= set(models)
     check({name: path for name, path in models.items() if name not in {*UNCOMPILED, *TENDON_ARMATURE, *CROWDS}})
+
+
+@pytest.mark.slow
+def test_models_of_mjlab():
+    """Unitree's G1 and Go1 among them; the package is large and only its files are needed."""
+    package = importlib.util.find_spec("mjlab")
+    if package is None or package.origin is None:
+        pytest.skip("mjlab (pip install --no-deps mjlab) is not installed")
+    root = Path(package.origin).parent
+    check({str(path.relative_to(root)): path for path in sorted(root.rglob("*.xml")) if path.name != "scene.xml"})
+
+
+def test_what_is_refused_without_skip():
+    """The table of docs/formats.md."""
+    expected = {
+        "gymnasium": {"swimmer.xml": {"fluid"}},
+        "dm_control": {
+            "ball_in_cup.xml": {"limit"},
+            "dog.xml": {"actuator"},
+            "fish.xml": {"fluid", "actuator"},
+            "quadruped.xml": {"equality", "actuator"},
+            "swimmer.xml": {"fluid"},
+        },
+    }
+    for package, refused in expected.items():
+        for name, path in files(package).items():
+            errors = [issue for issue in artix.check_mjcf(path) if issue.severity == "error"]
+            kinds = {kind for issue in errors for kind in SKIPPABLE if f"skip=({kind!r},)" in issue.fix}
+            assert kinds == refused.get(name, set()), name
+            assert bool(errors) == bool(kinds)

@@ -43,8 +43,12 @@ class Members:
 
     def ancestors(self, link: str) -> list[str]:
         """The links above one, the nearest first."""
+        found: list[str] = []
         above = self.parent(link)
-        return [] if above is None else [above, *self.ancestors(above)]
+        while above is not None:
+            found.append(above)
+            above = self.parent(above)
+        return found
 
 
 def add_equalities(builder: ArticulationBuilder, source: MjcfSource, names: MjcfNames, members: Members) -> None:
@@ -53,9 +57,9 @@ def add_equalities(builder: ArticulationBuilder, source: MjcfSource, names: Mjcf
         return
     followers: set[int] = set()
     for equality in range(source.model.neq):
-        kind = _kind(source, equality)
-        if kind == "joint":
-            _add_mimic(builder, source, names, members, equality, followers)
+        kind, relation = _kind(source, equality), _relation(source, equality)
+        if relation is not None:
+            _add_mimic(builder, source, names, members, equality, relation, followers)
         elif kind in ("connect", "weld"):
             _add_loop_joint(builder, source, names, members, equality, weld=kind == "weld")
 
@@ -64,12 +68,30 @@ def check_equalities(source: MjcfSource) -> None:
     """Notes the equalities of types that no articulation has."""
     for equality in range(0 if source.disables("EQUALITY") else source.model.neq):
         kind = _kind(source, equality)
-        if kind not in ("joint", "connect", "weld"):
+        if kind not in ("connect", "weld") and _relation(source, equality) is None:
             source.cannot_carry("equality", source.place("eq", equality), f"an equality of type {kind!r}")
 
 
 def _kind(source: MjcfSource, equality: int) -> str:
     return import_mujoco().mjtEq(int(source.model.eq_type[equality])).name[5:].lower()
+
+
+def _relation(source: MjcfSource, equality: int) -> tuple[int, int, list[float]] | None:
+    """Follower, reference (-1 for none) and polynomial of an equality of two joint positions, if it is one.
+
+    The polynomial takes the reference's distance from its reference position to the follower's. A fixed tendon of two
+    joints that is held at a length is such a relation, too.
+    """
+    model, kind = source.model, _kind(source, equality)
+    first, second = int(model.eq_obj1id[equality]), int(model.eq_obj2id[equality])
+    numbers = [float(number) for number in model.eq_data[equality, :5]]
+    if kind == "joint":
+        return first, second, numbers
+    path = source.tendon_path(first) if kind == "tendon" and second < 0 else []
+    if len(path) != 2 or path[0][2] == 0.0 or any(what != "joint" for what, _, _ in path):
+        return None
+    (_, follower, own), (_, reference, other) = path
+    return follower, reference, [numbers[0] / own, -other / own]
 
 
 def _is_read(source: MjcfSource, equality: int, place: MjcfPlace, inside: list[bool]) -> bool:
@@ -92,22 +114,22 @@ def _add_mimic(
     names: MjcfNames,
     members: Members,
     equality: int,
+    relation: tuple[int, int, list[float]],
     followers: set[int],
 ) -> None:
-    """Adds a joint equality; ``followers`` are the joints that follow another already."""
+    """Adds an equality of two joints; ``followers`` are the joints that follow another already."""
     model, place = source.model, source.place("eq", equality)
-    follower, reference = int(model.eq_obj1id[equality]), int(model.eq_obj2id[equality])
+    follower, reference, polynomial = relation
     if reference < 0:
         if follower in members.joints:
             source.cannot_carry("equality", place, "it holds one joint at a position: narrow its range instead")
         return
     if not _is_read(source, equality, place, [joint in members.joints for joint in (follower, reference)]):
         return
-    numbers = model.eq_data[equality, :5]
-    if not np.all(np.abs(numbers) <= LARGEST_NUMBER):
-        source.report.error(place, f"polycoef is not finite or beyond {LARGEST_NUMBER:g}", "write finite numbers")
+    if not np.all(np.abs(polynomial) <= LARGEST_NUMBER):
+        source.report.error(place, f"its numbers are not finite or beyond {LARGEST_NUMBER:g}", "write finite numbers")
         return
-    constant, slope, *higher = map(float, numbers)
+    constant, slope, *higher = polynomial
     if any(higher):
         source.cannot_carry("equality", place, "its polynomial is not linear")
         return

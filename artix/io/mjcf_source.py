@@ -64,6 +64,15 @@ class MjcfSource:
     report: Report
     skip: frozenset[str]
 
+    def tendon_path(self, tendon: int) -> list[tuple[str, int, float]]:
+        """What a tendon runs along: kinds (``"joint"``, ``"site"``, ``"pulley"``, ...), numbers and parameters."""
+        model, wraps = self.model, import_mujoco().mjtWrap
+        first = int(model.tendon_adr[tendon])
+        return [
+            (wraps(int(model.wrap_type[at])).name[7:].lower(), int(model.wrap_objid[at]), float(model.wrap_prm[at]))
+            for at in range(first, first + int(model.tendon_num[tendon]))
+        ]
+
     def cannot_carry(self, kind: str, place: MjcfPlace, message: str) -> None:
         """Notes what no articulation can hold: left out if that was asked for, else an error."""
         if kind in self.skip:

@@ -9,7 +9,7 @@ import numpy as np
 from artix.builder import ArticulationBuilder
 from artix.io.mjcf_bodies import MjcfNames
 from artix.io.mjcf_couplings import Members
-from artix.io.mjcf_source import MjcfSource, import_mujoco
+from artix.io.mjcf_source import MjcfSource
 from artix.io.poses import rotation_matrix
 from artix.tendons import Attachment, FixedTendon, SpatialTendon, TendonJoint
 
@@ -17,7 +17,7 @@ from artix.tendons import Attachment, FixedTendon, SpatialTendon, TendonJoint
 def add_tendons(builder: ArticulationBuilder, source: MjcfSource, names: MjcfNames, members: Members) -> None:
     """Adds the tendons among the members that exert a force; the others are reported."""
     for tendon in range(source.model.ntendon):
-        path = _path(source, tendon)
+        path = source.tendon_path(tendon)
         inside = [
             element in members.joints if kind == "joint" else int(source.model.site_bodyid[element]) in members.bodies
             for kind, element, _ in path
@@ -42,16 +42,6 @@ def add_tendons(builder: ArticulationBuilder, source: MjcfSource, names: MjcfNam
             _add_spatial_tendon(builder, source, names, members, tendon, numbers)
 
 
-def _path(source: MjcfSource, tendon: int) -> list[tuple[str, int, float]]:
-    """What a tendon runs along: kinds (``"joint"``, ``"site"``, ``"pulley"``, ...), their numbers and parameters."""
-    model, wraps = source.model, import_mujoco().mjtWrap
-    first = int(model.tendon_adr[tendon])
-    return [
-        (wraps(int(model.wrap_type[at])).name[7:].lower(), int(model.wrap_objid[at]), float(model.wrap_prm[at]))
-        for at in range(first, first + int(model.tendon_num[tendon]))
-    ]
-
-
 def _name(source: MjcfSource, tendon: int) -> str:
     return source.name("tendon", tendon) or f"tendon{tendon}"
 
@@ -66,7 +56,7 @@ def _add_fixed_tendon(
 ) -> None:
     """Adds a tendon along joints; joints between them that it passes by become members with coefficient 0."""
     coefficient: dict[str, float] = {}
-    for _, element, factor in _path(source, tendon):
+    for _, element, factor in source.tendon_path(tendon):
         link = members.link_of_joint(names.joints[element])
         coefficient[link] = coefficient.get(link, 0.0) + factor
     above = [members.ancestors(link) for link in coefficient]
@@ -107,7 +97,7 @@ def _add_spatial_tendon(
     numbers: _Numbers,
 ) -> None:
     """Adds a tendon that runs straight from site to site."""
-    model, sites = source.model, [site for _, site, _ in _path(source, tendon)]
+    model, sites = source.model, [site for _, site, _ in source.tendon_path(tendon)]
     points = []
     for index, site in enumerate(sites):
         place = members.places[names.bodies[model.site_bodyid[site]]]

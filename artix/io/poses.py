@@ -58,6 +58,20 @@ def rotation_matrix(quaternion: np.ndarray) -> np.ndarray:
     return np.eye(3) + 2.0 * w * cross + 2.0 * cross @ cross
 
 
+def quaternion_from_matrix(matrix: np.ndarray) -> np.ndarray:
+    """Unit quaternion xyzw of a rotation matrix, shape [3, 3]."""
+    trace = np.trace(matrix)
+    table = np.empty((4, 4))  # 4 q q^T
+    for k in range(3):
+        i, j = (k + 1) % 3, (k + 2) % 3
+        table[k, k] = 1.0 + 2.0 * matrix[k, k] - trace
+        table[k, i] = table[i, k] = matrix[k, i] + matrix[i, k]
+        table[k, 3] = table[3, k] = matrix[j, i] - matrix[i, j]
+    table[3, 3] = 1.0 + trace
+    row = table[int(np.argmax(np.diag(table)))]  # The row of the largest component, which is free of cancellation.
+    return row / np.linalg.norm(row)
+
+
 def compose(outer: np.ndarray, inner: np.ndarray) -> np.ndarray:
     """The pose ``inner``, given in the frame whose pose is ``outer``, in the frame in which ``outer`` is given."""
     quaternion = quaternion_product(outer[3:], inner[3:])

@@ -10,7 +10,7 @@ import numpy as np
 from artix.articulation import Articulation
 from artix.io.diagnostics import DescriptionError, Issue
 from artix.io.mjcf_bodies import WORLD, Names
-from artix.io.poses import compose, inverse, rotation_matrix, translation
+from artix.io.poses import compose, inverse, quaternion_from_matrix, rotation_matrix, translation
 from artix.io.save_mjcf_forces import ball_spring, write_actuators, write_equalities, write_tendons
 from artix.io.unsaid import static_topology, unsaid
 from artix.joints import Axis, JointType
@@ -235,26 +235,20 @@ class MjcfWriter:
 
     def _write_inertial(self, link: int, *, moves: bool) -> None:
         name, mass = self.topology.link_names[link], float(self.articulation.link_mass[link])
-        moments, axes = np.linalg.eigh(np.asarray(self.articulation.link_inertia[link], float))
         if moves and not self._carries_mass(link):
             self.refuse(f"link {name!r}", "MuJoCo needs mass and rotational inertia of what moves", "give it both")
         if mass == 0.0:
             return
         com_pose = self._pose("link_com_pose", link)
-        if np.count_nonzero(inertia := np.asarray(self.articulation.link_inertia[link], float)) == np.count_nonzero(
-            np.diag(inertia)
-        ):
-            moments = np.diag(inertia).copy()
-        else:
-            axes[:, 2] *= np.linalg.det(axes)
-            com_pose = np.concatenate([com_pose[:3], rotated(com_pose[3:], axes)])
+        moments, turn = _principal(np.asarray(self.articulation.link_inertia[link], float))
+        if turn is not None:
+            com_pose = np.concatenate([com_pose[:3], quaternion_from_matrix(rotation_matrix(com_pose[3:]) @ turn)])
         excess = 2.0 * moments.max() - moments.sum()
         if excess > 0.0:
-            # MuJoCo's bound is exact, where numbers out of CAD carry rounding; see the builder.
+            # Numbers out of CAD carry rounding, to which the builder gives way and MuJoCo does not.
             moments[np.argsort(moments)[:2]] += 0.5 * excess + 1e-15 * moments.max()
-            self.warn(
-                f"link {name!r}", f"its lesser moments of inertia are raised by {excess:.2g}: MuJoCo's bound is exact"
-            )
+            message = f"its lesser moments of inertia are raised by {excess:.2g}: MuJoCo's triangle inequality is exact"
+            self.warn(f"link {name!r}", message)
         inertial = {"mass": number(mass), "diaginertia": numbers(moments), **place(com_pose)}
         ET.SubElement(self._bodies[link], "inertial", inertial)
 
@@ -267,20 +261,13 @@ class MjcfWriter:
         return any(self._carries_mass(child) for child in rigid)
 
 
-def rotated(quaternion: np.ndarray, axes: np.ndarray) -> np.ndarray:
-    """Quaternion xyzw of a rotation followed, in its own axes, by the rotation matrix ``axes``."""
-    matrix = rotation_matrix(quaternion) @ axes
-    # The column of the largest component of the quaternion, which is free of cancellation.
-    table = np.empty((4, 4))
-    trace = np.trace(matrix)
-    for k in range(3):
-        i, j = (k + 1) % 3, (k + 2) % 3
-        table[k, k] = 1.0 + 2.0 * matrix[k, k] - trace
-        table[k, i] = table[i, k] = matrix[k, i] + matrix[i, k]
-        table[k, 3] = table[3, k] = matrix[j, i] - matrix[i, j]
-    table[3, 3] = 1.0 + trace
-    best = table[int(np.argmax(np.diag(table)))]
-    return best / np.linalg.norm(best)
+def _principal(inertia: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """Principal moments and the turn of the axes to the principal ones, ``None`` where they are that already."""
+    if not np.any(inertia - np.diag(np.diag(inertia))):
+        return np.diag(inertia).copy(), None
+    moments, axes = np.linalg.eigh(inertia)
+    axes[:, 2] *= np.linalg.det(axes)
+    return moments, axes
 
 
 def place(pose: np.ndarray) -> dict[str, str]:
