@@ -249,3 +249,28 @@ def test_mjcf_keeps_drives_and_couplings(tmp_path):
     assert differences(robot, again.replace(frame_local_pose=again.frame_local_pose[np.array(kept)])) == {}
     for field in ("mimic_dofs", "fixed_tendons", "spatial_tendons", "loop_joints"):
         assert getattr(robot.topology, field) == getattr(again.topology, field)
+
+
+@pytest.mark.parametrize("suffix", ["urdf", "xml"])
+def test_names_are_escaped_or_refused(suffix, tmp_path):
+    def robot(name):
+        builder = artix.ArticulationBuilder(name=name)
+        builder.add_link(mass=1.0, inertia=[1, 1, 1], name=f"{name} link")
+        return builder.build()
+
+    path = tmp_path / f"robot.{suffix}"
+    for name in ("<\"quoted\" & 'single'>", "\u00fcber", "a/b:c"):
+        artix.save(robot(name), path)
+        topology = artix.load(path, fixed_base=None).topology
+        assert topology.link_names == (f"{name} link",)
+        assert topology.name == name
+    with pytest.raises(DescriptionError, match="characters that XML does not allow"):
+        artix.save(robot("bell \x07"), path)
+
+
+def test_mjcf_keeps_the_gravity_of_each_link(tmp_path):
+    builder = artix.ArticulationBuilder()
+    base = builder.add_link(mass=1.0, inertia=[1, 1, 1], gravity_scale=0.25)
+    builder.add_link(base, artix.Joint.revolute(), mass=1.0, inertia=[1, 1, 1], gravity_scale=0.0)
+    artix.save(builder.build(), tmp_path / "robot.xml")
+    np.testing.assert_array_equal(artix.load(tmp_path / "robot.xml").gravity_scale, [0.25, 0.0])

@@ -12,7 +12,7 @@ from artix.io.diagnostics import DescriptionError, Issue
 from artix.io.mjcf_bodies import WORLD, Names
 from artix.io.poses import compose, inverse, quaternion_from_matrix, rotation_matrix, translation
 from artix.io.save_mjcf_forces import ball_spring, write_actuators, write_equalities, write_tendons
-from artix.io.unsaid import static_topology, unsaid
+from artix.io.unsaid import check_xml_names, static_topology, unsaid
 from artix.joints import Axis, JointType
 
 _SAYS = (
@@ -38,7 +38,7 @@ def save_mjcf(articulation: Articulation, path: str | Path) -> list[Issue]:
 
     Raises:
       DescriptionError: a joint or link has no counterpart: a spherical joint with two axes, a moving link without mass
-        or rotational inertia.
+        or rotational inertia, or a name cannot be in XML.
       TypeError, ValueError: the articulation is padded or batched.
       OSError: the file cannot be written.
     """
@@ -65,6 +65,7 @@ class MjcfWriter:
     def __init__(self, articulation: Articulation, file: str) -> None:
         self.articulation = articulation
         self.topology = static_topology(articulation)
+        check_xml_names(self.topology, file)
         self.issues = unsaid(articulation, "MJCF", file, _SAYS)
         self.errors: list[Issue] = []
         self.site_names = Names(self.topology.frame_names)
@@ -121,16 +122,26 @@ class MjcfWriter:
                 self.warn("link 'world'", f"the world has no mass in MJCF; {mass:g} kg of a fixed root are dropped")
             self._bodies[0] = world
         else:
-            self._bodies[0] = ET.SubElement(world, "body", name=topology.link_names[0])
+            body = self._add_body(0, world, translation(np.zeros(3)))
             if topology.fixed_base:
                 self.warn(f"link {topology.link_names[0]!r}", "the root of a fixed base is read as a child of 'world'")
             else:
-                ET.SubElement(self._bodies[0], "freejoint", name=f"{topology.link_names[0]}_freejoint")
+                ET.SubElement(body, "freejoint")
             self._write_inertial(0, moves=not topology.fixed_base)
         pending = [(child, 0) for child in self._children[0]]
         for link, above in pending:
             last = self._write_body(link, above)
             pending += [(child, last) for child in self._children[last]]
+
+    def _add_body(self, link: int, around: ET.Element, pose: np.ndarray) -> ET.Element:
+        name = self.topology.link_names[link]
+        if name == WORLD:
+            self.refuse(f"link {WORLD!r}", "MJCF calls nothing but the world 'world'", "rename the link")
+        body = ET.SubElement(around, "body", {"name": name, **place(pose)})
+        if compensation := 1.0 - float(self.articulation.gravity_scale[link]):
+            body.set("gravcomp", number(compensation))
+        self._bodies[link] = body
+        return body
 
     def _write_body(self, link: int, above: int) -> int:
         """Writes the body whose chain of joints begins with a link's; returns the link in which the chain ends."""
@@ -142,25 +153,15 @@ class MjcfWriter:
         pose = steps[0]
         for step in steps[1:]:
             pose = compose(pose, step)
-        last = chain[-1]
-        body = ET.SubElement(self._bodies[above], "body", {"name": self.topology.link_names[last], **place(pose)})
-        self._bodies[last] = body
-        if self.topology.link_names[last] == WORLD:
-            self.refuse(f"link {WORLD!r}", "MJCF calls nothing but the world 'world'", "rename the link")
-        if scale := 1.0 - float(self.articulation.gravity_scale[last]):
-            body.set("gravcomp", number(scale))
+        last, names = chain[-1], self.topology.link_names
+        body = self._add_body(last, self._bodies[above], pose)
         for at, member in enumerate(chain):
-            seen = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
+            seen = translation(np.zeros(3))
             for step in reversed(steps[at + 1 :]):
                 seen = compose(seen, inverse(step))
             self._write_joint(body, member, compose(seen, self._pose("joint_child_pose", member)))
-            if (
-                member != last
-                and self.topology.link_names[member] != f"{self.topology.link_names[last]}:{self._joint(member)}"
-            ):
-                self.warn(
-                    f"link {self.topology.link_names[member]!r}", "becomes a joint of the body below; its name is lost"
-                )
+            if member != last and names[member] != f"{names[last]}:{self._joint(member)}":
+                self.warn(f"link {names[member]!r}", "becomes a joint of the body below; its name is lost")
         self._write_inertial(last, moves=bool(self.topology.joint_axes[last]))
         return last
 
@@ -197,8 +198,8 @@ class MjcfWriter:
             "name": name,
             "armature": number(one.armature[first]),
             "damping": number(one.friction.viscous[first]),
+            "frictionloss": number(one.friction.static[first]),
         }
-        attributes["frictionloss"] = number(one.friction.static[first])
         limits = np.array([one.joint_lower_limit[dofs], one.joint_upper_limit[dofs]], float)
         if len(axes) == 3:
             attributes |= {"type": "ball", "pos": numbers(frame[:3]), "stiffness": number(ball_spring(one, dofs))}

@@ -10,7 +10,7 @@ import numpy as np
 from artix.articulation import Articulation
 from artix.io.diagnostics import DescriptionError, Issue
 from artix.io.poses import compose, inverse, rotation_matrix, rpy_from_quaternion, translation
-from artix.io.unsaid import static_topology, unsaid
+from artix.io.unsaid import check_xml_names, static_topology, unsaid
 from artix.io.urdf import WORLD_LINK
 from artix.joints import JointType
 from artix.topology import Topology
@@ -33,7 +33,7 @@ def save_urdf(articulation: Articulation, path: str | Path) -> list[Issue]:
       What URDF cannot say, one warning each.
 
     Raises:
-      DescriptionError: a joint has no counterpart: spherical with two or three axes.
+      DescriptionError: a joint has no counterpart, spherical with two or three axes, or a name cannot be in XML.
       TypeError, ValueError: the articulation is padded or batched.
       OSError: the file cannot be written.
     """
@@ -50,6 +50,7 @@ class _Writer:
         self.file = file
         self.articulation = articulation
         self.topology = static_topology(articulation)
+        check_xml_names(self.topology, file)
         self.issues = unsaid(articulation, "URDF", file, _SAYS)
         #: Where the written frame of each link is in the link's own frame.
         self.moved = [self._moved(link) for link in range(self.topology.num_links)]

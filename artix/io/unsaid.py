@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ import numpy as np
 
 from artix.articulation import Articulation
 from artix.builder import STANDARD_GRAVITY
-from artix.io.diagnostics import Issue
+from artix.io.diagnostics import DescriptionError, Issue
 from artix.topology import Topology
+
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def static_topology(articulation: Articulation) -> Topology:
@@ -26,6 +29,19 @@ def static_topology(articulation: Articulation) -> Topology:
     if articulation.link_mass.ndim != 1:
         raise ValueError("only one articulation can be written; its arrays have leading axes: pick one of the batch")
     return articulation.topology
+
+
+def check_xml_names(topology: Topology, path: str | Path) -> None:
+    """Raises :class:`~artix.io.diagnostics.DescriptionError` for names with characters that no XML file may hold."""
+    names = (topology.name, *topology.link_names, *topology.joint_names, *topology.frame_names)
+    fix = "rename it, or write an .npz archive instead"
+    errors = [
+        Issue("error", str(path), 1, repr(name)[:60], "its name has characters that XML does not allow", fix)
+        for name in names
+        if _NOT_XML.search(name)
+    ]
+    if errors:
+        raise DescriptionError(errors)
 
 
 def unsaid(articulation: Articulation, format_name: str, path: str | Path, says: Collection[str]) -> list[Issue]:
