@@ -431,3 +431,16 @@ def test_without_mujoco_the_extra_is_named(monkeypatch):
 def test_unknown_kinds_to_skip_are_refused():
     with pytest.raises(ValueError, match="nothing called 'muscle' can be skipped"):
         artix.load_mjcf(mjcf(), skip="muscle")
+
+
+def test_what_is_switched_off_or_counted_elsewhere_is_reported():
+    text = mjcf(
+        BODIES.replace('name="twist"', 'name="twist" actuatorgravcomp="true"'),
+        '<actuator><position joint="slide" kp="3" group="2"/><muscle joint="twist" group="2"/></actuator>',
+        '<option actuatorgroupdisable="2"/>',
+    ).replace("<muscle", '<muscle lengthrange="0 1"')
+    messages = [issue.message for issue in artix.check_mjcf(text)]
+    assert sum("it is switched off" in message for message in messages) == 2
+    assert sum("counts as effort of its actuators" in message for message in messages) == 1
+    robot = artix.load_mjcf(text)
+    assert robot.drive.stiffness[robot.topology.dof_index("slide")] == 0.0

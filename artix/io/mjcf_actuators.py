@@ -73,6 +73,9 @@ def _options(source: MjcfSource, joint: int, actuation: _Actuation) -> dict[str,
     loss = 0.0 if source.disables("FRICTIONLOSS") else float(model.dof_frictionloss[dof])
     viscous = 0.0 if source.disables("DAMPER") else float(model.dof_damping[dof])
     limit = _joint_limit(source, joint)
+    if model.jnt_actgravcomp[joint]:
+        message = "its gravity compensation counts as effort of its actuators in MuJoCo, and here as less gravity"
+        source.report.warning(source.place("jnt", joint), message, "nothing, unless it is to be within their limits")
     drive = Drive(
         stiffness=actuation.stiffness,
         damping=actuation.damping,
@@ -128,7 +131,7 @@ def _check_free_joint(source: MjcfSource, joint: int) -> None:
 def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actuation]) -> None:
     """Adds an actuator to what its joint has, if that is one of those wanted."""
     model, place = source.model, source.place("actuator", actuator)
-    if source.disables("ACTUATION") or not _acts_on_joint(source, actuator):
+    if _is_off(source, actuator) or not _acts_on_joint(source, actuator):
         return
     joint = int(model.actuator_trnid[actuator, 0])
     if joint not in actuations:
@@ -160,17 +163,25 @@ def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actu
         actuation.drive_limit = min(actuation.drive_limit, law.limit)
 
 
+def _is_off(source: MjcfSource, actuator: int) -> bool:
+    """Whether the model switches an actuator off, all of them or those of its group."""
+    group = int(source.model.actuator_group[actuator])
+    return source.disables("ACTUATION") or bool(int(source.model.opt.disableactuator) >> group & 1)
+
+
 def _acts_on_joint(source: MjcfSource, actuator: int) -> bool:
     kinds = import_mujoco().mjtTrn
     return int(source.model.actuator_trntype[actuator]) in (int(kinds.mjTRN_JOINT), int(kinds.mjTRN_JOINTINPARENT))
 
 
 def check_transmissions(source: MjcfSource) -> None:
-    """Notes the actuators that do not act on joints: motors, which only give commands, and others that have a law."""
+    """Notes the actuators that are off or not on joints: motors, which only give commands, and others with a law."""
     model, mujoco = source.model, import_mujoco()
-    if source.disables("ACTUATION"):
-        return
     for actuator in range(len(model.actuator_trntype)):
+        if _is_off(source, actuator):
+            message = "it is switched off and not read"
+            source.report.warning(source.place("actuator", actuator), message, "switch it on, if it is to act")
+            continue
         if _acts_on_joint(source, actuator):
             continue
         place, kind = source.place("actuator", actuator), mujoco.mjtTrn(int(model.actuator_trntype[actuator]))
