@@ -38,7 +38,9 @@ def test_the_notebooks_run(notebook):
     nbclient.NotebookClient(content, timeout=600, resources={"metadata": {"path": str(ROOT)}}).execute()
 
 
-@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "docs/conventions.md", "docs/index.md", "docs/usd.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "CONTRIBUTING.md", "docs/conventions.md", "docs/index.md", "docs/usd.md"]
+)
 def test_the_functions_that_documents_name_exist(document):
     import artix
 

@@ -72,8 +72,8 @@ class UsdArticulation:
         mass = mass_properties(self.scene, body, self.colliders[path])
         above = None if joint is None else self.names[parent]
         made = None
-        if joint is not None and is_supported(joint, self.scene):
-            made = make_joint(self.scene, joint, parent)
+        if joint is not None and is_supported(joint):
+            made = make_joint(joint, parent)
         return LinkDescription(self.names[path], above, made, *mass, self._link_options(body))
 
     def _link_options(self, body: UsdPrim) -> dict[str, float]:
@@ -144,7 +144,9 @@ def read_articulation(scene: UsdScene, root: str | None, fixed_base: bool | None
     tree = None if prim is None else find_tree(scene, prim, bodies, joints, fixed_base)
     if prim is None or tree is None:
         return None
-    _note_unknown_joints(scene)
+    for joint in [*(joint for _, joint, _ in tree.edges), *tree.loops]:
+        joint.note_missing()
+    _note_unknown_joints(scene, set(tree.bodies))
     names = _names(scene, tree)
     colliders = colliders_by_body(scene, {path: bodies[path] for path in tree.bodies}, {*bodies, *still})
     return UsdArticulation(scene, prim, tree, names, colliders)
@@ -164,10 +166,13 @@ def _rigid_bodies(scene: UsdScene) -> tuple[dict[str, UsdPrim], list[str]]:
     return moving, still
 
 
-def _note_unknown_joints(scene: UsdScene) -> None:
+def _note_unknown_joints(scene: UsdScene, bodies: set[str]) -> None:
+    """Notes joints of other types, such as PhysX's gears, between bodies of the articulation."""
     for prim in scene.prims.values():
         kind = str(prim.prim.GetTypeName())
-        if kind.endswith("Joint") and kind not in KINDS and kind.startswith("Phys"):
+        if not (kind.startswith("Phys") and kind.endswith("Joint")) or kind in KINDS:
+            continue
+        if any(enclosing(prim.read_target(f"physics:body{side}") or "/", bodies) for side in "01"):
             message = f"a joint of type {kind} is not carried"
             scene.report.left_out(prim, message, "use a fixed, revolute, prismatic, spherical or generic joint")
 

@@ -7,22 +7,21 @@ from typing import Any
 import numpy as np
 
 from artix.io.usd.joints import UsdAxis, UsdJoint
-from artix.io.usd.stage import UsdPrim, UsdScene
+from artix.io.usd.stage import UsdPrim
 from artix.io.usd.units import AxisUnits
 from artix.joint_features import Drive, DriveEnvelope, JointFriction
 from artix.joints import Joint
 
 
-def make_joint(scene: UsdScene, joint: UsdJoint, parent: str | None) -> Joint:
+def make_joint(joint: UsdJoint, parent: str | None) -> Joint:
     """The articulation's joint, from its parent body to its child; notes what is wrong with it.
 
     Args:
-      scene: the stage.
       joint: the joint.
       parent: path of the body that is the parent link, ``None`` for the world.
     """
     first, second = joint.frames(parent)
-    axes = [_axis_options(scene, joint, axis, joint.sign(parent)) for axis in joint.axes]
+    axes = [_axis_options(joint, axis, joint.sign(parent)) for axis in joint.axes]
     return Joint(
         type=joint.type,
         axes=tuple(axis.axis for axis in joint.axes),
@@ -33,9 +32,9 @@ def make_joint(scene: UsdScene, joint: UsdJoint, parent: str | None) -> Joint:
     )
 
 
-def _axis_options(scene: UsdScene, joint: UsdJoint, axis: UsdAxis, sign: float) -> dict[str, Any]:
+def _axis_options(joint: UsdJoint, axis: UsdAxis, sign: float) -> dict[str, Any]:
     """What a :class:`~artix.joints.Joint` takes for one of its axes."""
-    units = scene.units.axis(axis.angular)
+    units = joint.scene.units.axis(axis.angular)
     low, high = sorted(sign * limit * units.position for limit in axis.limits)
     drive, envelope = _drive(joint.prim, axis.instance, units, sign)
     return {
