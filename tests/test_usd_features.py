@@ -237,6 +237,9 @@ def test_a_joint_to_a_body_that_is_not_there_is_refused():
     ):
         artix.load_usd(pair().replace("rel physics:body0 = </World/robot/a>", "rel physics:body0 = </World/robot/z>"),
                        root="/World/robot/b", fixed_base=True)  # fmt: skip
+    nowhere = "rel physics:body0 = </nowhere>\n        rel physics:body1 = </World/robot/a>"
+    with pytest.raises(artix.DescriptionError, match=r"fix\.physics:body0>: there is no prim </nowhere>"):
+        artix.load_usd(pair().replace("rel physics:body1 = </World/robot/a>", nowhere))
 
 
 def test_a_generic_joint_beyond_half_a_turn_is_an_angle():

@@ -144,8 +144,6 @@ def read_articulation(scene: UsdScene, root: str | None, fixed_base: bool | None
     tree = None if prim is None else find_tree(scene, prim, bodies, joints, fixed_base)
     if prim is None or tree is None:
         return None
-    for joint in [*(joint for _, joint, _ in tree.edges), *tree.loops]:
-        joint.note_missing()
     _note_unknown_joints(scene, set(tree.bodies))
     names = _names(scene, tree)
     colliders = colliders_by_body(scene, {path: bodies[path] for path in tree.bodies}, {*bodies, *still})

@@ -231,6 +231,8 @@ def _grow(
         else:
             message = "an excluded joint to a body outside the articulation is not carried"
             scene.report.left_out(joint.prim, message, "load both articulations and couple them yourself")
+    for joint in {id(joint): joint for joint in [*filter(None, [base]), *(edge[1] for edge in edges), *kept]}.values():
+        joint.note_missing()
     return UsdTree(None if on_world else start, base is not None or bool(fixed_base), tuple(edges), tuple(kept))
 
 
