@@ -51,10 +51,14 @@ class UsdArticulation:
 
     @property
     def name(self) -> str:
-        """The name of the root, or of the prim that holds it if it is itself a link or joint."""
-        above = self.scene.prims.get(self.root.path.rpartition("/")[0])
-        is_part = self.root.path in self.names or str(self.root.prim.GetTypeName()) in KINDS
-        return above.name if is_part and above is not None else self.root.name
+        """The name of the root, or of the nearest prim above it that is neither a link or joint nor a mere scope."""
+        path = self.root.path
+        while path in self.names or str(self.scene.prims[path].prim.GetTypeName()) in (*KINDS, "Scope"):
+            above = path.rpartition("/")[0]
+            if above not in self.scene.prims:
+                return self.root.name
+            path = above
+        return self.scene.prims[path].name
 
     def links(self) -> list[LinkDescription]:
         """The links, parents first; notes what is wrong with them."""
@@ -144,7 +148,7 @@ def read_articulation(scene: UsdScene, root: str | None, fixed_base: bool | None
     tree = None if prim is None else find_tree(scene, prim, bodies, joints, fixed_base)
     if prim is None or tree is None:
         return None
-    _note_unknown_joints(scene, set(tree.bodies))
+    _note_other_joints(scene, tree)
     names = _names(scene, tree)
     colliders = colliders_by_body(scene, {path: bodies[path] for path in tree.bodies}, {*bodies, *still})
     return UsdArticulation(scene, prim, tree, names, colliders)
@@ -164,15 +168,18 @@ def _rigid_bodies(scene: UsdScene) -> tuple[dict[str, UsdPrim], list[str]]:
     return moving, still
 
 
-def _note_unknown_joints(scene: UsdScene, bodies: set[str]) -> None:
-    """Notes joints of other types, such as PhysX's gears, between bodies of the articulation."""
+def _note_other_joints(scene: UsdScene, tree: UsdTree) -> None:
+    """Notes prims that act on the articulation and are not carried: joints of other types, gears, actuators."""
+    bodies, joints = set(tree.bodies), {joint.prim.path for _, joint, _ in tree.edges}
     for prim in scene.prims.values():
         kind = str(prim.prim.GetTypeName())
-        if not (kind.startswith("Phys") and kind.endswith("Joint")) or kind in KINDS:
+        if kind in KINDS or kind == "" or prim.path in bodies:
             continue
-        if any(enclosing(prim.read_target(f"physics:body{side}") or "/", bodies) for side in "01"):
-            message = f"a joint of type {kind} is not carried"
-            scene.report.left_out(prim, message, "use a fixed, revolute, prismatic, spherical or generic joint")
+        ends = [prim.read_target(f"physics:body{side}") or "/" for side in "01"]
+        targets = {str(path) for relation in prim.prim.GetRelationships() for path in relation.GetTargets()}
+        if any(enclosing(end, bodies) for end in ends) or targets & joints:
+            message = f"a prim of type {kind} acts on the articulation and is not carried"
+            scene.report.left_out(prim, message, "use joints, drives, mimic joints and tendons that are")
 
 
 def _names(scene: UsdScene, tree: UsdTree) -> dict[str | None, str]:

@@ -46,11 +46,16 @@ def _axis_options(joint: UsdJoint, axis: UsdAxis, sign: float) -> dict[str, Any]
 
 
 def _resistance(prim: UsdPrim, instance: str, units: AxisUnits) -> dict[str, Any]:
-    """Armature, speed limit and friction: of ``PhysxJointAxisAPI`` where applied, else of ``PhysxJointAPI``."""
+    """Armature, speed limit and friction: of PhysX's schema for the axis, or that for the joint, or Newton's."""
     if prim.read_number("physxJoint:jointFriction"):
         message = "friction relative to the joint's constraint force is not carried"
         prim.left_out("physxJoint:jointFriction", message, "author the efforts of PhysxJointAxisAPI")
-    space = f"physxJointAxis:{instance}" if instance in prim.instances("PhysxJointAxisAPI") else "physxJoint"
+    if instance in prim.instances("PhysxJointAxisAPI"):
+        space = f"physxJointAxis:{instance}"
+    elif prim.has("NewtonJointAPI") and not prim.has("PhysxJointAPI"):
+        return _newton_resistance(prim, units)
+    else:
+        space = "physxJoint"
 
     def number(name: str, fallback: float = 0.0, **options: Any) -> float:
         return prim.read_number(f"{space}:{name}", fallback, low=0.0, **options)
@@ -64,6 +69,17 @@ def _resistance(prim: UsdPrim, instance: str, units: AxisUnits) -> dict[str, Any
         "armature": number("armature") * units.inertia,
         "max_velocity": number("maxJointVelocity", np.inf, infinite=True) * units.position,
         "friction": JointFriction(static=static, dynamic=dynamic, viscous=viscous),
+    }
+
+
+def _newton_resistance(prim: UsdPrim, units: AxisUnits) -> dict[str, Any]:
+    friction = prim.read_number("newton:friction", low=0.0) * units.effort
+    viscous = prim.read_number("newton:damping", low=0.0) * units.stiffness
+    fastest = prim.read_number("newton:velocityLimit", np.inf, low=0.0, infinite=True)
+    return {
+        "armature": prim.read_number("newton:armature", low=0.0) * units.inertia,
+        "max_velocity": fastest * units.position,
+        "friction": JointFriction(static=friction, dynamic=friction, viscous=viscous),
     }
 
 
