@@ -133,6 +133,7 @@ FIXED_TENDON = """float[] physxTendon:T:gearing = [0.5, 2]
         bool physxTendon:T:tendonEnabled = {enabled}"""
 
 
+@pytest.mark.filterwarnings("ignore::artix.DescriptionWarning")
 def test_fixed_tendons():
     with pytest.warns(artix.DescriptionWarning, match="only the first number is used"):
         articulation = artix.load_usd(pair(FIXED_TENDON.format(enabled="true"), '"PhysxTendonAxisRootAPI:T"'))
@@ -214,9 +215,52 @@ def test_all_mistakes_are_found_at_once():
     text = pair(broken, '"PhysicsDriveAPI:angular"', first="float physics:density = -1")
     issues = artix.check_usd(text)
     assert [issue.severity for issue in issues] == ["error"] * 3
-    assert [text for issue in issues for text in ("axis", "density", "stiffness") if text in issue.element] == [
-        "axis", "density", "stiffness",
-    ]  # fmt: skip
+    assert sorted(issue.element.rpartition(":")[2].strip(">") for issue in issues) == ["axis", "density", "stiffness"]
+
+
+def test_mistakes_of_another_robot_do_not_matter():
+    broken = pair(
+        'uniform token physics:axis = "W"\nfloat physics:breakForce = 3', second="float physics:density = nan"
+    )
+    other = pair().replace("#usda 1.0", "").partition("def Xform")[2]
+    text = broken + "def Xform" + other.replace('"World"', '"Other"', 1).replace("/World/", "/Other/")
+    with pytest.raises(artix.DescriptionError, match="2 articulations"):
+        artix.load_usd(text)
+    assert artix.load_usd(text, root="/Other/robot").topology.link_names == ("a", "b")
+    with pytest.raises(artix.DescriptionError, match="/World/robot/j"):
+        artix.load_usd(text, root="/World/robot")
+
+
+def test_a_joint_to_a_body_that_is_not_there_is_refused():
+    with pytest.raises(
+        artix.DescriptionError, match=r"</World/robot/j\.physics:body0>: there is no prim </World/robot/z>"
+    ):
+        artix.load_usd(pair().replace("rel physics:body0 = </World/robot/a>", "rel physics:body0 = </World/robot/z>"),
+                       root="/World/robot/b", fixed_base=True)  # fmt: skip
+    nowhere = "rel physics:body0 = </nowhere>\n        rel physics:body1 = </World/robot/a>"
+    with pytest.raises(artix.DescriptionError, match=r"fix\.physics:body0>: there is no prim </nowhere>"):
+        artix.load_usd(pair().replace("rel physics:body1 = </World/robot/a>", nowhere))
+
+
+def test_a_generic_joint_beyond_half_a_turn_is_an_angle():
+    locked, values = lock(*TRANSLATIONS, "rotX", "rotY")
+    limited = "\nfloat limit:rotZ:physics:low = -400\nfloat limit:rotZ:physics:high = 400"
+    articulation = artix.load_usd(pair(values + limited, locked + ', "PhysicsLimitAPI:rotZ"', kind=""))
+    assert articulation.topology.joint_types[1] is artix.JointType.REVOLUTE_UNWRAPPED
+    assert articulation.topology.dof_names == ("j",)
+    assert np.allclose(limits(articulation), np.array([[-400, 400]]) * DEGREE)
+
+
+def test_attachments_stay_in_place_when_links_merge():
+    camera = body("camera", 'point3f physxTendon:C:localPos = (0, 0, 2)\nrel physxTendon:C:parentLink = </World/robot/a>'
+                  '\nuniform token physxTendon:C:parentAttachment = "R"', ', "PhysxTendonAttachmentLeafAPI:C"')  # fmt: skip
+    mount = joint("mount", "b", "camera", "point3f physics:localPos0 = (1, 0, 0)", kind="Fixed")
+    text = spatial().replace("\n  }\n}\n", camera + mount + "\n  }\n}\n")
+    merged = artix.load_usd(text, merge_fixed_joints=True)
+    (tendon,) = merged.topology.spatial_tendons
+    point = tendon.attachment_names.index("C")
+    assert merged.topology.link_names[tendon.links[point]] == "b"
+    assert np.allclose(merged.spatial_tendons.position[point], [1, 0, 2])
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,7 @@ def test_meshes_weigh_what_mujoco_weighs(seed):
         assert np.allclose(inertia, expected, atol=1e-5 * np.trace(expected))
 
 
+@pytest.mark.filterwarnings("ignore::artix.DescriptionWarning")
 def test_meshes_with_seams_or_holes_or_bounds():
     sides = [CUBE[face] for face in FACES]
     seams = mesh_lists(np.concatenate(sides), [[4 * k, 4 * k + 1, 4 * k + 2, 4 * k + 3] for k in range(6)])

@@ -57,11 +57,19 @@ def test_the_caller_decides_about_the_base():
     assert not artix.load_usd(text, fixed_base=False).topology.fixed_base
     assert artix.load_usd(robot(*CHAIN), fixed_base=True).topology.fixed_base
     sliding = robot(body("a", schemas=ROOT), joint("slide", None, "a", kind="Prismatic"), schemas="")
-    loop = artix.load_usd(sliding).topology
-    assert [one.name for one in loop.loop_joints] == ["slide"]
+    assert artix.load_usd(sliding, fixed_base=False).topology.dof_names == ()
+    assert artix.load_usd(sliding).topology.dof_names == ("slide",)
+
+
+def test_a_root_body_with_a_joint_to_the_world_is_joined_to_it():
+    bodies = [body("a", schemas=ROOT), body("b"), joint("ab", "a", "b")]
+    fixed = artix.load_usd(robot(*bodies, joint("fix", None, "a", kind="Fixed"), schemas=""))
+    assert fixed.topology.fixed_base
+    elsewhere = robot(*bodies, joint("hold", None, "b", kind="Fixed"), schemas="")
+    loop = artix.load_usd(elsewhere).topology
+    assert [one.name for one in loop.loop_joints] == ["hold"]
     assert not loop.fixed_base
-    assert any("becomes a loop joint" in issue.message for issue in artix.check_usd(sliding))
-    assert artix.load_usd(sliding, fixed_base=True).topology.dof_names == ("slide",)
+    assert any("becomes a loop joint" in issue.message for issue in artix.check_usd(elsewhere))
 
 
 def test_any_prim_may_be_taken_as_the_root():

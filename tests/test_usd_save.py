@@ -11,6 +11,7 @@ import pytest
 from pxr import Usd, UsdPhysics
 
 import artix
+from artix.padding import Padding, pad_articulation
 from tests.models import random_tree
 from tests.usd_stages import MECHANISMS, body_inertias, joint_geometry, numbers, relative_error
 
@@ -205,8 +206,7 @@ def test_load_check_and_save_choose_by_the_suffix(tmp_path):
         artix.save_usd(arm, tmp_path / "arm.urdf")
     with pytest.raises(FileNotFoundError):
         artix.save_usd(arm, tmp_path / "missing" / "arm.usda")
-    fleet = artix.Fleet([arm, artix.robots.load("cart_pole")])
-    padded = jax.tree.map(lambda leaf: leaf[0], fleet.articulation)
+    padded = pad_articulation(arm, Padding.of(arm.topology))
     with pytest.raises(TypeError, match="padded"):
         artix.save_usd(padded, tmp_path / "arm.usda")
     with pytest.raises(ValueError, match="batch"):

@@ -10,11 +10,16 @@ import numpy as np
 
 from artix.io.poses import compose, inverse, rotation_matrix
 
-_ARCHIVE = Path(__file__).parent / "data" / "usd" / "mechanisms.zip"
+DATA = Path(__file__).parent / "data" / "usd"
 
-with zipfile.ZipFile(_ARCHIVE) as _archive:
-    #: USD texts of the mechanisms recorded from PhysX, by their names.
-    MECHANISMS = {Path(name).stem: _archive.read(name).decode() for name in sorted(_archive.namelist())}
+
+def _texts(archive: str) -> dict[str, str]:
+    with zipfile.ZipFile(DATA / archive) as file:
+        return {Path(name).stem: file.read(name).decode() for name in sorted(file.namelist())}
+
+
+#: USD texts of the mechanisms recorded from PhysX, and of robots that public converters converted, by their names.
+MECHANISMS, CONVERTED = _texts("mechanisms.zip"), _texts("converted.zip")
 
 HEADER = '#usda 1.0\n(\n    metersPerUnit = 1\n    upAxis = "Z"\n    defaultPrim = "World"\n)\n'
 

@@ -51,10 +51,14 @@ class UsdArticulation:
 
     @property
     def name(self) -> str:
-        """The name of the root, or of the prim that holds it if it is itself a link or joint."""
-        above = self.scene.prims.get(self.root.path.rpartition("/")[0])
-        is_part = self.root.path in self.names or str(self.root.prim.GetTypeName()) in KINDS
-        return above.name if is_part and above is not None else self.root.name
+        """The name of the root, or of the nearest prim above it that is neither a link or joint nor a mere scope."""
+        path = self.root.path
+        while path in self.names or str(self.scene.prims[path].prim.GetTypeName()) in (*KINDS, "Scope"):
+            above = path.rpartition("/")[0]
+            if above not in self.scene.prims:
+                return self.root.name
+            path = above
+        return self.scene.prims[path].name
 
     def links(self) -> list[LinkDescription]:
         """The links, parents first; notes what is wrong with them."""
@@ -72,8 +76,8 @@ class UsdArticulation:
         mass = mass_properties(self.scene, body, self.colliders[path])
         above = None if joint is None else self.names[parent]
         made = None
-        if joint is not None and is_supported(joint, self.scene):
-            made = make_joint(self.scene, joint, parent)
+        if joint is not None and is_supported(joint):
+            made = make_joint(joint, parent)
         return LinkDescription(self.names[path], above, made, *mass, self._link_options(body))
 
     def _link_options(self, body: UsdPrim) -> dict[str, float]:
@@ -144,7 +148,7 @@ def read_articulation(scene: UsdScene, root: str | None, fixed_base: bool | None
     tree = None if prim is None else find_tree(scene, prim, bodies, joints, fixed_base)
     if prim is None or tree is None:
         return None
-    _note_unknown_joints(scene)
+    _note_other_joints(scene, tree)
     names = _names(scene, tree)
     colliders = colliders_by_body(scene, {path: bodies[path] for path in tree.bodies}, {*bodies, *still})
     return UsdArticulation(scene, prim, tree, names, colliders)
@@ -164,12 +168,18 @@ def _rigid_bodies(scene: UsdScene) -> tuple[dict[str, UsdPrim], list[str]]:
     return moving, still
 
 
-def _note_unknown_joints(scene: UsdScene) -> None:
+def _note_other_joints(scene: UsdScene, tree: UsdTree) -> None:
+    """Notes prims that act on the articulation and are not carried: joints of other types, gears, actuators."""
+    bodies, joints = set(tree.bodies), {joint.prim.path for _, joint, _ in tree.edges}
     for prim in scene.prims.values():
         kind = str(prim.prim.GetTypeName())
-        if kind.endswith("Joint") and kind not in KINDS and kind.startswith("Phys"):
-            message = f"a joint of type {kind} is not carried"
-            scene.report.left_out(prim, message, "use a fixed, revolute, prismatic, spherical or generic joint")
+        if kind in KINDS or kind == "" or prim.path in bodies:
+            continue
+        ends = [prim.read_target(f"physics:body{side}") or "/" for side in "01"]
+        targets = {str(path) for relation in prim.prim.GetRelationships() for path in relation.GetTargets()}
+        if any(enclosing(end, bodies) for end in ends) or targets & joints:
+            message = f"a prim of type {kind} acts on the articulation and is not carried"
+            scene.report.left_out(prim, message, "use joints, drives, mimic joints and tendons that are")
 
 
 def _names(scene: UsdScene, tree: UsdTree) -> dict[str | None, str]:

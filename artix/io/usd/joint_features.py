@@ -7,22 +7,21 @@ from typing import Any
 import numpy as np
 
 from artix.io.usd.joints import UsdAxis, UsdJoint
-from artix.io.usd.stage import UsdPrim, UsdScene
+from artix.io.usd.stage import UsdPrim
 from artix.io.usd.units import AxisUnits
 from artix.joint_features import Drive, DriveEnvelope, JointFriction
 from artix.joints import Joint
 
 
-def make_joint(scene: UsdScene, joint: UsdJoint, parent: str | None) -> Joint:
+def make_joint(joint: UsdJoint, parent: str | None) -> Joint:
     """The articulation's joint, from its parent body to its child; notes what is wrong with it.
 
     Args:
-      scene: the stage.
       joint: the joint.
       parent: path of the body that is the parent link, ``None`` for the world.
     """
     first, second = joint.frames(parent)
-    axes = [_axis_options(scene, joint, axis, joint.sign(parent)) for axis in joint.axes]
+    axes = [_axis_options(joint, axis, joint.sign(parent)) for axis in joint.axes]
     return Joint(
         type=joint.type,
         axes=tuple(axis.axis for axis in joint.axes),
@@ -33,9 +32,9 @@ def make_joint(scene: UsdScene, joint: UsdJoint, parent: str | None) -> Joint:
     )
 
 
-def _axis_options(scene: UsdScene, joint: UsdJoint, axis: UsdAxis, sign: float) -> dict[str, Any]:
+def _axis_options(joint: UsdJoint, axis: UsdAxis, sign: float) -> dict[str, Any]:
     """What a :class:`~artix.joints.Joint` takes for one of its axes."""
-    units = scene.units.axis(axis.angular)
+    units = joint.scene.units.axis(axis.angular)
     low, high = sorted(sign * limit * units.position for limit in axis.limits)
     drive, envelope = _drive(joint.prim, axis.instance, units, sign)
     return {
@@ -47,11 +46,16 @@ def _axis_options(scene: UsdScene, joint: UsdJoint, axis: UsdAxis, sign: float) 
 
 
 def _resistance(prim: UsdPrim, instance: str, units: AxisUnits) -> dict[str, Any]:
-    """Armature, speed limit and friction: of ``PhysxJointAxisAPI`` where applied, else of ``PhysxJointAPI``."""
+    """Armature, speed limit and friction: of PhysX's schema for the axis, or that for the joint, or Newton's."""
     if prim.read_number("physxJoint:jointFriction"):
         message = "friction relative to the joint's constraint force is not carried"
         prim.left_out("physxJoint:jointFriction", message, "author the efforts of PhysxJointAxisAPI")
-    space = f"physxJointAxis:{instance}" if instance in prim.instances("PhysxJointAxisAPI") else "physxJoint"
+    if instance in prim.instances("PhysxJointAxisAPI"):
+        space = f"physxJointAxis:{instance}"
+    elif prim.has("NewtonJointAPI") and not prim.has("PhysxJointAPI"):
+        return _newton_resistance(prim, units)
+    else:
+        space = "physxJoint"
 
     def number(name: str, fallback: float = 0.0, **options: Any) -> float:
         return prim.read_number(f"{space}:{name}", fallback, low=0.0, **options)
@@ -65,6 +69,17 @@ def _resistance(prim: UsdPrim, instance: str, units: AxisUnits) -> dict[str, Any
         "armature": number("armature") * units.inertia,
         "max_velocity": number("maxJointVelocity", np.inf, infinite=True) * units.position,
         "friction": JointFriction(static=static, dynamic=dynamic, viscous=viscous),
+    }
+
+
+def _newton_resistance(prim: UsdPrim, units: AxisUnits) -> dict[str, Any]:
+    friction = prim.read_number("newton:friction", low=0.0) * units.effort
+    viscous = prim.read_number("newton:damping", low=0.0) * units.stiffness
+    fastest = prim.read_number("newton:velocityLimit", np.inf, low=0.0, infinite=True)
+    return {
+        "armature": prim.read_number("newton:armature", low=0.0) * units.inertia,
+        "max_velocity": fastest * units.position,
+        "friction": JointFriction(static=friction, dynamic=friction, viscous=viscous),
     }
 
 

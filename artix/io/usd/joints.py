@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Container
 
 import numpy as np
@@ -51,31 +52,47 @@ class UsdAxis:
 
 @dataclasses.dataclass(frozen=True)
 class UsdJoint:
-    """A joint prim.
+    """A joint prim; of one outside the articulation only what it joins is looked at.
 
     Attributes:
+      scene: the stage.
       prim: the prim.
       kind: one of the values of ``KINDS``.
-      bodies: paths of the bodies of ``physics:body0`` and ``physics:body1``, ``None`` for the world.
-      poses: the joint's frames in these bodies' frames, or in the world's [m], shape [7] each.
-      axes: the free axes, in PhysX's order.
+      targets: paths of the prims of ``physics:body0`` and ``physics:body1``; ``/`` for the world.
+      bodies: paths of the moving bodies at or above these prims, ``None`` for the world.
       excluded: whether it stays outside the articulation, as a loop joint.
     """
 
+    scene: UsdScene
     prim: UsdPrim
     kind: str
+    targets: tuple[str, str]
     bodies: tuple[str | None, str | None]
-    poses: tuple[np.ndarray, np.ndarray]
-    axes: tuple[UsdAxis, ...]
     excluded: bool
 
-    def sign(self, parent: str | None) -> float:
-        """1, or -1 where ``physics:body1`` is the parent: positions then count the other way than USD's."""
-        return 1.0 if self.bodies[0] == parent else -1.0
+    @functools.cached_property
+    def poses(self) -> tuple[np.ndarray, np.ndarray]:
+        """The joint's frames in its bodies' frames, or in the world's [m], shape [7] each; notes what is wrong."""
+        return self._pose(0), self._pose(1)
 
-    def frames(self, parent: str | None) -> tuple[np.ndarray, np.ndarray]:
-        """The joint's frames on the parent and on the child."""
-        return self.poses if self.bodies[0] == parent else self.poses[::-1]
+    @functools.cached_property
+    def axes(self) -> tuple[UsdAxis, ...]:
+        """The free axes, in PhysX's order; notes what is wrong."""
+        return _axes(self.prim, self.kind)
+
+    @functools.cached_property
+    def type(self) -> JointType:
+        """The type of the articulation's joint."""
+        if not self.axes:
+            return JointType.FIX
+        if not self.axes[0].angular:
+            return JointType.PRISMATIC
+        size = np.abs(self.axes[0].limits)
+        if self.kind == "revolute":
+            return JointType.REVOLUTE_UNWRAPPED if np.isfinite(size).any() else JointType.REVOLUTE
+        # A rotation vector ends at half a turn; an angle does not.
+        wide = len(self.axes) == 1 and np.any((size > 180.0) & np.isfinite(size))
+        return JointType.REVOLUTE_UNWRAPPED if wide else JointType.SPHERICAL
 
     @property
     def order(self) -> tuple[int, str]:
@@ -86,66 +103,62 @@ class UsdJoint:
         """The body at the other end."""
         return self.bodies[1] if self.bodies[0] == body else self.bodies[0]
 
+    def sign(self, parent: str | None) -> float:
+        """1, or -1 where ``physics:body1`` is the parent: positions then count the other way than USD's."""
+        return 1.0 if self.bodies[0] == parent else -1.0
+
+    def frames(self, parent: str | None) -> tuple[np.ndarray, np.ndarray]:
+        """The joint's frames on the parent and on the child."""
+        return self.poses if self.bodies[0] == parent else self.poses[::-1]
+
     def dof(self, axis: UsdAxis) -> str:
         """The topology's name of the degree of freedom of a free axis."""
         return f"{self.prim.name}:{int(axis.axis)}" if self.type is JointType.SPHERICAL else self.prim.name
 
-    @property
-    def type(self) -> JointType:
-        """The type of the articulation's joint."""
-        if not self.axes:
-            return JointType.FIX
-        if self.kind == "revolute":
-            limited = np.isfinite(self.axes[0].limits).any()
-            return JointType.REVOLUTE_UNWRAPPED if limited else JointType.REVOLUTE
-        return JointType.SPHERICAL if self.axes[0].angular else JointType.PRISMATIC
+    def note_missing(self) -> None:
+        """Notes bodies that are not in the stage, and breaking forces."""
+        for side, target in enumerate(self.targets):
+            if target != "/" and target not in self.scene.prims:
+                fix = "name a rigid body that is there, or none for the world"
+                self.prim.error(f"physics:body{side}", f"there is no prim <{target}>", fix)
+        for name in ("physics:breakForce", "physics:breakTorque"):
+            if np.isfinite(self.prim.read_number(name, np.inf, infinite=True)):
+                self.prim.left_out(name, "joints of an articulation do not break", "remove it")
+
+    def _pose(self, side: int) -> np.ndarray:
+        target, body = self.targets[side], self.bodies[side]
+        position = self.prim.read_array(f"physics:localPos{side}", 3)
+        rotation = self.prim.read_quaternion(f"physics:localRot{side}")
+        position = np.zeros(3) if position is None else position
+        rotation = IDENTITY[3:] if rotation is None else rotation
+        if target != "/" and target not in self.scene.prims:
+            return IDENTITY
+        local = np.concatenate([self.scene.point(target, position), rotation])
+        if body is None:
+            return compose(self.scene.pose(target), local)
+        return local if body == target else compose(self.scene.relative_pose(target, body), local)
 
 
-def read_joint(scene: UsdScene, prim: UsdPrim, bodies: dict[str, UsdPrim]) -> UsdJoint | None:
-    """Reads a joint prim; ``None`` if it is disabled, no joint of physics, or wrong (which is noted).
+def read_joint(scene: UsdScene, prim: UsdPrim, bodies: Container[str]) -> UsdJoint | None:
+    """What a joint prim joins; ``None`` if it is disabled, no joint of physics, or joins nothing (which is noted).
 
     Args:
       scene: the stage.
       prim: the prim.
-      bodies: the moving rigid bodies by path.
+      bodies: paths of the moving rigid bodies.
     """
     kind = KINDS.get(str(prim.prim.GetTypeName()))
     if kind is None or not prim.read_bool("physics:jointEnabled", True):
         return None
-    ends = [_end(scene, prim, side, bodies) for side in "01"]
-    if ends[0] is None or ends[1] is None:
-        return None
-    first, second = ends[0][0], ends[1][0]
-    if first == second:
-        what = "two ends on one body" if first else "no end on a rigid body that moves"
+    first, second = (prim.read_target(f"physics:body{side}") or "/" for side in "01")
+    ends = enclosing(first, bodies), enclosing(second, bodies)
+    if ends[0] == ends[1]:
+        what = "two ends on one body" if ends[0] else "no end on a rigid body that moves"
         scene.report.warning(prim, f"the joint has {what} and is skipped", "set physics:body0 and physics:body1")
         return None
-    for name in ("physics:breakForce", "physics:breakTorque"):
-        if np.isfinite(prim.read_number(name, np.inf, infinite=True)):
-            prim.left_out(name, "joints of an articulation do not break", "remove it")
     prim.read("physics:collisionEnabled")
     excluded = prim.read_bool("physics:excludeFromArticulation", False)
-    axes = _axes(scene, prim, kind)
-    return UsdJoint(prim, kind, (first, second), (ends[0][1], ends[1][1]), axes, excluded)
-
-
-def _end(scene: UsdScene, prim: UsdPrim, side: str, bodies: dict[str, UsdPrim]) -> tuple[str | None, np.ndarray] | None:
-    """The body at one end of a joint and the joint's frame there; the world's if no moving body is at that end."""
-    target = prim.read_target(f"physics:body{side}")
-    position = prim.read_array(f"physics:localPos{side}", 3)
-    rotation = prim.read_quaternion(f"physics:localRot{side}")
-    position = np.zeros(3) if position is None else position
-    rotation = IDENTITY[3:] if rotation is None else rotation
-    if target is None:
-        target = "/"
-    elif target not in scene.prims:
-        prim.error(f"physics:body{side}", f"there is no prim <{target}>", "name a rigid body that is there")
-        return None
-    local = np.concatenate([scene.point(target, position), rotation])
-    body = enclosing(target, bodies)
-    if body is None:
-        return None, compose(scene.pose(target), local)
-    return body, local if body == target else compose(scene.relative_pose(target, body), local)
+    return UsdJoint(scene, prim, kind, (first, second), ends, excluded)
 
 
 def enclosing(path: str, prims: Container[str]) -> str | None:
@@ -155,12 +168,12 @@ def enclosing(path: str, prims: Container[str]) -> str | None:
     return path if path in prims else None
 
 
-def _axes(scene: UsdScene, prim: UsdPrim, kind: str) -> tuple[UsdAxis, ...]:
+def _axes(prim: UsdPrim, kind: str) -> tuple[UsdAxis, ...]:
     free = (-np.inf, np.inf)
     if kind in ("fixed", "distance"):
         return ()
     if kind == "generic":
-        return _generic_axes(scene, prim)
+        return _generic_axes(prim)
     letter = prim.read_token("physics:axis", "X", tuple(_ROTATION_OF))
     if kind == "spherical":
         # PhysX's angle 0 bounds the turn about the next axis, angle 1 that about the one after it; negative is free.
@@ -181,7 +194,7 @@ def _axes(scene: UsdScene, prim: UsdPrim, kind: str) -> tuple[UsdAxis, ...]:
     return (UsdAxis(_TRANSLATION_OF[letter], "linear", (lower, upper)),)
 
 
-def _generic_axes(scene: UsdScene, prim: UsdPrim) -> tuple[UsdAxis, ...]:
+def _generic_axes(prim: UsdPrim) -> tuple[UsdAxis, ...]:
     """The axes of a D6 joint that no ``PhysicsLimitAPI`` locks: by a low above its high, or by both being zero."""
     limited, axes = prim.instances("PhysicsLimitAPI"), []
     for instance, axis in AXIS_INSTANCES.items():
@@ -194,17 +207,17 @@ def _generic_axes(scene: UsdScene, prim: UsdPrim) -> tuple[UsdAxis, ...]:
     return tuple(axes)
 
 
-def is_supported(joint: UsdJoint, scene: UsdScene) -> bool:
+def is_supported(joint: UsdJoint) -> bool:
     """Whether links can have such a joint, not one with a distance or several axes of which one slides; notes it."""
     if joint.kind == "distance":
         message, fix = "a distance joint cannot join links", "set physics:excludeFromArticulation, for a loop joint"
-        scene.report.error(joint.prim, message, fix)
+        joint.scene.report.error(joint.prim, message, fix)
         return False
     sliding = [axis.instance for axis in joint.axes if not axis.angular]
     if sliding and len(joint.axes) > 1:
         names = ", ".join(axis.instance for axis in joint.axes)
         message = f"a joint with the free axes {names}; one joint has rotations or one translation"
         fix = "lock axes with PhysicsLimitAPI (low > high), or make a chain of bodies with one joint each"
-        scene.report.error(joint.prim, message, fix)
+        joint.scene.report.error(joint.prim, message, fix)
         return False
     return True

@@ -55,14 +55,17 @@ def mass_properties(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
         return MassProperties(mass, np.concatenate([position, IDENTITY[3:]]), np.zeros((3, 3)))
     if diagonal is not None and not np.any(diagonal):
         diagonal = None
+    whole = _newton_inertia(body)
     density = body.read_number("physics:density", low=0.0)
-    if mass == 0.0 or diagonal is None or (center is None and colliders):
+    if mass == 0.0 or (diagonal is None and whole is None) or (center is None and colliders):
         computed = _from_colliders(scene, body, colliders, density)
     else:
         computed = MassProperties(0.0, IDENTITY, np.zeros((3, 3)))
     if mass == 0.0:
         mass = computed.mass or _assumed_mass(body)
     position = computed.com_pose[:3] if center is None else center
+    if whole is not None:
+        return MassProperties(mass, np.concatenate([position, IDENTITY[3:]]), whole * unit.inertia)
     if diagonal is not None:
         rotation = IDENTITY[3:] if axes is None else axes
         return MassProperties(mass, np.concatenate([position, rotation]), np.diag(diagonal) * unit.inertia)
@@ -75,6 +78,18 @@ def mass_properties(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
     else:
         inertia, rotation = _assumed_inertia(body, mass), IDENTITY[3:]
     return MassProperties(mass, np.concatenate([position, rotation]), inertia)
+
+
+def _newton_inertia(body: UsdPrim) -> np.ndarray | None:
+    """The inertia of ``NewtonMassAPI`` in the body's axes, which is in place of the principal one, or ``None``."""
+    value = body.read("newton:inertia") if body.has("NewtonMassAPI") else None
+    if value is None or len(np.atleast_1d(value)) == 0:
+        return None
+    numbers = body.read_array("newton:inertia", 6)
+    if numbers is None:
+        return None
+    xx, yy, zz, xy, xz, yz = numbers
+    return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
 
 
 def _assumed_mass(body: UsdPrim) -> float:

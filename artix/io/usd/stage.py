@@ -81,9 +81,9 @@ def note_usd_error(report: Report, error: Exception) -> None:
         message = " ".join(str(error).split())
     except UnicodeDecodeError:  # The message quotes the file.
         message = "text that is not UTF-8"
-    place = re.search(r"'?:(\d+):\d+: ", message)
+    place = re.search(r":(\d+):\d+: |on line (\d+)", message)
     said = message.partition(" : ")[2] or message
-    where = Location("stage", int(place[1]) if place else 1)
+    where = Location("stage", int(place[1] or place[2]) if place else 1)
     report.error(where, f"not readable as USD: {said[:300]}", "mend the file; usdchecker helps")
 
 

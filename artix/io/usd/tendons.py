@@ -60,7 +60,7 @@ def _fixed_tendon(
             **_gains(description, root, name),
             rest_length=root.read_number(f"{space}:restLength") * unit.length,
             limits=(limits[0] * unit.length, limits[1] * unit.length),
-            root_link=None if roots[0][0] is None else description.names[roots[0][0]],
+            root_link=None,  # The link above the first axis.
         )
     except ValueError as error:
         report.error(root, str(error), "correct the tendon's attributes")

@@ -66,8 +66,9 @@ def find_tree(
 
     Args:
       scene: the stage.
-      root: a body, which becomes the root of a floating base; a joint to the world, which fixes its body; or a prim
-        above the bodies, and then a joint to the world fixes the base, or the graph's centre is the floating root.
+      root: a body, which becomes the root, floating unless a joint joins it to the world; a joint to the world, which
+        fixes its body; or a prim above the bodies, and then a joint to the world fixes the base, or the graph's centre
+        is the floating root.
       bodies: the moving bodies by path.
       joints: all joints.
       fixed_base: whether to fix the root, through its joint to the world if it has one; ``None`` leaves it to these
@@ -87,8 +88,8 @@ def find_tree(
         base, start = named, named.other(None)
         component = graph.component(start)
     elif root.path in bodies:
-        start, component = root.path, graph.component(root.path)
-        base = graph.base_joint([start]) if fixed_base else None
+        # PhysX lets such a root float and keeps its joint to the world outside; the robot is joined to it all the same.
+        start, component, base = root.path, graph.component(root.path), graph.base_joint([root.path])
     else:
         island = _island_below(scene, root, bodies, graph)
         if island is None:
@@ -215,6 +216,8 @@ def _grow(
             used.add(joint.prim.path)
             if other in reached:
                 fix = "set physics:excludeFromArticulation on one joint of the loop, which then is a loop joint"
+                if any({body, other} == {parent, child} for parent, _, child in edges):
+                    fix = "make stacked joints one generic joint, or give each its own body"
                 scene.report.error(joint.prim, f"closes a loop between {body} and {other}", fix)
                 continue
             reached.add(other)
@@ -231,6 +234,8 @@ def _grow(
         else:
             message = "an excluded joint to a body outside the articulation is not carried"
             scene.report.left_out(joint.prim, message, "load both articulations and couple them yourself")
+    for joint in {id(joint): joint for joint in [*filter(None, [base]), *(edge[1] for edge in edges), *kept]}.values():
+        joint.note_missing()
     return UsdTree(None if on_world else start, base is not None or bool(fixed_base), tuple(edges), tuple(kept))
 
 
@@ -242,8 +247,8 @@ def _to_world(
         fix = "set physics:excludeFromArticulation, which makes it a loop joint"
         scene.report.error(joint.prim, f"is a second joint to the world beside <{base.prim.path}>", fix)
     elif fixed_base is None:
-        message = "the articulation floats, for its root is a body; this joint to the world becomes a loop joint"
-        fix = "apply PhysicsArticulationRootAPI to this joint to fix the base, or pass fixed_base=True"
+        message = "the articulation's root is another body; this joint to the world becomes a loop joint"
+        fix = "name this joint as the root to fix the base, or set physics:excludeFromArticulation"
         scene.report.warning(joint.prim, message, fix)
         loops.append(joint)
     else:
