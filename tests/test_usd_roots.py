@@ -151,6 +151,25 @@ def test_a_loop_is_refused_until_one_joint_is_excluded():
     )  # its x is USD's z
 
 
+def test_stacked_joints_make_a_chain():
+    stack = [joint("x", None, "a", kind="Prismatic"), joint("turn", None, "a", 'uniform token physics:axis = "Z"')]
+    with pytest.raises(artix.DescriptionError, match=r"closes a loop.*newton:jointsAddMobility"):
+        artix.load_usd(robot(body("a"), *stack))
+    newton = '"PhysicsArticulationRootAPI", "NewtonArticulationRootAPI"'
+    adds = "\n    uniform bool newton:jointsAddMobility = true"
+    text = robot(adds, body("a"), *stack, schemas=newton)
+    articulation = artix.load_usd(text)
+    assert articulation.topology.link_names == ("world", "a:x", "a")
+    assert articulation.topology.joint_names == ("x", "turn")
+    assert np.allclose(articulation.link_mass, [0, 0, 2])
+    # The stage says in which order, not the names.
+    reverse = text.replace('"x"', '"z"')
+    assert artix.load_usd(reverse).topology.joint_names == ("z", "turn")
+    elsewhere = text.replace('uniform token physics:axis = "Z"', "point3f physics:localPos0 = (1, 0, 0)")
+    with pytest.raises(artix.DescriptionError, match="elsewhere at rest"):
+        artix.load_usd(elsewhere)
+
+
 def test_excluded_joints_of_every_kind():
     excluded = "bool physics:excludeFromArticulation = true\n"
     distance = joint("rope", "a", "c", excluded + "float physics:maxDistance = 3", kind="Distance")
