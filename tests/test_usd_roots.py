@@ -42,6 +42,24 @@ def test_a_root_above_the_bodies_takes_the_joint_to_the_world_or_the_centre_of_t
     assert links(robot(*longer))[0] == "c"
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_the_centre_of_a_random_tree_has_the_least_eccentricity(seed):
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(3, 14))
+    parents = [int(rng.integers(0, k)) for k in range(1, count)]
+    prims = [body(f"n{k}") for k in range(count)]
+    prims += [joint(f"j{k}", f"n{parent}", f"n{k}") for k, parent in enumerate(parents, start=1)]
+    distance = np.full((count, count), np.inf)
+    np.fill_diagonal(distance, 0)
+    for k, parent in enumerate(parents, start=1):
+        distance[k, parent] = distance[parent, k] = 1
+    for k in range(count):
+        distance = np.minimum(distance, distance[:, k, None] + distance[None, k])
+    eccentricity, degree = distance.max(axis=1), (distance == 1).sum(axis=1)
+    best = min(range(count), key=lambda k: (eccentricity[k], -degree[k], f"n{k}"))
+    assert links(robot(*prims))[0] == f"n{best}"
+
+
 def test_a_joint_to_the_world_keeps_its_freedom():
     text = robot(*CHAIN, joint("slide", None, "a", "float physics:lowerLimit = -1", kind="Prismatic"))
     articulation = artix.load_usd(text)
