@@ -37,8 +37,9 @@ def test_their_mass_matrices_are_the_same(name):
     state = artix.random_state(wanted, jax.random.key(0))
     order = np.array([wanted.topology.dof_names.index(dof) for dof in found.topology.dof_names])
     reordered = state.replace(joint_position=state.joint_position[order], joint_velocity=state.joint_velocity[order])
-    reference = np.asarray(artix.mass_matrix(wanted, state))[np.ix_(order, order)]
-    difference = np.asarray(artix.mass_matrix(found, reordered)) - reference
+    mass_matrix = jax.jit(artix.mass_matrix)
+    reference = np.asarray(mass_matrix(wanted, state))[np.ix_(order, order)]
+    difference = np.asarray(mass_matrix(found, reordered)) - reference
     assert np.max(np.abs(difference)) < TOLERANCE * np.max(np.abs(reference))
 
 
@@ -51,24 +52,29 @@ def test_a_model_of_the_mujoco_converter_is_that_of_mujoco():
     assert np.allclose(start.root_pose[:3], model.qpos0[:3])
     assert np.isclose(abs(start.root_pose[3:] @ model.qpos0[[4, 5, 6, 3]]), 1.0)
     rng = np.random.default_rng(0)
+    values = dict(zip(["hip", "shin", "yaw", "nod", "neck"], rng.uniform(-0.3, 0.3, 5), strict=True))
     vector = rng.normal(size=3)
     angle = np.linalg.norm(vector)
     data.qpos[:] = model.qpos0
-    # MuJoCo counts depth-first: hip, shin, then the ball joint of the tail.
-    data.qpos[7:9] = 0.3, 0.05
-    data.qpos[9:] = np.cos(angle / 2), *(np.sin(angle / 2) * vector / angle)
+    for name, value in values.items():
+        data.qpos[model.joint(name).qposadr] = value
+    ball = model.joint("tail")
+    data.qpos[ball.qposadr[0] :][:4] = np.cos(angle / 2), *(np.sin(angle / 2) * vector / angle)
     mujoco.mj_forward(model, data)
     dense = np.zeros((model.nv, model.nv))
     mujoco.mj_fullM(model, data, dense) if mujoco.mj_versionString() >= "4" else mujoco.mj_fullM(model, dense, data.qM)
+    values |= {f"tail_1:{k}": vector[k] for k in range(3)}
+    column = {name: model.joint(name).dofadr[0] for name in ("hip", "shin", "yaw", "nod", "neck")}
+    column |= {f"tail_1:{k}": ball.dofadr[0] + k for k in range(3)}
     names = articulation.topology.dof_names
-    theirs = ["hip", "shin", "tail_1:0", "tail_1:1", "tail_1:2"]
-    assert set(names) == set(theirs)
-    values = dict(zip(theirs, [0.3, 0.05, *vector], strict=True))
+    assert set(names) == set(values)
+    assert articulation.topology.link_names[-1] == "head"
     state = start.replace(joint_position=jax.numpy.array([values[name] for name in names]))
-    found = np.asarray(artix.mass_matrix(articulation, state, armature=True))
-    order = [6 + theirs.index(name) for name in names]
+    found = np.asarray(jax.jit(artix.mass_matrix, static_argnames="armature")(articulation, state, armature=True))
+    order = [column[name] for name in names]
     assert np.allclose(found, dense[np.ix_(order, order)], atol=2e-6)
-    assert np.allclose(articulation.joint_lower_limit[0], np.radians(-60))
+    limits = dict(zip(names, np.degrees(articulation.joint_lower_limit), strict=True))
+    assert [limits[name] for name in ("hip", "yaw", "nod")] == pytest.approx([-60, -90, -30])
 
 
 def test_an_actuator_of_mujoco_is_said_not_to_be_carried():

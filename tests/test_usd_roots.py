@@ -42,6 +42,24 @@ def test_a_root_above_the_bodies_takes_the_joint_to_the_world_or_the_centre_of_t
     assert links(robot(*longer))[0] == "c"
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_the_centre_of_a_random_tree_has_the_least_eccentricity(seed):
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(3, 14))
+    parents = [int(rng.integers(0, k)) for k in range(1, count)]
+    prims = [body(f"n{k}") for k in range(count)]
+    prims += [joint(f"j{k}", f"n{parent}", f"n{k}") for k, parent in enumerate(parents, start=1)]
+    distance = np.full((count, count), np.inf)
+    np.fill_diagonal(distance, 0)
+    for k, parent in enumerate(parents, start=1):
+        distance[k, parent] = distance[parent, k] = 1
+    for k in range(count):
+        distance = np.minimum(distance, distance[:, k, None] + distance[None, k])
+    eccentricity, degree = distance.max(axis=1), (distance == 1).sum(axis=1)
+    best = min(range(count), key=lambda k: (eccentricity[k], -degree[k], f"n{k}"))
+    assert links(robot(*prims))[0] == f"n{best}"
+
+
 def test_a_joint_to_the_world_keeps_its_freedom():
     text = robot(*CHAIN, joint("slide", None, "a", "float physics:lowerLimit = -1", kind="Prismatic"))
     articulation = artix.load_usd(text)
@@ -149,6 +167,25 @@ def test_a_loop_is_refused_until_one_joint_is_excluded():
     assert np.allclose(
         [1 - 2 * (y * y + z * z), 2 * (x * y + z * w), 2 * (x * z - y * w)], [0, 0, 1]
     )  # its x is USD's z
+
+
+def test_stacked_joints_make_a_chain():
+    stack = [joint("x", None, "a", kind="Prismatic"), joint("turn", None, "a", 'uniform token physics:axis = "Z"')]
+    with pytest.raises(artix.DescriptionError, match=r"closes a loop.*newton:jointsAddMobility"):
+        artix.load_usd(robot(body("a"), *stack))
+    newton = '"PhysicsArticulationRootAPI", "NewtonArticulationRootAPI"'
+    adds = "\n    uniform bool newton:jointsAddMobility = true"
+    text = robot(adds, body("a"), *stack, schemas=newton)
+    articulation = artix.load_usd(text)
+    assert articulation.topology.link_names == ("world", "a:x", "a")
+    assert articulation.topology.joint_names == ("x", "turn")
+    assert np.allclose(articulation.link_mass, [0, 0, 2])
+    # The stage says in which order, not the names.
+    reverse = text.replace('"x"', '"z"')
+    assert artix.load_usd(reverse).topology.joint_names == ("z", "turn")
+    elsewhere = text.replace('uniform token physics:axis = "Z"', "point3f physics:localPos0 = (1, 0, 0)")
+    with pytest.raises(artix.DescriptionError, match="elsewhere at rest"):
+        artix.load_usd(elsewhere)
 
 
 def test_excluded_joints_of_every_kind():

@@ -185,6 +185,22 @@ def test_what_usd_cannot_say_is_reported(tmp_path):
     assert found.topology.link_names == ("base", "y", "z")
 
 
+def test_a_file_may_be_written_again(tmp_path):
+    path = tmp_path / "robot.usdc"
+    for name in ("e_combo", "b_arm7", "e_combo"):
+        found, _, _ = saved(artix.load_usd(MECHANISMS[name]), path)
+        assert found.topology.num_dofs == artix.load_usd(MECHANISMS[name]).topology.num_dofs
+
+
+def test_names_that_the_file_itself_uses(tmp_path):
+    builder = artix.ArticulationBuilder(name="PhysicsScene", fixed_base=True)
+    builder.add_link(name="root_joint", mass=1.0, inertia=(1, 1, 1))
+    builder.add_link(0, artix.Joint.revolute(name="root_joint"), name="World", mass=1.0, inertia=(1, 1, 1))
+    found, _, _ = saved(builder.build(), tmp_path / "robot.usda")
+    assert found.topology == builder.build().topology
+    assert np.allclose(found.gravity, builder.gravity)
+
+
 def test_a_massless_root_comes_back(tmp_path):
     arm = artix.robots.load("arm7")
     found, _, issues = saved(arm, tmp_path / "arm.usda")

@@ -13,6 +13,7 @@ from artix.io.poses import IDENTITY, rotation_matrix
 from artix.io.usd.joint_features import make_joint
 from artix.io.usd.joints import KINDS, UsdJoint, enclosing, is_supported, read_joint
 from artix.io.usd.mass import mass_properties
+from artix.io.usd.stacks import is_between
 from artix.io.usd.stage import UsdPrim, UsdScene
 from artix.io.usd.tree import UsdTree, colliders_by_body, find_root, find_tree
 from artix.io.usd.units import DEGREE
@@ -72,12 +73,14 @@ class UsdArticulation:
         return links
 
     def _link(self, path: str, parent: str | None, joint: UsdJoint | None) -> LinkDescription:
-        body = self.scene.prims[path]
-        mass = mass_properties(self.scene, body, self.colliders[path])
         above = None if joint is None else self.names[parent]
         made = None
         if joint is not None and is_supported(joint):
             made = make_joint(joint, parent)
+        if is_between(path):
+            return LinkDescription(self.names[path], above, made, 0.0, IDENTITY, np.zeros((3, 3)))
+        body = self.scene.prims[path]
+        mass = mass_properties(self.scene, body, self.colliders[path])
         return LinkDescription(self.names[path], above, made, *mass, self._link_options(body))
 
     def _link_options(self, body: UsdPrim) -> dict[str, float]:
@@ -188,6 +191,9 @@ def _names(scene: UsdScene, tree: UsdTree) -> dict[str | None, str]:
     _tell_apart([joint.prim for _, joint, _ in tree.edges])
     _tell_apart([joint.prim for joint in tree.loops])
     names: dict[str | None, str] = {path: scene.prims[path].name for path in tree.bodies}
+    for _, joint, child in tree.edges:
+        if is_between(child):
+            names[child] = f"{names[child.partition('#')[0]]}:{joint.prim.name}"
     if tree.root is None:
         name = WORLD_LINK
         while name in names.values():

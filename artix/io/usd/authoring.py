@@ -29,9 +29,9 @@ class Author:
         pxr.UsdGeom.SetStageUpAxis(self.stage, pxr.UsdGeom.Tokens.z)
         pxr.UsdGeom.SetStageMetersPerUnit(self.stage, 1.0)
         pxr.UsdPhysics.SetStageKilogramsPerUnit(self.stage, 1.0)
-        world = self.stage.DefinePrim("/World", "Xform")
-        self.stage.SetDefaultPrim(world)
-        self.top = self.define("Xform", name, world)
+        self.world = self.stage.DefinePrim("/World", "Xform")
+        self.stage.SetDefaultPrim(self.world)
+        self.top = self.define("Xform", name, self.world)
 
     def define(self, kind: str, name: str, parent: Usd.Prim | None = None) -> Usd.Prim:
         """A new prim; where USD cannot spell its name, or it is taken, the name is noted in the custom data."""

@@ -61,6 +61,7 @@ class UsdJoint:
       targets: paths of the prims of ``physics:body0`` and ``physics:body1``; ``/`` for the world.
       bodies: paths of the moving bodies at or above these prims, ``None`` for the world.
       excluded: whether it stays outside the articulation, as a loop joint.
+      given_poses: frames to use instead of the prim's, for one of a stack.
     """
 
     scene: UsdScene
@@ -69,11 +70,12 @@ class UsdJoint:
     targets: tuple[str, str]
     bodies: tuple[str | None, str | None]
     excluded: bool
+    given_poses: tuple[np.ndarray, np.ndarray] | None = None
 
     @functools.cached_property
     def poses(self) -> tuple[np.ndarray, np.ndarray]:
         """The joint's frames in its bodies' frames, or in the world's [m], shape [7] each; notes what is wrong."""
-        return self._pose(0), self._pose(1)
+        return (self._pose(0), self._pose(1)) if self.given_poses is None else self.given_poses
 
     @functools.cached_property
     def axes(self) -> tuple[UsdAxis, ...]:

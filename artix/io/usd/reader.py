@@ -44,9 +44,9 @@ def load_usd(
 
     Args:
       path_or_text_or_stage: a path, USD text (a string that begins with ``#usda``), or an open ``pxr.Usd.Stage``.
-      root: path of the prim that is, or is to be taken as, the root of the articulation: a body (a floating root), a
-        joint to the world (which fixes the base) or a prim above the bodies. ``None`` takes the only prim with the
-        ``PhysicsArticulationRootAPI``.
+      root: path of the prim that is, or is to be taken as, the root of the articulation: a body, a joint to the
+        world (which fixes the base) or a prim above the bodies; without a joint to the world the base floats. ``None``
+        takes the only prim with the ``PhysicsArticulationRootAPI``.
       fixed_base: whether the root is fixed to the world, by its joint to the world if it has one; ``None`` leaves it
         to the stage.
       merge_fixed_joints: whether links on fixed joints become part of their parent; each stays as a named frame.

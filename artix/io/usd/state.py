@@ -9,6 +9,7 @@ from artix.articulation import Articulation, State
 from artix.io.poses import compose, inverse, joint_motion, rotation_matrix
 from artix.io.usd.articulation import UsdArticulation
 from artix.io.usd.joints import UsdJoint
+from artix.io.usd.stacks import is_between
 from artix.io.usd.units import DEGREE
 from artix.topology import Topology
 
@@ -22,7 +23,8 @@ def read_state(description: UsdArticulation, articulation: Articulation) -> Stat
     position, velocity = (dict.fromkeys(articulation.topology.dof_names, 0.0) for _ in range(2))
     for parent, joint, child in description.tree.edges:
         local = _joint_state(description, joint, parent, position, velocity)
-        _check_place(description, joint, parent, child, local)
+        if not is_between(child) and not is_between(parent or ""):
+            _check_place(description, joint, parent, child, local)
     vectors = [_root_pose(description), _root_velocity(description), [*position.values()], [*velocity.values()]]
     return State(*(jnp.asarray(np.array(vector, float), articulation.dtype) for vector in vectors))
 

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from artix.io.usd.joints import UsdJoint, enclosing
+from artix.io.usd.stacks import Edge, expand_stacks, is_between, is_stackable
 from artix.io.usd.stage import Location, UsdPrim, UsdScene
 
 ROOT_SCHEMA = "PhysicsArticulationRootAPI"
@@ -18,19 +19,20 @@ class UsdTree:
     Attributes:
       root: path of the root body; ``None`` if the root is the world, on which the first joint moves.
       fixed_base: whether the root is fixed to the world.
-      edges: (parent, joint, child) by breadth, siblings in PhysX's order; a parent of ``None`` is the world.
+      edges: (parent, joint, child) by breadth, siblings in PhysX's order; a parent of ``None`` is the world. Links
+        between stacked joints have no prim.
       loops: joints that close loops.
     """
 
     root: str | None
     fixed_base: bool
-    edges: tuple[tuple[str | None, UsdJoint, str], ...]
+    edges: tuple[Edge, ...]
     loops: tuple[UsdJoint, ...]
 
     @property
     def bodies(self) -> list[str]:
         """Paths of the bodies, parents first."""
-        return ([self.root] if self.root else []) + [child for _, _, child in self.edges]
+        return ([self.root] if self.root else []) + [child for _, _, child in self.edges if not is_between(child)]
 
 
 def find_root(scene: UsdScene, root: str | None) -> UsdPrim | None:
@@ -100,7 +102,8 @@ def find_tree(
     assert start is not None
     if fixed_base is False:
         base = None
-    return _grow(scene, graph, start, base, component, fixed_base)
+    adds_mobility = root.has("NewtonArticulationRootAPI") and root.read_bool("newton:jointsAddMobility", False)
+    return _Growth(scene, graph, start, base, adds_mobility).tree(component, fixed_base)
 
 
 def _island_below(scene: UsdScene, root: UsdPrim, bodies: dict[str, UsdPrim], graph: _Graph) -> list[str] | None:
@@ -198,62 +201,90 @@ class _Graph:
         return path
 
 
-def _grow(
-    scene: UsdScene, graph: _Graph, start: str, base: UsdJoint | None, component: list[str], fixed_base: bool | None
-) -> UsdTree:
-    """The tree from its root outwards; notes joints that close loops without being excluded."""
-    edges: list[tuple[str | None, UsdJoint, str]] = []
-    on_world = base is not None and base.kind != "fixed"
-    if base is not None and on_world:
-        edges.append((None, base, start))
-    used = {base.prim.path} if base is not None else set()
-    reached, queue = {start}, [start]
-    for body in queue:
-        for joint in graph.at.get(body, []):
-            other = joint.other(body)
-            if joint.prim.path in used or other is None:
-                continue
-            used.add(joint.prim.path)
-            if other in reached:
-                fix = "set physics:excludeFromArticulation on one joint of the loop, which then is a loop joint"
-                if any({body, other} == {parent, child} for parent, _, child in edges):
-                    fix = "make stacked joints one generic joint, or give each its own body"
-                scene.report.error(joint.prim, f"closes a loop between {body} and {other}", fix)
-                continue
-            reached.add(other)
-            queue.append(other)
-            edges.append((body, joint, other))
-    loops = [joint for joint in graph.excluded if any(body in reached for body in joint.bodies)]
-    for joint in graph.joints_of(component):
-        if None in joint.bodies and joint.prim.path not in used:
-            _to_world(scene, joint, base, loops, fixed_base)
-    kept = []
-    for joint in loops:
-        if all(body is None or body in reached for body in joint.bodies):
-            kept.append(joint)
+class _Growth:
+    """Grows a tree from its root outwards; notes joints that close loops without being excluded.
+
+    Args:
+      scene: the stage.
+      graph: the bodies and joints.
+      start: the first body.
+      base: the joint that joins it to the world, if any.
+      adds_mobility: whether several joints between two bodies are a stack.
+    """
+
+    def __init__(self, scene: UsdScene, graph: _Graph, start: str, base: UsdJoint | None, adds_mobility: bool) -> None:
+        self.scene, self.graph, self.start, self.base = scene, graph, start, base
+        self.adds_mobility = adds_mobility
+        self.on_world = base is not None and base.kind != "fixed"
+        self.edges: list[Edge] = [(None, base, start)] if base is not None and self.on_world else []
+        self.stacks: dict[str, list[UsdJoint]] = {}
+        self.used = {base.prim.path} if base is not None else set()
+        self.reached = {start}
+
+    def tree(self, component: list[str], fixed_base: bool | None) -> UsdTree:
+        """The tree; ``component`` are all bodies connected with the first."""
+        queue = [self.start]
+        for body in queue:
+            for joint in self.graph.at.get(body, []):
+                other = joint.other(body)
+                if joint.prim.path in self.used or other is None:
+                    continue
+                self.used.add(joint.prim.path)
+                if other in self.reached:
+                    self._stack_or_loop(joint, body, other)
+                    continue
+                self.reached.add(other)
+                queue.append(other)
+                self.edges.append((body, joint, other))
+        loops = [joint for joint in self.graph.excluded if any(body in self.reached for body in joint.bodies)]
+        for joint in self.graph.joints_of(component):
+            if None in joint.bodies and joint.prim.path not in self.used:
+                self._to_world(joint, loops, fixed_base)
+        loops = self._inside(loops)
+        stacked = [joint for stack in self.stacks.values() for joint in stack]
+        joints = [*filter(None, [self.base]), *(edge[1] for edge in self.edges), *stacked, *loops]
+        for joint in {joint.prim.path: joint for joint in joints}.values():
+            joint.note_missing()
+        edges = tuple(expand_stacks(self.scene, self.edges, self.stacks))
+        fixed = self.base is not None or bool(fixed_base)
+        return UsdTree(None if self.on_world else self.start, fixed, edges, tuple(loops))
+
+    def _stack_or_loop(self, joint: UsdJoint, body: str | None, other: str) -> None:
+        """A joint between two bodies that are in the tree already."""
+        for parent, first, child in self.edges:
+            if {parent, child} == {body, other}:
+                if all(is_stackable(one, self.adds_mobility) for one in (first, joint)):
+                    self.stacks.setdefault(child, []).append(joint)
+                    return
+                fix = "make stacked joints one generic joint, or set newton:jointsAddMobility of the root"
+                break
         else:
-            message = "an excluded joint to a body outside the articulation is not carried"
-            scene.report.left_out(joint.prim, message, "load both articulations and couple them yourself")
-    for joint in {id(joint): joint for joint in [*filter(None, [base]), *(edge[1] for edge in edges), *kept]}.values():
-        joint.note_missing()
-    return UsdTree(None if on_world else start, base is not None or bool(fixed_base), tuple(edges), tuple(kept))
+            fix = "set physics:excludeFromArticulation on one joint of the loop, which then is a loop joint"
+        self.scene.report.error(joint.prim, f"closes a loop between {body or 'the world'} and {other}", fix)
 
+    def _to_world(self, joint: UsdJoint, loops: list[UsdJoint], fixed_base: bool | None) -> None:
+        """A joint to the world that is not the base: a loop, unless the caller decided about the base."""
+        if self.base is not None:
+            self._stack_or_loop(joint, None, str(joint.other(None)))
+        elif fixed_base is None:
+            message = "the articulation's root is another body; this joint to the world becomes a loop joint"
+            fix = "name this joint as the root to fix the base, or set physics:excludeFromArticulation"
+            self.scene.report.warning(joint.prim, message, fix)
+            loops.append(joint)
+        else:
+            message = f"fixed_base={fixed_base} decides about the base, not this joint"
+            self.scene.report.warning(joint.prim, message, "leave fixed_base out")
 
-def _to_world(
-    scene: UsdScene, joint: UsdJoint, base: UsdJoint | None, loops: list[UsdJoint], fixed_base: bool | None
-) -> None:
-    """A joint to the world that is not the base: a loop, unless the caller decided about the base."""
-    if base is not None:
-        fix = "set physics:excludeFromArticulation, which makes it a loop joint"
-        scene.report.error(joint.prim, f"is a second joint to the world beside <{base.prim.path}>", fix)
-    elif fixed_base is None:
-        message = "the articulation's root is another body; this joint to the world becomes a loop joint"
-        fix = "name this joint as the root to fix the base, or set physics:excludeFromArticulation"
-        scene.report.warning(joint.prim, message, fix)
-        loops.append(joint)
-    else:
-        message = f"fixed_base={fixed_base} decides about the base, not this joint"
-        scene.report.warning(joint.prim, message, "leave fixed_base out")
+    def _inside(self, loops: list[UsdJoint]) -> list[UsdJoint]:
+        """The loops within the articulation; notes the others."""
+        inside = []
+        for joint in loops:
+            if all(body is None or body in self.reached for body in joint.bodies):
+                inside.append(joint)
+            else:
+                message = "an excluded joint to a body outside the articulation is not carried"
+                self.scene.report.left_out(joint.prim, message, "load both articulations and couple them yourself")
+        return inside
 
 
 def colliders_by_body(scene: UsdScene, bodies: dict[str, UsdPrim], all_bodies: set[str]) -> dict[str, list[UsdPrim]]:

@@ -119,7 +119,7 @@ def _link_poses(topology: Topology, arrays: Articulation, state: State | None) -
 
 
 def _write_gravity(out: Author, gravity: np.ndarray) -> None:
-    scene = out.stage.DefinePrim("/World/PhysicsScene", "PhysicsScene")
+    scene = out.define("PhysicsScene", "PhysicsScene", out.world)
     size = float(np.linalg.norm(gravity))
     author(scene, "vector3f", "physics:gravityDirection", vector(gravity / size if size else np.array([0.0, 0, -1])))
     author_floats(scene, "physics", gravityMagnitude=size)
