@@ -187,7 +187,21 @@ FUNCTIONS = {
     "potential_energy": lambda a, s, x, w: artix.potential_energy(a, s),
     "integrate": lambda a, s, x, w: artix.integrate(a, s, x),
     "difference": lambda a, s, x, w: artix.difference(a, s, s.replace(joint_position=2 * s.joint_position)),
+    "mass_matrix_cholesky": lambda a, s, x, w: artix.mass_matrix_cholesky(a, s),
+    "mass_matrix_solve": lambda a, s, x, w: artix.mass_matrix_solve(a, s, x),
+    "mass_matrix_inverse": lambda a, s, x, w: artix.mass_matrix_inverse(a, s),
+    "inverse_dynamics_derivatives": lambda a, s, x, w: artix.inverse_dynamics_derivatives(a, s, x, w),
+    "forward_dynamics_derivatives": lambda a, s, x, w: artix.forward_dynamics_derivatives(a, s, x, w),
+    "gravity_derivatives": lambda a, s, x, w: artix.gravity_derivatives(a, s),
+    "centroidal_derivatives": lambda a, s, x, w: artix.centroidal_derivatives(a, s, x),
+    "link_velocity_derivatives": lambda a, s, x, w: artix.link_velocity_derivatives(a, s),
+    "link_acceleration_derivatives": lambda a, s, x, w: artix.link_acceleration_derivatives(a, s, x),
+    "integrate_derivatives": lambda a, s, x, w: artix.integrate_derivatives(a, s, x),
+    "linearize": lambda a, s, x, w: artix.linearize(a, s, x, 0.01),
+    "inverse_dynamics_second_derivatives": lambda a, s, x, w: artix.inverse_dynamics_second_derivatives(a, s, x),
 }
+#: Their programs are checked for the arm every day, for all robots by the slow tests.
+DERIVATIVES = {name for name in FUNCTIONS if "derivatives" in name or name == "linearize" or "mass_matrix_" in name}
 
 
 def _program(robot: str, function: str) -> str:
@@ -202,13 +216,22 @@ def instructions(program: str) -> int:
     return len(re.findall(r"^\s+(?:ROOT )?%?[\w.\-]+ = ", program, re.MULTILINE))
 
 
+def _everyday(robot: str, functions: str) -> bool:
+    return robot == "arm" or (robot == "quadruped" and functions == "values")
+
+
 @pytest.mark.parametrize(
-    "robot", [pytest.param(r, marks=pytest.mark.slow if r in ("humanoid", "chain") else ()) for r in ROBOTS]
+    ("robot", "functions"),
+    [
+        pytest.param(robot, functions, marks=() if _everyday(robot, functions) else pytest.mark.slow)
+        for robot in ROBOTS
+        for functions in ("values", "derivatives")
+    ],
 )
-def test_size(robot: str) -> None:
+def test_size(robot: str, functions: str) -> None:
     excess, loops = {}, []
     assert set(BUDGETS[robot]) == set(FUNCTIONS)
-    for function in FUNCTIONS:
+    for function in [name for name in FUNCTIONS if (name in DERIVATIVES) == (functions == "derivatives")]:
         program = _program(robot, function)
         found = instructions(program)
         assert found > 2
@@ -217,6 +240,21 @@ def test_size(robot: str) -> None:
         if re.search(r" while\(", program):
             loops.append(function)
     assert (excess, loops) == ({}, [])
+
+
+def test_gradient_of_forward_dynamics_is_small() -> None:
+    """No larger than the smallest of the peers, frax 0.1.0, needs for a humanoid of 30 joints: 3,039 instructions."""
+    a = _limbs([6, 6, 3, 7, 7, 1], fixed_base=True)
+    states = random_states(a, 4096)
+    force = jnp.ones((4096, a.topology.nv), a.dtype)
+
+    def loss(q, state, x):
+        return jnp.sum(artix.forward_dynamics(a, state.replace(joint_position=q), x))
+
+    gradient = jax.jit(jax.vmap(jax.grad(loss)))
+    program = gradient.lower(states.joint_position, states, force).compile(DEFAULTS).as_text()
+    assert 1000 < instructions(program) <= 3039
+    assert " while(" not in program
 
 
 def test_the_table_covers_the_public_functions() -> None:
