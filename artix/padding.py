@@ -29,6 +29,11 @@ class Padding:
       rigid_rounds: the same for the chains of fixed joints.
       frames: largest number of additional frames.
       mimics: largest number of mimic joints.
+      fixed_tendons: largest number of fixed tendons.
+      tendon_joints: largest number of joints of all fixed tendons.
+      spatial_tendons: largest number of spatial tendons.
+      attachments: largest number of attachments of all spatial tendons.
+      loop_joints: largest number of loop joints.
       floating: whether any member has a floating base; generalised vectors then have the root's six entries.
       prismatic: whether any member has a prismatic joint.
       spherical: whether any member has a spherical joint.
@@ -41,6 +46,11 @@ class Padding:
     rigid_rounds: int = 0
     frames: int = 0
     mimics: int = 0
+    fixed_tendons: int = 0
+    tendon_joints: int = 0
+    spatial_tendons: int = 0
+    attachments: int = 0
+    loop_joints: int = 0
     floating: bool = True
     prismatic: bool = False
     spherical: bool = False
@@ -56,6 +66,11 @@ class Padding:
             rigid_rounds=len(topology.rigid_pointers),
             frames=len(topology.frame_names),
             mimics=len(topology.mimic_dofs),
+            fixed_tendons=len(topology.fixed_tendons),
+            tendon_joints=sum(len(tendon.dofs) for tendon in topology.fixed_tendons),
+            spatial_tendons=len(topology.spatial_tendons),
+            attachments=sum(len(tendon.links) for tendon in topology.spatial_tendons),
+            loop_joints=len(topology.loop_joints),
             floating=not topology.fixed_base,
             prismatic=topology.has_prismatic,
             spherical=topology.has_spherical,
@@ -200,12 +215,11 @@ def pad_articulation(articulation: Articulation, padding: Padding) -> Articulati
 
     Raises:
       TypeError: the articulation is padded already.
-      ValueError: it does not fit the padding, or has tendons or loop joints.
+      ValueError: it does not fit the padding.
     """
     topology = articulation.topology
     if not isinstance(topology, Topology):
         raise TypeError("only an articulation with a static Topology can be padded; this one is padded already")
-    _refuse_couplings(topology)
     padded = pad_topology(topology, padding)
     links, dofs = padding.links, padding.dofs
     identity = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
@@ -221,9 +235,17 @@ def pad_articulation(articulation: Articulation, padding: Padding) -> Articulati
         for field in ("link_com_pose", "joint_parent_pose", "joint_child_pose")
     }
 
-    def pad_group(group, size: int):
-        return jax.tree.map(lambda leaf: jnp.asarray(_pad(np.asarray(leaf), (size,))), group)
+    def pad_group(group, size: int, **other_sizes: int):
+        """Pads the arrays of a group along their first axis; ``other_sizes`` are those of single fields."""
+        sizes = {field.name: other_sizes.get(field.name, size) for field in dataclasses.fields(group)}
+        arrays = {name: np.asarray(getattr(group, name)) for name in sizes}
+        padded = {name: _pad(array, (sizes[name], *array.shape[1:])) for name, array in arrays.items()}
+        return group.replace(**jax.tree.map(jnp.asarray, padded))
 
+    joints = dict.fromkeys(("coefficient", "recip_coefficient"), padding.tendon_joints)
+    points = dict.fromkeys(
+        ("position", "coefficient", "rest_length", "lower_limit", "upper_limit"), padding.attachments
+    )
     per_link = (
         "link_mass",
         "gravity_scale",
@@ -239,25 +261,14 @@ def pad_articulation(articulation: Articulation, padding: Padding) -> Articulati
         link_inertia=pad("link_inertia", links, 3, 3),
         frame_local_pose=pad("frame_local_pose", padding.frames, 7, fill=identity),
         mimic=pad_group(articulation.mimic, padding.mimics),
+        fixed_tendons=pad_group(articulation.fixed_tendons, padding.fixed_tendons, **joints),
+        spatial_tendons=pad_group(articulation.spatial_tendons, padding.spatial_tendons, **points),
+        loop_joints=pad_group(articulation.loop_joints, padding.loop_joints),
         **{field: pad_group(getattr(articulation, field), dofs) for field in ("drive", "envelope", "friction")},
         **poses,
         **{field: pad(field, links) for field in per_link},
         **{field: pad(field, dofs) for field in per_dof},
     )
-
-
-def _refuse_couplings(topology: Topology) -> None:
-    """Raises for what the structure of one program depends on and padding cannot turn into data."""
-    for couplings, kind in (
-        (topology.fixed_tendons, "fixed tendons"),
-        (topology.spatial_tendons, "spatial tendons"),
-        (topology.loop_joints, "loop joints"),
-    ):
-        if couplings:
-            raise ValueError(
-                f"articulation {topology.name!r} has {kind} ({', '.join(repr(one.name) for one in couplings)}), which "
-                "cannot be padded: put articulations of its topology into a fleet of their own, which needs no padding"
-            )
 
 
 def _body_pointers(topology: Topology) -> np.ndarray:
