@@ -208,6 +208,19 @@ class Topology:
         """Whether each DOF is an angle that ``integrate`` keeps within [-2 pi, 2 pi], shape [n]."""
         return _frozen([self.joint_types[link] is JointType.REVOLUTE for link in self.dof_link], bool)
 
+    @cached_property
+    def depth_first_dofs(self) -> np.ndarray:
+        """The DOFs in depth-first order of their links, children by index: the order of PhysX's solver, shape [n]."""
+        children: list[list[int]] = [[] for _ in self.parent]
+        for link, above in enumerate(self.parent[1:], start=1):
+            children[above].append(link)
+        order, stack = [], [0]
+        while stack:
+            link = stack.pop()
+            order += np.flatnonzero(self.dof_link == link).tolist()
+            stack += reversed(children[link])
+        return _frozen(order, int)
+
     # --- bodies -------------------------------------------------------------------------------------------------
 
     @cached_property

@@ -1,0 +1,156 @@
+"""The impulses of fixed tendons, by PhysX's law."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix.articulation import Articulation
+from artix.simulation.frozen import HIGHEST, Frozen, angular_row, point_row
+from artix.simulation.sweep import Sweep
+from artix.tendons import FixedTendonStructure
+from artix.topology import Topology
+
+Array = jax.Array
+
+
+class FixedTendonRow(NamedTuple):
+    """One fixed tendon with up to m joints (or all, with a leading axis [T])."""
+
+    stiffness: Array
+    damping: Array
+    limit_stiffness: Array
+    excess: Array
+    """Length at the start of the step less the rest length, per joint."""
+    over_upper: Array
+    """Length at the start of the step less the upper limit, per joint; ``-inf`` for none."""
+    under_lower: Array
+    """The same with the lower limit; ``inf`` for none."""
+    coefficient: Array
+    """Change of the length, per joint, by the joint positions, [n]."""
+    free_rate: Array
+    """Rate of the length, per joint, before any impulse."""
+    rate: Array
+    """Change of that rate by the generalised velocity, [nv]."""
+    recip_coefficient: Array
+    """Impulse per tendon impulse, [m]; 0 where there is no joint."""
+    response: Array
+    """Relative velocity at each joint per impulse, [m]."""
+    effect: Array
+    """Change of the generalised velocity per impulse at each joint, [m, nv]."""
+    wrench: Array
+    """Wrenches on the links of a unit impulse at each joint: on its own link, [m, L, 6]."""
+    reaction: Array
+    """The same: on the tendon's root link, [m, L, 6]."""
+
+
+def fixed_tendon_rows(
+    articulation: Articulation, topology: Topology, frozen: Frozen, joint_position: Array, motion: Array
+) -> FixedTendonRow:
+    """The rows of all fixed tendons; ``motion`` [L, 6] are the links' velocities before any impulse."""
+    tendons, numbers = topology.fixed_tendons, articulation.fixed_tendons
+    width = max(len(tendon.dofs) for tendon in tendons)
+    dof, parent_link, root_link, first, table = _structure(topology, tendons, width)
+    link = jnp.asarray(topology.dof_link[dof])
+    on_link = _axis_row(topology, frozen, dof, link, frozen.child_origin[dof], frozen.axis[dof])
+    on_parent = _axis_row(topology, frozen, first, parent_link, frozen.parent_origin[dof], frozen.axis[first])
+    on_root = _axis_row(topology, frozen, first, root_link, frozen.parent_origin[first], frozen.axis[first])
+
+    def velocity_of(row: Array, links) -> Array:
+        return jnp.einsum("jk,jkv->jv", row, frozen.jacobian[links], precision=HIGHEST)
+
+    rate = velocity_of(on_link, link) - velocity_of(on_parent, parent_link)
+    free_rate = jnp.sum(on_link * motion[link], axis=1) - jnp.sum(on_parent * motion[parent_link], axis=1)
+    force = velocity_of(on_link, link) - velocity_of(on_root, root_link)
+    effect = jnp.matmul(force, frozen.inverse_mass, precision=HIGHEST)
+    members = jnp.asarray(table < len(dof), rate.dtype)
+    count = jnp.sum(members, axis=1)
+    places = (jnp.eye(topology.num_links, dtype=rate.dtype)[links] for links in (link, root_link))
+    wrench, reaction = (place[:, :, None] * row[:, None] for place, row in zip(places, (on_link, -on_root), strict=True))
+
+    def grouped(values: Array) -> Array:
+        """From one entry per joint to [T, m], zero where there is none."""
+        padded = jnp.concatenate([values, jnp.zeros_like(values[:1])])
+        return padded[table]
+
+    coefficient = grouped(numbers.coefficient)
+    share = coefficient / count[:, None]
+    moved = jax.nn.one_hot(grouped(dof), topology.num_dofs, dtype=rate.dtype) * coefficient[:, :, None]
+    length = numbers.offset + jnp.sum(coefficient * joint_position[grouped(dof)], axis=1)
+    return FixedTendonRow(
+        stiffness=numbers.stiffness,
+        damping=numbers.damping,
+        limit_stiffness=numbers.limit_stiffness,
+        excess=(length - numbers.rest_length) / count,
+        over_upper=(length - numbers.upper_limit) / count,
+        under_lower=(length - numbers.lower_limit) / count,
+        coefficient=jnp.sum(moved, axis=1) / count[:, None],
+        free_rate=jnp.sum(share * grouped(free_rate), axis=1),
+        rate=jnp.sum(share[:, :, None] * grouped(rate), axis=1),
+        recip_coefficient=grouped(numbers.recip_coefficient),
+        response=grouped(jnp.sum(force * effect, axis=1)),
+        effect=grouped(effect),
+        wrench=grouped(wrench),
+        reaction=grouped(reaction),
+    )
+
+
+def fixed_tendon_impulses(
+    row: FixedTendonRow, spring: Array, limit: Array, rate: Array, stretch: Array, sweep: Sweep
+) -> tuple[Array, Array]:
+    """The accumulated impulses [m] of a tendon's spring and damper, and of its limits, after one more sweep.
+
+    All joints of a tendon see the velocities from before its turn. In continuous time the effort at joint i is
+    ``-recip_coefficient_i (stiffness (length - rest_length) + damping rate + limit_stiffness excess) / K`` for K joints.
+
+    Args:
+      row: the tendon.
+      spring: impulses of spring and damper so far, [m].
+      limit: impulses of the limits so far, [m].
+      rate: of the length, per joint.
+      stretch: change of the length since the start of the step, per joint.
+      sweep: the sweep.
+    """
+    h = sweep.h
+    gain = h * (h * row.stiffness + row.damping)
+    share = 1 / (1 + gain * row.response)
+    limit_share = 1 / (1 + h * (h * row.limit_stiffness + row.damping) * row.response)
+    over, under = (
+        jnp.where(jnp.isfinite(bound), bound, 0) + jnp.where(jnp.isfinite(bound), stretch, 0)
+        for bound in (row.over_upper, row.under_lower)
+    )
+    beyond = jnp.where(under < 0, under, jnp.maximum(over, 0))
+    pull = gain * rate + h * row.stiffness * (row.excess + stretch)
+    keep, keep_limit = (1, 1) if sweep.temporal else (1 - share, 1 - limit_share)
+    spring = keep * spring - row.recip_coefficient * share * pull
+    limit = keep_limit * limit - row.recip_coefficient * h * row.limit_stiffness * limit_share * beyond
+    return spring, limit
+
+
+def _structure(topology: Topology, tendons: tuple[FixedTendonStructure, ...], width: int):
+    """Per tendon joint: its DOF, the link above, the tendon's root link, the DOF of the first joint above; and a table
+    [T, m] of the joints of each tendon, with the number of all joints where there is none.
+    """
+    dof, parent_link, root_link, first, rows = [], [], [], [], []
+    for tendon in tendons:
+        start = len(dof)
+        for index, parent in enumerate(tendon.parents):
+            top = index
+            while tendon.parents[top] >= 0:
+                top = tendon.parents[top]
+            dof.append(tendon.dofs[index])
+            parent_link.append(tendon.root_link if parent < 0 else int(topology.dof_link[tendon.dofs[parent]]))
+            root_link.append(tendon.root_link)
+            first.append(tendon.dofs[top])
+        rows.append(list(range(start, len(dof))) + [-1] * (width - len(tendon.dofs)))
+    table = np.array(rows)
+    return *(np.array(x) for x in (dof, parent_link, root_link, first)), np.where(table < 0, len(dof), table)
+
+
+def _axis_row(topology: Topology, frozen: Frozen, dof: np.ndarray, link, point: Array, axis: Array) -> Array:
+    """Unit effort along the axes of DOFs on links: a force at a point for translations, a torque for rotations."""
+    linear = jnp.asarray(topology.dof_is_linear[dof])[:, None]
+    return jnp.where(linear, point_row(frozen, link, point, axis), angular_row(axis))

@@ -1,0 +1,60 @@
+"""PhysX's corrections of a floating articulation's momentum, which discretisation would let drift."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.simulation.frozen import HIGHEST
+
+Array = jax.Array
+
+
+class Momentum(NamedTuple):
+    """Linear momentum [3] and angular momentum about the centre of mass [3]."""
+
+    linear: Array
+    angular: Array
+
+
+def momentum_of(mass: Array, inertia: Array, center: Array, motion: Array) -> Momentum:
+    """The momentum of links: masses [L], inertias [L, 3, 3], centres [L, 3] and velocities [L, 6]."""
+    linear = jnp.sum(mass[:, None] * motion[:, :3], axis=0)
+    total = jnp.sum(mass)
+    arm = center - jnp.sum(mass[:, None] * center, axis=0)[None] / total
+    relative = motion[:, :3] - linear[None] / total
+    spin = jnp.einsum("lij,lj->li", inertia, motion[:, 3:], precision=HIGHEST)
+    return Momentum(linear, jnp.sum(spin + mass[:, None] * jnp.cross(arm, relative), axis=0))
+
+
+def restore_momentum(mass: Array, inertia: Array, center: Array, motion: Array, target: Momentum) -> Array:
+    """Turns and shifts the whole motion so that it has a given momentum.
+
+    The linear momentum becomes that of ``target``; of the angular momentum only the magnitude does.
+
+    Args:
+      mass: of the links [kg], [L].
+      inertia: about their centres in world axes [kg m^2], [L, 3, 3].
+      center: of the links [m], [L, 3].
+      motion: their velocities, [L, 6].
+      target: the momentum to have.
+
+    Returns:
+      The corrected velocities, [L, 6].
+    """
+    total = jnp.sum(mass)
+    arm = center - jnp.sum(mass[:, None] * center, axis=0)[None] / total
+    square = jnp.sum(arm**2, axis=1)[:, None, None] * jnp.eye(3, dtype=arm.dtype)[None]
+    composite = jnp.sum(inertia + mass[:, None, None] * (square - arm[:, :, None] * arm[:, None, :]), axis=0)
+    angular = momentum_of(mass, inertia, center, motion).angular
+    now, wanted = jnp.sum(angular**2), jnp.sum(target.angular**2)
+    both = (now > 0) & (wanted > 0)
+    ratio = jnp.where(both, jnp.sqrt(jnp.where(both, wanted, 1) / jnp.where(both, now, 1)), jnp.where(now > 0, 0, 1))
+    turn = jnp.linalg.solve(composite, angular * (ratio - 1))
+    turned = motion + jnp.concatenate(
+        [jnp.cross(turn[None], arm), jnp.broadcast_to(turn[None], arm.shape)], axis=1
+    )
+    shift = (target.linear - jnp.sum(mass[:, None] * turned[:, :3], axis=0)) / total
+    return turned + jnp.concatenate([shift, jnp.zeros_like(shift)])[None]
