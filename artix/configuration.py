@@ -186,7 +186,7 @@ def joint_rate_from_velocity(articulation: Articulation, state: State, velocity:
 
 
 def wrap_angles(tree: Tree, q: Array) -> Array:
-    """Brings the angles of wrapped joints in positions [n] back within [-2 pi, 2 pi] by a step of 4 pi, as PhysX does."""
+    """Brings wrapped angles among positions [n] back within [-2 pi, 2 pi] by a step of 4 pi, as PhysX does."""
     turn = 2 * jnp.pi
     wrapped = jnp.where(q > turn, q - 2 * turn, jnp.where(q < -turn, q + 2 * turn, q))
     return jnp.where(jnp.asarray(tree.dof_wraps), wrapped, q)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.constraints.sweep import Sweep
 from artix.joint_features import JointFrictions
-from artix.simulation.sweep import Sweep
 
 Array = jax.Array
 

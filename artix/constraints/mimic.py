@@ -7,8 +7,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.constraints.sweep import Sweep
 from artix.couplings import MimicJoints
-from artix.simulation.sweep import Sweep
 
 Array = jax.Array
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.simulation.frozen import HIGHEST
+from artix.constraints.frozen import HIGHEST
 
 Array = jax.Array
 
@@ -53,8 +53,6 @@ def restore_momentum(mass: Array, inertia: Array, center: Array, motion: Array, 
     both = (now > 0) & (wanted > 0)
     ratio = jnp.where(both, jnp.sqrt(jnp.where(both, wanted, 1) / jnp.where(both, now, 1)), jnp.where(now > 0, 0, 1))
     turn = jnp.linalg.solve(composite, angular * (ratio - 1))
-    turned = motion + jnp.concatenate(
-        [jnp.cross(turn[None], arm), jnp.broadcast_to(turn[None], arm.shape)], axis=1
-    )
+    turned = motion + jnp.concatenate([jnp.cross(turn[None], arm), jnp.broadcast_to(turn[None], arm.shape)], axis=1)
     shift = (target.linear - jnp.sum(mass[:, None] * turned[:, :3], axis=0)) / total
     return turned + jnp.concatenate([shift, jnp.zeros_like(shift)])[None]

@@ -1,4 +1,4 @@
-"""What a step is told besides the articulation and its state: controls, which are data, and options, which are static."""
+"""What a step is told besides the articulation and its state: controls (data) and options (static)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class Control(struct.PyTreeNode):
       drive_target: target positions of the drives [rad or m], shape [n]; ``articulation.drive.target_position`` if
         ``None``.
       drive_target_velocity: target velocities of the drives [rad/s or m/s], shape [n]; likewise.
-      external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape [L, 6].
+      external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape
+        [L, 6].
     """
 
     joint_force: Array | None = None

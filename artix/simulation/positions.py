@@ -1,4 +1,4 @@
-"""How positions follow velocities within a step: joints by their own, spherical joints and the root as free rotations."""
+"""How positions follow velocities within a step; spherical joints and the root move as free rotations."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import joint_geometry, link_placements
 from artix.configuration import where_spherical, wrap_angles
+from artix.constraints.frozen import Frozen
 from artix.kinematics import joint_transforms
-from artix.simulation.frozen import Frozen
 from artix.topology import Topology
 from artix.tree import take
 
@@ -60,7 +60,7 @@ def advance(
 
 
 def to_state(articulation: Articulation, topology: Topology, configuration: Configuration, state: State) -> State:
-    """The state with the configuration's positions and the velocities of ``state``."""
+    """The state with the configuration's positions and the velocities of ``state``, from which the step started."""
     q = wrap_angles(topology, configuration.joint_position)
     if topology.has_spherical:
         q = where_spherical(topology, _spherical_positions(articulation, topology, configuration), q)
@@ -79,7 +79,8 @@ def _turned(vector: Array, quaternion: Array) -> Array:
 
 
 def _spherical_positions(articulation: Articulation, topology: Topology, configuration: Configuration) -> Array:
-    """Rotation vectors of the joints of bodies 1 .. B-1, by place within the joint, [3, B-1]; of spherical ones only."""
+    """Rotation vectors of the joints of bodies 1 .. B-1, by place within the joint, [3, B-1]."""
+    # Meaningless for joints that are not spherical.
     placements = link_placements(articulation)
     geometry = joint_geometry(articulation, placements)
     local, _ = joint_transforms(topology, geometry, configuration.joint_position)

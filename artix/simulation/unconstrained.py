@@ -7,9 +7,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix import spatial
 from artix.articulation import Articulation, State
-from artix.simulation.frozen import HIGHEST, Frozen, generalized_force, link_motion, response
+from artix.constraints.frozen import HIGHEST, Frozen, generalized_force, inertial_wrenches, link_motion, response
 
 Array = jax.Array
 
@@ -48,10 +47,8 @@ def external_wrenches(
     given = jnp.concatenate([linear, jnp.zeros_like(linear)], axis=1)
     if load is not None:
         given = given + load
-    momentum = jnp.concatenate(
-        [a.link_mass[:, None] * motion[:, :3], jnp.einsum("lij,lj->li", frozen.inertia, motion[:, 3:], precision=HIGHEST)],
-        axis=1,
-    )
+    spin = jnp.einsum("lij,lj->li", frozen.inertia, motion[:, 3:], precision=HIGHEST)
+    momentum = jnp.concatenate([a.link_mass[:, None] * motion[:, :3], spin], axis=1)
     rates, excess = [], []
     for damping, limit, velocity in (
         (a.link_linear_damping, a.max_link_linear_velocity, motion[:, :3]),
@@ -68,12 +65,13 @@ def external_wrenches(
 
 
 def unconstrained_velocities(
-    frozen: Frozen, velocity: Array, wrench: Array, joint_impulse: Array, dt: Array
+    frozen: Frozen, velocity: Array, wrench: Array, joint_force: Array, dt: Array
 ) -> Unconstrained:
     """Advances velocities by external wrenches [L, 6], generalised forces of the joints [nv] and velocity products."""
     loaded = response(frozen, generalized_force(frozen, wrench))
-    acceleration = loaded + response(frozen, joint_impulse - frozen.coriolis)
     motion = link_motion(frozen, velocity)
+    turning = inertial_wrenches(frozen, motion, frozen.velocity_product)
+    acceleration = loaded + response(frozen, joint_force - generalized_force(frozen, turning))
     return Unconstrained(
         acceleration=acceleration,
         velocity=velocity + dt * acceleration,

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.constraints.sweep import Sweep
 from artix.joint_features import DriveEnvelopes, Drives
-from artix.simulation.sweep import Sweep
 
 Array = jax.Array
 
@@ -87,8 +87,8 @@ def within_envelope(row: DriveRow, impulse: Array, accumulated: Array, velocity:
     effort = jnp.where(active, envelope.max_effort, 0) * time
     gradient = envelope.speed_effort_gradient / time
     low, high = jnp.zeros_like(size), size
-    # Each |affine| <= bound is two half lines: (a + b slope) x <= c - b at_zero and the same with -b.
-    for a, b, bound in ((jnp.ones_like(time), resistance, effort), (gradient, jnp.ones_like(time), envelope.max_actuator_velocity)):
+    # With the size x, a x + b |at_zero + slope x| <= bound is two half lines, one for each sign of b.
+    for a, b, bound in ((1, resistance, effort), (gradient, 1, envelope.max_actuator_velocity)):
         bounded = jnp.isfinite(bound)
         for side in (b, -b):
             rate, room = a + side * slope, jnp.where(bounded, bound, 0) - side * at_zero

@@ -11,12 +11,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.actuation.drives import DriveRow, drive_impulse, within_envelope
-from artix.actuation.fixed_tendons import FixedTendonRow, fixed_tendon_impulses
-from artix.actuation.spatial_tendons import SpatialTendonRow, spatial_tendon_impulses
+from artix.constraints.drives import DriveRow, drive_impulse, within_envelope
+from artix.constraints.fixed_tendons import FixedTendonRow, fixed_tendon_impulses
 from artix.constraints.limits import LimitRow, friction_impulse, limit_impulses, velocity_limit_impulse
 from artix.constraints.mimic import MimicRow, mimic_impulse
-from artix.simulation.sweep import Sweep
+from artix.constraints.spatial_tendons import SpatialTendonRow, spatial_tendon_impulses
+from artix.constraints.sweep import Sweep
 
 Array = jax.Array
 
@@ -24,7 +24,7 @@ Array = jax.Array
 class DofRow(NamedTuple):
     """One DOF (or all, in the order of the sweep, with a leading axis [n])."""
 
-    index: Array
+    place: Array
     """Place in the generalised velocity."""
     free_velocity: Array
     """Relative velocity along the axis before any impulse."""
@@ -145,7 +145,7 @@ def _sweep_mimics(rows: MimicRow, change: Array, joint_motion: Array, free_veloc
 def _sweep_dofs(rows: DofRow, change: Array, impulses: DofImpulses, displacement: Array, sweep: Sweep):
     def solve(change, inputs):
         row, old, moved = inputs
-        velocity = row.free_velocity + change[row.index]
+        velocity = row.free_velocity + change[row.place]
         new, total = _solve_dof(row, old, velocity, moved, sweep)
         return change + row.effect * total, new
 

@@ -9,9 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.articulation import Articulation
-from artix.simulation.frozen import HIGHEST, Frozen, angular_row, point_row
-from artix.simulation.sweep import Sweep
-from artix.tendons import FixedTendonStructure
+from artix.constraints.frozen import HIGHEST, Frozen, axis_row
+from artix.constraints.sweep import Sweep
 from artix.topology import Topology
 
 Array = jax.Array
@@ -48,16 +47,15 @@ class FixedTendonRow(NamedTuple):
 
 
 def fixed_tendon_rows(
-    articulation: Articulation, topology: Topology, frozen: Frozen, joint_position: Array, motion: Array
+    articulation: Articulation, frozen: Frozen, joint_position: Array, motion: Array
 ) -> FixedTendonRow:
     """The rows of all fixed tendons; ``motion`` [L, 6] are the links' velocities before any impulse."""
-    tendons, numbers = topology.fixed_tendons, articulation.fixed_tendons
-    width = max(len(tendon.dofs) for tendon in tendons)
-    dof, parent_link, root_link, first, table = _structure(topology, tendons, width)
-    link = jnp.asarray(topology.dof_link[dof])
-    on_link = _axis_row(topology, frozen, dof, link, frozen.child_origin[dof], frozen.axis[dof])
-    on_parent = _axis_row(topology, frozen, first, parent_link, frozen.parent_origin[dof], frozen.axis[first])
-    on_root = _axis_row(topology, frozen, first, root_link, frozen.parent_origin[first], frozen.axis[first])
+    topology, numbers = frozen.topology, articulation.fixed_tendons
+    dof, parent_link, root_link, first, table = _structure(topology)
+    link = topology.dof_link[dof]
+    on_link = axis_row(frozen, dof, link, frozen.child_origin[dof])
+    on_parent = axis_row(frozen, first, parent_link, frozen.parent_origin[dof])
+    on_root = axis_row(frozen, first, root_link, frozen.parent_origin[first])
 
     def velocity_of(row: Array, links) -> Array:
         return jnp.einsum("jk,jkv->jv", row, frozen.jacobian[links], precision=HIGHEST)
@@ -68,8 +66,9 @@ def fixed_tendon_rows(
     effect = jnp.matmul(force, frozen.inverse_mass, precision=HIGHEST)
     members = jnp.asarray(table < len(dof), rate.dtype)
     count = jnp.sum(members, axis=1)
-    places = (jnp.eye(topology.num_links, dtype=rate.dtype)[links] for links in (link, root_link))
-    wrench, reaction = (place[:, :, None] * row[:, None] for place, row in zip(places, (on_link, -on_root), strict=True))
+    places = jnp.eye(topology.num_links, dtype=rate.dtype)
+    wrench = places[link][:, :, None] * on_link[:, None]
+    reaction = -places[root_link][:, :, None] * on_root[:, None]
 
     def grouped(values: Array) -> Array:
         """From one entry per joint to [T, m], zero where there is none."""
@@ -78,8 +77,9 @@ def fixed_tendon_rows(
 
     coefficient = grouped(numbers.coefficient)
     share = coefficient / count[:, None]
-    moved = jax.nn.one_hot(grouped(dof), topology.num_dofs, dtype=rate.dtype) * coefficient[:, :, None]
-    length = numbers.offset + jnp.sum(coefficient * joint_position[grouped(dof)], axis=1)
+    dofs = grouped(jnp.asarray(dof))
+    moved = jax.nn.one_hot(dofs, topology.num_dofs, dtype=rate.dtype) * coefficient[:, :, None]
+    length = numbers.offset + jnp.sum(coefficient * joint_position[dofs], axis=1)
     return FixedTendonRow(
         stiffness=numbers.stiffness,
         damping=numbers.damping,
@@ -103,8 +103,8 @@ def fixed_tendon_impulses(
 ) -> tuple[Array, Array]:
     """The accumulated impulses [m] of a tendon's spring and damper, and of its limits, after one more sweep.
 
-    All joints of a tendon see the velocities from before its turn. In continuous time the effort at joint i is
-    ``-recip_coefficient_i (stiffness (length - rest_length) + damping rate + limit_stiffness excess) / K`` for K joints.
+    All joints of a tendon see the velocities from before its turn. In continuous time the effort at joint i of K is
+    ``-recip_coefficient_i (stiffness (length - rest_length) + damping rate + limit_stiffness excess) / K``.
 
     Args:
       row: the tendon.
@@ -130,27 +130,21 @@ def fixed_tendon_impulses(
     return spring, limit
 
 
-def _structure(topology: Topology, tendons: tuple[FixedTendonStructure, ...], width: int):
+def _structure(topology: Topology) -> tuple[np.ndarray, ...]:
     """Per tendon joint: its DOF, the link above, the tendon's root link, the DOF of the first joint above; and a table
     [T, m] of the joints of each tendon, with the number of all joints where there is none.
     """
-    dof, parent_link, root_link, first, rows = [], [], [], [], []
-    for tendon in tendons:
-        start = len(dof)
+    joints: list[tuple[int, int, int, int]] = []
+    rows: list[list[int]] = []
+    width = max(len(tendon.dofs) for tendon in topology.fixed_tendons)
+    for tendon in topology.fixed_tendons:
+        start = len(joints)
         for index, parent in enumerate(tendon.parents):
             top = index
             while tendon.parents[top] >= 0:
                 top = tendon.parents[top]
-            dof.append(tendon.dofs[index])
-            parent_link.append(tendon.root_link if parent < 0 else int(topology.dof_link[tendon.dofs[parent]]))
-            root_link.append(tendon.root_link)
-            first.append(tendon.dofs[top])
-        rows.append(list(range(start, len(dof))) + [-1] * (width - len(tendon.dofs)))
+            above = tendon.root_link if parent < 0 else int(topology.dof_link[tendon.dofs[parent]])
+            joints.append((tendon.dofs[index], above, tendon.root_link, tendon.dofs[top]))
+        rows.append(list(range(start, len(joints))) + [-1] * (width - len(tendon.dofs)))
     table = np.array(rows)
-    return *(np.array(x) for x in (dof, parent_link, root_link, first)), np.where(table < 0, len(dof), table)
-
-
-def _axis_row(topology: Topology, frozen: Frozen, dof: np.ndarray, link, point: Array, axis: Array) -> Array:
-    """Unit effort along the axes of DOFs on links: a force at a point for translations, a torque for rotations."""
-    linear = jnp.asarray(topology.dof_is_linear[dof])[:, None]
-    return jnp.where(linear, point_row(frozen, link, point, axis), angular_row(axis))
+    return *np.array(joints).T, np.where(table < 0, len(joints), table)

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Placement
-from artix.dynamics.inverse import coriolis_compensation
 from artix.dynamics.mass_matrix import mass_matrix
 from artix.frames import dense_jacobian, link_accelerations, link_frames
 from artix.kinematics import kinematics
@@ -26,18 +26,19 @@ HIGHEST = jax.lax.Precision.HIGHEST
 class Frozen(NamedTuple):
     """The articulation at the start of a step. L links, n joint DOFs, nv generalised velocities."""
 
+    topology: Topology
     frame: Placement
     """Link frames, L items."""
     center: Array
     """Centres of mass of the links, [L, 3]."""
     inertia: Array
     """Rotational inertias about the centres of mass in world axes [kg m^2], [L, 3, 3]."""
+    mass: Array
+    """Masses of the links [kg], [L]."""
     jacobian: Array
     """Velocities of the links' centres of mass per generalised velocity, [L, 6, nv]."""
     velocity_product: Array
     """Accelerations of the links' centres of mass at zero generalised acceleration, [L, 6]."""
-    coriolis: Array
-    """Coriolis and centrifugal compensation, [nv]."""
     inverse_mass: Array
     """Inverse of the mass matrix with armature, [nv, nv]."""
     axis: Array
@@ -50,10 +51,10 @@ class Frozen(NamedTuple):
 
 def freeze(articulation: Articulation, state: State) -> Frozen:
     """Evaluates everything that stays as it is during the step."""
-    topology = _static(articulation)
+    topology = articulation.topology
+    assert isinstance(topology, Topology)
     frame, center, inertia = link_bodies(articulation, state)
-    links = topology.dof_link
-    parents = jnp.asarray([topology.parent[link] for link in links], int)
+    links, parents = dof_links(topology)
     child = frame.take(links) @ Placement.from_poses(articulation.joint_child_pose).take(links)
     parent = frame.take(parents) @ Placement.from_poses(articulation.joint_parent_pose).take(links)
     unit = jnp.eye(3, dtype=articulation.dtype)[:, topology.dof_axis % 3]
@@ -64,12 +65,13 @@ def freeze(articulation: Articulation, state: State) -> Frozen:
     matrix = mass_matrix(articulation, state, armature=True)
     identity = jnp.eye(nv, dtype=matrix.dtype)
     return Frozen(
+        topology=topology,
         frame=frame,
         center=center,
         inertia=inertia,
+        mass=articulation.link_mass,
         jacobian=jacobian,
         velocity_product=link_accelerations(articulation, state, jnp.zeros(nv, articulation.dtype)),
-        coriolis=coriolis_compensation(articulation, state),
         inverse_mass=jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(matrix), True), identity),
         axis=spatial.rotate(child.rotation, unit).T,
         child_origin=child.position.T,
@@ -101,12 +103,22 @@ def response(frozen: Frozen, impulse: Array) -> Array:
     return jnp.matmul(frozen.inverse_mass, impulse, precision=HIGHEST)
 
 
+def inertial_wrenches(frozen: Frozen, motion: Array, acceleration: Array) -> Array:
+    """The wrenches [L, 6] at the links' centres of mass that their motion and acceleration take (Newton and Euler)."""
+    momentum, spin = (
+        jnp.einsum("lij,lj->li", frozen.inertia, vector, precision=HIGHEST)
+        for vector in (motion[:, 3:], acceleration[:, 3:])
+    )
+    turning = jnp.cross(motion[:, 3:], momentum)
+    return jnp.concatenate([frozen.mass[:, None] * acceleration[:, :3], spin + turning], axis=1)
+
+
 def generalized_force(frozen: Frozen, wrench: Array) -> Array:
     """The generalised force [nv] of wrenches [L, 6] at the links' centres of mass."""
     return jnp.einsum("lkv,lk->v", frozen.jacobian, wrench, precision=HIGHEST)
 
 
-def point_row(frozen: Frozen, link: Array, point: Array, direction: Array) -> Array:
+def point_row(frozen: Frozen, link: np.ndarray, point: Array, direction: Array) -> Array:
     """The functional on link motions that is the velocity of points on links along directions.
 
     Args:
@@ -116,7 +128,8 @@ def point_row(frozen: Frozen, link: Array, point: Array, direction: Array) -> Ar
       direction: the directions, [k, 3].
 
     Returns:
-      Shape [k, 6]: its product with the motion of ``link`` is the velocity; as a wrench it is a unit force at the point.
+      Shape [k, 6]: its product with the motion of ``link`` is the velocity; as a wrench it is a unit force at the
+      point.
     """
     return jnp.concatenate([direction, jnp.cross(point - frozen.center[link], direction)], axis=-1)
 
@@ -126,10 +139,13 @@ def angular_row(direction: Array) -> Array:
     return jnp.concatenate([jnp.zeros_like(direction), direction], axis=-1)
 
 
-def _static(articulation: Articulation) -> Topology:
-    if not isinstance(articulation.topology, Topology):
-        raise TypeError(
-            "stepping needs a static topology: fleets of one topology can be stepped (jax.vmap over "
-            "fleet.articulation), padded fleets cannot yet"
-        )
-    return articulation.topology
+def axis_row(frozen: Frozen, dof: np.ndarray, link: np.ndarray, point: Array) -> Array:
+    """The same for the axes of DOFs [k]: velocities of points for translations, angular velocities for rotations."""
+    axis = frozen.axis[dof]
+    linear = jnp.asarray(frozen.topology.dof_is_linear[dof])[:, None]
+    return jnp.where(linear, point_row(frozen, link, point, axis), angular_row(axis))
+
+
+def dof_links(topology: Topology) -> tuple[np.ndarray, np.ndarray]:
+    """The links that each DOF connects, the one that it moves and the one on which it sits, [n] each."""
+    return topology.dof_link, np.array(topology.parent)[topology.dof_link]

@@ -11,8 +11,8 @@ import numpy as np
 from artix import spatial
 from artix.articulation import Articulation
 from artix.bodies import Placement
-from artix.simulation.frozen import HIGHEST, Frozen, point_row
-from artix.simulation.sweep import Sweep
+from artix.constraints.frozen import HIGHEST, Frozen, point_row
+from artix.constraints.sweep import Sweep
 from artix.tendons import SpatialTendonStructure
 from artix.topology import Topology
 
@@ -53,20 +53,21 @@ class _Paths(NamedTuple):
 
 
 def _paths(tendons: tuple[SpatialTendonStructure, ...]) -> _Paths:
-    link, parent, tendon, leaf, root, first, members = [], [], [], [], [], [], []
+    link: list[int] = []
+    parent: list[int] = []
+    ends: list[tuple[int, int, int, int]] = []
+    members: list[list[int]] = []
     for number, structure in enumerate(tendons):
         start = len(link)
         for index in structure.leaves:
             path = structure.path(index)
-            leaf.append(start + index)
-            root.append(start)
-            first.append(start + path[-1])
-            tendon.append(number)
+            ends.append((number, start + index, start, start + path[-1]))
             members.append([start + point for point in path])
         link += structure.links
         parent += [start + max(above, 0) for above in structure.parents]
     on_path = np.array([[point in path for point in range(len(link))] for path in members])
-    return _Paths(*(np.array(x) for x in (link, parent, tendon, leaf, root, first)), on_path)
+    tendon, leaf, root, first = np.array(ends).T
+    return _Paths(np.array(link), np.array(parent), tendon, leaf, root, first, on_path)
 
 
 def _points(articulation: Articulation, link: np.ndarray, frame: Placement) -> Array:
@@ -94,16 +95,15 @@ def path_lengths(articulation: Articulation, topology: Topology, frame: Placemen
     return numbers.offset[paths.tendon] * numbers.coefficient[paths.root] + total
 
 
-def spatial_tendon_rows(
-    articulation: Articulation, topology: Topology, frozen: Frozen, motion: Array
-) -> SpatialTendonRow:
+def spatial_tendon_rows(articulation: Articulation, frozen: Frozen, motion: Array) -> SpatialTendonRow:
     """The rows of all paths; ``motion`` [L, 6] are the links' velocities before any impulse."""
-    paths, numbers = _paths(topology.spatial_tendons), articulation.spatial_tendons
+    topology, numbers = frozen.topology, articulation.spatial_tendons
+    paths = _paths(topology.spatial_tendons)
     points = _points(articulation, paths.link, frozen.frame)
     _, to_parent = _segments(points, paths.parent)
     ends = []
     for place, direction in ((paths.leaf, to_parent[paths.leaf]), (paths.root, -to_parent[paths.first])):
-        link = jnp.asarray(paths.link[place])
+        link = paths.link[place]
         row = point_row(frozen, link, points[place], direction)
         ends.append(jnp.eye(topology.num_links, dtype=row.dtype)[link][:, :, None] * row[:, None])
     wrench = ends[0] + ends[1]
