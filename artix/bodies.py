@@ -122,6 +122,8 @@ def body_inertias(articulation: Articulation, placements: Placement) -> Inertias
     frame = mass_frames(articulation, placements)
     mass, center = articulation.link_mass, frame.position
     inertia = jnp.moveaxis(articulation.link_inertia, 0, -1)
+    # Gradients are then symmetric matrices, whichever function they are of.
+    inertia = 0.5 * (inertia + inertia.swapaxes(0, 1))
     half_trace = 0.5 * (inertia[0, 0] + inertia[1, 1] + inertia[2, 2])
     own = half_trace[None, None] * spatial.identity_like(center) - inertia
     rotation = stage(spatial.rotation_matrix(frame.rotation))

@@ -62,6 +62,11 @@ def subtree_sums(tree: Tree, x: Array) -> tuple[Array, Array]:
     return sums[:, :1], sums[:, 1:]
 
 
+def free_root(tree: Tree, rows: Array) -> Array:
+    """Rows of the root's six entries, zero for the members of a padded fleet whose base is fixed."""
+    return rows if tree.base_is_free is None else jnp.where(tree.base_is_free, rows, jnp.zeros_like(rows))
+
+
 def by_body(tree: Tree, q: Array) -> Array:
     """The DOF values [n] of the joints of bodies 1 .. B-1 by place within the joint, zero where there is none.
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
-from artix.checks import check_vector
-from artix.dynamics.inverse import bias_force, generalized_external_force
-from artix.dynamics.mass_matrix import mass_matrix
+from artix.checks import check_state, check_vector
+from artix.displacements import has_all_displacements
+from artix.dynamics.inverse import force_change
+from artix.dynamics.newton_euler import generalized_forces, newton_euler
+from artix.dynamics.solve import factorize, linear_solve
+from artix.kinematics import kinematics
+from artix.tangents import add, along, is_zero
 
 Array = jax.Array
 
@@ -18,7 +24,8 @@ def forward_dynamics(
 ) -> Array:
     """Generalised acceleration of ``(M + armature) nu' = force - coriolis - gravity + sum_i J_i^T w_i``.
 
-    The mass matrix is factorised by Cholesky's method. Mirrors Pinocchio's ``aba`` and, for the joints, PhysX's
+    The mass matrix is factorised along the tree, as in the articulated-body algorithm, or by Cholesky's method,
+    whichever is faster for the topology (see :mod:`artix.dynamics.factorization`). Mirrors Pinocchio's ``aba`` and, for the joints, PhysX's
     ``computeJointAcceleration``.
 
     Args:
@@ -40,16 +47,42 @@ def forward_dynamics(
     Identity: ``inverse_dynamics(a, s, forward_dynamics(a, s, tau, w), w) == tau``.
     """
     tree = articulation.topology
+    check_state(articulation, state)
     check_vector("force", force, (tree.nv,), articulation.dtype, "nv")
-    right = force - bias_force(articulation, state)
-    if external_force is not None:
-        right = right + generalized_external_force(articulation, state, external_force)
-    matrix = mass_matrix(articulation, state, armature=True)
-    if tree.dof_is_live is not None:
-        # Padded entries have zero rows; a one on the diagonal makes them zero in the result, too.
-        padded = jnp.diagonal(matrix) == 0
-        matrix = matrix + jnp.diag(jnp.where(padded, 1, 0).astype(matrix.dtype))
-        right = jnp.where(padded, jnp.zeros_like(right), right)
-    # Eliminating level by level along the tree, as XLA loops, was 3.5 times slower than LAPACK (29 DOFs, CPU: 12 us
-    # against 3.5 us per articulation).
-    return jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(matrix), True), right)
+    function = _ruled_forward_dynamics if has_all_displacements(tree) else _plain_forward_dynamics
+    return function(articulation, state, force, external_force)
+
+
+def _plain_forward_dynamics(articulation, state, force, external_force) -> Array:
+    kin = kinematics(articulation, state)
+    found = newton_euler(articulation, kin, state, None, external_force, gravity=True)
+    rest = force - generalized_forces(articulation, found.motions, found.force)
+    return linear_solve(articulation, kin, factorize(articulation, kin), rest)
+
+
+_ruled_forward_dynamics = jax.custom_jvp(_plain_forward_dynamics)
+
+
+@functools.partial(_ruled_forward_dynamics.defjvp, symbolic_zeros=True)
+def _forward_dynamics_jvp(primals, tangents):
+    """Differentiates ``inverse_dynamics(forward_dynamics(force)) == force``."""
+    articulation, state, force, external_force = primals
+    d_articulation, d_state, d_force, d_external_force = tangents
+    acceleration = _ruled_forward_dynamics(*primals)
+    kin = kinematics(articulation, state)
+    found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
+    moved = force_change(
+        True,
+        (articulation, state, acceleration, external_force),
+        (d_articulation, d_state, None, d_external_force),
+        kin,
+        found,
+    )
+    base = articulation.topology.num_base_dofs
+    by_armature = along(lambda x: x * acceleration[base:], articulation.armature, d_articulation.armature)
+    if by_armature is not None:
+        moved = add(moved, jnp.concatenate([jnp.zeros(base, by_armature.dtype), by_armature]))
+    change = add(None if is_zero(d_force) else d_force, None if moved is None else -moved)
+    if change is None:
+        return acceleration, jnp.zeros_like(acceleration)
+    return acceleration, linear_solve(articulation, kin, factorize(articulation, kin), change)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 
 from artix import spatial
 from artix.articulation import Articulation, State
-from artix.checks import check_vector
-from artix.dynamics.inertia import reference_inertias, weights
-from artix.kinematics import Kinematics, Motion, body_accelerations, dof_motions, kinematics, link_centers
-from artix.tree import masked_sum, stage, subtree_sums
+from artix.checks import check_state, check_vector
+from artix.displacements import displacement_of, has_all_displacements
+from artix.dynamics.force_derivatives import force_derivatives
+from artix.dynamics.inertia import weights
+from artix.dynamics.mass_matrix import inertia_matrix
+from artix.dynamics.newton_euler import NewtonEuler, body_wrenches, generalized, generalized_forces, newton_euler
+from artix.kinematics import Kinematics, dof_motions, kinematics, root_motion
+from artix.tangents import add, along, is_zero, times
+from artix.tree import subtree_sums
 
 Array = jax.Array
 
@@ -49,10 +56,7 @@ def inverse_dynamics(
     """
     tree = articulation.topology
     check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
-    kin = kinematics(articulation, state)
-    force = _newton_euler(articulation, kin, state, acceleration, gravity=True)
-    if external_force is not None:
-        force = force - _wrench_sums(articulation, kin, external_force)
+    force = _inverse_dynamics(True, articulation, state, acceleration, external_force)
     if armature:
         force = force.at[tree.num_base_dofs :].add(articulation.armature * acceleration[tree.num_base_dofs :])
     return force
@@ -72,8 +76,7 @@ def bias_force(articulation: Articulation, state: State) -> Array:
 
     Identity: ``bias_force(a, s) == inverse_dynamics(a, s, 0)``.
     """
-    kin = kinematics(articulation, state)
-    return _newton_euler(articulation, kin, state, None, gravity=True)
+    return _inverse_dynamics(True, articulation, state, None, None)
 
 
 def coriolis_compensation(articulation: Articulation, state: State) -> Array:
@@ -89,8 +92,7 @@ def coriolis_compensation(articulation: Articulation, state: State) -> Array:
 
     Identity: quadratic in the velocities, and independent of the root's linear velocity.
     """
-    kin = kinematics(articulation, state)
-    return _newton_euler(articulation, kin, state, None, gravity=False)
+    return _inverse_dynamics(False, articulation, state, None, None)
 
 
 def gravity_compensation(articulation: Articulation, state: State) -> Array:
@@ -135,67 +137,76 @@ def generalized_external_force(articulation: Articulation, state: State, externa
     Identity: ``dense_jacobian(a, s).T @ external_force.ravel()`` (for a fixed base without the root's wrench).
     """
     kin = kinematics(articulation, state)
-    return _wrench_sums(articulation, kin, external_force)
+    return _generalized_wrenches(articulation, kin, external_force)
 
 
-def generalized(articulation: Articulation, root: Array, joints: Array) -> Array:
-    """Joins root [6, 1] and joint [n] entries to the generalised layout [nv]."""
+def _plain_inverse_dynamics(gravity: bool, articulation, state, acceleration, external_force) -> Array:
+    kin = kinematics(articulation, state)
+    found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=gravity)
+    return generalized_forces(articulation, found.motions, found.force)
+
+
+def _inverse_dynamics(gravity: bool, articulation, state, acceleration, external_force) -> Array:
+    check_state(articulation, state)
+    ruled = has_all_displacements(articulation.topology)
+    function = _ruled_inverse_dynamics if ruled else _plain_inverse_dynamics
+    return function(gravity, articulation, state, acceleration, external_force)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _ruled_inverse_dynamics(gravity: bool, articulation, state, acceleration, external_force) -> Array:
+    return _plain_inverse_dynamics(gravity, articulation, state, acceleration, external_force)
+
+
+@functools.partial(_ruled_inverse_dynamics.defjvp, symbolic_zeros=True)
+def _inverse_dynamics_jvp(gravity: bool, primals, tangents):
+    articulation, state, acceleration, external_force = primals
+    kin = kinematics(articulation, state)
+    found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=gravity)
+    force = generalized_forces(articulation, found.motions, found.force)
+    change = force_change(gravity, primals, tangents, kin, found)
+    d_acceleration = tangents[2]
+    if not is_zero(d_acceleration):
+        change = add(change, times(inertia_matrix(articulation, kin), d_acceleration))
+    return force, jnp.zeros_like(force) if change is None else change
+
+
+def force_change(gravity: bool, primals, tangents, kin: Kinematics, found: NewtonEuler) -> Array | None:
+    """Change of the generalised forces along tangents of articulation, state and wrenches, the acceleration held."""
+    articulation, state, acceleration, external_force = primals
+    d_articulation, d_state, _, d_external_force = tangents
     tree = articulation.topology
-    if tree.num_base_dofs == 0:
-        return joints
-    if tree.base_is_free is not None:
-        root = jnp.where(tree.base_is_free, root, jnp.zeros_like(root))
-    return jnp.concatenate([root[:, 0], joints])
+    moved = displacement_of(tree, state, d_state.root_pose, d_state.joint_position)
+    speeds = _velocity_change(articulation, d_state)
+    found = force_derivatives(
+        articulation,
+        kin,
+        found,
+        external_force,
+        gravity=gravity,
+        configuration=moved is not None,
+        velocity=speeds is not None,
+    )
+    change = None if moved is None else times(found.configuration, moved)
+    change = change if speeds is None else add(change, times(found.velocity, speeds))
+    if not is_zero(d_external_force):
+        change = add(change, -_generalized_wrenches(articulation, kin, d_external_force))
+    by_parameters = along(
+        lambda a: _plain_inverse_dynamics(gravity, a, state, acceleration, external_force), articulation, d_articulation
+    )
+    return add(change, by_parameters)
 
 
-def body_forces(
-    articulation: Articulation,
-    kin: Kinematics,
-    motions: Motion,
-    state: State,
-    acceleration: Array | None,
-    *,
-    gravity: bool,
-) -> Array:
-    """Forces and torques about the reference point that the motion of each body takes, [6, B]."""
-    velocity, rate = body_accelerations(articulation.topology, kin, motions, state, acceleration)
-    omega = velocity.angular
-    # A point at r from the reference point accelerates by ``at_reference + turning @ r``. Multiplied by the
-    # pseudo-inertia this gives the force and the matrix of moments in one product, without any nested cross product.
-    at_reference = rate.linear + spatial.cross(omega, velocity.linear)
-    turning = spatial.skew(rate.angular) + omega[:, None] * omega[None]
-    turning = turning - spatial.dot(omega, omega)[None, None] * spatial.identity_like(omega)
-    at_reference, turning = stage(at_reference, turning)
-    mass, first, second = reference_inertias(articulation, kin)
-    force = mass[None] * at_reference + spatial.apply(turning, first)
-    moments = spatial.multiply(turning, second) + at_reference[:, None] * first[None]
-    if gravity:
-        weight, moment = weights(articulation, kin)
-        pull = articulation.gravity[:, None]
-        force = force - weight[None] * pull
-        moments = moments - pull[:, None] * moment[None]
-    return stage(jnp.concatenate([force, spatial.axial(stage(moments))]))
+def _velocity_change(articulation: Articulation, tangent: State) -> Array | None:
+    """Change of the root's angular velocity and of the joint velocities, [3 + n]."""
+    root, joints = tangent.root_velocity, tangent.joint_velocity
+    if is_zero(root) and is_zero(joints):
+        return None
+    zero = jnp.zeros(6 + articulation.topology.num_dofs, articulation.dtype)
+    root = zero[:3] if is_zero(root) else root_motion(articulation.topology, root).angular[:, 0]
+    return jnp.concatenate([root, zero[6:] if is_zero(joints) else joints])
 
 
-def _newton_euler(
-    articulation: Articulation, kin: Kinematics, state: State, acceleration: Array | None, *, gravity: bool
-) -> Array:
-    tree = articulation.topology
-    motions = Motion(*stage(*dof_motions(tree, kin)))
-    forces = body_forces(articulation, kin, motions, state, acceleration, gravity=gravity)
-    whole, below = subtree_sums(tree, forces)
-    return generalized(articulation, whole, spatial.dot(jnp.concatenate(motions), below))
-
-
-def _wrench_sums(articulation: Articulation, kin: Kinematics, external_force: Array) -> Array:
-    tree = articulation.topology
-    shape = (tree.num_links, 6)
-    check_vector("external_force", external_force, shape, articulation.dtype, "a wrench per link")
-    force, torque = external_force[:, :3].T, external_force[:, 3:].T
-    center = link_centers(articulation, kin)
-    wrench = jnp.concatenate([force, torque + spatial.cross(center, force)])
-    if tree.has_rigid_links:
-        wrench = masked_sum(wrench, tree.link_in_body)
-    whole, below = subtree_sums(tree, wrench)
-    motions = jnp.concatenate(dof_motions(tree, kin))
-    return generalized(articulation, whole, spatial.dot(motions, below))
+def _generalized_wrenches(articulation: Articulation, kin: Kinematics, external_force: Array) -> Array:
+    motions = dof_motions(articulation.topology, kin)
+    return generalized_forces(articulation, motions, body_wrenches(articulation, kin, external_force))

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from artix.articulation import Articulation, State
 from artix.dynamics.inertia import composite_inertias, momentum, reference_inertias
 from artix.kinematics import Kinematics, Motion, dof_motions, kinematics
-from artix.tree import stage
+from artix.tree import free_root, stage
 
 Array = jax.Array
 
@@ -35,18 +35,35 @@ def mass_matrix(articulation: Articulation, state: State, *, armature: bool = Fa
 
     Identity: ``nu @ mass_matrix(a, s) @ nu / 2 == kinetic_energy(a, s)``.
     """
-    tree = articulation.topology
-    kin = kinematics(articulation, state)
+    matrix = inertia_matrix(articulation, kinematics(articulation, state))
+    return matrix + jnp.diag(generalized_armature(articulation)) if armature else matrix
+
+
+def inertia_matrix(articulation: Articulation, kin: Kinematics) -> Array:
+    """The mass matrix without armature, of solved kinematics."""
     motions, forces = generalized_momenta(articulation, kin)
-    upper, lower = (jnp.asarray(half, articulation.dtype) for half in tree.mass_matrix_halves)
-    above = sum(motions[k][:, None] * forces[k][None] for k in range(6))
-    below = sum(forces[k][:, None] * motions[k][None] for k in range(6))
-    matrix = upper * above + lower * below
-    if armature:
-        matrix = matrix + jnp.diag(
-            jnp.concatenate([jnp.zeros(tree.num_base_dofs, matrix.dtype), articulation.armature])
-        )
-    return matrix
+    upper, lower = (jnp.asarray(half, articulation.dtype) for half in articulation.topology.mass_matrix_halves)
+    return upper * outer(motions, forces) + lower * outer(forces, motions)
+
+
+def generalized_armature(articulation: Articulation) -> Array:
+    """The armature of all entries of the generalised velocity, zero for the root's, [nv]."""
+    base = articulation.topology.num_base_dofs
+    return jnp.concatenate([jnp.zeros(base, articulation.dtype), articulation.armature])
+
+
+def outer(rows: Array, columns: Array) -> Array:
+    """Sum of the outer products of the k rows of two arrays, [k, n], [k, m] -> [n, m]."""
+    return sum(rows[k][:, None] * columns[k][None] for k in range(rows.shape[0]))  # type: ignore[return-value]
+
+
+def generalized_motions(articulation: Articulation, kin: Kinematics) -> Array:
+    """The unit motions S_j of the generalised velocity about the reference point, linear part first, [6, nv]."""
+    tree = articulation.topology
+    motions = jnp.concatenate(Motion(*stage(*dof_motions(tree, kin))))
+    if tree.num_base_dofs == 0:
+        return motions
+    return jnp.concatenate([free_root(tree, jnp.eye(6, dtype=motions.dtype)), motions], axis=1)
 
 
 def generalized_momenta(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
@@ -55,14 +72,11 @@ def generalized_momenta(articulation: Articulation, kin: Kinematics) -> tuple[Ar
 
     Both are [6, nv], linear part first, about the reference point and in world axes.
     """
-    tree = articulation.topology
-    joints = Motion(*stage(*dof_motions(tree, kin)))
+    tree, base = articulation.topology, articulation.topology.num_base_dofs
+    motions = generalized_motions(articulation, kin)
     whole, below = composite_inertias(tree, reference_inertias(articulation, kin))
-    motions, forces = jnp.concatenate(joints), jnp.concatenate(momentum(below, joints))
-    if tree.num_base_dofs:
-        unit = jnp.eye(6, dtype=motions.dtype)
-        root = jnp.concatenate(momentum(whole, Motion(unit[:3], unit[3:])))
-        if tree.base_is_free is not None:
-            root, unit = (jnp.where(tree.base_is_free, x, jnp.zeros_like(x)) for x in (root, unit))
-        motions, forces = jnp.concatenate([unit, motions], axis=1), jnp.concatenate([root, forces], axis=1)
+    forces = jnp.concatenate(momentum(below, Motion(motions[:3, base:], motions[3:, base:])))
+    if base:
+        root = jnp.concatenate(momentum(whole, Motion(motions[:3, :base], motions[3:, :base])))
+        forces = jnp.concatenate([root, forces], axis=1)
     return stage(motions, forces)

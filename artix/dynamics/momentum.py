@@ -11,8 +11,8 @@ from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Placement
 from artix.dynamics.inertia import first_moments, momentum, reference_inertias
-from artix.dynamics.inverse import body_forces
 from artix.dynamics.mass_matrix import generalized_momenta
+from artix.dynamics.newton_euler import newton_euler
 from artix.kinematics import Kinematics, Motion, body_velocities, dof_motions, kinematics, root_motion
 from artix.tree import stage
 
@@ -83,8 +83,7 @@ def centroidal_momentum_matrix(articulation: Articulation, state: State) -> tupl
     """
     kin = kinematics(articulation, state)
     _, momenta = generalized_momenta(articulation, kin)
-    motions = dof_motions(articulation.topology, kin)
-    force = jnp.sum(body_forces(articulation, kin, motions, state, None, gravity=False), axis=1, keepdims=True)
+    force = jnp.sum(newton_euler(articulation, kin, state, None, gravity=False).force, axis=1, keepdims=True)
     center = _center(articulation, kin)
     return _about(center, momenta), _about(center, force)[:, 0]
 

@@ -1,0 +1,207 @@
+"""Closed-form derivatives of inverse dynamics in mask form.
+
+Let c displace a body and all below it. Seen from the displaced bodies, every velocity below changes by one motion
+``first_c = v_above x S_c`` and every acceleration by ``second_c - v x first_c`` with
+``second_c = a_above x S_c + v_above x first_c``: neither depends on the body. So one vector per displacement and one
+per composite body suffice, and all n^2 derivatives are outer products of them under the ancestor masks (Carpentier and
+Mansard, RSS 2018; Singh, Russell and Wensing, RA-L 2022, whose ``B`` matrix enters here as the moments of momentum).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix import spatial
+from artix.articulation import Articulation
+from artix.bodies import Inertias
+from artix.displacements import NUM_ROOT, displacement_motions, displacements
+from artix.dynamics.inertia import momentum, weights
+from artix.dynamics.mass_matrix import outer
+from artix.dynamics.newton_euler import NewtonEuler
+from artix.kinematics import Kinematics, Motion, link_centers, motion_cross
+from artix.tree import free_root, masked_sum, stage, take
+
+Array = jax.Array
+
+
+class WorldForces(NamedTuple):
+    """Forces that keep their world components when a body is displaced: gravity's opposite, and wrenches on links."""
+
+    force: Array
+    """[3, k]"""
+    moments: Array
+    """Sum of f r^T over the points where they act, [3, 3, k]."""
+    torque: Array
+    """Torques besides, [3, k]."""
+
+
+class Composites(NamedTuple):
+    """Sums over all bodies (item 0) and over those that each DOF moves (items 1 .. n)."""
+
+    inertias: Inertias
+    momentum: Array
+    """Integral of velocity dm, [3, 1 + n]."""
+    momentum_moments: Array
+    """Integral of velocity r^T dm, [3, 3, 1 + n]."""
+    force: Array
+    """Forces that the bodies take, [6, 1 + n]."""
+    world: WorldForces | None
+
+    def take(self, index) -> Composites:
+        """The items at ``index``."""
+        return jax.tree.map(lambda x: take(x, index), self)
+
+    def dofs(self) -> Composites:
+        """What each DOF moves."""
+        return jax.tree.map(lambda x: x[..., 1:], self)
+
+
+class ForceDerivatives(NamedTuple):
+    """Derivatives of inverse dynamics; ``None`` where not asked for."""
+
+    configuration: Array | None
+    """By the unit displacements of :mod:`artix.displacements`, [nv, c]."""
+    velocity: Array | None
+    """By the root's angular velocity and the joint velocities, [nv, 3 + n]."""
+
+
+def force_derivatives(
+    articulation: Articulation,
+    kin: Kinematics,
+    found: NewtonEuler,
+    external_force: Array | None = None,
+    *,
+    gravity: bool,
+    configuration: bool = True,
+    velocity: bool = True,
+) -> ForceDerivatives:
+    """Derivatives of the generalised forces of one pass of the Newton-Euler algorithm."""
+    tree = articulation.topology
+    where = displacements(tree)
+    sums = _composites(articulation, kin, found, external_force, gravity=gravity)
+    displaced, dofs = sums.take(where.sums), sums.dofs()
+    motions = Motion(*stage(*displacement_motions(tree, kin, found.motions)))
+    momenta = jnp.concatenate(momentum(dofs.inertias, found.motions))
+    turns = _twice_coriolis_transposed(dofs, found.motions)
+    still = Motion(*(take(part, where.above) for part in found.velocity))
+    first = Motion(*stage(*motion_cross(still, motions)))
+    by_configuration = by_velocity = None
+    if configuration:
+        second = motion_cross(Motion(*(take(part, where.above) for part in found.acceleration)), motions)
+        second = Motion(*stage(*(a + b for a, b in zip(second, motion_cross(still, first), strict=True))))
+        whole = jnp.concatenate(momentum(displaced.inertias, second)) + _twice_coriolis(displaced, first.angular)
+        whole = whole + _force_cross(motions, displaced.force)
+        rows, columns = [momenta, turns], [*second, first.angular]
+        if sums.world is not None:
+            whole = whole + _turned_back(displaced.world, motions.angular)
+            rows.append(_turned_back_transposed(dofs.world, found.motions))
+            columns.append(motions.angular)
+        by_configuration = _assemble(articulation, found.motions, whole, rows, columns)
+    if velocity:
+        count = NUM_ROOT + tree.num_dofs
+        motions, first, displaced = jax.tree.map(lambda x: x[..., :count], (motions, first, displaced))
+        carried = motion_cross(Motion(*(take(part, tree.dof_body) for part in found.velocity)), found.motions)
+        rate = Motion(*(a.at[:, NUM_ROOT:].add(b) for a, b in zip(first, carried, strict=True)))
+        rate = Motion(*stage(*rate))
+        whole = jnp.concatenate(momentum(displaced.inertias, rate)) + _twice_coriolis(displaced, motions.angular)
+        by_velocity = _assemble(articulation, found.motions, whole, [momenta, turns], [*rate, motions.angular])
+    return ForceDerivatives(by_configuration, by_velocity)
+
+
+def _assemble(articulation: Articulation, motions: Motion, whole: Array, rows: list, columns: list) -> Array:
+    """The matrix [nv, c] from what each displacement does to all that it moves, and from rows of the DOFs below."""
+    tree = articulation.topology
+    where, count = displacements(tree), whole.shape[1]
+    above, below = (
+        jnp.asarray(mask, whole.dtype)[:, :count] for mask in (where.moves_below, where.moved_by)
+    )
+    whole, row, column = stage(whole, jnp.concatenate(rows), jnp.concatenate(columns))
+    joints = above * outer(jnp.concatenate(motions), whole) + below * outer(row, column)
+    if tree.num_base_dofs == 0:
+        return joints
+    return jnp.concatenate([free_root(tree, whole), joints])
+
+
+def _composites(
+    articulation: Articulation, kin: Kinematics, found: NewtonEuler, external_force: Array | None, *, gravity: bool
+) -> Composites:
+    tree, (mass, first, second) = articulation.topology, found.inertias
+    linear, angular = found.velocity
+    moving = mass[None] * linear + spatial.cross(angular, first)
+    moments = linear[:, None] * first[None] + spatial.multiply(spatial.skew(angular), second)
+    rows = stage(jnp.concatenate([first, moving, second.reshape(9, -1), moments.reshape(9, -1), found.force]))
+    # The masses do not depend on the state, so they keep out of the product that does.
+    masses = masked_sum(mass[None], tree.bodies_below)[0]
+    sums = masked_sum(rows, tree.bodies_below)
+    second, moments = (sums[start : start + 9].reshape(3, 3, -1) for start in (6, 15))
+    world = _gravity(articulation, kin) if gravity else None
+    if external_force is not None:
+        wrench = _wrenches(articulation, kin, external_force)
+        world = wrench if world is None else WorldForces(*map(jnp.add, world, wrench))
+    return Composites(Inertias(masses, sums[:3], second), sums[3:6], moments, sums[24:], world)
+
+
+def _gravity(articulation: Articulation, kin: Kinematics) -> WorldForces:
+    """What holds the composites against gravity."""
+    mass, moment = (masked_sum(x, articulation.topology.bodies_below) for x in _rows(weights(articulation, kin)))
+    pull = articulation.gravity[:, None]
+    return WorldForces(-pull * mass, -pull[:, None] * moment[None], jnp.zeros_like(moment))
+
+
+def _wrenches(articulation: Articulation, kin: Kinematics, external_force: Array) -> WorldForces:
+    """The opposites of the wrenches on the composites."""
+    tree = articulation.topology
+    force, torque = -external_force[:, :3].T, -external_force[:, 3:].T
+    moments = force[:, None] * link_centers(articulation, kin)[None]
+    rows = jnp.concatenate([force, torque, moments.reshape(9, -1)])
+    if tree.has_rigid_links:
+        rows = masked_sum(rows, tree.link_in_body)
+    sums = masked_sum(rows, tree.bodies_below)
+    return WorldForces(sums[:3], sums[6:].reshape(3, 3, -1), sums[3:6])
+
+
+def _rows(pair: tuple[Array, Array]) -> tuple[Array, Array]:
+    return pair[0][None], pair[1]
+
+
+def _force_cross(motion: Motion, force: Array) -> Array:
+    """Rate of change of forces [6, k] that are carried along with motions."""
+    linear, torque = spatial.cross(motion.angular, force[:3]), spatial.cross(motion.angular, force[3:])
+    return jnp.concatenate([linear, torque + spatial.cross(motion.linear, force[:3])])
+
+
+# A change x of all velocities, of which only the angular part w counts, changes the acceleration of each point by twice
+# the cross product of w and its velocity. The forces for it are linear in w and go with the moments of momentum.
+
+
+def _twice_coriolis(sums: Composites, angular: Array) -> Array:
+    """Forces [6, k] on composites whose points accelerate by twice ``angular x velocity``."""
+    moments = sums.momentum_moments
+    torque = _trace(moments)[None] * angular - spatial.apply(moments, angular)
+    return 2 * jnp.concatenate([spatial.cross(angular, sums.momentum), torque])
+
+
+def _twice_coriolis_transposed(sums: Composites, motion: Motion) -> Array:
+    """Rows [3, k] that give the powers of those forces along motions: the transpose of :func:`_twice_coriolis`."""
+    moments = sums.momentum_moments
+    torque = _trace(moments)[None] * motion.angular - spatial.apply_transposed(moments, motion.angular)
+    return 2 * (spatial.cross(sums.momentum, motion.linear) + torque)
+
+
+def _turned_back(world: WorldForces, angular: Array) -> Array:
+    """What world forces look like from composites that turn by ``angular``: they turn the other way, [6, k]."""
+    torque = spatial.apply(world.moments, angular) - _trace(world.moments)[None] * angular
+    return jnp.concatenate([spatial.cross(world.force, angular), torque + spatial.cross(world.torque, angular)])
+
+
+def _turned_back_transposed(world: WorldForces, motion: Motion) -> Array:
+    """Rows [3, k] of the powers of :func:`_turned_back` along motions."""
+    torque = spatial.apply_transposed(world.moments, motion.angular) - _trace(world.moments)[None] * motion.angular
+    return torque + spatial.cross(motion.linear, world.force) + spatial.cross(motion.angular, world.torque)
+
+
+def _trace(matrix: Array) -> Array:
+    return matrix[0, 0] + matrix[1, 1] + matrix[2, 2]

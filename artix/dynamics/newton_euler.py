@@ -1,0 +1,106 @@
+"""The recursive Newton-Euler algorithm with its recursions as sums over the tree: the forces that bodies take."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix import spatial
+from artix.articulation import Articulation, State
+from artix.bodies import Inertias
+from artix.checks import check_vector
+from artix.dynamics.inertia import reference_inertias, weights
+from artix.kinematics import Kinematics, Motion, body_accelerations, dof_motions, link_centers
+from artix.tree import free_root, masked_sum, stage, subtree_sums
+
+Array = jax.Array
+
+
+class NewtonEuler(NamedTuple):
+    """One pass of the algorithm; about the reference point and in world axes, without the root's linear velocity."""
+
+    motions: Motion
+    """What a unit velocity of each DOF gives to what lies below it, [3, n]."""
+    velocity: Motion
+    """Velocities of the bodies, [3, B]."""
+    acceleration: Motion
+    """Spatial accelerations of the bodies, [3, B]; gravity is not among them."""
+    inertias: Inertias
+    """Mass moments of the bodies."""
+    force: Array
+    """Force and torque that each body takes: for its acceleration, against gravity, less wrenches, [6, B]."""
+
+
+def newton_euler(
+    articulation: Articulation,
+    kin: Kinematics,
+    state: State,
+    acceleration: Array | None,
+    external_force: Array | None = None,
+    *,
+    gravity: bool,
+) -> NewtonEuler:
+    """One pass; an acceleration of ``None`` is zero."""
+    tree = articulation.topology
+    motions = Motion(*stage(*dof_motions(tree, kin)))
+    velocity, rate = body_accelerations(tree, kin, motions, state, acceleration)
+    inertias = reference_inertias(articulation, kin)
+    force = body_forces(articulation, kin, velocity, rate, inertias, gravity=gravity)
+    if external_force is not None:
+        force = force - body_wrenches(articulation, kin, external_force)
+    return NewtonEuler(motions, velocity, rate, inertias, force)
+
+
+def body_forces(
+    articulation: Articulation,
+    kin: Kinematics,
+    velocity: Motion,
+    rate: Motion,
+    inertias: Inertias,
+    *,
+    gravity: bool,
+) -> Array:
+    """Forces and torques about the reference point that the motion of each body takes, [6, B]."""
+    omega = velocity.angular
+    # A point at r from the reference point accelerates by ``at_reference + turning @ r``. Multiplied by the
+    # pseudo-inertia this gives the force and the matrix of moments in one product, without any nested cross product.
+    at_reference = rate.linear + spatial.cross(omega, velocity.linear)
+    turning = spatial.skew(rate.angular) + omega[:, None] * omega[None]
+    turning = turning - spatial.dot(omega, omega)[None, None] * spatial.identity_like(omega)
+    at_reference, turning = stage(at_reference, turning)
+    mass, first, second = inertias
+    force = mass[None] * at_reference + spatial.apply(turning, first)
+    moments = spatial.multiply(turning, second) + at_reference[:, None] * first[None]
+    if gravity:
+        weight, moment = weights(articulation, kin)
+        pull = articulation.gravity[:, None]
+        force = force - weight[None] * pull
+        moments = moments - pull[:, None] * moment[None]
+    return stage(jnp.concatenate([force, spatial.axial(stage(moments))]))
+
+
+def body_wrenches(articulation: Articulation, kin: Kinematics, external_force: Array) -> Array:
+    """Wrenches on the links [L, 6], each at its centre of mass, as wrenches on the bodies about the reference point."""
+    tree = articulation.topology
+    shape = (tree.num_links, 6)
+    check_vector("external_force", external_force, shape, articulation.dtype, "a wrench per link")
+    force, torque = external_force[:, :3].T, external_force[:, 3:].T
+    center = link_centers(articulation, kin)
+    wrench = jnp.concatenate([force, torque + spatial.cross(center, force)])
+    return masked_sum(wrench, tree.link_in_body) if tree.has_rigid_links else wrench
+
+
+def generalized_forces(articulation: Articulation, motions: Motion, forces: Array) -> Array:
+    """Generalised forces [nv] that forces on the bodies [6, B] amount to."""
+    whole, below = subtree_sums(articulation.topology, forces)
+    return generalized(articulation, whole, spatial.dot(jnp.concatenate(motions), below))
+
+
+def generalized(articulation: Articulation, root: Array, joints: Array) -> Array:
+    """Joins root [6, 1] and joint [n] entries to the generalised layout [nv]."""
+    tree = articulation.topology
+    if tree.num_base_dofs == 0:
+        return joints
+    return jnp.concatenate([free_root(tree, root)[:, 0], joints])

@@ -1,0 +1,145 @@
+"""Solves with the mass matrix, by the factorisation that suits the topology, differentiable by the implicit rule."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from artix.articulation import Articulation, State
+from artix.checks import check_vector
+from artix.dynamics.factorization import (
+    Factors,
+    TreeFactors,
+    dense_factors,
+    factorize_along_tree,
+    follows_tree,
+    solve_along_tree,
+)
+from artix.dynamics.inertia import reference_inertias
+from artix.dynamics.mass_matrix import generalized_armature, generalized_motions, inertia_matrix
+from artix.kinematics import Kinematics, kinematics
+from artix.tangents import times
+
+Array = jax.Array
+
+
+def mass_matrix_cholesky(articulation: Articulation, state: State, *, armature: bool = True) -> tuple[Array, Array]:
+    """The factors of ``M = U diag(D) U^T`` that keep the tree's sparsity, Pinocchio's ``cholesky::decompose``.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+      armature: whether M contains the joints' armature, as in forward dynamics.
+
+    Returns:
+      U, unit upper triangular, zero where neither DOF moves the other, shape [nv, nv], and D, shape [nv].
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Identity: ``U @ diag(D) @ U.T == mass_matrix(a, s, armature=True)``.
+    """
+    kin = kinematics(articulation, state)
+    factors = _factorize(articulation, kin, armature=armature)
+    if isinstance(factors, TreeFactors):
+        return dense_factors(articulation.topology, factors)
+    upper = factors[::-1, ::-1]
+    diagonal = jnp.diagonal(upper)
+    return upper / diagonal[None], diagonal**2
+
+
+def mass_matrix_solve(articulation: Articulation, state: State, right: Array, *, armature: bool = True) -> Array:
+    """The solution x of ``M x = right``, without forming the inverse.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+      right: a generalised force, shape [nv]; use ``jax.vmap`` for several.
+      armature: whether M contains the joints' armature, as in forward dynamics.
+
+    Returns:
+      A generalised acceleration, shape [nv].
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+
+    Identity: ``mass_matrix(a, s, armature=True) @ mass_matrix_solve(a, s, b) == b``.
+    """
+    check_vector("right", right, (articulation.topology.nv,), articulation.dtype, "nv")
+    kin = kinematics(articulation, state)
+    return linear_solve(articulation, kin, factorize(articulation, kin, armature=armature), right, armature=armature)
+
+
+def mass_matrix_inverse(articulation: Articulation, state: State, *, armature: bool = True) -> Array:
+    """The inverse of the mass matrix, Pinocchio's ``computeMinverse``.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+      armature: whether M contains the joints' armature, as in forward dynamics.
+
+    Returns:
+      The symmetric inverse, shape [nv, nv].
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Identity: ``mass_matrix(a, s, armature=True) @ mass_matrix_inverse(a, s) == 1``.
+    """
+    kin = kinematics(articulation, state)
+    factors = factorize(articulation, kin, armature=armature)
+    eye = jnp.eye(articulation.topology.nv, dtype=articulation.dtype)
+    columns = jax.vmap(lambda right: linear_solve(articulation, kin, factors, right, armature=armature))(eye)
+    return 0.5 * (columns + columns.T)
+
+
+def factorize(articulation: Articulation, kin: Kinematics, *, armature: bool = True) -> Factors:
+    """Factors of the mass matrix for :func:`linear_solve`, which knows their derivatives."""
+    return jax.lax.stop_gradient(_factorize(articulation, kin, armature=armature))
+
+
+def linear_solve(
+    articulation: Articulation, kin: Kinematics, factors: Factors, right: Array, *, armature: bool = True
+) -> Array:
+    """Solves with the mass matrix; its derivative is ``M^-1 (d right - dM x)``, which needs no other factorisation."""
+    # Only derivatives of the solution look at the matrix; in programs without them it is dead code.
+    matrix = inertia_matrix(articulation, kin)
+    if armature:
+        matrix = matrix + jnp.diag(generalized_armature(articulation))
+    return jax.lax.custom_linear_solve(
+        lambda x: times(matrix, x),
+        right,
+        solve=lambda _, b: _solve(articulation, factors, b),
+        symmetric=True,
+    )
+
+
+def _factorize(articulation: Articulation, kin: Kinematics, *, armature: bool) -> Factors:
+    tree = articulation.topology
+    added = generalized_armature(articulation)
+    added = added if armature else jnp.zeros_like(added)
+    if follows_tree(tree):
+        motions = generalized_motions(articulation, kin)
+        return factorize_along_tree(tree, motions, reference_inertias(articulation, kin), added)
+    matrix = inertia_matrix(articulation, kin) + jnp.diag(added)
+    if tree.dof_is_live is not None:
+        # Padded entries have zero rows; a one on the diagonal makes them solvable.
+        matrix = matrix + jnp.diag((jnp.diagonal(matrix) == 0).astype(matrix.dtype))
+    # The last DOF is eliminated first, which keeps the tree's pattern in the factor.
+    return jnp.linalg.cholesky(matrix[::-1, ::-1])
+
+
+def _solve(articulation: Articulation, factors: Factors, right: Array) -> Array:
+    tree = articulation.topology
+    if isinstance(factors, TreeFactors):
+        return solve_along_tree(tree, factors, right)
+    solution = jax.scipy.linalg.cho_solve((factors, True), right[::-1])[::-1]
+    if tree.dof_is_live is None:
+        return solution
+    live = jnp.asarray(tree.dof_is_live)
+    if tree.num_base_dofs:
+        live = jnp.concatenate([jnp.broadcast_to(tree.base_is_free, (6,)), live])
+    return jnp.where(live, solution, jnp.zeros_like(solution))

@@ -1,0 +1,44 @@
+"""Tangents as ``custom_jvp`` rules get them: some are known to vanish, and nothing shall be computed for those."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax.custom_derivatives import SymbolicZero
+
+Array = jax.Array
+
+
+def is_zero(tangent: Any) -> bool:
+    """Whether a tangent is known to vanish."""
+    return tangent is None or isinstance(tangent, SymbolicZero)
+
+
+def add(a: Array | None, b: Array | None) -> Array | None:
+    """The sum of two tangents, ``None`` being zero."""
+    return b if a is None else a if b is None else a + b
+
+
+def along(function: Callable[[Any], Array], primal: Any, tangent: Any) -> Array | None:
+    """The derivative of a function of one pytree along a tangent; ``None`` where the tangent vanishes.
+
+    Leaves whose tangents vanish are constants of the differentiated program, which so stays small.
+    """
+    leaves, structure = jax.tree.flatten(primal)
+    changes = structure.flatten_up_to(tangent)
+    moving = [k for k, change in enumerate(changes) if not is_zero(change)]
+    if not moving:
+        return None
+
+    def of_moving(*values):
+        replaced = dict(zip(moving, values, strict=True))
+        return function(structure.unflatten([replaced.get(k, leaf) for k, leaf in enumerate(leaves)]))
+
+    return jax.jvp(of_moving, tuple(leaves[k] for k in moving), tuple(changes[k] for k in moving))[1]
+
+
+def times(matrix: Array, vector: Array) -> Array:
+    """Matrix times vector in full precision; a GPU's default would be TF32."""
+    return jax.numpy.matmul(matrix, vector, precision=jax.lax.Precision.HIGHEST)
