@@ -53,7 +53,7 @@ from artix.padding import PaddedTopology as PaddedTopology
 from artix.padding import Padding as Padding
 from artix.simulation.options import Control as Control
 from artix.simulation.options import SolverOptions as SolverOptions
-from artix.simulation.physx_step import StepReport as StepReport
+from artix.simulation.report import StepReport as StepReport
 from artix.simulation.step import rollout as rollout
 from artix.simulation.step import step as step
 from artix.simulation.step import step_and_report as step_and_report

@@ -51,24 +51,16 @@ def fixed_tendon_rows(
 ) -> FixedTendonRow:
     """The rows of all fixed tendons; ``motion`` [L, 6] are the links' velocities before any impulse."""
     topology, numbers = frozen.topology, articulation.fixed_tendons
-    dof, parent_link, root_link, first, table = _structure(topology)
-    link = topology.dof_link[dof]
-    on_link = axis_row(frozen, dof, link, frozen.child_origin[dof])
-    on_parent = axis_row(frozen, first, parent_link, frozen.parent_origin[dof])
-    on_root = axis_row(frozen, first, root_link, frozen.parent_origin[first])
-
-    def velocity_of(row: Array, links) -> Array:
-        return jnp.einsum("jk,jkv->jv", row, frozen.jacobian[links], precision=HIGHEST)
-
-    rate = velocity_of(on_link, link) - velocity_of(on_parent, parent_link)
-    free_rate = jnp.sum(on_link * motion[link], axis=1) - jnp.sum(on_parent * motion[parent_link], axis=1)
-    force = velocity_of(on_link, link) - velocity_of(on_root, root_link)
+    dof, *_, table = _structure(topology)
+    wrenches = joint_wrenches(frozen)
+    moving = wrenches.on_link - wrenches.on_parent
+    rate = jnp.einsum("jlk,lkv->jv", moving, frozen.jacobian, precision=HIGHEST)
+    free_rate = jnp.sum(moving * motion[None], axis=(1, 2))
+    acting = wrenches.on_link - wrenches.on_root
+    force = jnp.einsum("jlk,lkv->jv", acting, frozen.jacobian, precision=HIGHEST)
     effect = jnp.matmul(force, frozen.inverse_mass, precision=HIGHEST)
     members = jnp.asarray(table < len(dof), rate.dtype)
     count = jnp.sum(members, axis=1)
-    places = jnp.eye(topology.num_links, dtype=rate.dtype)
-    wrench = places[link][:, :, None] * on_link[:, None]
-    reaction = -places[root_link][:, :, None] * on_root[:, None]
 
     def grouped(values: Array) -> Array:
         """From one entry per joint to [T, m], zero where there is none."""
@@ -93,9 +85,41 @@ def fixed_tendon_rows(
         recip_coefficient=grouped(numbers.recip_coefficient),
         response=grouped(jnp.sum(force * effect, axis=1)),
         effect=grouped(effect),
-        wrench=grouped(wrench),
-        reaction=grouped(reaction),
+        wrench=grouped(wrenches.on_link),
+        reaction=grouped(-wrenches.on_root),
     )
+
+
+class JointWrenches(NamedTuple):
+    """Unit efforts on the links by the axes of J tendon joints, [J, L, 6] each."""
+
+    on_link: Array
+    """Along the joint's own axis, on the link that it moves."""
+    on_parent: Array
+    """Along the axis of the first joint above, on the link of the tendon joint above."""
+    on_root: Array
+    """Along the axis of the first joint above, on the tendon's root link."""
+
+
+def joint_wrenches(frozen: Frozen) -> JointWrenches:
+    """The wrenches of all tendon joints; PhysX pairs a joint's own axis with that of the tendon's first joint."""
+    dof, parent_link, root_link, first, _ = _structure(frozen.topology)
+    link = frozen.topology.dof_link[dof]
+    places = jnp.eye(frozen.topology.num_links, dtype=frozen.axis.dtype)
+    return JointWrenches(
+        on_link=places[link][:, :, None] * axis_row(frozen, dof, link, frozen.child_origin[dof])[:, None],
+        on_parent=places[parent_link][:, :, None]
+        * axis_row(frozen, first, parent_link, frozen.parent_origin[dof])[:, None],
+        on_root=places[root_link][:, :, None]
+        * axis_row(frozen, first, root_link, frozen.parent_origin[first])[:, None],
+    )
+
+
+def tendon_joints(topology: Topology) -> tuple[np.ndarray, np.ndarray]:
+    """The tendon and the DOF of each tendon joint, [J] each."""
+    pairs = [(k, dof) for k, tendon in enumerate(topology.fixed_tendons) for dof in tendon.dofs]
+    tendon, dof = np.array(pairs).T
+    return tendon, dof
 
 
 def fixed_tendon_impulses(

@@ -39,8 +39,10 @@ class Frozen(NamedTuple):
     """Velocities of the links' centres of mass per generalised velocity, [L, 6, nv]."""
     velocity_product: Array
     """Accelerations of the links' centres of mass at zero generalised acceleration, [L, 6]."""
+    mass_matrix: Array
+    """Mass matrix with armature, [nv, nv]."""
     inverse_mass: Array
-    """Inverse of the mass matrix with armature, [nv, nv]."""
+    """Its inverse, [nv, nv]."""
     axis: Array
     """Axis of each DOF in the child joint frame, [n, 3]."""
     child_origin: Array
@@ -72,6 +74,7 @@ def freeze(articulation: Articulation, state: State) -> Frozen:
         mass=articulation.link_mass,
         jacobian=jacobian,
         velocity_product=link_accelerations(articulation, state, jnp.zeros(nv, articulation.dtype)),
+        mass_matrix=matrix,
         inverse_mass=jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(matrix), True), identity),
         axis=spatial.rotate(child.rotation, unit).T,
         child_origin=child.position.T,

@@ -6,9 +6,12 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from artix.constraints.frozen import HIGHEST, Frozen
 from artix.constraints.sweep import Sweep
 from artix.couplings import MimicJoints
+from artix.topology import Topology
 
 Array = jax.Array
 
@@ -27,13 +30,24 @@ class MimicRow(NamedTuple):
     """``q_follower + gear_ratio q_reference + offset`` at the start of the step."""
 
 
-def mimic_rows(mimic: MimicJoints, dofs: Array, base: int, joint_position: Array, inverse_mass: Array) -> MimicRow:
-    """The rows of all mimic joints, ``dofs`` [K, 2] being their followers and references."""
-    nv = inverse_mass.shape[0]
-    follower, reference = (jax.nn.one_hot(base + dofs[:, k], nv, dtype=inverse_mass.dtype) for k in (0, 1))
-    direction = follower + mimic.gear_ratio[:, None] * reference
-    effect = jnp.matmul(direction, inverse_mass, precision=jax.lax.Precision.HIGHEST)
-    error = joint_position[dofs[:, 0]] + mimic.gear_ratio * joint_position[dofs[:, 1]] + mimic.offset
+def mimic_directions(mimic: MimicJoints, topology: Topology) -> Array:
+    """The generalised forces of unit impulses of all mimic joints, and the rates of their relations, [K, nv]."""
+    entries = topology.num_base_dofs + jnp.asarray(topology.mimic_dofs)
+    ends = jax.nn.one_hot(entries, topology.nv, dtype=mimic.gear_ratio.dtype)
+    return ends[:, 0] + mimic.gear_ratio[:, None] * ends[:, 1]
+
+
+def mimic_errors(mimic: MimicJoints, topology: Topology, joint_position: Array) -> Array:
+    """``q_follower + gear_ratio q_reference + offset`` of all mimic joints, [K]."""
+    follower, reference = np.array(topology.mimic_dofs).T
+    return joint_position[follower] + mimic.gear_ratio * joint_position[reference] + mimic.offset
+
+
+def mimic_rows(mimic: MimicJoints, frozen: Frozen, joint_position: Array) -> MimicRow:
+    """The rows of all mimic joints."""
+    direction = mimic_directions(mimic, frozen.topology)
+    effect = jnp.matmul(direction, frozen.inverse_mass, precision=HIGHEST)
+    error = mimic_errors(mimic, frozen.topology, joint_position)
     return MimicRow(mimic, direction, effect, jnp.sum(direction * effect, axis=1), error)
 
 

@@ -41,13 +41,10 @@ def constraint_rows(
 ) -> Rows:
     """All rows at the start of the step; ``motion`` [L, 6] are the links' velocities before any impulse."""
     a, t = articulation, frozen.topology
-    mimics = None
-    if t.mimic_dofs:
-        mimics = mimic_rows(a.mimic, jnp.asarray(t.mimic_dofs), t.num_base_dofs, joint_position, frozen.inverse_mass)
     return Rows(
         spatial_tendons=spatial_tendon_rows(a, frozen, motion) if t.spatial_tendons else None,
         fixed_tendons=fixed_tendon_rows(a, frozen, joint_position, motion) if t.fixed_tendons else None,
-        mimics=mimics,
+        mimics=mimic_rows(a.mimic, frozen, joint_position) if t.mimic_dofs else None,
         dofs=_dof_rows(a, frozen, joint_position, motion, commands),
     )
 
@@ -68,7 +65,7 @@ def _dof_rows(
         drive=DriveRow(
             drive=articulation.drive,
             envelope=articulation.envelope,
-            position_error=_position_error(topology, joint_position, commands.target_position),
+            position_error=position_error(topology, joint_position, commands.target_position),
             target_velocity=commands.target_velocity,
             response=response,
             softened=softened,
@@ -105,7 +102,7 @@ def _relative_velocity(frozen: Frozen, motion: Array) -> Array:
     return jnp.sum(rows[0] * motion[child], axis=1) - jnp.sum(rows[1] * motion[parent], axis=1)
 
 
-def _position_error(topology: Topology, position: Array, target: Array) -> Array:
+def position_error(topology: Topology, position: Array, target: Array) -> Array:
     """Target less position, [n]; for spherical joints of several axes twice the vector part of the rotation to go."""
     error = target - position
     if not topology.has_spherical:

@@ -95,18 +95,44 @@ def path_lengths(articulation: Articulation, topology: Topology, frame: Placemen
     return numbers.offset[paths.tendon] * numbers.coefficient[paths.root] + total
 
 
-def spatial_tendon_rows(articulation: Articulation, frozen: Frozen, motion: Array) -> SpatialTendonRow:
-    """The rows of all paths; ``motion`` [L, 6] are the links' velocities before any impulse."""
-    topology, numbers = frozen.topology, articulation.spatial_tendons
+def path_ends(topology: Topology) -> tuple[np.ndarray, np.ndarray]:
+    """The tendon of each path and the attachment that is its leaf, [S] each."""
     paths = _paths(topology.spatial_tendons)
+    return paths.tendon, paths.leaf
+
+
+def path_gradients(articulation: Articulation, frozen: Frozen) -> Array:
+    """The changes of the paths' lengths by the motions of the links, [S, L, 6]; as wrenches, those of a unit push."""
+    paths = _paths(frozen.topology.spatial_tendons)
     points = _points(articulation, paths.link, frozen.frame)
     _, to_parent = _segments(points, paths.parent)
-    ends = []
-    for place, direction in ((paths.leaf, to_parent[paths.leaf]), (paths.root, -to_parent[paths.first])):
-        link = paths.link[place]
-        row = point_row(frozen, link, points[place], direction)
-        ends.append(jnp.eye(topology.num_links, dtype=row.dtype)[link][:, :, None] * row[:, None])
-    wrench = ends[0] + ends[1]
+    places = jnp.eye(frozen.topology.num_links, dtype=points.dtype)
+    above, own = (
+        places[link][:, :, None] * point_row(frozen, link, point, to_parent)[:, None]
+        for link, point in ((paths.link[paths.parent], points[paths.parent]), (paths.link, points))
+    )
+    segments = articulation.spatial_tendons.coefficient[:, None, None] * (above - own)
+    return jnp.einsum("sa,alk->slk", jnp.asarray(paths.on_path, points.dtype), segments, precision=HIGHEST)
+
+
+def end_wrenches(articulation: Articulation, frozen: Frozen) -> Array:
+    """The wrenches [S, L, 6] of unit tensions, by PhysX's law: on the leaf to its parent, on the root to its child."""
+    paths = _paths(frozen.topology.spatial_tendons)
+    points = _points(articulation, paths.link, frozen.frame)
+    _, to_parent = _segments(points, paths.parent)
+    places = jnp.eye(frozen.topology.num_links, dtype=points.dtype)
+    leaf, root = (
+        places[paths.link[end]][:, :, None] * point_row(frozen, paths.link[end], points[end], direction)[:, None]
+        for end, direction in ((paths.leaf, to_parent[paths.leaf]), (paths.root, -to_parent[paths.first]))
+    )
+    return leaf + root
+
+
+def spatial_tendon_rows(articulation: Articulation, frozen: Frozen, motion: Array) -> SpatialTendonRow:
+    """The rows of all paths; ``motion`` [L, 6] are the links' velocities before any impulse."""
+    numbers = articulation.spatial_tendons
+    paths = _paths(frozen.topology.spatial_tendons)
+    wrench = end_wrenches(articulation, frozen)
     direction = jnp.einsum("slk,lkv->sv", wrench, frozen.jacobian, precision=HIGHEST)
     effect = jnp.matmul(direction, frozen.inverse_mass, precision=HIGHEST)
     return SpatialTendonRow(

@@ -6,10 +6,12 @@ import dataclasses
 from typing import Literal
 
 import jax
+import jax.numpy as jnp
 from flax import struct
 
 from artix.articulation import Articulation
 from artix.checks import check_vector
+from artix.constraints.rows import Commands
 
 Array = jax.Array
 
@@ -38,10 +40,15 @@ class SolverOptions:
     """How a step solves for the impulses of drives, friction, limits, mimic joints and tendons; static and hashable.
 
     Attributes:
-      solver: ``"pgs"`` (projected Gauss-Seidel) or ``"tgs"`` (temporal Gauss-Seidel: one substep per position
-        iteration), as ``PxSolverType``.
+      solver: ``"implicit"``: all springs, dampers and hard relations in one linear system, inequalities by sweeps over
+        the DOFs; textbook mechanics without PhysX's particularities. ``"pgs"`` (projected Gauss-Seidel) or ``"tgs"``
+        (temporal Gauss-Seidel: one substep per position iteration): PhysX's law, as ``PxSolverType``.
+      tendon_law: with ``"implicit"``, whether tendons pull by PhysX's law or by virtual work, which keeps energy and so
+        suits optimisation. PhysX's fixed tendons put the reaction on a root link instead of the parent links, and its
+        spatial tendons pull at the ends of their paths alone, whatever the coefficients between.
       position_iterations: sweeps over all rows before positions move (PhysX's default is 4).
-      velocity_iterations: sweeps after that, which change velocities alone (PhysX's default is 1).
+      velocity_iterations: sweeps after that, which change velocities alone (PhysX's default is 1); ``"implicit"`` has
+        none.
       external_forces_every_iteration: with ``"tgs"``, apply gravity, external and joint forces substep by substep,
         PhysX's scene flag ``eENABLE_EXTERNAL_FORCES_EVERY_ITERATION_TGS``.
       drive_limits_are_forces: whether a drive's ``max_force`` is a force rather than an impulse per step, PhysX's
@@ -51,21 +58,38 @@ class SolverOptions:
       ValueError: a name is unknown, a count is out of range, or the options contradict each other.
     """
 
-    solver: Literal["pgs", "tgs"] = "pgs"
+    solver: Literal["implicit", "pgs", "tgs"] = "implicit"
+    tendon_law: Literal["physx", "virtual_work"] = "physx"
     position_iterations: int = 4
     velocity_iterations: int = 1
     external_forces_every_iteration: bool = False
     drive_limits_are_forces: bool = True
 
     def __post_init__(self) -> None:
-        if self.solver not in ("pgs", "tgs"):
-            raise ValueError(f"solver must be 'pgs' or 'tgs'; found {self.solver!r}")
+        if self.solver not in ("implicit", "pgs", "tgs"):
+            raise ValueError(f"solver must be 'implicit', 'pgs' or 'tgs'; found {self.solver!r}")
+        if self.tendon_law not in ("physx", "virtual_work"):
+            raise ValueError(f"tendon_law must be 'physx' or 'virtual_work'; found {self.tendon_law!r}")
+        if self.tendon_law != "physx" and self.solver != "implicit":
+            raise ValueError("tendon_law='virtual_work' needs solver='implicit'; the others follow PhysX's law")
         for name, least in (("position_iterations", 1), ("velocity_iterations", 0)):
             value = getattr(self, name)
             if not isinstance(value, int) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}; found {value!r}")
         if self.external_forces_every_iteration and self.solver != "tgs":
             raise ValueError("external_forces_every_iteration needs solver='tgs', which has substeps")
+
+
+def commands_of(articulation: Articulation, control: Control) -> Commands:
+    """What a control tells the joints: forces within their limits, and targets."""
+    drive, limit = articulation.drive, articulation.max_joint_force
+    force = jnp.zeros_like(limit) if control.joint_force is None else control.joint_force
+    target, velocity = control.drive_target, control.drive_target_velocity
+    return Commands(
+        joint_force=jnp.clip(force, -limit, limit),
+        target_position=drive.target_position if target is None else target,
+        target_velocity=drive.target_velocity if velocity is None else velocity,
+    )
 
 
 def check_control(articulation: Articulation, control: Control) -> None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 
 from artix.articulation import Articulation, State
 from artix.constraints.frozen import Frozen, freeze, generalized_force, link_bodies, link_motion, response
-from artix.constraints.rows import Commands, constraint_rows
+from artix.constraints.rows import constraint_rows
 from artix.frames import link_velocities
 from artix.simulation.iterations import Solution, iterate
 from artix.simulation.joint_forces import incoming_joint_forces, tendon_wrenches
 from artix.simulation.momentum_correction import momentum_of, restore_momentum
-from artix.simulation.options import Control, SolverOptions
+from artix.simulation.options import Control, SolverOptions, commands_of
 from artix.simulation.positions import to_state
+from artix.simulation.report import StepReport
 from artix.simulation.unconstrained import (
     Unconstrained,
     clamp_joint_velocities,
@@ -23,26 +23,6 @@ from artix.simulation.unconstrained import (
 )
 
 Array = jax.Array
-
-
-class StepReport(struct.PyTreeNode):
-    """What a step tells besides the next state.
-
-    Attributes:
-      joint_acceleration: mean accelerations of the joints during the step [rad/s^2 or m/s^2], shape [n].
-      link_velocity: velocities of the links' centres of mass at the end of the step, linear [m/s], then angular
-        [rad/s], world axes, shape [L, 6]. As in PhysX, for a fixed base they are the solver's, at the old poses.
-      link_acceleration: mean accelerations of the links' centres of mass during the step, linear [m/s^2], then angular
-        [rad/s^2], world axes, shape [L, 6].
-      incoming_joint_force: the wrench that each link's parent exerts on it through their joint, force [N], then torque
-        [N m], at the origin and in the axes of the child joint frame, shape [L, 6]; zero for the root. PhysX's
-        ``eLINK_INCOMING_JOINT_FORCE``.
-    """
-
-    joint_acceleration: Array
-    link_velocity: Array
-    link_acceleration: Array
-    incoming_joint_force: Array
 
 
 def physx_step(
@@ -55,7 +35,7 @@ def physx_step(
     velocity = jnp.concatenate([state.root_velocity, state.joint_velocity]) if base else state.joint_velocity
     motion = link_motion(frozen, velocity)
     given, brake = external_wrenches(articulation, frozen, motion, control.external_force, dt)
-    commands = _commands(articulation, state, control)
+    commands = commands_of(articulation, control)
     joint_force = jnp.pad(commands.joint_force, (base, 0))
     late = None
     if options.external_forces_every_iteration:
@@ -76,19 +56,6 @@ def physx_step(
         articulation, frozen, end_frame, motion, link_acceleration, given + brake, tendons
     )
     return end, StepReport(acceleration[base:], link_velocity, link_acceleration, joint_forces)
-
-
-def _commands(articulation: Articulation, state: State, control: Control) -> Commands:
-    """Joint forces within their limits, and targets."""
-    force = jnp.zeros_like(state.joint_velocity) if control.joint_force is None else control.joint_force
-    limit, drive = articulation.max_joint_force, articulation.drive
-    return Commands(
-        joint_force=jnp.clip(force, -limit, limit),
-        target_position=drive.target_position if control.drive_target is None else control.drive_target,
-        target_velocity=(
-            drive.target_velocity if control.drive_target_velocity is None else control.drive_target_velocity
-        ),
-    )
 
 
 def _corrected(frozen: Frozen, free: Unconstrained) -> Unconstrained:

@@ -7,8 +7,10 @@ import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
 from artix.checks import check_state
+from artix.simulation.implicit_step import implicit_step
 from artix.simulation.options import Control, SolverOptions, check_control
-from artix.simulation.physx_step import StepReport, physx_step
+from artix.simulation.physx_step import physx_step
+from artix.simulation.report import StepReport
 from artix.topology import Topology
 
 Array = jax.Array
@@ -58,7 +60,8 @@ def step_and_report(
     check_state(articulation, state)
     check_control(articulation, control)
     _check_topology(articulation)
-    return physx_step(articulation, state, control, jnp.asarray(dt, articulation.dtype), options)
+    take_step = implicit_step if options.solver == "implicit" else physx_step
+    return take_step(articulation, state, control, jnp.asarray(dt, articulation.dtype), options)
 
 
 def rollout(
