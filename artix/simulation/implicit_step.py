@@ -24,8 +24,8 @@ from artix.constraints.mimic import mimic_directions, mimic_errors
 from artix.constraints.rows import Commands, position_error
 from artix.constraints.springs import Springs, fixed_tendon_springs, mimic_springs, spatial_tendon_springs
 from artix.constraints.sweep import Sweep
-from artix.frames import link_velocities
 from artix.simulation.joint_forces import incoming_joint_forces
+from artix.simulation.momentum_end import momentum_after, with_momentum
 from artix.simulation.options import Control, SolverOptions, commands_of
 from artix.simulation.report import StepReport
 from artix.simulation.unconstrained import external_wrenches
@@ -64,15 +64,20 @@ def implicit_step(
     springs = _springs(articulation, state, frozen, virtual_work=options.tendon_law == "virtual_work")
     free = _solve_springs(articulation, state, frozen, commands, springs, velocity, force, dt)
     moving, new = _bounded(articulation, state, frozen, commands, free, dt, options)
-    end = integrate(articulation, state, dt * moving).replace(joint_velocity=new[base:])
-    if base:
-        end = end.replace(root_velocity=new[:6])
     acceleration = (new - velocity) / dt
     link_acceleration = link_motion(frozen, acceleration) + frozen.velocity_product
+    end = integrate(articulation, state, dt * moving).replace(joint_velocity=new[base:])
+    link_velocity = link_motion(frozen, new)
+    if base:
+        end = end.replace(root_velocity=new[:6])
+        target = momentum_after(frozen, motion, link_acceleration, dt)
+        end, link_velocity = with_momentum(
+            articulation, frozen, end, dt * moving[:3], target, target.linear, dt, magnitude_only=False
+        )
     end_frame, _, _ = link_bodies(articulation, end)
     tendons = _tendon_wrenches(springs, new, jnp.zeros_like(given), dt)
     forces = incoming_joint_forces(articulation, frozen, end_frame, motion, link_acceleration, given + brake, tendons)
-    return end, StepReport(acceleration[base:], link_velocities(articulation, end), link_acceleration, forces)
+    return end, StepReport(acceleration[base:], link_velocity, link_acceleration, forces)
 
 
 def _solve_springs(

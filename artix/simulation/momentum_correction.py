@@ -1,4 +1,4 @@
-"""PhysX's corrections of a floating articulation's momentum, which discretisation would let drift."""
+"""Corrections of a floating articulation's momentum, which discretisation would let drift."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def momentum_of(mass: Array, inertia: Array, center: Array, motion: Array) -> Mo
     return Momentum(linear, jnp.sum(spin + mass[:, None] * jnp.cross(arm, relative), axis=0))
 
 
-def restore_momentum(mass: Array, inertia: Array, center: Array, motion: Array, target: Momentum) -> Array:
-    """Turns and shifts the whole motion so that it has a given momentum.
-
-    The linear momentum becomes that of ``target``; of the angular momentum only the magnitude does.
+def restore_momentum(
+    mass: Array, inertia: Array, center: Array, motion: Array, target: Momentum, *, magnitude_only: bool
+) -> Array:
+    """Turns and shifts the motion of all links together, so that it has a given momentum.
 
     Args:
       mass: of the links [kg], [L].
@@ -40,6 +40,7 @@ def restore_momentum(mass: Array, inertia: Array, center: Array, motion: Array, 
       center: of the links [m], [L, 3].
       motion: their velocities, [L, 6].
       target: the momentum to have.
+      magnitude_only: whether the angular momentum keeps its direction and takes the magnitude alone, as in PhysX.
 
     Returns:
       The corrected velocities, [L, 6].
@@ -49,10 +50,15 @@ def restore_momentum(mass: Array, inertia: Array, center: Array, motion: Array, 
     square = jnp.sum(arm**2, axis=1)[:, None, None] * jnp.eye(3, dtype=arm.dtype)[None]
     composite = jnp.sum(inertia + mass[:, None, None] * (square - arm[:, :, None] * arm[:, None, :]), axis=0)
     angular = momentum_of(mass, inertia, center, motion).angular
-    now, wanted = jnp.sum(angular**2), jnp.sum(target.angular**2)
-    both = (now > 0) & (wanted > 0)
-    ratio = jnp.where(both, jnp.sqrt(jnp.where(both, wanted, 1) / jnp.where(both, now, 1)), jnp.where(now > 0, 0, 1))
-    turn = jnp.linalg.solve(composite, angular * (ratio - 1))
+    wanted = _with_magnitude(angular, target.angular) if magnitude_only else target.angular
+    turn = jnp.linalg.solve(composite, wanted - angular)
     turned = motion + jnp.concatenate([jnp.cross(turn[None], arm), jnp.broadcast_to(turn[None], arm.shape)], axis=1)
     shift = (target.linear - jnp.sum(mass[:, None] * turned[:, :3], axis=0)) / total
     return turned + jnp.concatenate([shift, jnp.zeros_like(shift)])[None]
+
+
+def _with_magnitude(vector: Array, other: Array) -> Array:
+    """A vector [3] scaled to the length of another."""
+    now, wanted = jnp.sum(vector**2), jnp.sum(other**2)
+    both = (now > 0) & (wanted > 0)
+    return vector * jnp.where(both, jnp.sqrt(jnp.where(both, wanted, 1) / jnp.where(both, now, 1)), 0)

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 from artix.articulation import Articulation, State
 from artix.constraints.frozen import Frozen, freeze, generalized_force, link_bodies, link_motion, response
 from artix.constraints.rows import constraint_rows
-from artix.frames import link_velocities
 from artix.simulation.iterations import Solution, iterate
 from artix.simulation.joint_forces import incoming_joint_forces, tendon_wrenches
 from artix.simulation.momentum_correction import momentum_of, restore_momentum
+from artix.simulation.momentum_end import with_momentum
 from artix.simulation.options import Control, SolverOptions, commands_of
 from artix.simulation.positions import to_state
 from artix.simulation.report import StepReport
@@ -63,7 +63,7 @@ def _corrected(frozen: Frozen, free: Unconstrained) -> Unconstrained:
     if frozen.topology.fixed_base:
         return free
     target = momentum_of(frozen.mass, frozen.inertia, frozen.center, free.loaded_motion)
-    motion = restore_momentum(frozen.mass, frozen.inertia, frozen.center, free.motion, target)
+    motion = restore_momentum(frozen.mass, frozen.inertia, frozen.center, free.motion, target, magnitude_only=True)
     return free._replace(motion=motion, velocity=jnp.concatenate([motion[0], free.velocity[6:]]))
 
 
@@ -82,14 +82,8 @@ def _end(
     if topology.fixed_base:
         return end, motion
     end = end.replace(root_velocity=velocity[:6])
-    # The momentum is corrected again at the new poses, and the centre of mass goes where the momentum carried it.
-    mass, total = frozen.mass[:, None], jnp.sum(frozen.mass)
     target = momentum_of(frozen.mass, frozen.inertia, frozen.center, motion)
-    _, center, inertia = link_bodies(articulation, end)
-    motion = restore_momentum(frozen.mass, inertia, center, link_velocities(articulation, end), target)
     moved_by = free.motion + link_motion(frozen, solution.mean_change)
-    wanted = jnp.sum(mass * (frozen.center + dt * moved_by[:, :3]), axis=0) / total
-    # Centres are relative to the root's centre of mass, which has travelled in between.
-    shift = wanted - configuration.root_center[:, 0] - jnp.sum(mass * center, axis=0) / total
-    pose = jnp.concatenate([end.root_pose[:3] + shift, end.root_pose[3:]])
-    return end.replace(root_pose=pose, root_velocity=motion[0]), motion
+    carried = jnp.sum(frozen.mass[:, None] * moved_by[:, :3], axis=0)
+    travelled = configuration.root_center[:, 0]
+    return with_momentum(articulation, frozen, end, travelled, target, carried, dt, magnitude_only=True)

@@ -14,7 +14,7 @@ class StepReport(struct.PyTreeNode):
     Attributes:
       joint_acceleration: mean accelerations of the joints during the step [rad/s^2 or m/s^2], shape [n].
       link_velocity: velocities of the links' centres of mass at the end of the step, linear [m/s], then angular
-        [rad/s], world axes, shape [L, 6]. As in PhysX, for a fixed base they are the solver's, at the old poses.
+        [rad/s], world axes, shape [L, 6]. As in PhysX, those of a fixed base belong to the old poses.
       link_acceleration: mean accelerations of the links' centres of mass during the step, linear [m/s^2], then angular
         [rad/s^2], world axes, shape [L, 6].
       incoming_joint_force: the wrench that each link's parent exerts on it through their joint, force [N], then torque
