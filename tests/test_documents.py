@@ -19,6 +19,14 @@ def test_the_examples_of_the_readme_run(capsys):
 
 
 @pytest.mark.slow
+def test_the_example_of_the_stepping_page_runs(capsys):
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/stepping.md").read_text(encoding="utf-8"), re.DOTALL)
+    namespace = {}
+    exec(compile(block, "stepping.md", "exec"), namespace)
+    assert abs(float(namespace["states"].joint_position[-1, 0]) - 0.8) < 0.1
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
 def test_the_notebooks_run(notebook):
     nbclient = pytest.importorskip("nbclient")
@@ -27,7 +35,9 @@ def test_the_notebooks_run(notebook):
     nbclient.NotebookClient(content, timeout=600, resources={"metadata": {"path": str(ROOT)}}).execute()
 
 
-@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "docs/conventions.md", "docs/index.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "CONTRIBUTING.md", "docs/conventions.md", "docs/index.md", "docs/stepping.md"]
+)
 def test_the_functions_that_documents_name_exist(document):
     import artix
 
