@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from artix import spatial
 from artix.articulation import Articulation
+from artix.constants import computed_early
 from artix.tree import masked_sum, stage, take
 
 Array = jax.Array
@@ -76,6 +77,7 @@ class JointGeometry(NamedTuple):
     slide: Array
 
 
+@computed_early
 def link_placements(articulation: Articulation) -> Placement:
     """The frame of each link in the frame of its body (L items)."""
     tree = articulation.topology
@@ -97,6 +99,7 @@ def link_placements(articulation: Articulation) -> Placement:
     return Placement(*stage(*placement))
 
 
+@computed_early
 def joint_geometry(articulation: Articulation, placements: Placement) -> JointGeometry:
     """The joints of bodies 1 .. B-1, from the placements of the links in their bodies."""
     tree = articulation.topology
@@ -111,11 +114,13 @@ def joint_geometry(articulation: Articulation, placements: Placement) -> JointGe
     return JointGeometry(rest, turns, joint.position, slide)
 
 
+@computed_early
 def mass_frames(articulation: Articulation, placements: Placement) -> Placement:
     """The mass frames of the links in the frames of their bodies (L items)."""
     return Placement(*stage(*(placements @ Placement.from_poses(articulation.link_com_pose))))
 
 
+@computed_early
 def body_inertias(articulation: Articulation, placements: Placement) -> Inertias:
     """Lumps the links of each body: mass moments about the origin of the body's frame, in its axes."""
     tree = articulation.topology
@@ -136,6 +141,7 @@ def body_inertias(articulation: Articulation, placements: Placement) -> Inertias
     return Inertias(rows[0], rows[1:4], rows[4:].reshape(3, 3, tree.num_bodies))
 
 
+@computed_early
 def lumped_masses(articulation: Articulation, placements: Placement, mass: Array) -> tuple[Array, Array]:
     """Lumps masses [L] of the links: masses [B] and first moments [3, B] of the bodies, in the bodies' frames."""
     tree = articulation.topology

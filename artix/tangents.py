@@ -26,6 +26,8 @@ def along(function: Callable[[Any], Array], primal: Any, tangent: Any) -> Array 
 
     Leaves whose tangents vanish are constants of the differentiated program, which so stays small.
     """
+    if is_zero(tangent):
+        return None
     leaves, structure = jax.tree.flatten(primal)
     changes = structure.flatten_up_to(tangent)
     moving = [k for k, change in enumerate(changes) if not is_zero(change)]

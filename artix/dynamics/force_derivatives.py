@@ -22,7 +22,7 @@ from artix.dynamics.inertia import momentum, weights
 from artix.dynamics.mass_matrix import outer
 from artix.dynamics.newton_euler import NewtonEuler
 from artix.kinematics import Kinematics, Motion, link_centers, motion_cross
-from artix.tree import free_root, masked_sum, stage, take
+from artix.tree import Tree, free_root, masked_sum, stage, take
 
 Array = jax.Array
 
@@ -39,24 +39,16 @@ class WorldForces(NamedTuple):
 
 
 class Composites(NamedTuple):
-    """Sums over all bodies (item 0) and over those that each DOF moves (items 1 .. n)."""
+    """Sums over the bodies that each unit displacement carries along."""
 
     inertias: Inertias
     momentum: Array
-    """Integral of velocity dm, [3, 1 + n]."""
+    """Integral of velocity dm, [3, c]."""
     momentum_moments: Array
-    """Integral of velocity r^T dm, [3, 3, 1 + n]."""
+    """Integral of velocity r^T dm, [3, 3, c]."""
     force: Array
-    """Forces that the bodies take, [6, 1 + n]."""
+    """Forces that the bodies take, [6, c]."""
     world: WorldForces | None
-
-    def take(self, index) -> Composites:
-        """The items at ``index``."""
-        return jax.tree.map(lambda x: take(x, index), self)
-
-    def dofs(self) -> Composites:
-        """What each DOF moves."""
-        return jax.tree.map(lambda x: x[..., 1:], self)
 
 
 class ForceDerivatives(NamedTuple):
@@ -81,8 +73,9 @@ def force_derivatives(
     """Derivatives of the generalised forces of one pass of the Newton-Euler algorithm."""
     tree = articulation.topology
     where = displacements(tree)
-    sums = _composites(articulation, kin, found, external_force, gravity=gravity)
-    displaced, dofs = sums.take(where.sums), sums.dofs()
+    count = NUM_ROOT + tree.num_dofs
+    displaced = _composites(articulation, kin, found, external_force, gravity=gravity)
+    dofs = jax.tree.map(lambda x: x[..., NUM_ROOT:count], displaced)
     motions = Motion(*stage(*displacement_motions(tree, kin, found.motions)))
     momenta = jnp.concatenate(momentum(dofs.inertias, found.motions))
     turns = _twice_coriolis_transposed(dofs, found.motions)
@@ -95,13 +88,12 @@ def force_derivatives(
         whole = jnp.concatenate(momentum(displaced.inertias, second)) + _twice_coriolis(displaced, first.angular)
         whole = whole + _force_cross(motions, displaced.force)
         rows, columns = [momenta, turns], [*second, first.angular]
-        if sums.world is not None:
+        if displaced.world is not None:
             whole = whole + _turned_back(displaced.world, motions.angular)
             rows.append(_turned_back_transposed(dofs.world, found.motions))
             columns.append(motions.angular)
         by_configuration = _assemble(articulation, found.motions, whole, rows, columns)
     if velocity:
-        count = NUM_ROOT + tree.num_dofs
         motions, first, displaced = jax.tree.map(lambda x: x[..., :count], (motions, first, displaced))
         carried = motion_cross(Motion(*(take(part, tree.dof_body) for part in found.velocity)), found.motions)
         rate = Motion(*(a.at[:, NUM_ROOT:].add(b) for a, b in zip(first, carried, strict=True)))
@@ -134,8 +126,7 @@ def _composites(
     moments = linear[:, None] * first[None] + spatial.multiply(spatial.skew(angular), second)
     rows = stage(jnp.concatenate([first, moving, second.reshape(9, -1), moments.reshape(9, -1), found.force]))
     # The masses do not depend on the state, so they keep out of the product that does.
-    masses = masked_sum(mass[None], tree.bodies_below)[0]
-    sums = masked_sum(rows, tree.bodies_below)
+    masses, sums = _sums(tree, mass[None])[0], _sums(tree, rows)
     second, moments = (sums[start : start + 9].reshape(3, 3, -1) for start in (6, 15))
     world = _gravity(articulation, kin) if gravity else None
     if external_force is not None:
@@ -144,9 +135,15 @@ def _composites(
     return Composites(Inertias(masses, sums[:3], second), sums[3:6], moments, sums[24:], world)
 
 
+def _sums(tree: Tree, rows: Array) -> Array:
+    """Sums [k, B] over the bodies that each unit displacement carries along, [k, c]."""
+    return masked_sum(rows, tree.bodies_below[:, displacements(tree).sums])
+
+
 def _gravity(articulation: Articulation, kin: Kinematics) -> WorldForces:
     """What holds the composites against gravity."""
-    mass, moment = (masked_sum(x, articulation.topology.bodies_below) for x in _rows(weights(articulation, kin)))
+    mass, moment = weights(articulation, kin)
+    mass, moment = _sums(articulation.topology, mass[None]), _sums(articulation.topology, moment)
     pull = articulation.gravity[:, None]
     return WorldForces(-pull * mass, -pull[:, None] * moment[None], jnp.zeros_like(moment))
 
@@ -157,14 +154,8 @@ def _wrenches(articulation: Articulation, kin: Kinematics, external_force: Array
     force, torque = -external_force[:, :3].T, -external_force[:, 3:].T
     moments = force[:, None] * link_centers(articulation, kin)[None]
     rows = jnp.concatenate([force, torque, moments.reshape(9, -1)])
-    if tree.has_rigid_links:
-        rows = masked_sum(rows, tree.link_in_body)
-    sums = masked_sum(rows, tree.bodies_below)
+    sums = _sums(tree, masked_sum(rows, tree.link_in_body) if tree.has_rigid_links else rows)
     return WorldForces(sums[:3], sums[6:].reshape(3, 3, -1), sums[3:6])
-
-
-def _rows(pair: tuple[Array, Array]) -> tuple[Array, Array]:
-    return pair[0][None], pair[1]
 
 
 def _force_cross(motion: Motion, force: Array) -> Array:

@@ -9,12 +9,13 @@ import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
 from artix.checks import check_state, check_vector
+from artix.constants import split_known
 from artix.displacements import has_all_displacements
 from artix.dynamics.inverse import force_change
 from artix.dynamics.newton_euler import generalized_forces, newton_euler
 from artix.dynamics.solve import factorize, linear_solve
 from artix.kinematics import kinematics
-from artix.tangents import add, along, is_zero
+from artix.tangents import add, is_zero
 
 Array = jax.Array
 
@@ -49,8 +50,10 @@ def forward_dynamics(
     tree = articulation.topology
     check_state(articulation, state)
     check_vector("force", force, (tree.nv,), articulation.dtype, "nv")
-    function = _ruled_forward_dynamics if has_all_displacements(tree) else _plain_forward_dynamics
-    return function(articulation, state, force, external_force)
+    if not has_all_displacements(tree):
+        return _plain_forward_dynamics(articulation, state, force, external_force)
+    known, traced = split_known(articulation)
+    return _ruled_forward_dynamics(known, traced, state, force, external_force)
 
 
 def _plain_forward_dynamics(articulation, state, force, external_force) -> Array:
@@ -60,15 +63,17 @@ def _plain_forward_dynamics(articulation, state, force, external_force) -> Array
     return linear_solve(articulation, kin, factorize(articulation, kin), rest)
 
 
-_ruled_forward_dynamics = jax.custom_jvp(_plain_forward_dynamics)
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _ruled_forward_dynamics(known, traced, state, force, external_force) -> Array:
+    return _plain_forward_dynamics(known or traced, state, force, external_force)
 
 
 @functools.partial(_ruled_forward_dynamics.defjvp, symbolic_zeros=True)
-def _forward_dynamics_jvp(primals, tangents):
+def _forward_dynamics_jvp(known, primals, tangents):
     """Differentiates ``inverse_dynamics(forward_dynamics(force)) == force``."""
-    articulation, state, force, external_force = primals
-    d_articulation, d_state, d_force, d_external_force = tangents
-    acceleration = _ruled_forward_dynamics(*primals)
+    (state, _, external_force), (d_articulation, d_state, d_force, d_external_force) = primals[1:], tangents
+    articulation = known or primals[0]
+    acceleration = _ruled_forward_dynamics(known, *primals)
     kin = kinematics(articulation, state)
     found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
     moved = force_change(
@@ -78,9 +83,9 @@ def _forward_dynamics_jvp(primals, tangents):
         kin,
         found,
     )
-    base = articulation.topology.num_base_dofs
-    by_armature = along(lambda x: x * acceleration[base:], articulation.armature, d_articulation.armature)
-    if by_armature is not None:
+    if not is_zero(d_articulation) and not is_zero(d_articulation.armature):
+        base = articulation.topology.num_base_dofs
+        by_armature = d_articulation.armature * acceleration[base:]
         moved = add(moved, jnp.concatenate([jnp.zeros(base, by_armature.dtype), by_armature]))
     change = add(None if is_zero(d_force) else d_force, None if moved is None else -moved)
     if change is None:

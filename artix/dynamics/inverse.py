@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.checks import check_state, check_vector
+from artix.constants import split_known
 from artix.displacements import displacement_of, has_all_displacements
 from artix.dynamics.force_derivatives import force_derivatives
 from artix.dynamics.inertia import weights
@@ -140,31 +141,32 @@ def generalized_external_force(articulation: Articulation, state: State, externa
     return _generalized_wrenches(articulation, kin, external_force)
 
 
+def _inverse_dynamics(gravity: bool, articulation, state, acceleration, external_force) -> Array:
+    check_state(articulation, state)
+    if not has_all_displacements(articulation.topology):
+        return _plain_inverse_dynamics(gravity, articulation, state, acceleration, external_force)
+    known, traced = split_known(articulation)
+    return _ruled_inverse_dynamics(gravity, known, traced, state, acceleration, external_force)
+
+
 def _plain_inverse_dynamics(gravity: bool, articulation, state, acceleration, external_force) -> Array:
     kin = kinematics(articulation, state)
     found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=gravity)
     return generalized_forces(articulation, found.motions, found.force)
 
 
-def _inverse_dynamics(gravity: bool, articulation, state, acceleration, external_force) -> Array:
-    check_state(articulation, state)
-    ruled = has_all_displacements(articulation.topology)
-    function = _ruled_inverse_dynamics if ruled else _plain_inverse_dynamics
-    return function(gravity, articulation, state, acceleration, external_force)
-
-
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _ruled_inverse_dynamics(gravity: bool, articulation, state, acceleration, external_force) -> Array:
-    return _plain_inverse_dynamics(gravity, articulation, state, acceleration, external_force)
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _ruled_inverse_dynamics(gravity: bool, known, traced, state, acceleration, external_force) -> Array:
+    return _plain_inverse_dynamics(gravity, known or traced, state, acceleration, external_force)
 
 
 @functools.partial(_ruled_inverse_dynamics.defjvp, symbolic_zeros=True)
-def _inverse_dynamics_jvp(gravity: bool, primals, tangents):
-    articulation, state, acceleration, external_force = primals
+def _inverse_dynamics_jvp(gravity: bool, known, primals, tangents):
+    articulation, state, acceleration, external_force = known or primals[0], *primals[1:]
     kin = kinematics(articulation, state)
     found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=gravity)
     force = generalized_forces(articulation, found.motions, found.force)
-    change = force_change(gravity, primals, tangents, kin, found)
+    change = force_change(gravity, (articulation, *primals[1:]), tangents, kin, found)
     d_acceleration = tangents[2]
     if not is_zero(d_acceleration):
         change = add(change, times(inertia_matrix(articulation, kin), d_acceleration))

@@ -1,0 +1,44 @@
+"""What is known while JAX traces is computed while it traces.
+
+An articulation that a traced function closes over is a constant of its program. Everything that depends on parameters
+alone (joint geometry, lumped inertias) is then computed once, by a small program of its own, and enters as numbers: the
+program of inverse dynamics of a 29-DOF humanoid shrinks from 2,603 to {TODO} instructions.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def is_known(tree: Any) -> bool:
+    """Whether no leaf of a pytree is traced."""
+    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
+
+
+def split_known(tree: Any) -> tuple[Any, Any]:
+    """``(tree, None)`` if it is known, else ``(None, tree)``.
+
+    JAX traces whatever is an argument of a ``custom_jvp`` function; what is known has to go round its arguments to stay
+    so.
+    """
+    return (tree, None) if is_known(tree) else (None, tree)
+
+
+def computed_early(function: _Function) -> _Function:
+    """Decorates a function of pytrees: known arguments yield known results, even while JAX traces the caller."""
+    jitted = jax.jit(function)
+
+    @functools.wraps(function)
+    def wrapper(*arguments):
+        if not is_known(arguments):
+            return function(*arguments)
+        with jax.ensure_compile_time_eval():
+            return jitted(*arguments)
+
+    return wrapper  # type: ignore[return-value]
