@@ -118,7 +118,8 @@ def inertial_wrenches(frozen: Frozen, motion: Array, acceleration: Array) -> Arr
 
 def generalized_force(frozen: Frozen, wrench: Array) -> Array:
     """The generalised force [nv] of wrenches [L, 6] at the links' centres of mass."""
-    return jnp.einsum("lkv,lk->v", frozen.jacobian, wrench, precision=HIGHEST)
+    rows = frozen.jacobian.reshape(-1, frozen.topology.nv)
+    return jnp.matmul(wrench.reshape(-1), rows, precision=HIGHEST)
 
 
 def point_row(frozen: Frozen, link: np.ndarray, point: Array, direction: Array) -> Array:

@@ -85,7 +85,7 @@ def _dof_rows(
 def _constraint_force_mixing(articulation: Articulation, frozen: Frozen) -> Array:
     """PhysX's softening of a joint's rows by the mobility of its two links, [n]."""
     linear = frozen.jacobian[:, :3]
-    mobility = jnp.einsum("lkv,vw,lkw->lk", linear, frozen.inverse_mass, linear, precision=HIGHEST)
+    mobility = jnp.sum(jnp.matmul(linear, frozen.inverse_mass, precision=HIGHEST) * linear, axis=2)
     mixing = articulation.link_cfm_scale * jnp.max(mobility, axis=1)
     child, parent = dof_links(frozen.topology)
     return jnp.maximum(mixing[child], mixing[parent])
