@@ -148,6 +148,7 @@ def test_recorded_steps(name: str, run: str) -> None:
 
 #: Differences between the implicit solver and PhysX's PGS after 100 steps that are no rounding, and why.
 IMPLICIT_DIFFERS = {
+    "d_disable_gravity": 3e-2,  # It tumbles; the error of a step itself is 2e-2 there.
     "e_combo": 3e-4,  # PhysX softens acceleration drives by the constraint-force mixing.
     "e_drive_spherical": 3e-4,  # PhysX's rows contain velocity products.
     "e_floating_pd": 1e-3,  # PhysX keeps the magnitude of the angular momentum, the implicit solver its direction too.
