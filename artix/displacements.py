@@ -19,7 +19,7 @@ from artix.articulation import State
 from artix.kinematics import Kinematics, Motion
 from artix.tangents import is_zero
 from artix.topology import Topology
-from artix.tree import Tree, by_body, take
+from artix.tree import Tree, by_body, free_root, masked_sum, take
 
 Array = jax.Array
 NUM_ROOT = 3
@@ -120,3 +120,23 @@ def displacement_of(tree: Tree, state: State, root_pose, joint_position) -> Arra
     joints = jnp.where(spherical, turns, joint_position)
     return jnp.concatenate([root, joints, take(turn[2], _two_axes(tree) - 1)])
 
+
+def displaced_bodies(tree: Tree, kin: Kinematics, motions: Motion, displacement: Array) -> Motion:
+    """Motions [3, B] of all bodies along a displacement [c]; ``motions`` are those of the DOFs."""
+    where = displacements(tree)
+    columns = jnp.concatenate(displacement_motions(tree, kin, motions))
+    moves = jnp.asarray(tree.bodies_below)[:, where.sums].T
+    sums = masked_sum(columns * displacement[None], moves)
+    return Motion(sums[:3], sums[3:])
+
+
+def generalized_columns(tree: Tree, columns: Array) -> Array:
+    """From columns per unit displacement, or per angular and joint velocity, to columns of ``nu``, [..., nv].
+
+    Those of the root's translation are zero.
+    """
+    count = NUM_ROOT + tree.num_dofs
+    if tree.num_base_dofs == 0:
+        return columns[..., NUM_ROOT:count]
+    root = free_root(tree, columns[..., :NUM_ROOT])
+    return jnp.concatenate([jnp.zeros_like(root), root, columns[..., NUM_ROOT:count]], axis=-1)

@@ -14,14 +14,11 @@ import numpy as np
 Array = jax.Array
 
 
-def _next(x: Array) -> Array:
-    """Moves component i + 1 to place i."""
-    return jnp.concatenate([x[1:], x[:1]])
-
-
 def cross(a: Array, b: Array) -> Array:
     """Cross product of two vectors [3, n]."""
-    return _next(a * _next(b) - _next(a) * b)
+    # One kernel. Rolling the components by slices and concatenations takes three, and on a CPU inverse dynamics of a
+    # 29-DOF humanoid 2.8 us instead of 2.0.
+    return jnp.stack([a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]])
 
 
 def dot(a: Array, b: Array) -> Array:

@@ -28,6 +28,7 @@ def along(function: Callable[[Any], Array], primal: Any, tangent: Any) -> Array 
     """
     if is_zero(tangent):
         return None
+    structure: Any
     leaves, structure = jax.tree.flatten(primal)
     changes = structure.flatten_up_to(tangent)
     moving = [k for k, change in enumerate(changes) if not is_zero(change)]

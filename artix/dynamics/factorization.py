@@ -10,7 +10,7 @@ root's six velocities count as six DOFs in a row.
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -24,10 +24,11 @@ from artix.tree import Tree, stage, take
 Array = jax.Array
 
 # Where the tree's factorisation pays, float32, batch 4096, two CPU cores, forward dynamics per articulation against
-# LAPACK's Cholesky of the dense matrix: 18 DOFs 4.8 us against 3.7, 29 DOFs 10.3 against 10.4, 35 DOFs 12.7 against 13.7,
-# 43 DOFs 14.8 against 19.5. Its program grows with the depth, so deep trees (a 64-link chain) keep to the dense matrix. Arrays
-# with the batch last were no faster (9.8 against 10.2 us for 29 DOFs) and took twice as long to compile.
-_FEWEST_DOFS = 32
+# LAPACK's Cholesky of the dense matrix: 18 DOFs 4.8 us against 3.7, 29 DOFs 10.3 against 10.4, 35 DOFs 12.7 against
+# 13.7, 43 DOFs 14.8 against 19.5. Its program is the larger one (35 DOFs: 3,961 instructions against 1,640) and grows
+# with the depth, so it serves from 40 DOFs on, and not for deep trees such as a 64-link chain. Arrays with the batch
+# last were no faster (9.8 against 10.2 us for 29 DOFs) and took twice as long to compile.
+_FEWEST_DOFS = 40
 _DEEPEST = 40
 
 
@@ -76,7 +77,7 @@ def elimination(tree: Topology) -> Elimination:
     return Elimination(np.array(parent, int), bodies, tuple(level - 1 for level in levels))
 
 
-def follows_tree(tree: Tree) -> bool:
+def follows_tree(tree: Tree) -> TypeGuard[Topology]:
     """Whether the mass matrix is factorised along the tree, a static choice; see the measurements above."""
     return isinstance(tree, Topology) and tree.nv >= _FEWEST_DOFS and len(elimination(tree).levels) <= _DEEPEST
 
@@ -119,8 +120,9 @@ def factorize_along_tree(tree: Topology, motions: Array, inertias: Inertias, arm
     return TreeFactors(motions, _in_order(order, forces[::-1]), _in_order(order, inverses[::-1]))
 
 
-def solve_along_tree(tree: Topology, factors: TreeFactors, right: Array) -> Array:
+def solve_along_tree(tree: Tree, factors: TreeFactors, right: Array) -> Array:
     """The solution x [nv] of ``M x = right``: ``U^-1`` upwards, ``D^-1``, then ``U^-T`` downwards."""
+    assert isinstance(tree, Topology)
     order = elimination(tree)
     motions, forces, inverses = factors
     scaled: list[Array] = []
@@ -146,7 +148,7 @@ def solve_along_tree(tree: Topology, factors: TreeFactors, right: Array) -> Arra
     return _in_order(order, solution)
 
 
-def dense_factors(tree: Topology, factors: TreeFactors) -> tuple[Array, Array]:
+def dense_factors(tree: Tree, factors: TreeFactors) -> tuple[Array, Array]:
     """U [nv, nv], unit upper triangular, and the diagonal D [nv]."""
     above = np.triu(np.asarray(tree.mass_matrix_halves[0]), 1)
     motions, forces, inverses = factors

@@ -52,12 +52,61 @@ class Composites(NamedTuple):
 
 
 class ForceDerivatives(NamedTuple):
-    """Derivatives of inverse dynamics; ``None`` where not asked for."""
+    """Derivatives of inverse dynamics."""
 
-    configuration: Array | None
+    configuration: Array
     """By the unit displacements of :mod:`artix.displacements`, [nv, c]."""
-    velocity: Array | None
+    velocity: Array
     """By the root's angular velocity and the joint velocities, [nv, 3 + n]."""
+
+
+class Rates(NamedTuple):
+    """What each unit displacement does to the motion of everything that it moves."""
+
+    motions: Motion
+    """S_c, [3, c]."""
+    first: Motion
+    """Change of all velocities, seen from the bodies, [3, c]."""
+    second: Motion
+    """Change of all accelerations but for ``- v x first``, [3, c]."""
+    sums: Composites
+
+
+def displacement_rates(
+    articulation: Articulation, kin: Kinematics, found: NewtonEuler, external_force: Array | None, *, gravity: bool
+) -> Rates:
+    """The rates of all unit displacements."""
+    tree = articulation.topology
+    sums = _composites(articulation, kin, found, external_force, gravity=gravity)
+    motions = Motion(*stage(*displacement_motions(tree, kin, found.motions)))
+    velocity, acceleration = (
+        Motion(*(take(part, displacements(tree).above) for part in motion)) for motion in found[1:3]
+    )
+    first = Motion(*stage(*motion_cross(velocity, motions)))
+    second = map(jnp.add, motion_cross(acceleration, motions), motion_cross(velocity, first))
+    return Rates(motions, first, Motion(*stage(*second)), sums)
+
+
+def forces_by_configuration(rates: Rates) -> Array:
+    """Change of the force on all that each unit displacement moves, in world axes, [6, c]."""
+    motions, first, second, sums = rates
+    forces = jnp.concatenate(momentum(sums.inertias, second)) + _twice_coriolis(sums, first.angular)
+    forces = forces + force_cross(motions, sums.force)
+    return forces if sums.world is None else forces + _turned_back(sums.world, motions.angular)
+
+
+def velocity_rates(tree: Tree, found: NewtonEuler, rates: Rates) -> Motion:
+    """Change of all accelerations but for ``- v x S_c`` by unit velocities, the root's angular first, [3, 3 + n]."""
+    count = NUM_ROOT + tree.num_dofs
+    carried = motion_cross(Motion(*(take(part, tree.dof_body) for part in found.velocity)), found.motions)
+    padded = (jnp.pad(part, ((0, 0), (NUM_ROOT, 0))) for part in carried)
+    return Motion(*stage(*(part[:, :count] + more for part, more in zip(rates.first, padded, strict=True))))
+
+
+def forces_by_velocity(rates: Rates, changes: Motion) -> Array:
+    """Change of the force on all that unit velocities move, [6, 3 + n], from :func:`velocity_rates`."""
+    sums, angular = jax.tree.map(lambda x: x[..., : changes.linear.shape[1]], (rates.sums, rates.motions.angular))
+    return jnp.concatenate(momentum(sums.inertias, changes)) + _twice_coriolis(sums, angular)
 
 
 def force_derivatives(
@@ -67,39 +116,23 @@ def force_derivatives(
     external_force: Array | None = None,
     *,
     gravity: bool,
-    configuration: bool = True,
-    velocity: bool = True,
 ) -> ForceDerivatives:
     """Derivatives of the generalised forces of one pass of the Newton-Euler algorithm."""
     tree = articulation.topology
-    where = displacements(tree)
     count = NUM_ROOT + tree.num_dofs
-    displaced = _composites(articulation, kin, found, external_force, gravity=gravity)
-    dofs = jax.tree.map(lambda x: x[..., NUM_ROOT:count], displaced)
-    motions = Motion(*stage(*displacement_motions(tree, kin, found.motions)))
+    rates = displacement_rates(articulation, kin, found, external_force, gravity=gravity)
+    dofs = jax.tree.map(lambda x: x[..., NUM_ROOT:count], rates.sums)
     momenta = jnp.concatenate(momentum(dofs.inertias, found.motions))
     turns = _twice_coriolis_transposed(dofs, found.motions)
-    still = Motion(*(take(part, where.above) for part in found.velocity))
-    first = Motion(*stage(*motion_cross(still, motions)))
-    by_configuration = by_velocity = None
-    if configuration:
-        second = motion_cross(Motion(*(take(part, where.above) for part in found.acceleration)), motions)
-        second = Motion(*stage(*(a + b for a, b in zip(second, motion_cross(still, first), strict=True))))
-        whole = jnp.concatenate(momentum(displaced.inertias, second)) + _twice_coriolis(displaced, first.angular)
-        whole = whole + _force_cross(motions, displaced.force)
-        rows, columns = [momenta, turns], [*second, first.angular]
-        if displaced.world is not None:
-            whole = whole + _turned_back(displaced.world, motions.angular)
-            rows.append(_turned_back_transposed(dofs.world, found.motions))
-            columns.append(motions.angular)
-        by_configuration = _assemble(articulation, found.motions, whole, rows, columns)
-    if velocity:
-        motions, first, displaced = jax.tree.map(lambda x: x[..., :count], (motions, first, displaced))
-        carried = motion_cross(Motion(*(take(part, tree.dof_body) for part in found.velocity)), found.motions)
-        rate = Motion(*(a.at[:, NUM_ROOT:].add(b) for a, b in zip(first, carried, strict=True)))
-        rate = Motion(*stage(*rate))
-        whole = jnp.concatenate(momentum(displaced.inertias, rate)) + _twice_coriolis(displaced, motions.angular)
-        by_velocity = _assemble(articulation, found.motions, whole, [momenta, turns], [*rate, motions.angular])
+    rows, columns = [momenta, turns], [*rates.second, rates.first.angular]
+    if dofs.world is not None:
+        rows.append(_turned_back_transposed(dofs.world, found.motions))
+        columns.append(rates.motions.angular)
+    by_configuration = _assemble(articulation, found.motions, forces_by_configuration(rates), rows, columns)
+    changes = velocity_rates(tree, found, rates)
+    columns = [*changes, rates.motions.angular[:, :count]]
+    whole = forces_by_velocity(rates, changes)
+    by_velocity = _assemble(articulation, found.motions, whole, [momenta, turns], columns)
     return ForceDerivatives(by_configuration, by_velocity)
 
 
@@ -107,9 +140,7 @@ def _assemble(articulation: Articulation, motions: Motion, whole: Array, rows: l
     """The matrix [nv, c] from what each displacement does to all that it moves, and from rows of the DOFs below."""
     tree = articulation.topology
     where, count = displacements(tree), whole.shape[1]
-    above, below = (
-        jnp.asarray(mask, whole.dtype)[:, :count] for mask in (where.moves_below, where.moved_by)
-    )
+    above, below = (jnp.asarray(mask, whole.dtype)[:, :count] for mask in (where.moves_below, where.moved_by))
     whole, row, column = stage(whole, jnp.concatenate(rows), jnp.concatenate(columns))
     joints = above * outer(jnp.concatenate(motions), whole) + below * outer(row, column)
     if tree.num_base_dofs == 0:
@@ -158,7 +189,7 @@ def _wrenches(articulation: Articulation, kin: Kinematics, external_force: Array
     return WorldForces(sums[:3], sums[6:].reshape(3, 3, -1), sums[3:6])
 
 
-def _force_cross(motion: Motion, force: Array) -> Array:
+def force_cross(motion: Motion, force: Array) -> Array:
     """Rate of change of forces [6, k] that are carried along with motions."""
     linear, torque = spatial.cross(motion.angular, force[:3]), spatial.cross(motion.angular, force[3:])
     return jnp.concatenate([linear, torque + spatial.cross(motion.linear, force[:3])])

@@ -26,8 +26,8 @@ def forward_dynamics(
     """Generalised acceleration of ``(M + armature) nu' = force - coriolis - gravity + sum_i J_i^T w_i``.
 
     The mass matrix is factorised along the tree, as in the articulated-body algorithm, or by Cholesky's method,
-    whichever is faster for the topology (see :mod:`artix.dynamics.factorization`). Mirrors Pinocchio's ``aba`` and, for the joints, PhysX's
-    ``computeJointAcceleration``.
+    whichever is faster for the topology (see :mod:`artix.dynamics.factorization`). Mirrors Pinocchio's ``aba`` and, for
+    the joints, PhysX's ``computeJointAcceleration``.
 
     Args:
       articulation: the articulation.
@@ -65,14 +65,14 @@ def _plain_forward_dynamics(articulation, state, force, external_force) -> Array
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _ruled_forward_dynamics(known, traced, state, force, external_force) -> Array:
-    return _plain_forward_dynamics(known or traced, state, force, external_force)
+    return _plain_forward_dynamics(traced if known is None else known, state, force, external_force)
 
 
 @functools.partial(_ruled_forward_dynamics.defjvp, symbolic_zeros=True)
 def _forward_dynamics_jvp(known, primals, tangents):
     """Differentiates ``inverse_dynamics(forward_dynamics(force)) == force``."""
     (state, _, external_force), (d_articulation, d_state, d_force, d_external_force) = primals[1:], tangents
-    articulation = known or primals[0]
+    articulation = primals[0] if known is None else known
     acceleration = _ruled_forward_dynamics(known, *primals)
     kin = kinematics(articulation, state)
     found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)

@@ -36,6 +36,16 @@ def composite_inertias(tree: Tree, inertias: Inertias) -> tuple[Inertias, Inerti
     return whole, below
 
 
+def displaced_inertias(inertias: Inertias, moved: Motion) -> Inertias:
+    """Rates of change of mass moments about a fixed point, of bodies that move: masses do not change."""
+    mass, first, second = inertias
+    linear, angular = moved
+    shifted = linear[:, None] * first[None] + spatial.multiply(spatial.skew(angular), second)
+    return Inertias(
+        jnp.zeros_like(mass), mass[None] * linear + spatial.cross(angular, first), shifted + shifted.swapaxes(0, 1)
+    )
+
+
 def momentum(inertias: Inertias, motion: Motion) -> Motion:
     """Momentum of bodies that move as told, about the point of the inertias: linear [3, n], angular [3, n]."""
     linear = inertias.mass[None] * motion.linear + spatial.cross(motion.angular, inertias.first)

@@ -157,16 +157,17 @@ def _plain_inverse_dynamics(gravity: bool, articulation, state, acceleration, ex
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _ruled_inverse_dynamics(gravity: bool, known, traced, state, acceleration, external_force) -> Array:
-    return _plain_inverse_dynamics(gravity, known or traced, state, acceleration, external_force)
+    return _plain_inverse_dynamics(gravity, traced if known is None else known, state, acceleration, external_force)
 
 
 @functools.partial(_ruled_inverse_dynamics.defjvp, symbolic_zeros=True)
 def _inverse_dynamics_jvp(gravity: bool, known, primals, tangents):
-    articulation, state, acceleration, external_force = known or primals[0], *primals[1:]
+    traced, state, acceleration, external_force = primals
+    articulation = traced if known is None else known
     kin = kinematics(articulation, state)
     found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=gravity)
     force = generalized_forces(articulation, found.motions, found.force)
-    change = force_change(gravity, (articulation, *primals[1:]), tangents, kin, found)
+    change = force_change(gravity, (articulation, state, acceleration, external_force), tangents, kin, found)
     d_acceleration = tangents[2]
     if not is_zero(d_acceleration):
         change = add(change, times(inertia_matrix(articulation, kin), d_acceleration))
@@ -180,17 +181,9 @@ def force_change(gravity: bool, primals, tangents, kin: Kinematics, found: Newto
     tree = articulation.topology
     moved = displacement_of(tree, state, d_state.root_pose, d_state.joint_position)
     speeds = _velocity_change(articulation, d_state)
-    found = force_derivatives(
-        articulation,
-        kin,
-        found,
-        external_force,
-        gravity=gravity,
-        configuration=moved is not None,
-        velocity=speeds is not None,
-    )
-    change = None if moved is None else times(found.configuration, moved)
-    change = change if speeds is None else add(change, times(found.velocity, speeds))
+    by = force_derivatives(articulation, kin, found, external_force, gravity=gravity)
+    change = None if moved is None else times(by.configuration, moved)
+    change = change if speeds is None else add(change, times(by.velocity, speeds))
     if not is_zero(d_external_force):
         change = add(change, -_generalized_wrenches(articulation, kin, d_external_force))
     by_parameters = along(

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
-from artix.dynamics.inertia import composite_inertias, momentum, reference_inertias
-from artix.kinematics import Kinematics, Motion, dof_motions, kinematics
-from artix.tree import free_root, stage
+from artix.bodies import Inertias
+from artix.checks import check_state
+from artix.constants import split_known
+from artix.displacements import displaced_bodies, displacement_of, has_all_displacements
+from artix.dynamics.inertia import composite_inertias, displaced_inertias, momentum, reference_inertias
+from artix.kinematics import Kinematics, Motion, dof_motions, kinematics, motion_cross
+from artix.tangents import add, along
+from artix.tree import Tree, free_root, stage, take
 
 Array = jax.Array
 
@@ -35,8 +42,44 @@ def mass_matrix(articulation: Articulation, state: State, *, armature: bool = Fa
 
     Identity: ``nu @ mass_matrix(a, s) @ nu / 2 == kinetic_energy(a, s)``.
     """
-    matrix = inertia_matrix(articulation, kinematics(articulation, state))
+    check_state(articulation, state)
+    if has_all_displacements(articulation.topology):
+        matrix = _ruled_mass_matrix(*split_known(articulation), state)
+    else:
+        matrix = inertia_matrix(articulation, kinematics(articulation, state))
     return matrix + jnp.diag(generalized_armature(articulation)) if armature else matrix
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _ruled_mass_matrix(known, traced, state: State) -> Array:
+    articulation = traced if known is None else known
+    return inertia_matrix(articulation, kinematics(articulation, state))
+
+
+@functools.partial(_ruled_mass_matrix.defjvp, symbolic_zeros=True)
+def _mass_matrix_jvp(known, primals, tangents):
+    """Bodies and DOFs move by path sums of displacements; their inertias and motions move along."""
+    (traced, state), (d_articulation, d_state) = primals, tangents
+    articulation = traced if known is None else known
+    tree, base = articulation.topology, articulation.topology.num_base_dofs
+    kin = kinematics(articulation, state)
+    motions, forces = generalized_momenta(articulation, kin)
+    upper, lower = (jnp.asarray(half, articulation.dtype) for half in tree.mass_matrix_halves)
+    matrix = upper * outer(motions, forces) + lower * outer(forces, motions)
+    change = along(lambda a: inertia_matrix(a, kinematics(a, state)), articulation, d_articulation)
+    displacement = displacement_of(tree, state, d_state.root_pose, d_state.joint_position)
+    if displacement is not None:
+        joints = Motion(motions[:3, base:], motions[3:, base:])
+        moved = displaced_bodies(tree, kin, joints, displacement)
+        inertias = reference_inertias(articulation, kin)
+        d_joints = motion_cross(Motion(*(take(part, tree.dof_body) for part in moved)), joints)
+        d_motions = jnp.pad(jnp.concatenate(d_joints), ((0, 0), (base, 0)))
+        d_forces = _momenta(tree, displaced_inertias(inertias, moved), motions)
+        d_forces = d_forces + jnp.pad(_momenta(tree, inertias, d_motions)[:, base:], ((0, 0), (base, 0)))
+        d_motions, d_forces = stage(d_motions, d_forces)
+        above = outer(d_motions, forces) + outer(motions, d_forces)
+        change = add(change, upper * above + lower * above.T)
+    return matrix, jnp.zeros_like(matrix) if change is None else change
 
 
 def inertia_matrix(articulation: Articulation, kin: Kinematics) -> Array:
@@ -72,11 +115,16 @@ def generalized_momenta(articulation: Articulation, kin: Kinematics) -> tuple[Ar
 
     Both are [6, nv], linear part first, about the reference point and in world axes.
     """
-    tree, base = articulation.topology, articulation.topology.num_base_dofs
     motions = generalized_motions(articulation, kin)
-    whole, below = composite_inertias(tree, reference_inertias(articulation, kin))
+    return stage(motions, _momenta(articulation.topology, reference_inertias(articulation, kin), motions))
+
+
+def _momenta(tree: Tree, inertias: Inertias, motions: Array) -> Array:
+    """Momenta [6, nv] that motions [6, nv] give to all that the entries of the generalised velocity move."""
+    whole, below = composite_inertias(tree, inertias)
+    base = tree.num_base_dofs
     forces = jnp.concatenate(momentum(below, Motion(motions[:3, base:], motions[3:, base:])))
-    if base:
-        root = jnp.concatenate(momentum(whole, Motion(motions[:3, :base], motions[3:, :base])))
-        forces = jnp.concatenate([root, forces], axis=1)
-    return stage(motions, forces)
+    if base == 0:
+        return forces
+    root = jnp.concatenate(momentum(whole, Motion(motions[:3, :base], motions[3:, :base])))
+    return jnp.concatenate([root, forces], axis=1)

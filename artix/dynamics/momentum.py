@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +10,15 @@ import jax.numpy as jnp
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Placement
+from artix.checks import check_vector
+from artix.displacements import generalized_columns
+from artix.dynamics.force_derivatives import (
+    displacement_rates,
+    force_cross,
+    forces_by_configuration,
+    forces_by_velocity,
+    velocity_rates,
+)
 from artix.dynamics.inertia import first_moments, momentum, reference_inertias
 from artix.dynamics.mass_matrix import generalized_momenta
 from artix.dynamics.newton_euler import newton_euler
@@ -118,3 +127,61 @@ def _center(articulation: Articulation, kin: Kinematics) -> Array:
     """Centre of mass relative to the reference point, [3, 1]."""
     mass, moment = first_moments(articulation, kin, articulation.link_mass)
     return jnp.sum(moment, axis=1, keepdims=True) / jnp.sum(mass)
+
+
+class CentroidalDerivatives(NamedTuple):
+    """Derivatives of the momentum h about the centre of mass and of its rate of change, [6, nv] each."""
+
+    momentum_by_configuration: Array
+    momentum_by_velocity: Array
+    """The centroidal momentum matrix."""
+    rate_by_configuration: Array
+    rate_by_velocity: Array
+    rate_by_acceleration: Array
+    """The centroidal momentum matrix."""
+
+
+def centroidal_derivatives(articulation: Articulation, state: State, acceleration: Array) -> CentroidalDerivatives:
+    """Derivatives of the centroidal momentum and of its rate, Pinocchio's ``computeCentroidalDynamicsDerivatives``.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      acceleration: generalised acceleration, shape [nv].
+
+    Returns:
+      The derivatives of h and of ``dh/dt = A nu' + bias``, linear part first, in world axes, shape [6, nv] each.
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+
+    Identity: ``.momentum_by_velocity == centroidal_momentum_matrix(a, s)[0]``.
+    """
+    tree = articulation.topology
+    check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
+    kin = kinematics(articulation, state)
+    found = newton_euler(articulation, kin, state, acceleration, gravity=False)
+    rates = displacement_rates(articulation, kin, found, None, gravity=False)
+    sums, motions = rates.sums, rates.motions
+    carried = jnp.concatenate([sums.momentum, spatial.axial(sums.momentum_moments)])
+    by_configuration = jnp.concatenate(momentum(sums.inertias, rates.first)) + force_cross(motions, carried)
+    forces = forces_by_configuration(rates)
+    by_velocity = forces_by_velocity(rates, velocity_rates(tree, found, rates))
+    # The centre of mass moves, too, and momenta and forces are about it.
+    center, mass = _center(articulation, kin), jnp.sum(articulation.link_mass)
+    moves = momentum(sums.inertias, motions).linear / mass
+    whole, force = carried[:3, :1], jnp.sum(found.force, axis=1, keepdims=True)[:3]
+    rows = [
+        _about(center, by_configuration) - _moment(moves, whole),
+        _about(center, forces) - _moment(moves, force),
+        _about(center, by_velocity),
+    ]
+    matrix = _about(center, generalized_momenta(articulation, kin)[1])
+    configuration, rate, velocity = (generalized_columns(tree, x) for x in rows)
+    return CentroidalDerivatives(configuration, matrix, rate, velocity, matrix)
+
+
+def _moment(arm: Array, force: Array) -> Array:
+    """Moments [3, k] of one force [3, 1] at arms [3, k], below three rows of zeros."""
+    return jnp.pad(spatial.cross(arm, jnp.broadcast_to(force, arm.shape)), ((3, 0), (0, 0)))

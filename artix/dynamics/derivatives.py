@@ -1,0 +1,217 @@
+"""Closed-form Jacobians of the dynamics in the tangent space of the generalised velocity.
+
+"By the configuration" means along :func:`artix.integrate` at once: column k is the derivative while the configuration
+moves with unit velocity k of the generalised velocity ``nu``, whose components are held. For a floating base ``nu`` is
+in world axes; Pinocchio's free-flyer moves along the base's own axes with components held there. With ``nu = T nu_pin``
+and ``b = dT/dt nu_pin`` (see the page on conventions), its derivatives follow from these by the product rule.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.articulation import Articulation, State
+from artix.checks import check_state, check_vector
+from artix.configuration import difference, integrate
+from artix.displacements import generalized_columns
+from artix.dynamics.force_derivatives import force_derivatives
+from artix.dynamics.forward import forward_dynamics
+from artix.dynamics.mass_matrix import generalized_armature, inertia_matrix
+from artix.dynamics.newton_euler import newton_euler
+from artix.dynamics.solve import mass_matrix_inverse
+from artix.kinematics import Kinematics, kinematics
+from artix.tangents import times
+
+Array = jax.Array
+
+
+class InverseDynamicsDerivatives(NamedTuple):
+    """Derivatives of the generalised forces of inverse dynamics, [nv, nv] each."""
+
+    configuration: Array
+    velocity: Array
+    acceleration: Array
+    """The mass matrix, with armature."""
+
+
+class ForwardDynamicsDerivatives(NamedTuple):
+    """Derivatives of the generalised acceleration of forward dynamics, [nv, nv] each."""
+
+    configuration: Array
+    velocity: Array
+    force: Array
+    """The inverse of the mass matrix with armature."""
+
+
+def inverse_dynamics_derivatives(
+    articulation: Articulation, state: State, acceleration: Array, external_force: Array | None = None
+) -> InverseDynamicsDerivatives:
+    """Derivatives of :func:`artix.inverse_dynamics`, Pinocchio's ``computeRNEADerivatives``.
+
+    Carpentier and Mansard, *Analytical derivatives of rigid body dynamics algorithms*, RSS 2018; Singh, Russell and
+    Wensing, *Efficient analytical derivatives of rigid-body dynamics using spatial vector algebra*, RA-L 2022.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      acceleration: generalised acceleration, shape [nv].
+      external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape [L,
+        6]; held in world axes while the configuration moves.
+
+    Returns:
+      The derivatives by the configuration, the velocity and the acceleration, shape [nv, nv] each. Those by the
+      root's position and linear velocity are zero: dynamics do not depend on them.
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+
+    Identity: ``.acceleration == mass_matrix(a, s, armature=True)``.
+    """
+    kin, by_configuration, by_velocity = _force_derivatives(articulation, state, acceleration, external_force)
+    matrix = inertia_matrix(articulation, kin) + jnp.diag(generalized_armature(articulation))
+    return InverseDynamicsDerivatives(by_configuration, by_velocity, matrix)
+
+
+def forward_dynamics_derivatives(
+    articulation: Articulation, state: State, force: Array, external_force: Array | None = None
+) -> ForwardDynamicsDerivatives:
+    """Derivatives of :func:`artix.forward_dynamics`, Pinocchio's ``computeABADerivatives``.
+
+    They are ``-M^-1`` times those of inverse dynamics at the acceleration that the forces cause.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      force: generalised forces, shape [nv].
+      external_force: wrenches on the links, as in :func:`inverse_dynamics_derivatives`, shape [L, 6].
+
+    Returns:
+      The derivatives by the configuration, the velocity and the forces, shape [nv, nv] each.
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+
+    Identity: ``.force == mass_matrix_inverse(a, s)``.
+    """
+    acceleration = forward_dynamics(articulation, state, force, external_force)
+    _, by_configuration, by_velocity = _force_derivatives(articulation, state, acceleration, external_force)
+    inverse = mass_matrix_inverse(articulation, state)
+    return ForwardDynamicsDerivatives(-times(inverse, by_configuration), -times(inverse, by_velocity), inverse)
+
+
+def gravity_derivatives(articulation: Articulation, state: State) -> Array:
+    """Derivative of :func:`artix.gravity_compensation` by the configuration.
+
+    Pinocchio's ``computeGeneralizedGravityDerivatives``.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+
+    Returns:
+      Shape [nv, nv]; for revolute and prismatic joints the Hessian of the potential energy.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+    """
+    zero = jnp.zeros_like
+    rest = state.replace(root_velocity=zero(state.root_velocity), joint_velocity=zero(state.joint_velocity))
+    kin = kinematics(articulation, rest)
+    found = newton_euler(articulation, kin, rest, None, gravity=True)
+    columns = force_derivatives(articulation, kin, found, gravity=True).configuration
+    return generalized_columns(articulation.topology, columns)
+
+
+def _force_derivatives(
+    articulation: Articulation, state: State, acceleration: Array, external_force: Array | None
+) -> tuple[Kinematics, Array, Array]:
+    """Solved kinematics and the derivatives of inverse dynamics by configuration and velocity, [nv, nv]."""
+    check_state(articulation, state)
+    check_vector("acceleration", acceleration, (articulation.topology.nv,), articulation.dtype, "nv")
+    kin = kinematics(articulation, state)
+    found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
+    by = force_derivatives(articulation, kin, found, external_force, gravity=True)
+    tree = articulation.topology
+    return kin, generalized_columns(tree, by.configuration), generalized_columns(tree, by.velocity)
+
+
+def integrate_derivatives(articulation: Articulation, state: State, dnu: Array) -> tuple[Array, Array]:
+    """Derivatives of :func:`artix.integrate`, Pinocchio's ``dIntegrate``.
+
+    Args:
+      articulation: the articulation.
+      state: where to start.
+      dnu: displacement, shape [nv] [m, rad].
+
+    Returns:
+      How the end moves with the start, and with the displacement, in the tangent spaces of the end and the start, shape
+      [nv, nv] each. Both are identities but for the blocks of a floating root's rotation and of spherical joints.
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+    """
+    end = integrate(articulation, state, dnu)
+
+    def from_start(move: Array) -> Array:
+        return difference(articulation, end, integrate(articulation, integrate(articulation, state, move), dnu))
+
+    def from_displacement(displacement: Array) -> Array:
+        return difference(articulation, end, integrate(articulation, state, displacement))
+
+    return jax.jacfwd(from_start)(jnp.zeros_like(dnu)), jax.jacfwd(from_displacement)(dnu)
+
+
+class Linearization(NamedTuple):
+    """``x' = A x + B u`` of deviations: x of configuration and velocity, [2 nv], u of the forces, [nv]."""
+
+    state_matrix: Array
+    """A, [2 nv, 2 nv]."""
+    input_matrix: Array
+    """B, [2 nv, nv]."""
+
+
+def linearize(
+    articulation: Articulation,
+    state: State,
+    force: Array,
+    dt: float | Array,
+    external_force: Array | None = None,
+) -> Linearization:
+    """Discrete-time linear dynamics about a state, for LQR and iLQR.
+
+    Of one step of semi-implicit Euler, ``nu' = nu + dt forward_dynamics(force)``, then ``integrate(dt nu')``; the
+    deviation of a configuration is its :func:`artix.difference` from the nominal one.
+
+    Args:
+      articulation: the articulation.
+      state: the nominal state.
+      force: the nominal generalised forces, shape [nv].
+      dt: length of the step [s].
+      external_force: wrenches on the links, as in :func:`inverse_dynamics_derivatives`, shape [L, 6].
+
+    Returns:
+      A and B.
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+    """
+    nv, base = articulation.topology.nv, articulation.topology.num_base_dofs
+    dt = jnp.asarray(dt, articulation.dtype)
+    acceleration = forward_dynamics(articulation, state, force, external_force)
+    by = forward_dynamics_derivatives(articulation, state, force, external_force)
+    velocity = jnp.concatenate([state.root_velocity[:base], state.joint_velocity]) + dt * acceleration
+    by_start, by_displacement = integrate_derivatives(articulation, state, dt * velocity)
+    unit = jnp.eye(nv, dtype=articulation.dtype)
+    lower = jnp.concatenate([dt * by.configuration, unit + dt * by.velocity], axis=1)
+    upper = dt * times(by_displacement, lower) + jnp.pad(by_start, ((0, 0), (0, nv)))
+    pushed = dt * by.force
+    inputs = jnp.concatenate([dt * times(by_displacement, pushed), pushed])
+    return Linearization(jnp.concatenate([upper, lower]), inputs)
