@@ -129,6 +129,13 @@ class PaddedTopology(struct.PyTreeNode):
     dof_moves_body: Array
     dof_moves_link: Array
     mass_matrix_halves: tuple[Array, Array]
+    dof_link: Array
+    dof_parent_link: Array
+    dof_axis: Array
+    dof_is_one_of_several: Array
+    depth_first_dofs: Array
+    link_ancestors: Array
+    mimic_dofs: Array
 
     @property
     def num_links(self) -> int:
@@ -205,6 +212,13 @@ def pad_topology(topology: Topology, padding: Padding) -> PaddedTopology:
         "dof_column": _pad(topology.dof_column, (dofs,)),
         "dof_moves_body": _pad(topology.dof_moves_body, (dofs, bodies)),
         "dof_moves_link": _pad(topology.dof_moves_link, (dofs, links)),
+        "dof_link": _pad(topology.dof_link, (dofs,)),
+        "dof_parent_link": _pad(topology.dof_parent_link, (dofs,)),
+        "dof_axis": _pad(topology.dof_axis, (dofs,)),
+        "dof_is_one_of_several": _pad(topology.dof_is_one_of_several, (dofs,)),
+        "depth_first_dofs": np.concatenate([topology.depth_first_dofs, np.arange(topology.num_dofs, dofs)]),
+        "link_ancestors": _pad(topology.link_ancestors, (links, links)),
+        "mimic_dofs": _pad(np.array(topology.mimic_dofs, int).reshape(-1, 2), (padding.mimics, 2), fill=dofs),
         "mass_matrix_halves": (np.triu(above), np.triu(above, 1).T),
     }
     return PaddedTopology(padding=padding, **jax.tree.map(jnp.asarray, arrays))

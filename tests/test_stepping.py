@@ -24,6 +24,7 @@ from artix import (
     SpatialTendon,
     TendonJoint,
 )
+from tests import physx_mechanisms as physx
 from tests.models import random_states, random_tree, state_at
 
 SOLVERS = ("implicit", "pgs", "tgs")
@@ -239,7 +240,9 @@ def test_gradients_agree_with_central_differences(solver: str) -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize(
+    "solver", ["implicit", *(pytest.param(name, marks=pytest.mark.slow) for name in ("pgs", "tgs"))]
+)
 def test_the_gradient_of_a_pendulum(solver: str) -> None:
     """In every entry of the state and of the drive, against central differences."""
     articulation = pendulum(1, drive=Drive(stiffness=6.0, damping=0.4, target=0.3))
@@ -250,12 +253,15 @@ def test_the_gradient_of_a_pendulum(solver: str) -> None:
         end = artix.rollout(a, at(a, position, velocity), None, 0.01, options, num_steps=5)
         return end.joint_position[-1, 0] + end.joint_velocity[-1, 0] ** 2
 
-    value, arguments = jax.jit(jax.value_and_grad(loss, argnums=(0, 1, 2))), (0.4, -0.7, np.array([6.0, 0.4]))
+    value, arguments = (
+        jax.jit(jax.value_and_grad(loss, argnums=(0, 1, 2))),
+        [np.array(x) for x in (0.4, -0.7, [6.0, 0.4])],
+    )
     _, gradient = value(*arguments)
     for k, entry in ((0, ()), (1, ()), (2, 0), (2, 1)):
         moved = []
         for sign in (1, -1):
-            changed = [np.array(x, float) for x in arguments]
+            changed = [x.copy() for x in arguments]
             changed[k][entry] += sign * 1e-5
             moved.append(value(*changed)[0])
         np.testing.assert_allclose(gradient[k][entry], (moved[0] - moved[1]) / 2e-5, rtol=1e-6)
@@ -307,6 +313,29 @@ def test_a_fleet_of_one_topology_steps_with_different_parameters(dtype) -> None:
     for k, member in enumerate(members):
         alone = step(member, at(member, 0.3), None, 0.01)
         np.testing.assert_allclose(together.joint_position[k], alone.joint_position, rtol=1e-6)
+
+
+def test_a_fleet_of_different_robots_steps_in_one_program() -> None:
+    """Every member as if it were alone, padded entries exactly zero."""
+    names = ("e_combo", "f_mimic_mixed")
+    members = [physx.build(name) for name in names]
+    fleet = artix.Fleet(members)
+    states = fleet.stack_states([state_at(physx.states(name), 1) for name in names])
+    together, report = fleet.evaluate(artix.step_and_report, states, None, dt=0.005)
+    for k, member in enumerate(members):
+        alone, wanted = jax.jit(artix.step_and_report)(member, fleet.member_state(states, k), None, 0.005)
+        for found, expected in zip(
+            jax.tree.leaves(fleet.member_state(together, k)), jax.tree.leaves(alone), strict=True
+        ):
+            np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
+        n, links = member.topology.num_dofs, member.topology.num_links
+        np.testing.assert_allclose(report.link_velocity[k, :links], wanted.link_velocity, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(
+            report.incoming_joint_force[k, :links], wanted.incoming_joint_force, rtol=1e-6, atol=1e-6
+        )
+        assert not np.any(together.joint_velocity[k, n:])
+        assert not np.any(together.joint_position[k, n:])
+        assert not np.any(report.incoming_joint_force[k, links:])
 
 
 def test_controls_replace_the_parameters_and_are_limited() -> None:
@@ -361,5 +390,13 @@ def test_refused_arguments() -> None:
     with pytest.raises(ValueError, match=r"'pendulum': stepping does not know its loop joints yet \('latch'\)"):
         artix.step(latch, state, None, 0.01)
     fleet = artix.Fleet([articulation, pendulum(2)])
-    with pytest.raises(TypeError, match="stepping needs a static topology"):
+    with pytest.raises(TypeError, match="solver='pgs' needs a static topology"):
+        fleet.evaluate(artix.step, fleet.neutral_state(), None, dt=0.01, options=SolverOptions(solver="pgs"))
+
+    def tie(builder: ArticulationBuilder) -> None:
+        joint = TendonJoint(dof="hinge_0", coefficient=1.0, recip_coefficient=1.0)
+        builder.add_fixed_tendon(FixedTendon(name="cord", joints=[joint]))
+
+    fleet = artix.Fleet([pendulum(couple=tie), pendulum(2)])
+    with pytest.raises(TypeError, match="tendons and loop joints need a static topology"):
         fleet.evaluate(artix.step, fleet.neutral_state(), None, dt=0.01)

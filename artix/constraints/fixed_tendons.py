@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.articulation import Articulation
-from artix.constraints.frozen import HIGHEST, Frozen, axis_row
+from artix.constraints.frozen import HIGHEST, Frozen, axis_row, static_topology
 from artix.constraints.sweep import Sweep
 from artix.topology import Topology
 
@@ -50,7 +50,7 @@ def fixed_tendon_rows(
     articulation: Articulation, frozen: Frozen, joint_position: Array, motion: Array
 ) -> FixedTendonRow:
     """The rows of all fixed tendons; ``motion`` [L, 6] are the links' velocities before any impulse."""
-    topology, numbers = frozen.topology, articulation.fixed_tendons
+    topology, numbers = static_topology(frozen), articulation.fixed_tendons
     dof, *_, table = _structure(topology)
     wrenches = joint_wrenches(frozen)
     moving = wrenches.on_link - wrenches.on_parent
@@ -103,9 +103,9 @@ class JointWrenches(NamedTuple):
 
 def joint_wrenches(frozen: Frozen) -> JointWrenches:
     """The wrenches of all tendon joints; PhysX pairs a joint's own axis with that of the tendon's first joint."""
-    dof, parent_link, root_link, first, _ = _structure(frozen.topology)
-    link = frozen.topology.dof_link[dof]
-    places = jnp.eye(frozen.topology.num_links, dtype=frozen.axis.dtype)
+    dof, parent_link, root_link, first, _ = _structure(static_topology(frozen))
+    link = static_topology(frozen).dof_link[dof]
+    places = jnp.eye(static_topology(frozen).num_links, dtype=frozen.axis.dtype)
     return JointWrenches(
         on_link=places[link][:, :, None] * axis_row(frozen, dof, link, frozen.child_origin[dof])[:, None],
         on_parent=places[parent_link][:, :, None]

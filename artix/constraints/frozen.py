@@ -18,6 +18,7 @@ from artix.dynamics.mass_matrix import mass_matrix
 from artix.frames import dense_jacobian, link_accelerations, link_frames
 from artix.kinematics import kinematics
 from artix.topology import Topology
+from artix.tree import Tree
 
 Array = jax.Array
 HIGHEST = jax.lax.Precision.HIGHEST
@@ -26,7 +27,7 @@ HIGHEST = jax.lax.Precision.HIGHEST
 class Frozen(NamedTuple):
     """The articulation at the start of a step. L links, n joint DOFs, nv generalised velocities."""
 
-    topology: Topology
+    topology: Tree
     frame: Placement
     """Link frames, L items."""
     center: Array
@@ -54,18 +55,20 @@ class Frozen(NamedTuple):
 def freeze(articulation: Articulation, state: State) -> Frozen:
     """Evaluates everything that stays as it is during the step."""
     topology = articulation.topology
-    assert isinstance(topology, Topology)
     frame, center, inertia = link_bodies(articulation, state)
-    links, parents = dof_links(topology)
+    links, parents = topology.dof_link, topology.dof_parent_link
     child = frame.take(links) @ Placement.from_poses(articulation.joint_child_pose).take(links)
     parent = frame.take(parents) @ Placement.from_poses(articulation.joint_parent_pose).take(links)
     unit = jnp.eye(3, dtype=articulation.dtype)[:, topology.dof_axis % 3]
     nv = topology.nv
     jacobian = dense_jacobian(articulation, state).reshape(-1, 6, nv)
-    if topology.fixed_base:
+    if topology.num_base_dofs == 0:
         jacobian = jnp.concatenate([jnp.zeros((1, 6, nv), jacobian.dtype), jacobian])
     matrix = mass_matrix(articulation, state, armature=True)
     identity = jnp.eye(nv, dtype=matrix.dtype)
+    if topology.dof_is_live is not None:
+        # Padded entries have zero rows; a one on the diagonal lets them keep to themselves.
+        matrix = matrix + jnp.diag(jnp.where(jnp.diagonal(matrix) == 0, 1, 0).astype(matrix.dtype))
     return Frozen(
         topology=topology,
         frame=frame,
@@ -122,7 +125,7 @@ def generalized_force(frozen: Frozen, wrench: Array) -> Array:
     return jnp.matmul(wrench.reshape(-1), rows, precision=HIGHEST)
 
 
-def point_row(frozen: Frozen, link: np.ndarray, point: Array, direction: Array) -> Array:
+def point_row(frozen: Frozen, link: np.ndarray | Array, point: Array, direction: Array) -> Array:
     """The functional on link motions that is the velocity of points on links along directions.
 
     Args:
@@ -143,13 +146,14 @@ def angular_row(direction: Array) -> Array:
     return jnp.concatenate([jnp.zeros_like(direction), direction], axis=-1)
 
 
-def axis_row(frozen: Frozen, dof: np.ndarray, link: np.ndarray, point: Array) -> Array:
+def axis_row(frozen: Frozen, dof: np.ndarray, link: np.ndarray | Array, point: Array) -> Array:
     """The same for the axes of DOFs [k]: velocities of points for translations, angular velocities for rotations."""
     axis = frozen.axis[dof]
     linear = jnp.asarray(frozen.topology.dof_is_linear[dof])[:, None]
     return jnp.where(linear, point_row(frozen, link, point, axis), angular_row(axis))
 
 
-def dof_links(topology: Topology) -> tuple[np.ndarray, np.ndarray]:
-    """The links that each DOF connects, the one that it moves and the one on which it sits, [n] each."""
-    return topology.dof_link, np.array(topology.parent)[topology.dof_link]
+def static_topology(frozen: Frozen) -> Topology:
+    """The topology for what padded articulations do not have: PhysX's solvers, and tendons."""
+    assert isinstance(frozen.topology, Topology)
+    return frozen.topology

@@ -6,12 +6,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from artix.constraints.frozen import HIGHEST, Frozen
 from artix.constraints.sweep import Sweep
 from artix.couplings import MimicJoints
-from artix.topology import Topology
+from artix.tree import Tree
 
 Array = jax.Array
 
@@ -30,17 +29,17 @@ class MimicRow(NamedTuple):
     """``q_follower + gear_ratio q_reference + offset`` at the start of the step."""
 
 
-def mimic_directions(mimic: MimicJoints, topology: Topology) -> Array:
+def mimic_directions(mimic: MimicJoints, topology: Tree) -> Array:
     """The generalised forces of unit impulses of all mimic joints, and the rates of their relations, [K, nv]."""
     entries = topology.num_base_dofs + jnp.asarray(topology.mimic_dofs)
     ends = jax.nn.one_hot(entries, topology.nv, dtype=mimic.gear_ratio.dtype)
     return ends[:, 0] + mimic.gear_ratio[:, None] * ends[:, 1]
 
 
-def mimic_errors(mimic: MimicJoints, topology: Topology, joint_position: Array) -> Array:
+def mimic_errors(mimic: MimicJoints, topology: Tree, joint_position: Array) -> Array:
     """``q_follower + gear_ratio q_reference + offset`` of all mimic joints, [K]."""
-    follower, reference = np.array(topology.mimic_dofs).T
-    return joint_position[follower] + mimic.gear_ratio * joint_position[reference] + mimic.offset
+    joints = mimic_directions(mimic, topology)[:, topology.num_base_dofs :]
+    return jnp.matmul(joints, joint_position, precision=HIGHEST) + mimic.offset
 
 
 def mimic_rows(mimic: MimicJoints, frozen: Frozen, joint_position: Array) -> MimicRow:

@@ -13,14 +13,12 @@ from artix.articulation import Articulation
 from artix.configuration import where_spherical
 from artix.constraints.drives import DriveRow
 from artix.constraints.fixed_tendons import fixed_tendon_rows
-from artix.constraints.frozen import HIGHEST, Frozen, axis_row, dof_links
+from artix.constraints.frozen import HIGHEST, Frozen, axis_row, static_topology
 from artix.constraints.gauss_seidel import DofRow, Rows
 from artix.constraints.limits import LimitRow
 from artix.constraints.mimic import mimic_rows
 from artix.constraints.spatial_tendons import spatial_tendon_rows
-from artix.joints import JointType
-from artix.topology import Topology
-from artix.tree import by_body
+from artix.tree import Tree, by_body
 
 Array = jax.Array
 
@@ -40,7 +38,7 @@ def constraint_rows(
     articulation: Articulation, frozen: Frozen, joint_position: Array, motion: Array, commands: Commands
 ) -> Rows:
     """All rows at the start of the step; ``motion`` [L, 6] are the links' velocities before any impulse."""
-    a, t = articulation, frozen.topology
+    a, t = articulation, static_topology(frozen)
     return Rows(
         spatial_tendons=spatial_tendon_rows(a, frozen, motion) if t.spatial_tendons else None,
         fixed_tendons=fixed_tendon_rows(a, frozen, joint_position, motion) if t.fixed_tendons else None,
@@ -87,13 +85,13 @@ def _constraint_force_mixing(articulation: Articulation, frozen: Frozen) -> Arra
     linear = frozen.jacobian[:, :3]
     mobility = jnp.sum(jnp.matmul(linear, frozen.inverse_mass, precision=HIGHEST) * linear, axis=2)
     mixing = articulation.link_cfm_scale * jnp.max(mobility, axis=1)
-    child, parent = dof_links(frozen.topology)
+    child, parent = frozen.topology.dof_link, frozen.topology.dof_parent_link
     return jnp.maximum(mixing[child], mixing[parent])
 
 
 def _relative_velocity(frozen: Frozen, motion: Array) -> Array:
     """Velocity of each DOF's link against its parent along the axis, at the joint's two origins, [n]."""
-    child, parent = dof_links(frozen.topology)
+    child, parent = frozen.topology.dof_link, frozen.topology.dof_parent_link
     dofs = np.arange(frozen.topology.num_dofs)
     rows = [
         axis_row(frozen, dofs, link, origin)
@@ -102,7 +100,7 @@ def _relative_velocity(frozen: Frozen, motion: Array) -> Array:
     return jnp.sum(rows[0] * motion[child], axis=1) - jnp.sum(rows[1] * motion[parent], axis=1)
 
 
-def position_error(topology: Topology, position: Array, target: Array) -> Array:
+def position_error(topology: Tree, position: Array, target: Array) -> Array:
     """Target less position, [n]; for spherical joints of several axes twice the vector part of the rotation to go."""
     error = target - position
     if not topology.has_spherical:
@@ -110,6 +108,5 @@ def position_error(topology: Topology, position: Array, target: Array) -> Array:
     wanted, now = (spatial.quaternion_exp(by_body(topology, x)) for x in (target, position))
     product = spatial.quaternion_product(spatial.conjugate(wanted), now)
     product = jnp.where(product[3] < 0, -product, product)
-    kinds = [(topology.joint_types[link], len(topology.joint_axes[link])) for link in topology.dof_link]
-    several = jnp.asarray([kind is JointType.SPHERICAL and count > 1 for kind, count in kinds])
+    several = jnp.asarray(topology.dof_is_one_of_several)
     return jnp.where(several, where_spherical(topology, -2 * product[:3], error), error)

@@ -11,7 +11,7 @@ import numpy as np
 from artix import spatial
 from artix.articulation import Articulation
 from artix.bodies import Placement
-from artix.constraints.frozen import HIGHEST, Frozen, point_row
+from artix.constraints.frozen import HIGHEST, Frozen, point_row, static_topology
 from artix.constraints.sweep import Sweep
 from artix.tendons import SpatialTendonStructure
 from artix.topology import Topology
@@ -103,10 +103,10 @@ def path_ends(topology: Topology) -> tuple[np.ndarray, np.ndarray]:
 
 def path_gradients(articulation: Articulation, frozen: Frozen) -> Array:
     """The changes of the paths' lengths by the motions of the links, [S, L, 6]; as wrenches, those of a unit push."""
-    paths = _paths(frozen.topology.spatial_tendons)
+    paths = _paths(static_topology(frozen).spatial_tendons)
     points = _points(articulation, paths.link, frozen.frame)
     _, to_parent = _segments(points, paths.parent)
-    places = jnp.eye(frozen.topology.num_links, dtype=points.dtype)
+    places = jnp.eye(static_topology(frozen).num_links, dtype=points.dtype)
     above, own = (
         places[link][:, :, None] * point_row(frozen, link, point, to_parent)[:, None]
         for link, point in ((paths.link[paths.parent], points[paths.parent]), (paths.link, points))
@@ -117,10 +117,10 @@ def path_gradients(articulation: Articulation, frozen: Frozen) -> Array:
 
 def end_wrenches(articulation: Articulation, frozen: Frozen) -> Array:
     """The wrenches [S, L, 6] of unit tensions, by PhysX's law: on the leaf to its parent, on the root to its child."""
-    paths = _paths(frozen.topology.spatial_tendons)
+    paths = _paths(static_topology(frozen).spatial_tendons)
     points = _points(articulation, paths.link, frozen.frame)
     _, to_parent = _segments(points, paths.parent)
-    places = jnp.eye(frozen.topology.num_links, dtype=points.dtype)
+    places = jnp.eye(static_topology(frozen).num_links, dtype=points.dtype)
     leaf, root = (
         places[paths.link[end]][:, :, None] * point_row(frozen, paths.link[end], points[end], direction)[:, None]
         for end, direction in ((paths.leaf, to_parent[paths.leaf]), (paths.root, -to_parent[paths.first]))
@@ -131,7 +131,7 @@ def end_wrenches(articulation: Articulation, frozen: Frozen) -> Array:
 def spatial_tendon_rows(articulation: Articulation, frozen: Frozen, motion: Array) -> SpatialTendonRow:
     """The rows of all paths; ``motion`` [L, 6] are the links' velocities before any impulse."""
     numbers = articulation.spatial_tendons
-    paths = _paths(frozen.topology.spatial_tendons)
+    paths = _paths(static_topology(frozen).spatial_tendons)
     wrench = end_wrenches(articulation, frozen)
     direction = jnp.einsum("slk,lkv->sv", wrench, frozen.jacobian, precision=HIGHEST)
     effect = jnp.matmul(direction, frozen.inverse_mass, precision=HIGHEST)

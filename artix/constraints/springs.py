@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from artix.articulation import Articulation
 from artix.constraints.fixed_tendons import joint_wrenches, tendon_joints
-from artix.constraints.frozen import HIGHEST, Frozen
+from artix.constraints.frozen import HIGHEST, Frozen, static_topology
 from artix.constraints.mimic import mimic_directions, mimic_errors
 from artix.constraints.spatial_tendons import end_wrenches, path_ends, path_gradients, path_lengths
 from artix.tendons import FixedTendons, SpatialTendons
@@ -44,9 +44,10 @@ def mimic_springs(articulation: Articulation, frozen: Frozen, joint_position: Ar
     mimic = articulation.mimic
     direction = mimic_directions(mimic, frozen.topology)
     response = jnp.sum(jnp.matmul(direction, frozen.inverse_mass, precision=HIGHEST) * direction, axis=1)
+    inertia = jnp.where(response > 0, 1 / jnp.where(response > 0, response, 1), 0)  # Padded joints move nothing.
     return Springs(
-        stiffness=mimic.natural_frequency**2 / response,
-        damping=2 * mimic.damping_ratio * mimic.natural_frequency / response,
+        stiffness=mimic.natural_frequency**2 * inertia,
+        damping=2 * mimic.damping_ratio * mimic.natural_frequency * inertia,
         stretch=mimic_errors(mimic, frozen.topology, joint_position),
         rate=direction,
         force=direction,
@@ -62,7 +63,7 @@ def fixed_tendon_springs(
     length's rate is that of the links along the same axes; by virtual work the joint gets ``coefficient_i / K`` as its
     effort, and the rate is the true one.
     """
-    numbers, topology = articulation.fixed_tendons, frozen.topology
+    numbers, topology = articulation.fixed_tendons, static_topology(frozen)
     tendon, dof = tendon_joints(topology)
     members = jax.nn.one_hot(tendon, len(topology.fixed_tendons), dtype=joint_position.dtype).T
     share = members / jnp.sum(members, axis=1, keepdims=True)
@@ -89,7 +90,7 @@ def spatial_tendon_springs(articulation: Articulation, frozen: Frozen, *, virtua
     By PhysX's law only the ends of a path feel its tension, and its damper sees their velocities; by virtual work every
     segment pulls with its coefficient.
     """
-    numbers, topology = articulation.spatial_tendons, frozen.topology
+    numbers, topology = articulation.spatial_tendons, static_topology(frozen)
     tendon, leaf = path_ends(topology)
     wrench = path_gradients(articulation, frozen) if virtual_work else -end_wrenches(articulation, frozen)
     length = path_lengths(articulation, topology, frozen.frame)

@@ -29,6 +29,7 @@ from artix.simulation.momentum_end import momentum_after, with_momentum
 from artix.simulation.options import Control, SolverOptions, commands_of
 from artix.simulation.report import StepReport
 from artix.simulation.unconstrained import external_wrenches
+from artix.topology import Topology
 
 Array = jax.Array
 
@@ -69,15 +70,21 @@ def implicit_step(
     end = integrate(articulation, state, dt * moving).replace(joint_velocity=new[base:])
     link_velocity = link_motion(frozen, new)
     if base:
-        end = end.replace(root_velocity=new[:6])
         target = momentum_after(frozen, motion, link_acceleration, dt)
-        end, link_velocity = with_momentum(
+        floating = with_momentum(
             articulation, frozen, end, dt * moving[:3], target, target.linear, dt, magnitude_only=False
         )
+        end, link_velocity = _where_free(frozen, floating, (end.replace(root_pose=state.root_pose), link_velocity))
     end_frame, _, _ = link_bodies(articulation, end)
     tendons = _tendon_wrenches(springs, new, jnp.zeros_like(given), dt)
     forces = incoming_joint_forces(articulation, frozen, end_frame, motion, link_acceleration, given + brake, tendons)
     return end, StepReport(acceleration[base:], link_velocity, link_acceleration, forces)
+
+
+def _where_free(frozen: Frozen, floating: tuple[State, Array], fixed: tuple[State, Array]) -> tuple[State, Array]:
+    """Chooses by the base of the articulation; among padded ones, some have a fixed base."""
+    free = frozen.topology.base_is_free
+    return floating if free is None else jax.tree.map(lambda x, y: jnp.where(free, x, y), floating, fixed)
 
 
 def _solve_springs(
@@ -120,8 +127,10 @@ def _springs(articulation: Articulation, state: State, frozen: Frozen, *, virtua
     """The springs that couple DOFs."""
     topology, q = frozen.topology, state.joint_position
     found = []
-    if topology.mimic_dofs:
+    if len(topology.mimic_dofs):
         found.append(mimic_springs(articulation, frozen, q))
+    if not isinstance(topology, Topology):
+        return found
     if topology.fixed_tendons:
         found.append(fixed_tendon_springs(articulation, frozen, q, virtual_work=virtual_work))
     if topology.spatial_tendons:
@@ -143,7 +152,7 @@ def _bounded(
     They differ by what corrects the position errors of hard mimic joints, which leaves no velocity behind.
     """
     found = []
-    for correction in (ERROR_REDUCTION, 0.0) if frozen.topology.mimic_dofs else (0.0,):
+    for correction in (ERROR_REDUCTION, 0.0) if len(frozen.topology.mimic_dofs) else (0.0,):
         system = _hold_mimics(articulation, state, frozen, free, correction, dt)
         rows = _bound_rows(articulation, state, frozen, commands, system, dt)
         found.append(_project(rows, system.velocity, dt, options))
@@ -155,7 +164,7 @@ def _hold_mimics(
 ) -> _System:
     """Projects velocity and responses onto the hard mimic joints, a part of whose position errors it corrects."""
     mimic, topology = articulation.mimic, frozen.topology
-    if not topology.mimic_dofs:
+    if len(topology.mimic_dofs) == 0:
         return system
     hard = (mimic.natural_frequency == 0) | (mimic.damping_ratio == 0)
     rows = jnp.where(hard[:, None], mimic_directions(mimic, topology), 0)
@@ -163,8 +172,9 @@ def _hold_mimics(
     effect = jnp.matmul(system.response, rows.T, precision=HIGHEST)
     read = jnp.matmul(rows, system.response, precision=HIGHEST)
     coupling = jnp.matmul(rows, effect, precision=HIGHEST)
-    # Compliant joints have empty rows, and relations that follow from others leave the matrix singular.
-    size = jnp.where(hard, 10 * jnp.finfo(dt.dtype).eps * jnp.max(jnp.abs(coupling)), 1)
+    # Compliant and padded joints have empty rows, and relations that follow from others leave the matrix singular.
+    tiny = 10 * jnp.finfo(dt.dtype).eps * jnp.max(jnp.abs(coupling))
+    size = jnp.where(jnp.diagonal(coupling) > 0, tiny, 1)
     solve = jnp.linalg.inv(coupling + jnp.diag(size))
     back = jnp.matmul(effect, solve, precision=HIGHEST)
     missing = wanted - jnp.matmul(rows, system.velocity, precision=HIGHEST)

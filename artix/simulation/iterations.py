@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
 from artix.bodies import Placement
-from artix.constraints.frozen import Frozen, link_motion
+from artix.constraints.frozen import Frozen, link_motion, static_topology
 from artix.constraints.gauss_seidel import Impulses, Progress, Rows, no_impulses, sweep_once
 from artix.constraints.spatial_tendons import path_lengths
 from artix.constraints.sweep import Sweep
@@ -66,7 +66,7 @@ def iterate(
       dt: the step [s].
       options: which solver, and how many sweeps.
     """
-    topology, temporal, count = frozen.topology, options.solver == "tgs", options.position_iterations
+    topology, temporal, count = static_topology(frozen), options.solver == "tgs", options.position_iterations
     h = dt / count if temporal else dt
     zero = jnp.zeros_like(free.velocity)
     joints = zero[topology.num_base_dofs :]
@@ -132,18 +132,18 @@ def _advanced(
     time: Array,
 ) -> tuple[Configuration, Progress]:
     """Moves for a time with the velocities of now."""
-    speed = (free.velocity + change)[frozen.topology.num_base_dofs :]
+    speed = (free.velocity + change)[static_topology(frozen).num_base_dofs :]
     motion = free.motion + link_motion(frozen, change)
     row_velocity = rows.dofs.free_velocity + change[rows.dofs.place]
     progress = progress._replace(
         joint_motion=progress.joint_motion + time * speed, displacement=progress.displacement + time * row_velocity
     )
-    return advance(frozen.topology, configuration, speed, motion, time), progress
+    return advance(static_topology(frozen), configuration, speed, motion, time), progress
 
 
 def _lengths(articulation: Articulation, state: State, frozen: Frozen, moved: Configuration | None) -> Array:
     """Lengths [S] of the spatial tendons' paths, at the start of the step or with the links moved."""
-    topology = frozen.topology
+    topology = static_topology(frozen)
     if not topology.spatial_tendons:
         return jnp.zeros_like(state.joint_position, shape=(0,))
     frame = frozen.frame

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from artix import spatial
 from artix.articulation import Articulation
 from artix.bodies import Placement
 from artix.constraints.frozen import HIGHEST, Frozen, inertial_wrenches
 from artix.constraints.gauss_seidel import Impulses, Rows
-from artix.topology import ancestor_mask
 
 Array = jax.Array
 
@@ -44,7 +42,7 @@ def incoming_joint_forces(
     everything, own = tendon_wrench
     needed = inertial_wrenches(frozen, motion, acceleration) - wrench - everything
     moment = needed[:, 3:] + jnp.cross(frozen.center, needed[:, :3])
-    below = jnp.asarray(ancestor_mask(np.asarray(frozen.topology.parent)), needed.dtype)
+    below = jnp.asarray(frozen.topology.link_ancestors, needed.dtype)
     sums = jnp.matmul(below, jnp.concatenate([needed[:, :3], moment], axis=1), precision=HIGHEST)
     force = sums[:, :3] + own[:, :3]
     torque = sums[:, 3:] - jnp.cross(frozen.center, sums[:, :3]) + own[:, 3:]

@@ -56,8 +56,8 @@ def with_momentum(
       The corrected state, and the links' velocities [L, 6] in it.
     """
     _, center, inertia = link_bodies(articulation, end)
-    reached = link_velocities(articulation, end)
-    motion = restore_momentum(frozen.mass, inertia, center, reached, target, magnitude_only=magnitude_only)
+    motion = link_velocities(articulation, end)
+    motion = restore_momentum(frozen.mass, inertia, center, motion, target, magnitude_only=magnitude_only)
     mass, total = frozen.mass[:, None], jnp.sum(frozen.mass)
     # Centres are relative to the root's centre of mass, which has travelled in between.
     wanted = (jnp.sum(mass * frozen.center, axis=0) + dt * carried) / total

@@ -6,7 +6,15 @@ import jax
 import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
-from artix.constraints.frozen import Frozen, freeze, generalized_force, link_bodies, link_motion, response
+from artix.constraints.frozen import (
+    Frozen,
+    freeze,
+    generalized_force,
+    link_bodies,
+    link_motion,
+    response,
+    static_topology,
+)
 from artix.constraints.rows import constraint_rows
 from artix.simulation.iterations import Solution, iterate
 from artix.simulation.joint_forces import incoming_joint_forces, tendon_wrenches
@@ -31,7 +39,7 @@ def physx_step(
     """One step by PhysX's law; see :func:`artix.step`."""
     state = clamp_joint_velocities(articulation, state)
     frozen = freeze(articulation, state)
-    base = frozen.topology.num_base_dofs
+    base = static_topology(frozen).num_base_dofs
     velocity = jnp.concatenate([state.root_velocity, state.joint_velocity]) if base else state.joint_velocity
     motion = link_motion(frozen, velocity)
     given, brake = external_wrenches(articulation, frozen, motion, control.external_force, dt)
@@ -51,7 +59,7 @@ def physx_step(
     acceleration = free.acceleration + by_impulses
     link_acceleration = link_motion(frozen, acceleration) + frozen.velocity_product
     end_frame, _, _ = link_bodies(articulation, end)
-    tendons = tendon_wrenches(rows, solution.impulses, dt, frozen.topology.num_links)
+    tendons = tendon_wrenches(rows, solution.impulses, dt, static_topology(frozen).num_links)
     joint_forces = incoming_joint_forces(
         articulation, frozen, end_frame, motion, link_acceleration, given + brake, tendons
     )
@@ -60,7 +68,7 @@ def physx_step(
 
 def _corrected(frozen: Frozen, free: Unconstrained) -> Unconstrained:
     """Gives a floating articulation the momentum that external forces alone would have given it."""
-    if frozen.topology.fixed_base:
+    if static_topology(frozen).fixed_base:
         return free
     target = momentum_of(frozen.mass, frozen.inertia, frozen.center, free.loaded_motion)
     motion = restore_momentum(frozen.mass, frozen.inertia, frozen.center, free.motion, target, magnitude_only=True)
@@ -71,7 +79,7 @@ def _end(
     articulation: Articulation, state: State, frozen: Frozen, free: Unconstrained, solution: Solution, dt: Array
 ) -> tuple[State, Array]:
     """The state after the step and the links' velocities [L, 6] in it."""
-    topology, base = frozen.topology, frozen.topology.num_base_dofs
+    topology, base = static_topology(frozen), static_topology(frozen).num_base_dofs
     velocity = free.velocity + solution.change
     motion = free.motion + link_motion(frozen, solution.change)
     # PhysX 5.6.1 clips the positions of limited prismatic joints.

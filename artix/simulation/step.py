@@ -43,7 +43,8 @@ def step(
 
     Raises:
       ValueError: an array has the wrong shape, or the articulation has loop joints, which stepping does not know.
-      TypeError: an array has another dtype than the articulation, or the articulation is padded.
+      TypeError: an array has another dtype than the articulation, or a padded articulation needs a static topology for
+        what it has or for the solver.
     """
     return step_and_report(articulation, state, control, dt, options)[0]
 
@@ -59,7 +60,7 @@ def step_and_report(
     control = Control() if control is None else control
     check_state(articulation, state)
     check_control(articulation, control)
-    _check_topology(articulation)
+    _check_topology(articulation, options)
     take_step = implicit_step if options.solver == "implicit" else physx_step
     return take_step(articulation, state, control, jnp.asarray(dt, articulation.dtype), options)
 
@@ -101,13 +102,21 @@ def rollout(
     return jax.lax.scan(advance, state, None if num_steps is not None else control, length=num_steps)[1]
 
 
-def _check_topology(articulation: Articulation) -> None:
+def _check_topology(articulation: Articulation, options: SolverOptions) -> None:
     topology = articulation.topology
-    if not isinstance(topology, Topology):
+    if isinstance(topology, Topology):
+        if topology.loop_joints:
+            names = ", ".join(repr(joint.name) for joint in topology.loop_joints)
+            raise ValueError(f"articulation {topology.name!r}: stepping does not know its loop joints yet ({names})")
+        return
+    if options.solver != "implicit":
         raise TypeError(
-            "stepping needs a static topology: put articulations of one topology into a fleet and use "
-            "jax.vmap(artix.step); padded fleets cannot be stepped"
+            f"solver={options.solver!r} needs a static topology: put articulations of one topology into a fleet of "
+            "their own, or step this one, which is padded, with solver='implicit'"
         )
-    if topology.loop_joints:
-        names = ", ".join(repr(joint.name) for joint in topology.loop_joints)
-        raise ValueError(f"articulation {topology.name!r}: stepping does not know its loop joints yet ({names})")
+    padding = topology.padding
+    if padding.fixed_tendons or padding.spatial_tendons or padding.loop_joints:
+        raise TypeError(
+            "tendons and loop joints need a static topology to step: put articulations that have them into fleets of "
+            "one topology each, without padding"
+        )
