@@ -249,17 +249,6 @@ def pad_articulation(articulation: Articulation, padding: Padding) -> Articulati
         for field in ("link_com_pose", "joint_parent_pose", "joint_child_pose")
     }
 
-    def pad_group(group, size: int, **other_sizes: int):
-        """Pads the arrays of a group along their first axis; ``other_sizes`` are those of single fields."""
-        sizes = {field.name: other_sizes.get(field.name, size) for field in dataclasses.fields(group)}
-        arrays = {name: np.asarray(getattr(group, name)) for name in sizes}
-        padded = {name: _pad(array, (sizes[name], *array.shape[1:])) for name, array in arrays.items()}
-        return group.replace(**jax.tree.map(jnp.asarray, padded))
-
-    joints = dict.fromkeys(("coefficient", "recip_coefficient"), padding.tendon_joints)
-    points = dict.fromkeys(
-        ("position", "coefficient", "rest_length", "lower_limit", "upper_limit"), padding.attachments
-    )
     per_link = (
         "link_mass",
         "gravity_scale",
@@ -274,15 +263,35 @@ def pad_articulation(articulation: Articulation, padding: Padding) -> Articulati
         topology=padded,
         link_inertia=pad("link_inertia", links, 3, 3),
         frame_local_pose=pad("frame_local_pose", padding.frames, 7, fill=identity),
-        mimic=pad_group(articulation.mimic, padding.mimics),
-        fixed_tendons=pad_group(articulation.fixed_tendons, padding.fixed_tendons, **joints),
-        spatial_tendons=pad_group(articulation.spatial_tendons, padding.spatial_tendons, **points),
-        loop_joints=pad_group(articulation.loop_joints, padding.loop_joints),
-        **{field: pad_group(getattr(articulation, field), dofs) for field in ("drive", "envelope", "friction")},
+        **_padded_groups(articulation, padding),
         **poses,
         **{field: pad(field, links) for field in per_link},
         **{field: pad(field, dofs) for field in per_dof},
     )
+
+
+def _padded_groups(articulation: Articulation, padding: Padding) -> dict[str, Any]:
+    """The groups of arrays of joint features and couplings, padded by entries that do nothing."""
+
+    def pad_group(group, size: int, **other_sizes: int):
+        """Pads the arrays of a group along their first axis; ``other_sizes`` are those of single fields."""
+        sizes = {field.name: other_sizes.get(field.name, size) for field in dataclasses.fields(group)}
+        arrays = {name: np.asarray(getattr(group, name)) for name in sizes}
+        padded = {name: _pad(array, (sizes[name], *array.shape[1:])) for name, array in arrays.items()}
+        return group.replace(**jax.tree.map(jnp.asarray, padded))
+
+    joints = dict.fromkeys(("coefficient", "recip_coefficient"), padding.tendon_joints)
+    of_attachments = ("position", "coefficient", "rest_length", "lower_limit", "upper_limit")
+    points = dict.fromkeys(of_attachments, padding.attachments)
+    return {
+        "drive": pad_group(articulation.drive, padding.dofs),
+        "envelope": pad_group(articulation.envelope, padding.dofs),
+        "friction": pad_group(articulation.friction, padding.dofs),
+        "mimic": pad_group(articulation.mimic, padding.mimics),
+        "fixed_tendons": pad_group(articulation.fixed_tendons, padding.fixed_tendons, **joints),
+        "spatial_tendons": pad_group(articulation.spatial_tendons, padding.spatial_tendons, **points),
+        "loop_joints": pad_group(articulation.loop_joints, padding.loop_joints),
+    }
 
 
 def _body_pointers(topology: Topology) -> np.ndarray:

@@ -96,16 +96,22 @@ def iterate(
         progress = progress._replace(path_length=_lengths(articulation, state, frozen, configuration))
     else:
         configuration, _ = _advanced(frozen, rows, free, carry.change, configuration, progress, dt)
-    last = _sweep(options, dt, h, dt if temporal else jnp.zeros_like(dt), moves_positions=False)
-
-    def velocity_sweep(carry: tuple[Array, Impulses], _) -> tuple[tuple[Array, Impulses], None]:
-        change, impulses = carry
-        return sweep_once(rows, change, impulses, progress, free.velocity, last), None
-
-    (change, impulses), _ = jax.lax.scan(
-        velocity_sweep, (carry.change, carry.impulses), length=options.velocity_iterations
+    sweep = _sweep(options, dt, h, dt if temporal else jnp.zeros_like(dt), moves_positions=False)
+    change, impulses = _velocity_sweeps(
+        rows, carry.change, carry.impulses, progress, free.velocity, sweep, options.velocity_iterations
     )
     return Solution(change, mean_change, impulses, configuration)
+
+
+def _velocity_sweeps(
+    rows: Rows, change: Array, impulses: Impulses, progress: Progress, velocity: Array, sweep: Sweep, count: int
+) -> tuple[Array, Impulses]:
+    """The sweeps after the positions have moved."""
+
+    def once(carry: tuple[Array, Impulses], _) -> tuple[tuple[Array, Impulses], None]:
+        return sweep_once(rows, carry[0], carry[1], progress, velocity, sweep), None
+
+    return jax.lax.scan(once, (change, impulses), length=count)[0]
 
 
 def _sweep(options: SolverOptions, dt: Array, h: Array, elapsed: Array, *, moves_positions: bool) -> Sweep:
