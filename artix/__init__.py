@@ -36,6 +36,8 @@ from artix.dynamics.momentum import center_of_mass_jacobian as center_of_mass_ja
 from artix.dynamics.momentum import centroidal_derivatives as centroidal_derivatives
 from artix.dynamics.momentum import centroidal_momentum as centroidal_momentum
 from artix.dynamics.momentum import centroidal_momentum_matrix as centroidal_momentum_matrix
+from artix.dynamics.second_derivatives import InverseDynamicsSecondDerivatives as InverseDynamicsSecondDerivatives
+from artix.dynamics.second_derivatives import inverse_dynamics_second_derivatives as inverse_dynamics_second_derivatives
 from artix.dynamics.solve import mass_matrix_cholesky as mass_matrix_cholesky
 from artix.dynamics.solve import mass_matrix_inverse as mass_matrix_inverse
 from artix.dynamics.solve import mass_matrix_solve as mass_matrix_solve
