@@ -219,11 +219,26 @@ def test_size(robot: str) -> None:
     assert (excess, loops) == ({}, [])
 
 
+#: The same of one step, by solver; the quadruped.
+STEP_BUDGETS = {"implicit": 9280, "pgs": 11900}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", STEP_BUDGETS)
+def test_size_of_a_step(solver: str) -> None:
+    a = ROBOTS["quadruped"]()
+    s = state_at(random_states(a, 1), 0)
+    options = artix.SolverOptions(solver=solver)
+    step = jax.jit(lambda a, s: artix.step(a, s, None, 1 / 240, options))
+    assert instructions(step.lower(a, s).compile(DEFAULTS).as_text()) <= STEP_BUDGETS[solver]
+
+
 def test_the_table_covers_the_public_functions() -> None:
     functions = {name for name in vars(artix) if callable(getattr(artix, name)) and name.islower()}
     small = {"neutral_state", "random_state", "joint_rate_from_velocity", "joint_velocity_from_rate"}
     readers = {"load", "load_urdf", "check_urdf"}
-    later = functions - set(FUNCTIONS) - small - readers
+    stepping = {"step", "step_and_report", "rollout"}  # Sized below; sweeps are loops.
+    later = functions - set(FUNCTIONS) - small - readers - stepping
     assert set(FUNCTIONS) <= functions
     assert later == set()
 
