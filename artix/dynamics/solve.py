@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 
@@ -92,8 +94,7 @@ def mass_matrix_inverse(articulation: Articulation, state: State, *, armature: b
     kin = kinematics(articulation, state)
     factors = factorize(articulation, kin, armature=armature)
     eye = jnp.eye(articulation.topology.nv, dtype=articulation.dtype)
-    columns = jax.vmap(lambda right: linear_solve(articulation, kin, factors, right, armature=armature))(eye)
-    return 0.5 * (columns + columns.T)
+    return jax.vmap(lambda right: linear_solve(articulation, kin, factors, right, armature=armature))(eye)
 
 
 def factorize(articulation: Articulation, kin: Kinematics, *, armature: bool = True) -> Factors:
@@ -109,10 +110,23 @@ def linear_solve(
     matrix = inertia_matrix(articulation, kin)
     if armature:
         matrix = matrix + jnp.diag(generalized_armature(articulation))
+
+    @jax.custom_batching.custom_vmap
+    def solve_one(factors: Factors, b: Array) -> Array:
+        return _solve(articulation, factors, b)
+
+    @solve_one.def_vmap
+    def _solve_many(axis_size: int, batched, factors: Factors, b: Array) -> tuple[Array, bool]:
+        """Many right sides of one matrix, such as ``jacfwd`` asks for, are cheaper with the inverse."""
+        if axis_size >= articulation.topology.nv and not any(jax.tree.leaves(batched[0])):
+            return jnp.matmul(b, _inverse(articulation, factors), precision=jax.lax.Precision.HIGHEST), True
+        axes = (jax.tree.map(lambda x: 0 if x else None, batched[0]), 0 if batched[1] else None)
+        return jax.vmap(functools.partial(_solve, articulation), axes, axis_size=axis_size)(factors, b), True
+
     return jax.lax.custom_linear_solve(
         lambda x: times(matrix, x),
         right,
-        solve=lambda _, b: _solve(articulation, factors, b),
+        solve=lambda _, b: solve_one(factors, b),
         symmetric=True,
     )
 
@@ -130,6 +144,13 @@ def _factorize(articulation: Articulation, kin: Kinematics, *, armature: bool) -
         matrix = matrix + jnp.diag((jnp.diagonal(matrix) == 0).astype(matrix.dtype))
     # The last DOF is eliminated first, which keeps the tree's pattern in the factor.
     return jnp.linalg.cholesky(matrix[::-1, ::-1])
+
+
+def _inverse(articulation: Articulation, factors: Factors) -> Array:
+    columns = jax.vmap(lambda right: _solve(articulation, factors, right))(
+        jnp.eye(articulation.topology.nv, dtype=articulation.dtype)
+    )
+    return 0.5 * (columns + columns.T)
 
 
 def _solve(articulation: Articulation, factors: Factors, right: Array) -> Array:
