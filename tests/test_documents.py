@@ -43,6 +43,14 @@ def test_the_examples_about_usd_run(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
+def test_the_example_of_the_stepping_page_runs(capsys):
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/stepping.md").read_text(encoding="utf-8"), re.DOTALL)
+    namespace = {}
+    exec(compile(block, "stepping.md", "exec"), namespace)
+    assert abs(float(namespace["states"].joint_position[-1, 0]) - 0.8) < 0.1
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
 def test_the_notebooks_run(notebook):
     nbclient = pytest.importorskip("nbclient")
@@ -53,7 +61,15 @@ def test_the_notebooks_run(notebook):
 
 @pytest.mark.parametrize(
     "document",
-    ["README.md", "CONTRIBUTING.md", "docs/conventions.md", "docs/formats.md", "docs/index.md", "docs/usd.md"],
+    [
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/conventions.md",
+        "docs/formats.md",
+        "docs/index.md",
+        "docs/stepping.md",
+        "docs/usd.md",
+    ],
 )
 def test_the_functions_that_documents_name_exist(document):
     import artix
