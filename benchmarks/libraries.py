@@ -27,6 +27,9 @@ QUANTITIES = (
     "link poses",
     "poses and velocities",
     "dense Jacobian",
+    "forward dynamics",
+    "gradient of forward dynamics",
+    "Jacobian of forward dynamics",
 )
 
 
@@ -76,8 +79,18 @@ class _Ordered:
 
     def ordered(self, quantity: str, value: np.ndarray) -> np.ndarray:
         """Joint axes of generalised quantities in the reference's order."""
-        axes = {"mass matrix": (-1, -2), "bias force": (-1,), "inverse dynamics": (-1,), "dense Jacobian": (-1,)}
-        return permuted(np.asarray(value, float), axes.get(quantity, ()), self.base, self.to_reference)
+        axes = {
+            "mass matrix": (-1, -2),
+            "gradient of forward dynamics": (-1,),
+            "Jacobian of forward dynamics": (-1, -2),
+            **dict.fromkeys(("bias force", "inverse dynamics", "dense Jacobian", "forward dynamics"), (-1,)),
+        }
+        base = 0 if quantity.endswith("of forward dynamics") else self.base
+        return permuted(np.asarray(value, float), axes.get(quantity, ()), base, self.to_reference)
+
+    def joint_forces(self, acceleration: jax.Array) -> jax.Array:
+        """Forces on the joints alone, which all libraries understand alike: the numbers of the random acceleration."""
+        return acceleration.at[: self.base].set(0)
 
 
 class Artix(_Ordered):
@@ -101,7 +114,16 @@ class Artix(_Ordered):
             "link poses": bound(artix.link_poses),
             "poses and velocities": bound(artix.forward_kinematics),
             "dense Jacobian": bound(artix.dense_jacobian),
+            "forward dynamics": lambda s, a: artix.forward_dynamics(self.articulation, s, self.joint_forces(a)),
+            "gradient of forward dynamics": lambda s, a: jax.grad(
+                lambda q: jnp.sum(self._joint_accelerations(q, s, a))
+            )(s.joint_position),
+            "Jacobian of forward dynamics": lambda s, a: jax.jacfwd(self._joint_accelerations)(s.joint_position, s, a),
         }
+
+    def _joint_accelerations(self, q, state, acceleration):
+        moved = state.replace(joint_position=q)
+        return artix.forward_dynamics(self.articulation, moved, self.joint_forces(acceleration))[self.base :]
 
     def _bound(self, function: Callable[..., Any], accelerated: bool = False) -> Callable[..., Any]:
         def call(state, acceleration):
@@ -147,6 +169,23 @@ class Artix(_Ordered):
 
 class _WorldLinearBodyAngular(_Ordered):
     """MuJoCo's coordinates, which frax's quaternion base follows: wxyz, world linear, body angular velocity."""
+
+    forward: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+
+    def dynamics(self) -> dict[str, Callable[..., Any]]:
+        """Forward dynamics and its derivatives by the joints, of ``forward(q, v, force)``."""
+        first = 7 if self.base else 0
+
+        def joint_accelerations(joints, q, v, a):
+            return self.forward(q.at[first:].set(joints), v, self.joint_forces(a))[self.base :]
+
+        return {
+            "forward dynamics": lambda q, v, a: self.forward(q, v, self.joint_forces(a)),
+            "gradient of forward dynamics": lambda q, v, a: jax.grad(
+                lambda joints: jnp.sum(joint_accelerations(joints, q, v, a))
+            )(q[first:]),
+            "Jacobian of forward dynamics": lambda q, v, a: jax.jacfwd(joint_accelerations)(q[first:], q, v, a),
+        }
 
     def inputs(self, states: States) -> tuple[Any, ...]:
         q, v, a = states.q[:, self.from_reference], states.v[:, self.from_reference], states.acceleration
@@ -194,6 +233,8 @@ class Frax(_WorldLinearBodyAngular):
             "link poses": lambda q, v, a: frax.joint_to_world_transforms(q),
             "dense Jacobian": lambda q, v, a: _frax_jacobians(frax, q),
         }
+        self.forward = lambda q, v, force: frax.forward_dynamics(q, v, force, None)
+        self.functions |= self.dynamics()
 
     def convert(self, quantity: str, value: Any) -> np.ndarray:
         links = [self.base + k for k in self.to_reference]
@@ -224,6 +265,8 @@ class Mjx(_WorldLinearBodyAngular):
         self.version = metadata.version("mujoco-mjx")
         model = mujoco.MjModel.from_xml_string(_for_mujoco(robot))
         model.opt.gravity = (0.0, 0.0, -9.81)
+        model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONSTRAINT | mujoco.mjtDisableBit.mjDSBL_CONTACT
+        model.dof_damping[:] = 0.0
         names = [model.joint(k).name for k in range(model.njnt)]
         super().__init__(reference, tuple(names[0 if robot.fixed_base else 1 :]))
         self.mjx, self.model, self.data = mjx, mjx.put_model(model), mjx.make_data(model)
@@ -245,6 +288,10 @@ class Mjx(_WorldLinearBodyAngular):
             "poses and velocities": lambda q, v, a: _velocities(m, mjx.com_vel(m, self._placed(q, qvel=v))),
             "dense Jacobian": jacobians,
         }
+        self.functions |= self.dynamics()
+
+    def forward(self, q: jax.Array, v: jax.Array, force: jax.Array) -> jax.Array:
+        return self.mjx.forward(self.model, self.data.replace(qpos=q, qvel=v, qfrc_applied=force)).qacc
 
     def _placed(self, q: jax.Array, **fields: jax.Array) -> Any:
         data = self.mjx.kinematics(self.model, self.data.replace(qpos=q, **fields))

@@ -88,10 +88,17 @@ class Reference:
         matrix = np.array(pinocchio.crba(model, data, q))
         matrix = np.triu(matrix) + np.triu(matrix, 1).T - np.diag(model.armature)
         bias = np.array(pinocchio.nonLinearEffects(model, data, q, v))
+        joints = range(self.first, model.njoints)
+        force = np.r_[np.zeros(self.base), states.acceleration[k, self.base :]]
+        pinocchio.computeABADerivatives(model, data, q, v, force)
+        by_joints = np.array(data.ddq_dq)[self.base :, self.base :]
+        rate = np.linalg.solve(transform, np.array(data.ddq) - drift)
         pinocchio.forwardKinematics(model, data, q, v)
         pinocchio.computeJointJacobians(model, data, q)
-        joints = range(self.first, model.njoints)
         return {
+            "forward dynamics": rate,
+            "gradient of forward dynamics": by_joints.sum(axis=0),
+            "Jacobian of forward dynamics": by_joints,
             "mass matrix": transform.T @ matrix @ transform,
             "bias force": transform.T @ (bias + matrix @ drift),
             "inverse dynamics": transform.T @ (bias + matrix @ states.acceleration[k]),
