@@ -21,7 +21,7 @@ from artix.dynamics.force_derivatives import force_derivatives
 from artix.dynamics.forward import forward_dynamics
 from artix.dynamics.mass_matrix import generalized_armature, inertia_matrix
 from artix.dynamics.newton_euler import newton_euler
-from artix.dynamics.solve import mass_matrix_inverse
+from artix.dynamics.solve import inverse_matrix
 from artix.kinematics import Kinematics, kinematics
 from artix.tangents import times
 
@@ -99,8 +99,8 @@ def forward_dynamics_derivatives(
     Identity: ``.force == mass_matrix_inverse(a, s)``.
     """
     acceleration = forward_dynamics(articulation, state, force, external_force)
-    _, by_configuration, by_velocity = _force_derivatives(articulation, state, acceleration, external_force)
-    inverse = mass_matrix_inverse(articulation, state)
+    kin, by_configuration, by_velocity = _force_derivatives(articulation, state, acceleration, external_force)
+    inverse = inverse_matrix(articulation, kin, after=acceleration)
     return ForwardDynamicsDerivatives(-times(inverse, by_configuration), -times(inverse, by_velocity), inverse)
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias, TypeGuard
 
 import jax
 import jax.numpy as jnp
+import jaxlib
 import numpy as np
 
 from artix import spatial
@@ -23,12 +24,17 @@ from artix.tree import Tree, stage, take
 
 Array = jax.Array
 
+# In jaxlib 0.10 two LAPACK calls of one program that run at the same time on a CPU of few threads wait for each other
+# for ever: `sum(vmap(cho_solve)(a, b) for a, b in pairs)` with two pairs of 256 matrices hangs on two cores (jaxlib
+# 0.10.2; 0.12 does not). With that version the tree's factorisation serves wherever there is one; deep trees and padded
+# fleets have none, and one operation on them never runs two calls at a time.
+LAPACK_IS_SAFE = not jaxlib.__version__.startswith("0.10.")
 # Where the tree's factorisation pays, float32, batch 4096, two CPU cores, forward dynamics per articulation against
 # LAPACK's Cholesky of the dense matrix: 18 DOFs 4.8 us against 3.7, 29 DOFs 10.3 against 10.4, 35 DOFs 12.7 against
-# 13.7, 43 DOFs 14.8 against 19.5. Its program is the larger one (35 DOFs: 3,961 instructions against 1,640) and grows
-# with the depth, so it serves from 40 DOFs on, and not for deep trees such as a 64-link chain. Arrays with the batch
-# last were no faster (9.8 against 10.2 us for 29 DOFs) and took twice as long to compile.
-_FEWEST_DOFS = 40
+# 13.7, 43 DOFs 14.8 against 19.5. Its program is the larger one (29 DOFs: 1,300 instructions more) and grows with the
+# depth, so that deep trees such as a 64-link chain keep to the dense matrix. Arrays with the batch last were no faster
+# (9.8 against 10.2 us for 29 DOFs) and took twice as long to compile.
+_FEWEST_DOFS = 40 if LAPACK_IS_SAFE else 0
 _DEEPEST = 40
 
 
@@ -43,8 +49,16 @@ class TreeFactors(NamedTuple):
     """1 / D_j, [nv]."""
 
 
-#: The factors along the tree, or the lower Cholesky factor of the dense matrix [nv, nv].
-Factors: TypeAlias = "TreeFactors | Array"
+class DenseFactors(NamedTuple):
+    """The mass matrix's factors as arrays."""
+
+    upper: Array
+    """U, unit upper triangular, [nv, nv]."""
+    diagonal: Array
+    """D, [nv]."""
+
+
+Factors: TypeAlias = "TreeFactors | DenseFactors"
 
 
 class Elimination(NamedTuple):
@@ -148,13 +162,30 @@ def solve_along_tree(tree: Tree, factors: TreeFactors, right: Array) -> Array:
     return _in_order(order, solution)
 
 
-def dense_factors(tree: Tree, factors: TreeFactors) -> tuple[Array, Array]:
-    """U [nv, nv], unit upper triangular, and the diagonal D [nv]."""
+def dense_factors(tree: Tree, factors: TreeFactors) -> DenseFactors:
+    """The same factors as arrays."""
     above = np.triu(np.asarray(tree.mass_matrix_halves[0]), 1)
     motions, forces, inverses = factors
     products = sum(motions[k][:, None] * (forces[k] * inverses)[None] for k in range(6))
     eye = jnp.eye(tree.nv, dtype=motions.dtype)
-    return jnp.asarray(above, motions.dtype) * products + eye, 1 / inverses
+    return DenseFactors(jnp.asarray(above, motions.dtype) * products + eye, 1 / inverses)
+
+
+def factorize_dense(matrix: Array) -> DenseFactors:
+    """The factors of a matrix, the last row eliminated first, which keeps the tree's pattern.
+
+    By LAPACK: rank-one updates written out took 34,024 instructions for 30 DOFs.
+    """
+    upper = jnp.linalg.cholesky(matrix[::-1, ::-1])[::-1, ::-1]
+    root = jnp.diagonal(upper)
+    return DenseFactors(upper / root[None], root**2)
+
+
+def solve_dense(factors: DenseFactors, right: Array) -> Array:
+    """The solution x [nv] of ``U D U^T x = right``."""
+    upper, diagonal = factors
+    rest = jax.scipy.linalg.solve_triangular(upper, right, unit_diagonal=True) / diagonal
+    return jax.scipy.linalg.solve_triangular(upper, rest, trans=1, unit_diagonal=True)
 
 
 def _padded(x: Array) -> Array:

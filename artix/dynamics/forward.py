@@ -90,4 +90,5 @@ def _forward_dynamics_jvp(known, primals, tangents):
     change = add(None if is_zero(d_force) else d_force, None if moved is None else -moved)
     if change is None:
         return acceleration, jnp.zeros_like(acceleration)
-    return acceleration, linear_solve(articulation, kin, factorize(articulation, kin), change)
+    factors = factorize(articulation, kin, after=acceleration)
+    return acceleration, linear_solve(articulation, kin, factors, change)

@@ -11,12 +11,15 @@ import jax.numpy as jnp
 from artix.articulation import Articulation, State
 from artix.checks import check_vector
 from artix.dynamics.factorization import (
+    LAPACK_IS_SAFE,
     Factors,
     TreeFactors,
     dense_factors,
     factorize_along_tree,
+    factorize_dense,
     follows_tree,
     solve_along_tree,
+    solve_dense,
 )
 from artix.dynamics.inertia import reference_inertias
 from artix.dynamics.mass_matrix import generalized_armature, generalized_motions, inertia_matrix
@@ -48,10 +51,8 @@ def mass_matrix_cholesky(articulation: Articulation, state: State, *, armature: 
     kin = kinematics(articulation, state)
     factors = _factorize(articulation, kin, armature=armature)
     if isinstance(factors, TreeFactors):
-        return dense_factors(articulation.topology, factors)
-    upper = factors[::-1, ::-1]
-    diagonal = jnp.diagonal(upper)
-    return upper / diagonal[None], diagonal**2
+        factors = dense_factors(articulation.topology, factors)
+    return factors.upper, factors.diagonal
 
 
 def mass_matrix_solve(articulation: Articulation, state: State, right: Array, *, armature: bool = True) -> Array:
@@ -94,15 +95,26 @@ def mass_matrix_inverse(articulation: Articulation, state: State, *, armature: b
 
     Identity: ``mass_matrix(a, s, armature=True) @ mass_matrix_inverse(a, s) == 1``.
     """
-    kin = kinematics(articulation, state)
-    factors = factorize(articulation, kin, armature=armature)
+    return inverse_matrix(articulation, kinematics(articulation, state), armature=armature)
+
+
+def inverse_matrix(
+    articulation: Articulation, kin: Kinematics, *, armature: bool = True, after: Array | None = None
+) -> Array:
+    """The inverse of the mass matrix, of solved kinematics; for ``after`` see :func:`factorize`."""
+    factors = factorize(articulation, kin, armature=armature, after=after)
     eye = jnp.eye(articulation.topology.nv, dtype=articulation.dtype)
     return jax.vmap(lambda right: linear_solve(articulation, kin, factors, right, armature=armature))(eye)
 
 
-def factorize(articulation: Articulation, kin: Kinematics, *, armature: bool = True) -> Factors:
-    """Factors of the mass matrix for :func:`linear_solve`, which knows their derivatives."""
-    return jax.lax.stop_gradient(_factorize(articulation, kin, armature=armature))
+def factorize(
+    articulation: Articulation, kin: Kinematics, *, armature: bool = True, after: Array | None = None
+) -> Factors:
+    """Factors of the mass matrix for :func:`linear_solve`, which knows their derivatives.
+
+    ``after`` is an earlier solution, which dense factors then wait for (see :mod:`artix.dynamics.factorization`).
+    """
+    return jax.lax.stop_gradient(_factorize(articulation, kin, armature=armature, after=after))
 
 
 def linear_solve(
@@ -143,7 +155,7 @@ def _solver(tree: Tree) -> Callable[[Factors, Array], Array]:
     return function
 
 
-def _factorize(articulation: Articulation, kin: Kinematics, *, armature: bool) -> Factors:
+def _factorize(articulation: Articulation, kin: Kinematics, *, armature: bool, after: Array | None = None) -> Factors:
     tree = articulation.topology
     added = generalized_armature(articulation)
     added = added if armature else jnp.zeros_like(added)
@@ -154,8 +166,9 @@ def _factorize(articulation: Articulation, kin: Kinematics, *, armature: bool) -
     if tree.dof_is_live is not None:
         # Padded entries have zero rows; a one on the diagonal makes them solvable.
         matrix = matrix + jnp.diag((jnp.diagonal(matrix) == 0).astype(matrix.dtype))
-    # The last DOF is eliminated first, which keeps the tree's pattern in the factor.
-    return jnp.linalg.cholesky(matrix[::-1, ::-1])
+    if after is not None and not LAPACK_IS_SAFE:
+        matrix = matrix + 0 * jnp.sum(after)
+    return factorize_dense(matrix)
 
 
 def _inverse(tree: Tree, factors: Factors) -> Array:
@@ -170,7 +183,7 @@ def _dtype(factors: Factors):
 def _solve(tree: Tree, factors: Factors, right: Array) -> Array:
     if isinstance(factors, TreeFactors):
         return solve_along_tree(tree, factors, right)
-    solution = jax.scipy.linalg.cho_solve((factors, True), right[::-1])[::-1]
+    solution = solve_dense(factors, right)
     if tree.dof_is_live is None:
         return solution
     live = jnp.asarray(tree.dof_is_live)
