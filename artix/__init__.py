@@ -48,6 +48,10 @@ from artix.frames import frame_velocity as frame_velocity
 from artix.frames import link_accelerations as link_accelerations
 from artix.frames import link_poses as link_poses
 from artix.frames import link_velocities as link_velocities
+from artix.inertial_parameters import inertia_from_log_cholesky as inertia_from_log_cholesky
+from artix.inertial_parameters import log_cholesky_from_articulation as log_cholesky_from_articulation
+from artix.inertial_parameters import log_cholesky_from_inertia as log_cholesky_from_inertia
+from artix.inertial_parameters import with_log_cholesky as with_log_cholesky
 from artix.io.diagnostics import DescriptionError as DescriptionError
 from artix.io.diagnostics import DescriptionWarning as DescriptionWarning
 from artix.io.diagnostics import Issue as Issue
