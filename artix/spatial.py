@@ -86,7 +86,16 @@ def times_unit(matrix: Array, k: int) -> Array:
 
 def quaternion_product(a: Array, b: Array) -> Array:
     """Hamilton product of quaternions xyzw [4, n]: first rotate by b, then by a."""
-    return apply(right_product_matrix(b), a)
+    # Not by the matrix of b, whose gathered entries become a loop of scatters in reverse mode on a CPU.
+    (x, y, z, w), (p, q, r, s) = a, b
+    return jnp.stack(
+        [
+            w * p + x * s + y * r - z * q,
+            w * q - x * r + y * s + z * p,
+            w * r + x * q - y * p + z * s,
+            w * s - x * p - y * q - z * r,
+        ]
+    )
 
 
 def conjugate(q: Array) -> Array:

@@ -19,6 +19,17 @@ def test_the_examples_of_the_readme_run(capsys):
 
 
 @pytest.mark.slow
+def test_the_examples_of_the_page_on_derivatives_run():
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/derivatives.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) >= 7
+    namespace = {}
+    for block in blocks:
+        exec(compile(block, "docs/derivatives.md", "exec"), namespace)
+    assert namespace["gradient"].shape == (20, 7)
+    assert namespace["A"].shape == (14, 14)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
 def test_the_notebooks_run(notebook):
     nbclient = pytest.importorskip("nbclient")
@@ -27,7 +38,9 @@ def test_the_notebooks_run(notebook):
     nbclient.NotebookClient(content, timeout=600, resources={"metadata": {"path": str(ROOT)}}).execute()
 
 
-@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "docs/conventions.md", "docs/index.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "CONTRIBUTING.md", "docs/conventions.md", "docs/derivatives.md", "docs/index.md"]
+)
 def test_the_functions_that_documents_name_exist(document):
     import artix
 

@@ -35,9 +35,9 @@ class Reach:
     target: tuple[float, ...] = (0.25, 0.45, 0.35, 0.6532815, 0.6532815, -0.2705981, 0.2705981)
     tool: str = "tool"
     dt: float = 0.02
-    steps: int = 75
-    effort_weight: float = 1.0
-    speed_weight: float = 0.1
+    steps: int = 100
+    effort_weight: float = 0.5
+    speed_weight: float = 0.2
     pose_weight: float = 100.0
     rest_weight: float = 10.0
 
