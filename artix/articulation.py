@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 import jax
 from flax import struct
 
+from artix.couplings import LoopJoints, MimicJoints
+from artix.joint_features import DriveEnvelopes, Drives, JointFrictions
+from artix.tendons import FixedTendons, SpatialTendons
 from artix.topology import Topology
 
 if TYPE_CHECKING:
@@ -34,14 +37,24 @@ class Articulation(struct.PyTreeNode):
       joint_lower_limit: lower position limits, ``-inf`` for none [rad or m], shape [n].
       joint_upper_limit: upper position limits, ``inf`` for none [rad or m], shape [n].
       max_joint_velocity: speed limits, ``inf`` for none [rad/s or m/s], shape [n].
-      max_joint_force: actuation limits, ``inf`` for none [N m or N], shape [n].
-      joint_damping: viscous friction coefficients [N m s/rad or N s/m], shape [n]; data for time stepping.
-      joint_friction: dry friction efforts [N m or N], shape [n]; data for time stepping.
+      max_joint_force: limits of commanded joint forces, ``inf`` for none [N m or N], shape [n].
+      drive: springs and dampers of the joints, arrays [n].
+      envelope: performance envelopes of the joints' motors, arrays [n].
+      friction: friction of the joints, arrays [n].
+      link_linear_damping: rate at which each link's linear velocity decays [1/s], shape [L].
+      link_angular_damping: the same of its angular velocity [1/s], shape [L].
+      max_link_linear_velocity: speed limits of the links' centres of mass, ``inf`` for none [m/s], shape [L].
+      max_link_angular_velocity: limits of the links' angular velocities, ``inf`` for none [rad/s], shape [L].
+      link_cfm_scale: PhysX's ``cfmScale``, which softens the constraints on a link's joint, shape [L].
       gravity: acceleration of gravity in world axes [m/s^2], shape [3].
       gravity_scale: factor on the gravity of each link (0 is PhysX's ``eDISABLE_GRAVITY``), shape [L].
       frame_local_pose: additional frames in their links' frames, shape [F, 7].
-      mimic_gear_ratio: G of ``q_follower + G q_reference + offset = 0``, shape [K]; data for time stepping.
-      mimic_offset: offset of the same relation [rad or m], shape [K].
+      mimic: relations ``q_follower + gear_ratio q_reference + offset = 0``, arrays [K].
+      fixed_tendons: tendons that couple joint positions.
+      spatial_tendons: tendons that run through points on links.
+      loop_joints: joints that close loops.
+
+    What is data for time stepping (limits, drives, friction, damping, couplings) appears in no other quantity.
     """
 
     topology: Topology | PaddedTopology
@@ -55,13 +68,21 @@ class Articulation(struct.PyTreeNode):
     joint_upper_limit: jax.Array
     max_joint_velocity: jax.Array
     max_joint_force: jax.Array
-    joint_damping: jax.Array
-    joint_friction: jax.Array
+    drive: Drives
+    envelope: DriveEnvelopes
+    friction: JointFrictions
+    link_linear_damping: jax.Array
+    link_angular_damping: jax.Array
+    max_link_linear_velocity: jax.Array
+    max_link_angular_velocity: jax.Array
+    link_cfm_scale: jax.Array
     gravity: jax.Array
     gravity_scale: jax.Array
     frame_local_pose: jax.Array
-    mimic_gear_ratio: jax.Array
-    mimic_offset: jax.Array
+    mimic: MimicJoints
+    fixed_tendons: FixedTendons
+    spatial_tendons: SpatialTendons
+    loop_joints: LoopJoints
 
     @property
     def dtype(self):

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from artix.joint_features import Drive, DriveEnvelope, JointFriction
+
 IDENTITY_POSE = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 
 
@@ -57,9 +59,12 @@ class Joint:
       limits: (lower, upper) per axis [rad or m]; ``None`` is unlimited.
       armature: inertia added to each degree of freedom by forward dynamics [kg m^2 or kg].
       max_velocity: largest speed per degree of freedom [rad/s or m/s].
-      max_force: largest actuation effort per degree of freedom [N m or N].
-      damping: viscous friction per degree of freedom [N m s/rad or N s/m].
-      friction: dry friction effort per degree of freedom [N m or N].
+      max_force: largest commanded effort per degree of freedom [N m or N]; a drive has its own.
+      drive: spring and damper towards targets.
+      friction: friction parameters, or a number for dry friction of that effort, sliding or not [N m or N].
+      envelope: what the motor can do, in place of the drive's ``max_force``.
+
+    ``drive``, ``friction`` and ``envelope`` hold for every free axis, or are sequences with one entry per free axis.
     """
 
     type: JointType
@@ -71,8 +76,9 @@ class Joint:
     armature: float | Sequence[float] = 0.0
     max_velocity: float | Sequence[float] = np.inf
     max_force: float | Sequence[float] = np.inf
-    damping: float | Sequence[float] = 0.0
-    friction: float | Sequence[float] = 0.0
+    drive: Drive | Sequence[Drive | None] | None = None
+    friction: JointFriction | float | Sequence[JointFriction | float] = 0.0
+    envelope: DriveEnvelope | Sequence[DriveEnvelope | None] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "type", JointType(self.type))

@@ -196,10 +196,16 @@ def pad_topology(topology: Topology, padding: Padding) -> PaddedTopology:
 
 
 def pad_articulation(articulation: Articulation, padding: Padding) -> Articulation:
-    """An articulation with padded arrays and its topology as data; padded links are massless, padded limits zero."""
+    """An articulation with padded arrays and its topology as data; padded links are massless, padded limits zero.
+
+    Raises:
+      TypeError: the articulation is padded already.
+      ValueError: it does not fit the padding, or has tendons or loop joints.
+    """
     topology = articulation.topology
     if not isinstance(topology, Topology):
         raise TypeError("only an articulation with a static Topology can be padded; this one is padded already")
+    _refuse_couplings(topology)
     padded = pad_topology(topology, padding)
     links, dofs = padding.links, padding.dofs
     identity = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
@@ -214,27 +220,44 @@ def pad_articulation(articulation: Articulation, padding: Padding) -> Articulati
         field: pad(field, links, 7, fill=identity)
         for field in ("link_com_pose", "joint_parent_pose", "joint_child_pose")
     }
-    per_dof = (
-        "armature",
-        "joint_lower_limit",
-        "joint_upper_limit",
-        "max_joint_velocity",
-        "max_joint_force",
-        "joint_damping",
-        "joint_friction",
+
+    def pad_group(group, size: int):
+        return jax.tree.map(lambda leaf: jnp.asarray(_pad(np.asarray(leaf), (size,))), group)
+
+    per_link = (
+        "link_mass",
+        "gravity_scale",
+        "link_linear_damping",
+        "link_angular_damping",
+        "max_link_linear_velocity",
+        "max_link_angular_velocity",
+        "link_cfm_scale",
     )
-    return Articulation(
+    per_dof = ("armature", "joint_lower_limit", "joint_upper_limit", "max_joint_velocity", "max_joint_force")
+    return articulation.replace(
         topology=padded,
-        link_mass=pad("link_mass", links),
         link_inertia=pad("link_inertia", links, 3, 3),
-        gravity_scale=pad("gravity_scale", links),
-        gravity=articulation.gravity,
         frame_local_pose=pad("frame_local_pose", padding.frames, 7, fill=identity),
-        mimic_gear_ratio=pad("mimic_gear_ratio", padding.mimics),
-        mimic_offset=pad("mimic_offset", padding.mimics),
+        mimic=pad_group(articulation.mimic, padding.mimics),
+        **{field: pad_group(getattr(articulation, field), dofs) for field in ("drive", "envelope", "friction")},
         **poses,
+        **{field: pad(field, links) for field in per_link},
         **{field: pad(field, dofs) for field in per_dof},
     )
+
+
+def _refuse_couplings(topology: Topology) -> None:
+    """Raises for what the structure of one program depends on and padding cannot turn into data."""
+    for couplings, kind in (
+        (topology.fixed_tendons, "fixed tendons"),
+        (topology.spatial_tendons, "spatial tendons"),
+        (topology.loop_joints, "loop joints"),
+    ):
+        if couplings:
+            raise ValueError(
+                f"articulation {topology.name!r} has {kind} ({', '.join(repr(one.name) for one in couplings)}), which "
+                "cannot be padded: put articulations of its topology into a fleet of their own, which needs no padding"
+            )
 
 
 def _body_pointers(topology: Topology) -> np.ndarray:

@@ -70,7 +70,9 @@ _RIGHT_SIGN = np.array([[1, 1, -1, 1], [-1, 1, 1, 1], [1, -1, 1, 1], [-1, -1, -1
 
 def right_product_matrix(b: Array) -> Array:
     """The matrix [4, 4, n] whose product with a is the quaternion product of a and b."""
-    return b[_RIGHT_PLACE] * jnp.asarray(_RIGHT_SIGN[..., None], b.dtype)
+    # Stacked, not indexed: XLA:CPU writes the transpose of an indexed selection as a loop.
+    rows = jnp.stack([b[k] for k in _RIGHT_PLACE.ravel()]).reshape(4, 4, *b.shape[1:])
+    return rows * jnp.asarray(_RIGHT_SIGN[..., None], b.dtype)
 
 
 # The right-product matrix of b (x) e_k is that of b with its rows moved: row i becomes SIGN[k][i] * row PLACE[k][i].
@@ -81,21 +83,12 @@ _UNIT_SIGN = ((1, 1, -1, -1), (-1, 1, 1, -1), (1, -1, 1, -1))
 def times_unit(matrix: Array, k: int) -> Array:
     """From the right-product matrix [4, 4, n] of b to that of the quaternion product of b and the unit e_k."""
     sign = np.array(_UNIT_SIGN[k])[:, None, None]
-    return matrix[np.array(_UNIT_PLACE[k])] * jnp.asarray(sign, matrix.dtype)
+    return jnp.stack([matrix[row] for row in _UNIT_PLACE[k]]) * jnp.asarray(sign, matrix.dtype)
 
 
 def quaternion_product(a: Array, b: Array) -> Array:
     """Hamilton product of quaternions xyzw [4, n]: first rotate by b, then by a."""
-    # Not by the matrix of b, whose gathered entries become a loop of scatters in reverse mode on a CPU.
-    (x, y, z, w), (p, q, r, s) = a, b
-    return jnp.stack(
-        [
-            w * p + x * s + y * r - z * q,
-            w * q - x * r + y * s + z * p,
-            w * r + x * q - y * p + z * s,
-            w * s - x * p - y * q - z * r,
-        ]
-    )
+    return apply(right_product_matrix(b), a)
 
 
 def conjugate(q: Array) -> Array:

@@ -13,7 +13,9 @@ from functools import cached_property
 import jax
 import numpy as np
 
+from artix.couplings import LoopJointStructure
 from artix.joints import Axis, JointType
+from artix.tendons import FixedTendonStructure, SpatialTendonStructure
 
 
 def _frozen(values, dtype) -> np.ndarray:
@@ -72,6 +74,9 @@ class Topology:
       frame_names: names of the additional frames that ride on links.
       frame_links: the link on which each additional frame rides.
       mimic_dofs: pairs (follower DOF, reference DOF), one per mimic joint.
+      fixed_tendons: what is static of the fixed tendons.
+      spatial_tendons: what is static of the spatial tendons.
+      loop_joints: what is static of the joints that close loops.
       name: the articulation's name.
     """
 
@@ -85,6 +90,9 @@ class Topology:
     frame_names: tuple[str, ...] = ()
     frame_links: tuple[int, ...] = ()
     mimic_dofs: tuple[tuple[int, int], ...] = ()
+    fixed_tendons: tuple[FixedTendonStructure, ...] = ()
+    spatial_tendons: tuple[SpatialTendonStructure, ...] = ()
+    loop_joints: tuple[LoopJointStructure, ...] = ()
     name: str = "articulation"
 
     # --- identity -----------------------------------------------------------------------------------------------
@@ -158,6 +166,20 @@ class Topology:
         link = _find(self.joint_names, joint, "joint") + 1
         first = int(np.searchsorted(self.dof_link, link))
         return slice(first, first + len(self.joint_axes[link]))
+
+    def dof_index(self, name: str) -> int:
+        """The DOF called ``name``, or the one DOF of the joint called so.
+
+        Raises:
+          KeyError: there is none, or the joint has not exactly one DOF; the message lists the DOFs.
+        """
+        if name in self.joint_names:
+            dofs = self.dofs(name)
+            if dofs.stop - dofs.start != 1:
+                known = ", ".join(self.dof_names[dofs]) or "none"
+                raise KeyError(f"joint {name!r} must have exactly one DOF; its DOFs are: {known}")
+            return dofs.start
+        return _find(self.dof_names, name, "joint or DOF")
 
     # --- degrees of freedom -------------------------------------------------------------------------------------
 

@@ -9,7 +9,21 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 
-from artix import Articulation, ArticulationBuilder, Axis, Joint, JointType, State
+from artix import (
+    Articulation,
+    ArticulationBuilder,
+    Attachment,
+    Axis,
+    Drive,
+    DriveEnvelope,
+    FixedTendon,
+    Joint,
+    JointFriction,
+    JointType,
+    SpatialTendon,
+    State,
+    TendonJoint,
+)
 
 DATA = Path(__file__).parent / "data" / "physx"
 NAMES = tuple(sorted(path.stem for path in DATA.glob("*.json")))
@@ -42,10 +56,28 @@ def unit_pose(pose) -> np.ndarray:
     return np.concatenate([pose[:3], pose[3:] / np.linalg.norm(pose[3:])])
 
 
+def _bound(value: float | None) -> float:
+    """A recorded bound; ``None`` is none."""
+    return np.inf if value is None else value
+
+
+def drive_of(spec: dict) -> tuple[Drive | None, DriveEnvelope | None]:
+    """The drive and the envelope that a recorded DOF describes."""
+    if spec["drive"] is None:
+        return None, None
+    values = dict(spec["drive"])
+    envelope = values.pop("envelope")
+    values["acceleration"] = values.pop("type") == "acceleration"
+    values["max_force"] = _bound(values["max_force"])
+    if envelope is not None:
+        envelope = DriveEnvelope(**{key: _bound(value) for key, value in envelope.items()})
+    return Drive(**values), envelope
+
+
 def joint_of(spec: dict) -> Joint:
     """The joint that a recorded joint describes."""
     dofs = spec["dofs"]
-    unlimited = lambda value: np.inf if value is None else value  # noqa: E731
+    drives = [drive_of(dof) for dof in dofs]
     return Joint(
         type=_TYPES[spec["type"]],
         axes=tuple(Axis[dof["axis"].upper()] for dof in dofs),
@@ -54,7 +86,42 @@ def joint_of(spec: dict) -> Joint:
         child_pose=unit_pose(spec["child_pose"]),
         limits=[None if dof["limit"] is None else tuple(dof["limit"]) for dof in dofs],
         armature=[dof["armature"] for dof in dofs],
-        max_velocity=[unlimited(dof["max_velocity"]) for dof in dofs],
+        max_velocity=[_bound(dof["max_velocity"]) for dof in dofs],
+        drive=[drive for drive, _ in drives],
+        envelope=[envelope for _, envelope in drives],
+        friction=[JointFriction(**(dof["friction"] or {})) for dof in dofs],
+    )
+
+
+def _fixed_tendon(spec: dict, index: int, names: dict) -> FixedTendon:
+    keys = ("stiffness", "damping", "limit_stiffness", "offset", "rest_length", "limits")
+    root, *joints = spec["tendon_joints"]
+    return FixedTendon(
+        name=f"tendon_{index}",
+        root_link=names["links"][root["link"]],
+        joints=[
+            TendonJoint(
+                dof=names["dofs"][joint["dof"]],
+                coefficient=joint["coefficient"],
+                recip_coefficient=joint["recip_coefficient"],
+                parent=joint["parent"] - 1,
+            )
+            for joint in joints
+        ],
+        **{key: spec[key] for key in keys},
+    )
+
+
+def _spatial_tendon(spec: dict, index: int, names: dict) -> SpatialTendon:
+    keys = ("stiffness", "damping", "limit_stiffness", "offset")
+    fields = ("name", "parent", "coefficient", "position", "rest_length", "limits")
+    return SpatialTendon(
+        name=f"tendon_{index}",
+        attachments=[
+            Attachment(link=names["links"][point["link"]], **{key: point[key] for key in fields})
+            for point in spec["attachments"]
+        ],
+        **{key: spec[key] for key in keys},
     )
 
 
@@ -71,11 +138,22 @@ def build(name: str, dtype=None) -> Articulation:
             com_pose=unit_pose(np.concatenate([link["com"], link["principal_axes"]])),
             inertia=link["principal_inertia"],
             gravity_scale=0.0 if link["disable_gravity"] else 1.0,
+            linear_damping=link["linear_damping"],
+            angular_damping=link["angular_damping"],
+            max_linear_velocity=_bound(link["max_linear_velocity"]),
+            max_angular_velocity=_bound(link["max_angular_velocity"]),
+            cfm_scale=link["cfm_scale"],
             name=link["name"],
         )
+    names = {"links": spec["link_names"], "dofs": spec["dof_names"]}
     for mimic in spec["mimic_joints"]:
-        follower, reference = (spec["links"][mimic[f"link_{side}"]]["joint"]["name"] for side in "ab")
-        builder.add_mimic(follower, reference, mimic["gear_ratio"], mimic["offset"])
+        keys = ("gear_ratio", "offset", "natural_frequency", "damping_ratio")
+        follower, reference = (spec["dof_names"][mimic[f"dof_{side}"]] for side in "ab")
+        builder.add_mimic(follower, reference, **{key: mimic[key] for key in keys})
+    for index, tendon in enumerate(spec["fixed_tendons"]):
+        builder.add_fixed_tendon(_fixed_tendon(tendon, index, names))
+    for index, tendon in enumerate(spec["spatial_tendons"]):
+        builder.add_spatial_tendon(_spatial_tendon(tendon, index, names))
     return builder.build(dtype)
 
 

@@ -131,3 +131,90 @@ def test_a_nan_never_passes_as_an_identity():
     assert not Identity("", "", float("nan"), 1.0).holds
     assert not Identity("", "", float("nan"), 0.0, lower=True).holds
     assert Identity("", "", np.finfo(np.float32).eps, 1e-5).holds
+
+
+# --- formats ------------------------------------------------------------------------------------------------------
+
+MUSCLE = """<mujoco><worldbody><body name="arm"><joint name="elbow"/><geom size="1"/></body>
+<body name="ball"><freejoint/><geom size="1"/></body></worldbody>
+<actuator><muscle name="biceps" joint="elbow" lengthrange="0 1"/></actuator></mujoco>"""
+
+
+@pytest.fixture
+def mjcf_file(tmp_path):
+    pytest.importorskip("mujoco")
+    path = tmp_path / "robot.xml"
+    path.write_text(MUSCLE, encoding="utf-8")
+    return str(path)
+
+
+def test_info_and_check_of_an_mjcf(mjcf_file, capsys):
+    assert main(["check", mjcf_file]) == 1
+    assert '<muscle name="biceps">' in capsys.readouterr().out
+    assert main(["check", mjcf_file, "--skip", "all"]) == 0
+    assert main(["info", mjcf_file, "--skip", "actuator", "--body", "ball"]) == 0
+    assert "floating base, 1 link" in capsys.readouterr().out
+    assert main(["info", mjcf_file, "--skip", "actuator"]) == 1
+    assert "choose one with body=" in capsys.readouterr().err
+    assert main(["info", mjcf_file, "--skip", "biceps"]) == 1
+    assert "nothing called 'biceps' can be skipped" in capsys.readouterr().err
+
+
+def test_convert_between_formats(tmp_path, capsys):
+    xml, npz, urdf = (str(tmp_path / f"arm.{suffix}") for suffix in ("xml", "npz", "urdf"))
+    assert main(["convert", "arm7", npz]) == 0
+    assert "9 links, 7 DOFs, nothing lost" in capsys.readouterr().out
+    assert main(["convert", npz, urdf]) == 0
+    assert "whether the base is fixed" in capsys.readouterr().out
+    assert main(["convert", urdf, xml, "--fixed-base"]) == 0
+    assert "MJCF has no word for its speed limit" in capsys.readouterr().out
+    original, again = robots.load("arm7"), artix.load(urdf, fixed_base=True)
+    np.testing.assert_allclose(again.link_inertia, original.link_inertia, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["arm7", "robot.doc"], "no writer for the suffix '.doc'"),
+        (["arm7", "missing/robot.npz"], "cannot be written"),
+        (["arm7", "robot.npz", "--skip", "tendon"], "without the option --skip"),
+        (["nobody", "robot.npz"], "there is no file 'nobody'"),
+    ],
+)
+def test_convert_explains_what_it_cannot_do(arguments, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["convert", *arguments]) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_convert_of_a_broken_robot_prints_its_errors(urdf, tmp_path, capsys):
+    assert main(["convert", urdf(BROKEN), str(tmp_path / "robot.npz")]) == 1
+    assert "triangle inequality" in capsys.readouterr().err
+    assert main(["convert", urdf(BROKEN), str(tmp_path / "robot.npz"), "--repair", "inertia"]) == 0
+
+
+XACRO = """<robot name="printed" xmlns:xacro="http://www.ros.org/wiki/xacro">
+<xacro:arg name="mass" default="1"/>
+<link name="a"><inertial><mass value="$(arg mass)"/>
+<inertia ixx="${2*0.5}" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial></link></robot>"""
+
+
+def test_xacro_is_expanded(tmp_path, capsys):
+    path = tmp_path / "robot.xacro"
+    path.write_text(XACRO, encoding="utf-8")
+    pytest.importorskip("xacrodoc")
+    assert artix.load(path, arguments={"mass": "3"}).link_mass[0] == 3.0
+    assert main(["check", str(path)]) == 0
+    path.write_text(XACRO.replace("2*0.5", "undefined"), encoding="utf-8")
+    assert main(["check", str(path)]) == 1
+    assert "xacro cannot expand it" in capsys.readouterr().out
+
+
+def test_without_xacrodoc_the_extra_is_named(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "robot.xacro"
+    path.write_text(XACRO, encoding="utf-8")
+    monkeypatch.setitem(sys.modules, "xacrodoc", None)
+    assert main(["info", str(path)]) == 1
+    assert "pip install 'artix[xacro]'" in capsys.readouterr().err

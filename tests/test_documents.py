@@ -9,13 +9,37 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.slow
-def test_the_examples_of_the_readme_run(capsys):
+def test_the_examples_of_the_readme_run(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     assert len(blocks) >= 2
     namespace = {}
     for block in blocks:
         exec(compile(block, "README.md", "exec"), namespace)
     assert namespace["M"].shape[0] == 3000
+
+
+def test_the_examples_of_the_formats_run(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("mujoco")
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/formats.md").read_text(encoding="utf-8"), re.DOTALL)
+    namespace = {}
+    for block in blocks:
+        exec(compile(block, "formats.md", "exec"), namespace)
+    out = capsys.readouterr().out
+    assert "MJCF has no word for its speed limit" in out
+    assert "[100.] [0.5]" in out
+    assert "[0. 0. 1. 0. 0. 0. 1.]" in out
+
+
+def test_the_examples_about_usd_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "usd.md").read_text(encoding="utf-8"), re.DOTALL)
+    namespace = {}
+    for block in blocks:
+        exec(compile(block, "usd.md", "exec"), namespace)
+    assert len(blocks) == 2
+    assert "(18, 18)" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -39,12 +63,21 @@ def test_the_notebooks_run(notebook):
 
 
 @pytest.mark.parametrize(
-    "document", ["README.md", "CONTRIBUTING.md", "docs/conventions.md", "docs/derivatives.md", "docs/index.md"]
+    "document",
+    [
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/conventions.md",
+        "docs/derivatives.md",
+        "docs/formats.md",
+        "docs/index.md",
+        "docs/usd.md",
+    ],
 )
 def test_the_functions_that_documents_name_exist(document):
     import artix
 
     text = (ROOT / document).read_text(encoding="utf-8")
-    names = set(re.findall(r"\bartix\.([a-zA-Z_]+)\b", text)) - {"cli", "png"}
+    names = set(re.findall(r"\bartix\.([a-zA-Z_]+)\b", text)) - {"cli", "io", "png"}
     missing = sorted(name for name in names if not hasattr(artix, name))
     assert not missing

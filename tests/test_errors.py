@@ -70,8 +70,8 @@ def two_links(**options) -> ArticulationBuilder:
         ({"com_pose": POSE[:6]}, r"link 'arm': com_pose: expected shape \(7,\), found \(6,\)"),
         ({"com_pose": [*POSE[:6], 2.0]}, "link 'arm': com_pose: the quaternion .* found length 2"),
         ({"com_pose": [np.inf, *POSE[1:]]}, "link 'arm': com_pose: every number must be finite"),
-        ({"gravity_scale": np.nan}, "link 'arm': gravity_scale: every number must be finite"),
-        ({"gravity_scale": [1.0, 1.0]}, r"link 'arm': gravity_scale: expected shape \(\), found \(2,\)"),
+        ({"gravity_scale": np.nan}, "link 'arm': gravity_scale must be finite"),
+        ({"gravity_scale": [1.0, 1.0]}, r"link 'arm': gravity_scale must be one number"),
     ],
 )
 def test_links(options: dict, message: str) -> None:
@@ -113,8 +113,6 @@ def test_a_root_with_a_parent() -> None:
         ({"armature": [0.1, 0.2]}, "joint 'hip': armature must be a number or have length 1"),
         ({"max_velocity": -1.0}, "joint 'hip': max_velocity must lie in"),
         ({"max_force": np.nan}, "joint 'hip': max_force must lie in"),
-        ({"damping": -1.0}, "joint 'hip': damping must lie in"),
-        ({"friction": -1.0}, "joint 'hip': friction must lie in"),
     ],
 )
 def test_numbers_of_joints(options: dict, message: str) -> None:
@@ -157,14 +155,16 @@ def test_mimic_joints() -> None:
     builder.add_link(1, Joint.spherical(name="ball"))
     with pytest.raises(ValueError, match="mimic joint 'hip': a joint cannot follow itself"):
         builder.add_mimic("hip", "hip", 1.0)
-    with pytest.raises(ValueError, match="mimic joint 'hip': gear_ratio: every number must be finite"):
+    with pytest.raises(ValueError, match="mimic joint 'hip': gear_ratio must be finite"):
         builder.add_mimic("hip", "ball", np.inf)
     builder.add_mimic("hip", "ball", 1.0)
-    with pytest.raises(ValueError, match="mimic joint 'hip': joint 'ball' must have exactly one DOF"):
+    with pytest.raises(
+        ValueError, match="mimic joint 'hip': joint 'ball' must have exactly one DOF; its DOFs are: ball:0"
+    ):
         builder.build()
     builder = two_links()
     builder.add_mimic("hip", "knee", 1.0)
-    with pytest.raises(ValueError, match="mimic joint 'hip': there is no joint called 'knee'"):
+    with pytest.raises(ValueError, match="mimic joint 'hip': no joint or DOF called 'knee'; there are: hip"):
         builder.build()
 
 

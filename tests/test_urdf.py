@@ -100,19 +100,10 @@ def test_rpy_turns_about_fixed_axes_x_then_y_then_z():
 def test_limits_and_dynamics():
     dynamics = '<dynamics damping="0.5" friction="0.25"/>'
     articulation = load_urdf(two_links(LIMIT + dynamics))
-    found = [
-        float(getattr(articulation, name)[0])
-        for name in (
-            "joint_lower_limit",
-            "joint_upper_limit",
-            "max_joint_force",
-            "max_joint_velocity",
-            "joint_damping",
-            "joint_friction",
-            "armature",
-        )
-    ]
-    assert found == [-1, 2, 30, 4, 0.5, 0.25, 0]
+    names = ("joint_lower_limit", "joint_upper_limit", "max_joint_force", "max_joint_velocity", "armature")
+    assert [float(getattr(articulation, name)[0]) for name in names] == [-1, 2, 30, 4, 0]
+    friction = articulation.friction
+    assert [float(x[0]) for x in (friction.static, friction.dynamic, friction.viscous)] == [0.25, 0.25, 0.5]
 
 
 def test_limits_that_are_not_given_are_infinite():
@@ -147,7 +138,7 @@ def test_mimic_joints_follow_with_multiplier_and_offset():
     articulation = load_urdf(text)
     assert articulation.topology.mimic_dofs == ((1, 0),)
     # q_follower = -2 q_hinge + 0.5, written as q_follower + G q_hinge + offset = 0.
-    assert (float(articulation.mimic_gear_ratio[0]), float(articulation.mimic_offset[0])) == (2, -0.5)
+    assert (float(articulation.mimic.gear_ratio[0]), float(articulation.mimic.offset[0])) == (2, -0.5)
 
 
 def test_the_base_is_fixed_if_the_root_is_called_world():

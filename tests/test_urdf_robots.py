@@ -168,5 +168,5 @@ def test_limits(name):
             assert high == model.upperPositionLimit[other.idx_q]
         if np.isfinite(articulation.max_joint_force[dof]):
             assert float(articulation.max_joint_force[dof]) == model.effortLimit[other.idx_v]
-        assert float(articulation.joint_damping[dof]) == model.damping[other.idx_v]
-        assert float(articulation.joint_friction[dof]) == model.upperDryFrictionLimit[other.idx_v]
+        assert float(articulation.friction.viscous[dof]) == model.damping[other.idx_v]
+        assert float(articulation.friction.dynamic[dof]) == model.upperDryFrictionLimit[other.idx_v]

@@ -1,4 +1,4 @@
-"""The ``artix`` command: a demonstration, a look at a robot, and a check of its description."""
+"""The ``artix`` command: a demonstration, a look at a robot, a check of its description, and its conversion."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import io
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from artix.cli.errors import UnreadableRobot
 
@@ -50,17 +51,46 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--trajectory-optimization", action="store_true", help=trajectory_help)
     demo.set_defaults(run=_demo)
 
-    robot_help = "path of a URDF file, or the name of a built-in robot"
+    robot_help = "path of a URDF, xacro, MJCF, USD or .npz file, or the name of a built-in robot"
     info = commands.add_parser("info", help="the tree, the degrees of freedom and the masses of a robot")
     info.add_argument("robot", help=robot_help)
-    base_help = "fix the root to the world, or let it float (default: as the description says)"
-    info.add_argument("--fixed-base", action=argparse.BooleanOptionalAction, default=None, help=base_help)
+    _add_reading_options(info)
     info.set_defaults(run=_info)
 
     check = commands.add_parser("check", help="what is wrong with a robot's description; exit code 1 for errors")
     check.add_argument("robot", help=robot_help)
+    _add_checking_options(check)
     check.set_defaults(run=_check)
+
+    convert = commands.add_parser("convert", help="a robot's description in another format, and what is lost")
+    convert.add_argument("robot", help=robot_help)
+    convert.add_argument("output", help="the file to write: .urdf, .xml (MJCF), .usda or .npz, which keeps everything")
+    _add_reading_options(convert)
+    convert.add_argument("--merge-fixed-joints", action="store_true", default=None, help="merge links on fixed joints")
+    convert.set_defaults(run=_convert)
     return parser
+
+
+def _add_reading_options(command: argparse.ArgumentParser) -> None:
+    base_help = "fix the root to the world, or let it float (default: as the description says)"
+    command.add_argument("--fixed-base", action=argparse.BooleanOptionalAction, default=None, help=base_help)
+    command.add_argument("--body", help="child of the world to read, for MJCF with several (default: the only one)")
+    _add_checking_options(command)
+
+
+def _add_checking_options(command: argparse.ArgumentParser) -> None:
+    root_help = "path of the prim that is the articulation's root, for USD with several (default: the only one)"
+    command.add_argument("--root", help=root_help)
+    command.add_argument("--skip", nargs="+", metavar="KIND", help="what of an MJCF may be left out, such as actuator")
+    command.add_argument("--repair", nargs="+", metavar="KIND", help="what of a URDF to repair: inertia, mimic")
+
+
+def _given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """The options of readers that were given."""
+    values = {name: getattr(options, name) for name in (*names, "root", "skip", "repair")}
+    if values["skip"] == ["all"]:
+        values["skip"] = "all"
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _positive(text: str) -> int:
@@ -86,10 +116,16 @@ def _demo(options: argparse.Namespace) -> int:
 def _info(options: argparse.Namespace) -> int:
     from artix.cli.info import run_info
 
-    return run_info(options.robot, fixed_base=options.fixed_base)
+    return run_info(options.robot, **_given(options, "fixed_base", "body"))
 
 
 def _check(options: argparse.Namespace) -> int:
     from artix.cli.check import run_check
 
-    return run_check(options.robot)
+    return run_check(options.robot, **_given(options))
+
+
+def _convert(options: argparse.Namespace) -> int:
+    from artix.cli.convert import run_convert
+
+    return run_convert(options.robot, options.output, **_given(options, "fixed_base", "body", "merge_fixed_joints"))

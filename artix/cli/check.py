@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from artix.cli.robot_source import description_path
-from artix.io.urdf import check_urdf
+from typing import Any
+
+from artix.cli.robot_source import check_robot
 
 
-def run_check(robot: str) -> int:
+def run_check(robot: str, **options: Any) -> int:
     """Prints every issue of a description, one a line, and a summary.
 
     Args:
-      robot: path of a URDF file, or the name of a built-in robot.
+      robot: path of a robot description, or the name of a built-in robot.
+      **options: options of the checker.
 
     Returns:
       1 if there is an error, 0 otherwise: warnings pass.
     """
-    issues = check_urdf(description_path(robot))
+    issues = check_robot(robot, **options)
     for issue in issues:
         print(issue)
     errors = sum(issue.severity == "error" for issue in issues)

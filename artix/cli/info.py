@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import numpy as np
 
 from artix.articulation import Articulation
-from artix.cli.robot_source import description_path, load_robot
+from artix.cli.robot_source import check_robot, load_robot
 from artix.cli.text import quantity, table
-from artix.io.urdf import check_urdf
 from artix.joints import Axis, JointType
 from artix.topology import Topology
 
 
-def run_info(robot: str, *, fixed_base: bool | None = None) -> int:
+def run_info(robot: str, **options: Any) -> int:
     """Prints what is known of a robot.
 
     Args:
-      robot: path of a URDF file, or the name of a built-in robot.
-      fixed_base: whether the root is fixed to the world; ``None`` leaves it to the description.
+      robot: path of a robot description, or the name of a built-in robot.
+      **options: options of the reader.
 
     Returns:
       0, or 1 if the description has errors; they are then printed instead.
     """
-    issues = check_urdf(description_path(robot))
+    issues = check_robot(robot, **options)
     if any(issue.severity == "error" for issue in issues):
         for issue in issues:
             print(issue, file=sys.stderr)
         print(f"artix: {robot!r} has errors and was not loaded", file=sys.stderr)
         return 1
-    articulation = load_robot(robot, fixed_base=fixed_base)
+    articulation = load_robot(robot, **options)
     print("\n\n".join([summary(articulation), tree_drawing(articulation), dof_table(articulation)]))
     if issues:
         print("\n" + "\n".join(str(issue) for issue in issues))
@@ -44,11 +44,14 @@ def summary(articulation: Articulation) -> str:
     fixed = topology.num_links - topology.num_bodies
     rigid = f" ({_count(fixed, 'fixed joint')})" if fixed else ""
     sizes = f"{_count(topology.num_links, 'link')}{rigid}, {topology.num_dofs} DOFs, nv = {topology.nv}"
-    extras = [
-        _count(len(names), noun)
-        for names, noun in ((topology.mimic_dofs, "mimic joint"), (topology.frame_names, "additional frame"))
-        if names
-    ]
+    parts = (
+        (topology.mimic_dofs, "mimic joint"),
+        (topology.fixed_tendons, "fixed tendon"),
+        (topology.spatial_tendons, "spatial tendon"),
+        (topology.loop_joints, "loop joint"),
+        (topology.frame_names, "additional frame"),
+    )
+    extras = [_count(len(names), noun) for names, noun in parts if names] + _joint_features(articulation)
     total = quantity(float(np.sum(np.asarray(articulation.link_mass, float))))
     return f"{topology.name}: {', '.join([base, sizes, *extras])}\ntotal mass {total} kg"
 
@@ -102,6 +105,18 @@ def dof_table(articulation: Articulation) -> str:
     return table(heading, rows, align="rlll")
 
 
+def _joint_features(articulation: Articulation) -> list[str]:
+    """How many DOFs have a drive, an envelope and friction."""
+    drive, friction = articulation.drive, articulation.friction
+    active = (
+        ((drive.stiffness > 0) | (drive.damping > 0), "driven DOF"),
+        (articulation.envelope.max_effort < np.inf, "performance envelope"),
+        ((friction.static > 0) | (friction.viscous > 0), "DOF with friction"),
+    )
+    counts = [(int(np.sum(np.asarray(where))), noun) for where, noun in active]
+    return [_count(number, noun) for number, noun in counts if number]
+
+
 def _static(articulation: Articulation) -> Topology:
     assert isinstance(articulation.topology, Topology)
     return articulation.topology
@@ -126,4 +141,5 @@ def _axis_text(articulation: Articulation, dof: int) -> str:
 
 
 def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    head, _, tail = noun.partition(" with ")
+    return f"{number} {head}{'' if number == 1 else 's'}{' with ' * bool(tail)}{tail}"

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import re
+import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 from artix import robots
 from artix.articulation import Articulation
 from artix.cli.errors import UnreadableRobot
-from artix.io.urdf import load_urdf
+from artix.io.diagnostics import DescriptionError, DescriptionWarning, Issue
+from artix.io.load import BINARY_SUFFIXES, SUFFIXES, check, load
+from artix.io.urdf import check_urdf, load_urdf
+
+#: Options that say what is read, and not whether the description is right.
+_OF_READING_ALONE = ("fixed_base", "body", "merge_fixed_joints")
 
 
 def description_path(robot: str) -> Path:
@@ -24,26 +33,68 @@ def description_path(robot: str) -> Path:
             f"there is no file {robot!r} and no built-in robot of that name; there are: {', '.join(robots.names())}"
         )
     if not path.is_file():
-        raise UnreadableRobot(f"{robot!r} is not a file; give the path of a URDF file")
+        raise UnreadableRobot(f"{robot!r} is not a file; give the path of a robot description")
+    if path.suffix.lower() in BINARY_SUFFIXES:
+        return path
     try:
         path.read_text(encoding="utf-8")
     except OSError as error:
         raise UnreadableRobot(f"{robot!r} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise UnreadableRobot(f"{robot!r} is not a text file; a URDF file is XML in UTF-8") from error
+        raise UnreadableRobot(f"{robot!r} is not a text file; a robot description is text in UTF-8") from error
     return path
 
 
-def load_robot(robot: str, *, fixed_base: bool | None) -> Articulation:
-    """Loads what ``robot`` names; ``fixed_base`` of ``None`` leaves the base to the built-in robot or the reader.
+def check_robot(robot: str, **options: Any) -> list[Issue]:
+    """The issues of the description that ``robot`` names.
+
+    A file whose suffix says nothing is taken for a URDF.
+
+    Args:
+      robot: a path, or the name of a built-in robot.
+      **options: options of the reader of its format; those that concern reading alone are passed over.
 
     Raises:
-      UnreadableRobot: as :func:`description_path`.
+      UnreadableRobot: as :func:`description_path`, an option does not fit the format, or its package is missing.
+    """
+    path = description_path(robot)
+    options = {name: value for name, value in options.items() if name not in _OF_READING_ALONE}
+    return _explained(path, check if path.suffix.lower() in SUFFIXES else check_urdf, options)
+
+
+def load_robot(robot: str, **options: Any) -> Articulation:
+    """Loads what ``robot`` names, with the options of the reader of its format.
+
+    Raises:
+      UnreadableRobot: as :func:`check_robot`, or an option's value does not fit the description.
       DescriptionError: the description has errors.
     """
+    path = description_path(robot)
+    reader: Callable[..., Articulation] = load if path.suffix.lower() in SUFFIXES else load_urdf
     if _is_built_in(robot):
-        return robots.load(robot, **({} if fixed_base is None else {"fixed_base": fixed_base}))
-    return load_urdf(description_path(robot), fixed_base=fixed_base)
+        path, reader = Path(robot), robots.load
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DescriptionWarning)  # The command prints the issues themselves.
+        return _explained(path, reader, options)
+
+
+_Result = TypeVar("_Result")
+
+
+def _explained(path: Path, reader: Callable[..., _Result], options: dict[str, Any]) -> _Result:
+    """Calls a reader and turns what the caller of a command can mend into a message for them."""
+    try:
+        return reader(str(path) if reader is robots.load else path, **options)
+    except DescriptionError:
+        raise
+    except (ImportError, ValueError) as error:
+        raise UnreadableRobot(str(error)) from error
+    except TypeError as error:
+        unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        if unknown is None:
+            raise
+        option = unknown[1].replace("_", "-")
+        raise UnreadableRobot(f"{str(path)!r} is of a format without the option --{option}") from error
 
 
 def _is_built_in(robot: str) -> bool:

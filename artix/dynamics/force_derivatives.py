@@ -90,9 +90,9 @@ def displacement_rates(
 def forces_by_configuration(rates: Rates) -> Array:
     """Change of the force on all that each unit displacement moves, in world axes, [6, c]."""
     motions, first, second, sums = rates
-    forces = jnp.concatenate(momentum(sums.inertias, second)) + _twice_coriolis(sums, first.angular)
+    forces = jnp.concatenate(momentum(sums.inertias, second)) + twice_coriolis(sums, first.angular)
     forces = forces + force_cross(motions, sums.force)
-    return forces if sums.world is None else forces + _turned_back(sums.world, motions.angular)
+    return forces if sums.world is None else forces + turned_back(sums.world, motions.angular)
 
 
 def velocity_rates(tree: Tree, found: NewtonEuler, rates: Rates) -> Motion:
@@ -106,7 +106,7 @@ def velocity_rates(tree: Tree, found: NewtonEuler, rates: Rates) -> Motion:
 def forces_by_velocity(rates: Rates, changes: Motion) -> Array:
     """Change of the force on all that unit velocities move, [6, 3 + n], from :func:`velocity_rates`."""
     sums, angular = jax.tree.map(lambda x: x[..., : changes.linear.shape[1]], (rates.sums, rates.motions.angular))
-    return jnp.concatenate(momentum(sums.inertias, changes)) + _twice_coriolis(sums, angular)
+    return jnp.concatenate(momentum(sums.inertias, changes)) + twice_coriolis(sums, angular)
 
 
 def force_derivatives(
@@ -123,10 +123,10 @@ def force_derivatives(
     rates = displacement_rates(articulation, kin, found, external_force, gravity=gravity)
     dofs = jax.tree.map(lambda x: x[..., NUM_ROOT:count], rates.sums)
     momenta = jnp.concatenate(momentum(dofs.inertias, found.motions))
-    turns = _twice_coriolis_transposed(dofs, found.motions)
+    turns = twice_coriolis_transposed(dofs, found.motions)
     rows, columns = [momenta, turns], [*rates.second, rates.first.angular]
     if dofs.world is not None:
-        rows.append(_turned_back_transposed(dofs.world, found.motions))
+        rows.append(turned_back_transposed(dofs.world, found.motions))
         columns.append(rates.motions.angular)
     by_configuration = _assemble(articulation, found.motions, forces_by_configuration(rates), rows, columns)
     changes = velocity_rates(tree, found, rates)
@@ -152,9 +152,7 @@ def _composites(
     articulation: Articulation, kin: Kinematics, found: NewtonEuler, external_force: Array | None, *, gravity: bool
 ) -> Composites:
     tree, (mass, first, second) = articulation.topology, found.inertias
-    linear, angular = found.velocity
-    moving = mass[None] * linear + spatial.cross(angular, first)
-    moments = linear[:, None] * first[None] + spatial.multiply(spatial.skew(angular), second)
+    moving, moments = moments_of_momentum(found.inertias, found.velocity)
     rows = stage(jnp.concatenate([first, moving, second.reshape(9, -1), moments.reshape(9, -1), found.force]))
     # The masses do not depend on the state, so they keep out of the product that does.
     masses, sums = _sums(tree, mass[None])[0], _sums(tree, rows)
@@ -164,6 +162,14 @@ def _composites(
         wrench = _wrenches(articulation, kin, external_force)
         world = wrench if world is None else WorldForces(*map(jnp.add, world, wrench))
     return Composites(Inertias(masses, sums[:3], second), sums[3:6], moments, sums[24:], world)
+
+
+def moments_of_momentum(inertias: Inertias, velocity: Motion) -> tuple[Array, Array]:
+    """Integrals of velocity dm [3, k] and of velocity r^T dm [3, 3, k] of bodies that move like that."""
+    mass, first, second = inertias
+    linear, angular = velocity
+    moving = mass[None] * linear + spatial.cross(angular, first)
+    return moving, linear[:, None] * first[None] + spatial.multiply(spatial.skew(angular), second)
 
 
 def _sums(tree: Tree, rows: Array) -> Array:
@@ -199,28 +205,28 @@ def force_cross(motion: Motion, force: Array) -> Array:
 # the cross product of w and its velocity. The forces for it are linear in w and go with the moments of momentum.
 
 
-def _twice_coriolis(sums: Composites, angular: Array) -> Array:
+def twice_coriolis(sums: Composites, angular: Array) -> Array:
     """Forces [6, k] on composites whose points accelerate by twice ``angular x velocity``."""
     moments = sums.momentum_moments
     torque = _trace(moments)[None] * angular - spatial.apply(moments, angular)
     return 2 * jnp.concatenate([spatial.cross(angular, sums.momentum), torque])
 
 
-def _twice_coriolis_transposed(sums: Composites, motion: Motion) -> Array:
-    """Rows [3, k] that give the powers of those forces along motions: the transpose of :func:`_twice_coriolis`."""
+def twice_coriolis_transposed(sums: Composites, motion: Motion) -> Array:
+    """Rows [3, k] that give the powers of those forces along motions: the transpose of :func:`twice_coriolis`."""
     moments = sums.momentum_moments
     torque = _trace(moments)[None] * motion.angular - spatial.apply_transposed(moments, motion.angular)
     return 2 * (spatial.cross(sums.momentum, motion.linear) + torque)
 
 
-def _turned_back(world: WorldForces, angular: Array) -> Array:
+def turned_back(world: WorldForces, angular: Array) -> Array:
     """What world forces look like from composites that turn by ``angular``: they turn the other way, [6, k]."""
     torque = spatial.apply(world.moments, angular) - _trace(world.moments)[None] * angular
     return jnp.concatenate([spatial.cross(world.force, angular), torque + spatial.cross(world.torque, angular)])
 
 
-def _turned_back_transposed(world: WorldForces, motion: Motion) -> Array:
-    """Rows [3, k] of the powers of :func:`_turned_back` along motions."""
+def turned_back_transposed(world: WorldForces, motion: Motion) -> Array:
+    """Rows [3, k] of the powers of :func:`turned_back` along motions."""
     torque = spatial.apply_transposed(world.moments, motion.angular) - _trace(world.moments)[None] * motion.angular
     return torque + spatial.cross(motion.linear, world.force) + spatial.cross(motion.angular, world.torque)
 

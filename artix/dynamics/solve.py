@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 
@@ -19,6 +22,8 @@ from artix.dynamics.inertia import reference_inertias
 from artix.dynamics.mass_matrix import generalized_armature, generalized_motions, inertia_matrix
 from artix.kinematics import Kinematics, kinematics
 from artix.tangents import times
+from artix.topology import Topology
+from artix.tree import Tree
 
 Array = jax.Array
 
@@ -92,8 +97,7 @@ def mass_matrix_inverse(articulation: Articulation, state: State, *, armature: b
     kin = kinematics(articulation, state)
     factors = factorize(articulation, kin, armature=armature)
     eye = jnp.eye(articulation.topology.nv, dtype=articulation.dtype)
-    columns = jax.vmap(lambda right: linear_solve(articulation, kin, factors, right, armature=armature))(eye)
-    return 0.5 * (columns + columns.T)
+    return jax.vmap(lambda right: linear_solve(articulation, kin, factors, right, armature=armature))(eye)
 
 
 def factorize(articulation: Articulation, kin: Kinematics, *, armature: bool = True) -> Factors:
@@ -109,12 +113,34 @@ def linear_solve(
     matrix = inertia_matrix(articulation, kin)
     if armature:
         matrix = matrix + jnp.diag(generalized_armature(articulation))
+
     return jax.lax.custom_linear_solve(
         lambda x: times(matrix, x),
         right,
-        solve=lambda _, b: _solve(articulation, factors, b),
+        solve=lambda _, b: _solver(articulation.topology)(factors, b),
         symmetric=True,
     )
+
+
+def _solver(tree: Tree) -> Callable[[Factors, Array], Array]:
+    """A function of factors and a right side; many right sides of one matrix are cheaper with the inverse.
+
+    ``jacfwd`` asks for them: by configuration, velocity and force 30 us instead of 47 (29 DOFs, batch 2048, CPU).
+    """
+    solve = functools.partial(_solve, tree)
+    if not isinstance(tree, Topology):
+        return solve
+    function = jax.custom_batching.custom_vmap(solve)
+
+    @function.def_vmap
+    def _solve_many(axis_size: int, batched, factors: Factors, right: Array) -> tuple[Array, bool]:
+        one_matrix = not any(jax.tree.leaves(batched[0]))
+        if one_matrix and axis_size >= tree.nv:
+            return jnp.matmul(right, _inverse(tree, factors), precision=jax.lax.Precision.HIGHEST), True
+        axes = (jax.tree.map(lambda x: 0 if x else None, batched[0]), 0 if batched[1] else None)
+        return jax.vmap(solve, axes, axis_size=axis_size)(factors, right), True
+
+    return function
 
 
 def _factorize(articulation: Articulation, kin: Kinematics, *, armature: bool) -> Factors:
@@ -132,8 +158,16 @@ def _factorize(articulation: Articulation, kin: Kinematics, *, armature: bool) -
     return jnp.linalg.cholesky(matrix[::-1, ::-1])
 
 
-def _solve(articulation: Articulation, factors: Factors, right: Array) -> Array:
-    tree = articulation.topology
+def _inverse(tree: Tree, factors: Factors) -> Array:
+    inverse = jax.vmap(lambda right: _solve(tree, factors, right))(jnp.eye(tree.nv, dtype=_dtype(factors)))
+    return 0.5 * (inverse + inverse.T)
+
+
+def _dtype(factors: Factors):
+    return jax.tree.leaves(factors)[0].dtype
+
+
+def _solve(tree: Tree, factors: Factors, right: Array) -> Array:
     if isinstance(factors, TreeFactors):
         return solve_along_tree(tree, factors, right)
     solution = jax.scipy.linalg.cho_solve((factors, True), right[::-1])[::-1]

@@ -16,7 +16,7 @@ class Issue:
     Attributes:
       severity: ``"error"`` for what is refused, ``"warning"`` for what is read but deserves a look.
       file: the file's name as it was given, ``"<text>"`` for a description given as text.
-      line: line in the file, counted from 1.
+      line: line in the file, counted from 1; also 1 where the line is not known.
       element: the element concerned, such as ``<link name="forearm">``.
       message: what is wrong.
       fix: what to do about it.
@@ -51,7 +51,7 @@ class DescriptionError(ValueError):
 
 
 class DescriptionWarning(UserWarning):
-    """A reader changed what a description says, because it was asked to repair it."""
+    """A reader changed or left out what a description says, because it was asked to, or a writer could not say it."""
 
 
 class Place(Protocol):
@@ -82,16 +82,25 @@ class Report:
     def error(self, place: Place, message: str, fix: str) -> None:
         """Notes a mistake for which the description is refused."""
         self.num_errors += 1
-        self.issues.append(Issue("error", self.file, place.line, place.label, message, fix))
+        self.issues.append(Issue("error", self._file(place), place.line, place.label, message, fix))
 
     def warning(self, place: Place, message: str, fix: str) -> None:
         """Notes something that is read but deserves a look."""
-        self.issues.append(Issue("warning", self.file, place.line, place.label, message, fix))
+        self.issues.append(Issue("warning", self._file(place), place.line, place.label, message, fix))
+
+    def left_out(self, place: Place, message: str, fix: str) -> None:
+        """Notes what was left out on request: a warning that the reader also raises as a Python warning."""
+        self.warning(place, f"left out: {message}", fix)
+        self.repairs.append(self.issues[-1])
 
     def repaired(self, place: Place, message: str, fix: str) -> None:
         """Notes a mistake that was repaired on request: a warning that the reader also raises as a Python warning."""
         self.warning(place, f"repaired: {message}", fix)
         self.repairs.append(self.issues[-1])
+
+    def _file(self, place: Place) -> str:
+        """The file of a place that knows its own, because the description has several; else the report's."""
+        return getattr(place, "file", None) or self.file
 
     @property
     def errors(self) -> list[Issue]:

@@ -1,30 +1,99 @@
-"""Loading a robot by its file's suffix."""
+"""Reading and writing a robot by its file's suffix."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from artix.articulation import Articulation
-from artix.io.urdf import load_urdf
+from artix.io.archive import check_archive, load_archive, save_archive
+from artix.io.diagnostics import Issue
+from artix.io.mjcf import check_mjcf, load_mjcf
+from artix.io.save_mjcf import save_mjcf
+from artix.io.save_urdf import save_urdf
+from artix.io.urdf import check_urdf, load_urdf
+from artix.io.usd import check_usd, load_usd, save_usd
+from artix.io.xacro import check_xacro, load_xacro
 
-_READERS = {".urdf": load_urdf}
+_MJCF, _USD = (".xml", ".mjcf"), (".usd", ".usda", ".usdc", ".usdz")
+
+_READERS: dict[str, Callable[..., Articulation]] = {
+    ".urdf": load_urdf,
+    ".xacro": load_xacro,
+    **dict.fromkeys(_MJCF, load_mjcf),
+    **dict.fromkeys(_USD, load_usd),
+    ".npz": load_archive,
+}
+_CHECKERS: dict[str, Callable[..., list[Issue]]] = {
+    ".urdf": check_urdf,
+    ".xacro": check_xacro,
+    **dict.fromkeys(_MJCF, check_mjcf),
+    **dict.fromkeys(_USD, check_usd),
+    ".npz": check_archive,
+}
+_WRITERS: dict[str, Callable[..., list[Issue]]] = {
+    ".urdf": save_urdf,
+    **dict.fromkeys(_MJCF, save_mjcf),
+    **dict.fromkeys(_USD, save_usd),
+    ".npz": save_archive,
+}
+
+#: The suffixes of the formats that can be read, and those whose files are not text.
+SUFFIXES = tuple(_READERS)
+BINARY_SUFFIXES = (".usd", ".usdc", ".usdz", ".npz")
 
 
 def load(path: str | os.PathLike[str], **options: Any) -> Articulation:
-    """Reads a robot description with the reader that its suffix names (``.urdf``).
+    """Reads a robot description with the reader that its suffix names.
+
+    ``.urdf`` is read by :func:`artix.load_urdf`, ``.xacro`` by :func:`artix.load_xacro`, ``.xml`` and ``.mjcf`` by
+    :func:`artix.load_mjcf`, ``.usd``, ``.usda``, ``.usdc`` and ``.usdz`` by :func:`artix.load_usd`, ``.npz`` by
+    :func:`artix.load_archive`.
 
     Args:
       path: the file.
-      **options: passed to the reader, see :func:`artix.load_urdf`.
+      **options: passed to the reader.
 
     Raises:
       ValueError: there is no reader for this suffix; the message lists the known ones.
       OSError: the file cannot be read.
       DescriptionError: its content is refused; see the reader.
     """
+    return _by_suffix(path, _READERS, "reader")(Path(path), **options)
+
+
+def check(path: str | os.PathLike[str], **options: Any) -> list[Issue]:
+    """Everything there is to say about a robot description, by the checker that its suffix names; see :func:`load`."""
+    return _by_suffix(path, _CHECKERS, "checker")(Path(path), **options)
+
+
+def save(articulation: Articulation, path: str | os.PathLike[str], **options: Any) -> list[Issue]:
+    """Writes a robot with the writer that the suffix names.
+
+    ``.npz`` is written by :func:`artix.save_archive`, which keeps everything; ``.urdf`` by :func:`artix.save_urdf`,
+    ``.xml`` and ``.mjcf`` by :func:`artix.save_mjcf`, ``.usda``, ``.usdc``, ``.usd`` and ``.usdz`` by
+    :func:`artix.save_usd`, each as far as its format goes.
+
+    Args:
+      articulation: a single articulation.
+      path: the file.
+      **options: passed to the writer.
+
+    Returns:
+      What the format cannot say, one warning each.
+
+    Raises:
+      ValueError: there is no writer for this suffix; the message lists the known ones.
+      OSError: the file cannot be written.
+      DescriptionError: the format cannot describe the articulation at all; see the writer.
+    """
+    return _by_suffix(path, _WRITERS, "writer")(articulation, Path(path), **options)
+
+
+def _by_suffix(path: str | os.PathLike[str], table: dict[str, Callable[..., Any]], what: str) -> Callable[..., Any]:
     suffix = Path(path).suffix.lower()
-    if suffix not in _READERS:
-        raise ValueError(f"{os.fspath(path)}: no reader for the suffix {suffix!r}; there are: {', '.join(_READERS)}")
-    return _READERS[suffix](Path(path), **options)
+    if suffix not in table:
+        raise ValueError(f"{os.fspath(path)}: no {what} for the suffix {suffix!r}; there are: {', '.join(table)}")
+    return table[suffix]

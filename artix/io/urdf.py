@@ -7,17 +7,18 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from artix.articulation import Articulation
 from artix.builder import STANDARD_GRAVITY, ArticulationBuilder
 from artix.io.diagnostics import DescriptionWarning, Issue, Report
-from artix.io.poses import IDENTITY, combine_inertias, compose, quaternion_from_x_to
+from artix.io.links import ROTATIONS, TRANSLATIONS, LinkDescription, add_links, joint_frame
+from artix.io.poses import compose
 from artix.io.urdf_checks import check_masses, check_mimics, check_tree
 from artix.io.urdf_parser import REPAIRS, UrdfJoint, UrdfMimic, UrdfRobot, parse_urdf
 from artix.io.xml_tree import is_text
-from artix.joints import Axis, Joint
+from artix.joint_features import JointFriction
+from artix.joints import Joint
 
 WORLD_LINK = "world"
 
@@ -65,7 +66,9 @@ def load_urdf(
     builder = ArticulationBuilder(
         fixed_base=order[0] == WORLD_LINK if fixed_base is None else fixed_base, gravity=gravity, name=robot.name
     )
-    _add_links(builder, robot, order, merge_fixed_joints)
+    inbound = {joint.child: joint for joint in robot.joints.values()}
+    links = [_description(robot, name, inbound.get(name)) for name in order]
+    add_links(builder, links, merge_fixed_joints=merge_fixed_joints)
     for follower, mimic in mimics.items():
         builder.add_mimic(follower, mimic.joint, gear_ratio=-mimic.multiplier, offset=-mimic.offset)
     return builder.build(dtype)
@@ -107,60 +110,27 @@ def _read(path_or_text: str | Path, repair: Collection[str]) -> _Reading:
     return report, robot, order, mimics
 
 
-def _add_links(builder: ArticulationBuilder, robot: UrdfRobot, order: list[str], merge: bool) -> None:
-    """Adds the links to the builder, each with those that are merged into it, which become frames."""
-    inbound = {joint.child: joint for joint in robot.joints.values()}
-    host: dict[str, str] = {}
-    pose_in_host: dict[str, np.ndarray] = {}
-    members: dict[str, list[str]] = {}
-    for name in order:
-        if merge and name in inbound and inbound[name].type == "fixed":
-            above = inbound[name].parent
-            host[name] = host[above]
-            pose_in_host[name] = compose(pose_in_host[above], inbound[name].origin)
-        else:
-            host[name], pose_in_host[name] = name, IDENTITY
-        members.setdefault(host[name], []).append(name)
-    number: dict[str, int] = {}
-    for name, merged in members.items():
-        parts = [(robot.links[part], pose_in_host[part]) for part in merged]
-        mass, com_pose, inertia = combine_inertias(
-            [(link.mass, compose(pose, link.com_pose), link.inertia) for link, pose in parts]
-        )
-        parent, joint = None, None
-        if name in inbound:
-            above = inbound[name].parent
-            parent, joint = number[host[above]], _joint(inbound[name], pose_in_host[above])
-        number[name] = builder.add_link(parent, joint, mass=mass, com_pose=com_pose, inertia=inertia, name=name)
-    for name in order:
-        if host[name] != name:
-            builder.add_frame(name, number[host[name]], pose_in_host[name])
+def _description(robot: UrdfRobot, name: str, joint: UrdfJoint | None) -> LinkDescription:
+    link = robot.links[name]
+    parent = None if joint is None else joint.parent
+    return LinkDescription(
+        name, parent, None if joint is None else _joint(joint), link.mass, link.com_pose, link.inertia
+    )
 
 
-#: Axes of the joint frame for which the joint needs no turned frame, so that its numbers stay exact.
-_COORDINATE_AXES = {(1.0, 0.0, 0.0): 0, (0.0, 1.0, 0.0): 1, (0.0, 0.0, 1.0): 2}
-
-
-def _joint(joint: UrdfJoint, parent_in_host: np.ndarray) -> Joint:
-    """The joint, its parent frame given in the link into which the parent is merged."""
-    origin = compose(parent_in_host, joint.origin)
+def _joint(joint: UrdfJoint) -> Joint:
     if joint.type == "fixed":
-        return Joint.fixed(name=joint.name, parent_pose=origin)
-    coordinate = _COORDINATE_AXES.get(tuple(joint.axis.tolist()))
-    turn = IDENTITY
-    if coordinate is None:
-        turn = np.concatenate([IDENTITY[:3], quaternion_from_x_to(joint.axis)])
+        return Joint.fixed(name=joint.name, parent_pose=joint.origin)
+    coordinate, turn = joint_frame(joint.axis)
     options: dict[str, Any] = {
         "name": joint.name,
-        "parent_pose": compose(origin, turn),
+        "parent_pose": compose(joint.origin, turn),
         "child_pose": turn,
         "limits": [joint.limits],
         "max_velocity": joint.max_velocity,
         "max_force": joint.max_force,
-        "damping": joint.damping,
-        "friction": joint.friction,
+        "friction": JointFriction(static=joint.friction, dynamic=joint.friction, viscous=joint.damping),
     }
     if joint.type == "prismatic":
-        return Joint.prismatic((Axis.X, Axis.Y, Axis.Z)[coordinate or 0], **options)
-    axis = (Axis.TWIST, Axis.SWING1, Axis.SWING2)[coordinate or 0]
-    return Joint.revolute(axis, wrapped=joint.type == "continuous", **options)
+        return Joint.prismatic(TRANSLATIONS[coordinate], **options)
+    return Joint.revolute(ROTATIONS[coordinate], wrapped=joint.type == "continuous", **options)

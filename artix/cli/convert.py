@@ -1,0 +1,68 @@
+"""``artix convert``: one robot description into another format."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from artix.cli.errors import UnreadableRobot
+from artix.cli.robot_source import check_robot, load_robot
+from artix.io.diagnostics import DescriptionError, Issue
+from artix.io.load import save
+
+
+def run_convert(robot: str, output: str, **options: Any) -> int:
+    """Reads a robot in double precision, writes it, and prints what was remarkable and what the new format cannot say.
+
+    Args:
+      robot: path of a robot description, or the name of a built-in robot.
+      output: the file to write; its suffix names the format.
+      **options: options of the reader.
+
+    Returns:
+      0, or 1 if the description has errors or the format cannot describe the robot; both are printed.
+
+    Raises:
+      UnreadableRobot: the robot cannot be read, or the output cannot be written.
+    """
+    issues = check_robot(robot, **options)
+    if any(issue.severity == "error" for issue in issues):
+        return _fail(issues, f"{robot!r} has errors and was not converted")
+    with _double_precision():
+        articulation = load_robot(robot, **options)
+        try:
+            unsaid = save(articulation, output)
+        except DescriptionError as error:
+            return _fail(error.issues, f"{robot!r} was not written")
+        except (ValueError, ImportError) as error:
+            raise UnreadableRobot(str(error)) from error
+        except OSError as error:
+            raise UnreadableRobot(f"{output!r} cannot be written: {error.strerror}") from error
+    for issue in [*issues, *unsaid]:
+        print(issue)
+    print(f"{output}: {articulation.topology.num_links} links, {articulation.topology.num_dofs} DOFs", end="")
+    print(f"; {len(unsaid)} remarks on what {Path(output).suffix} cannot say" if unsaid else ", nothing lost")
+    return 0
+
+
+def _fail(issues: Sequence[Issue], message: str) -> int:
+    for issue in issues:
+        print(issue, file=sys.stderr)
+    print(f"artix: {message}", file=sys.stderr)
+    return 1
+
+
+@contextlib.contextmanager
+def _double_precision() -> Iterator[None]:
+    """Conversion keeps all digits, whatever precision JAX is set to."""
+    before = jax.config.read("jax_enable_x64")
+    jax.config.update("jax_enable_x64", True)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_enable_x64", before)

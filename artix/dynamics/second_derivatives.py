@@ -1,0 +1,315 @@
+"""Second derivatives of inverse dynamics: four tensors in closed form.
+
+Two displacements of which one carries the other along, k above j, and DOF i. The material derivatives along k of all
+that the first derivative by j is made of are again products of the motions of j and k: ``D_k first_j = first_k x S_j``
+and ``D_k second_j = second_k x S_j + 2 first_k x first_j``. What is left depends on i only through its composite body,
+or not at all where i lies above j; so every tensor is a product of a few rows per DOF with a few vectors per pair,
+under the ancestor masks. Pairs in the other order follow by symmetry: displacements of different joints commute (the
+tensors are those of Singh, Russell and Wensing, *On second-order derivatives of rigid-body dynamics*, 2023).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix.articulation import Articulation, State
+from artix.bodies import Inertias
+from artix.checks import check_state, check_vector
+from artix.displacements import NUM_ROOT, displacements, generalized_columns
+from artix.dynamics.force_derivatives import (
+    Composites,
+    Rates,
+    WorldForces,
+    displacement_rates,
+    force_cross,
+    force_derivatives,
+    forces_by_configuration,
+    forces_by_velocity,
+    moments_of_momentum,
+    turned_back,
+    turned_back_transposed,
+    twice_coriolis,
+    twice_coriolis_transposed,
+    velocity_rates,
+)
+from artix.dynamics.inertia import momentum
+from artix.dynamics.mass_matrix import generalized_momenta, generalized_motions
+from artix.dynamics.newton_euler import newton_euler
+from artix.kinematics import Motion, kinematics, motion_cross
+from artix.tree import Tree
+
+Array = jax.Array
+
+
+class InverseDynamicsSecondDerivatives(NamedTuple):
+    """Second derivatives of the generalised forces; entry [i, j, k] is of force i, shape [nv, nv, nv] each."""
+
+    configuration_configuration: Array
+    """By the configuration along j, then along k; not symmetric within a floating root and spherical joints."""
+    velocity_velocity: Array
+    configuration_velocity: Array
+    """By the configuration along j and velocity k."""
+    acceleration_configuration: Array
+    """By acceleration j and the configuration along k: the derivative of the mass matrix."""
+
+
+class _Masks(NamedTuple):
+    """Relations as numbers, 0 or 1; c = 3 + n displacements."""
+
+    carried: Array
+    """``[i, j]``: displacement j carries the joint of entry i along, [nv, c]."""
+    above: Array
+    """``[i, j]``: entry i lies strictly above displacement j, [nv, c]."""
+    strictly: Array
+    """``[j, k]``: k moves a body strictly above that of j, [c, c]."""
+    at_or_above: Array
+    """``[j, k]``: the same or on one body, [c, c]."""
+    roots: Array
+    """``[j, k]``: both turn the root, [c, c]."""
+
+
+class _Pairs(NamedTuple):
+    """What the tensors are made of: everything about displacements j in [., c, 1] and k in [., 1, c]."""
+
+    masks: _Masks
+    rows: Array
+    """Motions of the generalised velocity, [6, nv]."""
+    dofs: Composites
+    """Composites of the DOFs, [., n]."""
+    dof_motions: Motion
+    lower: Rates
+    upper: Rates
+    lower_change: Motion
+    """Velocity rates of j."""
+    upper_change: Motion
+
+
+def inverse_dynamics_second_derivatives(
+    articulation: Articulation, state: State, acceleration: Array, external_force: Array | None = None
+) -> InverseDynamicsSecondDerivatives:
+    """Second derivatives of :func:`artix.inverse_dynamics`, Pinocchio's ``ComputeRNEASecondOrderDerivatives``.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      acceleration: generalised acceleration, shape [nv].
+      external_force: wrench on each link at its centre of mass, in world axes, in which it is held, shape [L, 6].
+
+    Returns:
+      The four tensors, shape [nv, nv, nv] each; all others vanish. Configurations move along
+      :func:`artix.integrate`; a joint with two free axes is taken to turn about them exactly.
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+
+    Identity: ``.velocity_velocity @ nu @ nu / 2`` is the part of ``coriolis_compensation`` of all joints and the root's
+    rotation.
+    """
+    tree = articulation.topology
+    check_state(articulation, state)
+    check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
+    kin = kinematics(articulation, state)
+    found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
+    count = NUM_ROOT + tree.num_dofs
+    rates = displacement_rates(articulation, kin, found, external_force, gravity=True)
+    rates = jax.tree.map(lambda x: x[..., :count], rates)
+    change = velocity_rates(tree, found, rates)
+    pairs = _Pairs(
+        _masks(tree, articulation.dtype),
+        generalized_motions(articulation, kin),
+        jax.tree.map(lambda x: x[..., NUM_ROOT:], rates.sums),
+        found.motions,
+        *(jax.tree.map(lambda x: x[..., None], rates), jax.tree.map(lambda x: x[..., None, :], rates)),
+        *(jax.tree.map(lambda x: x[..., None], change), jax.tree.map(lambda x: x[..., None, :], change)),
+    )
+    first = force_derivatives(articulation, kin, found, external_force, gravity=True).configuration[:, :NUM_ROOT]
+    forces = forces_by_configuration(rates)
+    tensors = (
+        _by_configurations(pairs, forces, first),
+        _by_velocities(pairs),
+        _by_configuration_and_velocity(pairs, forces_by_velocity(rates, change)),
+        _of_mass_matrix(pairs, generalized_momenta(articulation, kin)),
+    )
+    last = [generalized_columns(tree, tensor) for tensor in tensors]
+    middle = [generalized_columns(tree, tensor.swapaxes(1, 2)).swapaxes(1, 2) for tensor in last[:3]]
+    return InverseDynamicsSecondDerivatives(middle[0], middle[1], middle[2], last[3])
+
+
+def _by_configurations(pairs: _Pairs, forces: Array, first: Array) -> Array:
+    """By j, then k, [nv, c, c]; ``forces`` and ``first`` are the first derivatives."""
+    lower, upper, sums = pairs.lower, pairs.upper, pairs.lower.sums
+    turned = motion_cross(upper.first, lower.motions)
+    inner = Motion(
+        *map(
+            lambda a, b: a + 2 * b,
+            motion_cross(upper.second, lower.motions),
+            motion_cross(upper.first, lower.first),
+        )
+    )
+    carried = momentum(sums.inertias, upper.second)
+    below = jnp.concatenate(carried) + twice_coriolis(sums, upper.first.angular)
+    whole = jnp.concatenate(momentum(sums.inertias, inner)) + twice_coriolis(sums, turned.angular)
+    whole = whole + twice_coriolis(_moving(sums, upper.first), lower.first.angular)
+    rows = [_momenta(pairs), _turns(pairs), _turns_by_motions(pairs)]
+    columns = [jnp.concatenate(inner), turned.angular, _products(lower.first.angular, jnp.concatenate(upper.first))]
+    if sums.world is not None:
+        below = below + turned_back(sums.world, upper.motions.angular)
+        whole = whole + turned_back(_turned(sums.world, upper.motions.angular), lower.motions.angular)
+        rows.append(_turns_of_world_forces(pairs))
+        columns.append(_products(lower.motions.angular, upper.motions.angular))
+    whole = whole + force_cross(lower.motions, below)
+    further = force_cross(upper.motions, forces[:, :, None])
+    masks = pairs.masks
+    ordered = masks.carried[:, :, None] * _contract(jnp.concatenate(rows), jnp.concatenate(columns), pairs)
+    along_rows = _contract_all(pairs.rows, whole) + masks.above[:, None] * _contract_all(pairs.rows, further)
+    ordered = ordered + masks.above[:, :, None] * along_rows
+    both = _symmetric(masks, ordered)
+    # The root turns about the world's axes, which do not turn along: rotations j and k differ by their bracket.
+    bracket = np.zeros((NUM_ROOT,) * 3)
+    for j, k, m in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
+        bracket[j, k, m], bracket[k, j, m] = 1.0, -1.0
+    extra = _contract_all(first.T, jnp.asarray(np.moveaxis(bracket, 2, 0), first.dtype))
+    return both.at[:, :NUM_ROOT, :NUM_ROOT].add(extra)
+
+
+def _by_velocities(pairs: _Pairs) -> Array:
+    """By velocities j and k, [nv, c, c]."""
+    lower, upper, masks = pairs.lower, pairs.upper, pairs.masks
+    inner = Motion(*(part * (1 + masks.strictly)[None] for part in motion_cross(upper.motions, lower.motions)))
+    whole = jnp.concatenate(momentum(lower.sums.inertias, inner))
+    whole = whole + twice_coriolis(_moving(lower.sums, upper.motions), lower.motions.angular)
+    rows = jnp.concatenate([_momenta(pairs), _turns_by_motions(pairs)])
+    products = _products(lower.motions.angular, jnp.concatenate(upper.motions))
+    ordered = masks.carried[:, :, None] * _contract(rows, jnp.concatenate([*inner, products]), pairs)
+    return _symmetric(masks, ordered + masks.above[:, :, None] * _contract_all(pairs.rows, whole))
+
+
+def _by_configuration_and_velocity(pairs: _Pairs, forces: Array) -> Array:
+    """By configuration j and velocity k, [nv, c, c]; ``forces`` are the first derivatives by velocity k."""
+    lower, upper, masks = pairs.lower, pairs.upper, pairs.masks
+    carried, above = masks.carried, masks.above
+    # Of the root's own rotations, velocities count as above displacements: they turn with none of them.
+    before = masks.strictly + masks.roots
+    behind = (masks.at_or_above.T * (1 - before))[None]
+    before = before[None]
+    turned = motion_cross(upper.motions, lower.motions)
+    inner = Motion(
+        *map(
+            lambda a, b: a + 2 * b,
+            motion_cross(pairs.upper_change, lower.motions),
+            motion_cross(upper.motions, lower.first),
+        )
+    )
+    sums = lower.sums
+    below = jnp.concatenate(momentum(sums.inertias, pairs.upper_change)) + twice_coriolis(sums, upper.motions.angular)
+    whole = jnp.concatenate(momentum(sums.inertias, inner)) + twice_coriolis(sums, turned.angular)
+    whole = whole + twice_coriolis(_moving(sums, upper.motions), lower.first.angular)
+    whole = whole + force_cross(lower.motions, below)
+    rows = jnp.concatenate([_momenta(pairs), _turns(pairs)])
+    direct = _contract(rows, jnp.concatenate([*inner, turned.angular]), pairs)
+    products = _products(lower.first.angular, jnp.concatenate(upper.motions))
+    shared = _contract(_turns_by_motions(pairs), products, pairs)
+    of_upper = twice_coriolis(_moving(upper.sums, upper.motions), lower.first.angular)
+    tensor = before * (carried[:, :, None] * (direct + shared) + above[:, :, None] * _contract_all(pairs.rows, whole))
+    tensor = tensor + behind * carried[:, None] * shared
+    tensor = tensor + behind * above[:, None] * _contract_all(pairs.rows, of_upper)
+    held = force_cross(lower.motions, forces[:, None])
+    return tensor + behind * above[:, :, None] * _contract_all(pairs.rows, held)
+
+
+def _of_mass_matrix(pairs: _Pairs, momenta: tuple[Array, Array]) -> Array:
+    """Derivative of entry [i, j] of the mass matrix by displacement k, [nv, nv, c]."""
+    motions, forces = momenta
+    masks, upper = pairs.masks, pairs.upper
+    columns = Motion(motions[:3, :, None], motions[3:, :, None])
+    turned = motion_cross(columns, upper.motions)
+    whole = jnp.concatenate(momentum(upper.sums.inertias, turned))
+    whole = whole + force_cross(upper.motions, jnp.concatenate(momentum(upper.sums.inertias, columns)))
+    held = force_cross(upper.motions, forces[:, :, None])
+    above, carried = masks.above, masks.carried
+    below = carried[:, None] * above[None] * _contract(_momenta(pairs), jnp.concatenate(turned), pairs)
+    among = above[None] * _contract_all(pairs.rows, whole) + carried[None] * _contract_all(pairs.rows, held)
+    return below + above[:, None] * among
+
+
+def _masks(tree: Tree, dtype) -> _Masks:
+    where = displacements(tree)
+    count, base = NUM_ROOT + tree.num_dofs, tree.num_base_dofs
+    carried, above = (jnp.asarray(mask)[:, :count] for mask in (where.moved_by, where.moves_below))
+    root = jnp.zeros((NUM_ROOT, count), bool).at[:, NUM_ROOT:].set(True)
+    roots = jnp.pad(jnp.ones((NUM_ROOT, NUM_ROOT), bool), ((0, tree.num_dofs), (0, tree.num_dofs)))
+    strictly = jnp.concatenate([root, above])
+    joints = jnp.pad(carried[:, NUM_ROOT:].T, ((0, 0), (NUM_ROOT, 0)))
+    at_or_above = jnp.concatenate([jnp.ones((NUM_ROOT, count), bool), joints])
+    above = jnp.concatenate([jnp.ones((base, count), bool), above])
+    carried = jnp.concatenate([jnp.zeros((base, count), bool), carried])
+    found = (carried, above, strictly.T, at_or_above.T, roots)
+    return _Masks(*(mask.astype(dtype) for mask in found))
+
+
+def _symmetric(masks: _Masks, ordered: Array) -> Array:
+    """All pairs from those in which k is at or above j."""
+    return masks.at_or_above[None] * ordered + (masks.strictly.T[None] * ordered.swapaxes(1, 2))
+
+
+def _moving(sums: Composites, motion: Motion) -> Composites:
+    """The composites as if they moved like that and nothing else did."""
+    linear, moments = moments_of_momentum(sums.inertias, motion)
+    return sums._replace(momentum=linear, momentum_moments=moments)
+
+
+def _turned(world: WorldForces, angular: Array) -> WorldForces:
+    """World forces as seen from composites that turn: their rates of change."""
+    moments = jnp.stack([_cross(world.moments[:, k], angular) for k in range(3)], axis=1)
+    return WorldForces(_cross(world.force, angular), moments, _cross(world.torque, angular))
+
+
+def _cross(a: Array, b: Array) -> Array:
+    return motion_cross(Motion(jnp.zeros_like(a), a), Motion(jnp.zeros_like(b), b)).angular
+
+
+def _momenta(pairs: _Pairs) -> Array:
+    """Momenta of the DOFs' composites, [6, n]."""
+    return jnp.concatenate(momentum(pairs.dofs.inertias, pairs.dof_motions))
+
+
+def _turns(pairs: _Pairs) -> Array:
+    return twice_coriolis_transposed(pairs.dofs, pairs.dof_motions)
+
+
+def _turns_by_motions(pairs: _Pairs) -> Array:
+    """The same for composites that move with each of six unit motions, [18, n]: by angular part, then by motion."""
+    dofs, unit = pairs.dofs, jnp.eye(6, dtype=pairs.rows.dtype)[..., None]
+    inertias = jax.tree.map(lambda x: x[..., None, :], dofs.inertias)
+    moving = _moving(dofs._replace(inertias=Inertias(*inertias)), Motion(unit[:3], unit[3:]))
+    motions = Motion(*(part[:, None] for part in pairs.dof_motions))
+    return twice_coriolis_transposed(moving, motions).reshape(18, -1)
+
+
+def _turns_of_world_forces(pairs: _Pairs) -> Array:
+    """Powers of world forces that turn twice, [9, n]: by the second turn, then by the first."""
+    unit = jnp.eye(3, dtype=pairs.rows.dtype)[..., None]
+    world = jax.tree.map(lambda x: x[..., None, :], pairs.dofs.world)
+    motions = Motion(*(part[:, None] for part in pairs.dof_motions))
+    return turned_back_transposed(_turned(world, unit), motions).reshape(9, -1)
+
+
+def _products(a: Array, b: Array) -> Array:
+    """All products of components, [p, c, 1], [q, 1, c] -> [p q, c, c]."""
+    return (a[:, None] * b[None]).reshape(-1, a.shape[1], b.shape[2])
+
+
+def _contract_all(rows: Array, columns: Array) -> Array:
+    """Sum over r of rows [r, i] and columns [r, j, k], in full precision, [i, j, k]."""
+    return jnp.einsum("ri,rjk->ijk", rows, columns, precision=jax.lax.Precision.HIGHEST)
+
+
+def _contract(rows: Array, columns: Array, pairs: _Pairs) -> Array:
+    """The same for rows of the DOFs only; the root's entries, which nothing carries along, are zero."""
+    base = pairs.rows.shape[1] - rows.shape[1]
+    return jnp.pad(_contract_all(rows, columns), ((base, 0), (0, 0), (0, 0)))

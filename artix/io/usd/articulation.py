@@ -1,0 +1,221 @@
+"""One articulation of a stage: its tree, its links' names and descriptions, and the gravity on it."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from artix.io.links import LinkDescription
+from artix.io.poses import IDENTITY, rotation_matrix
+from artix.io.usd.joint_features import make_joint
+from artix.io.usd.joints import KINDS, UsdJoint, enclosing, is_supported, read_joint
+from artix.io.usd.mass import mass_properties
+from artix.io.usd.stacks import is_between
+from artix.io.usd.stage import UsdPrim, UsdScene
+from artix.io.usd.tree import UsdTree, colliders_by_body, find_root, find_tree
+from artix.io.usd.units import DEGREE
+
+#: The name of a root link that stands for the world, where a joint that is not fixed leads to it.
+WORLD_LINK = "world"
+
+#: Where ``save_usd`` says that a prim below a body is an additional frame: a key of the prim's custom data.
+FRAME_KEY = "artix:frame"
+
+EARTH_GRAVITY = 9.81
+
+#: What PhysX gives a link whose ``PhysxRigidBodyAPI`` does not say [1/s, degrees/s].
+PHYSX_ANGULAR_DAMPING = 0.05
+PHYSX_MAX_ANGULAR_VELOCITY = 100.0 / DEGREE
+PHYSX_CFM_SCALE = 0.025
+
+
+@dataclasses.dataclass(frozen=True)
+class UsdArticulation:
+    """An articulation of a stage.
+
+    Attributes:
+      scene: the stage.
+      root: the prim that is its root.
+      tree: its links and joints.
+      names: the link names by the paths of their bodies; that of the world, if it is a link, under ``None``.
+      colliders: the colliders of each body by its path.
+    """
+
+    scene: UsdScene
+    root: UsdPrim
+    tree: UsdTree
+    names: dict[str | None, str]
+    colliders: dict[str, list[UsdPrim]]
+
+    @property
+    def name(self) -> str:
+        """The name of the root, or of the nearest prim above it that is neither a link or joint nor a mere scope."""
+        path = self.root.path
+        while path in self.names or str(self.scene.prims[path].prim.GetTypeName()) in (*KINDS, "Scope"):
+            above = path.rpartition("/")[0]
+            if above not in self.scene.prims:
+                return self.root.name
+            path = above
+        return self.scene.prims[path].name
+
+    def links(self) -> list[LinkDescription]:
+        """The links, parents first; notes what is wrong with them."""
+        links = []
+        if self.tree.root is None:
+            links.append(LinkDescription(self.names[None], None, None, 0.0, IDENTITY, np.zeros((3, 3))))
+        else:
+            links.append(self._link(self.tree.root, None, None))
+        for parent, joint, child in self.tree.edges:
+            links.append(self._link(child, parent, joint))
+        return links
+
+    def _link(self, path: str, parent: str | None, joint: UsdJoint | None) -> LinkDescription:
+        above = None if joint is None else self.names[parent]
+        made = None
+        if joint is not None and is_supported(joint):
+            made = make_joint(joint, parent)
+        if is_between(path):
+            return LinkDescription(self.names[path], above, made, 0.0, IDENTITY, np.zeros((3, 3)))
+        body = self.scene.prims[path]
+        mass = mass_properties(self.scene, body, self.colliders[path])
+        return LinkDescription(self.names[path], above, made, *mass, self._link_options(body))
+
+    def _link_options(self, body: UsdPrim) -> dict[str, float]:
+        """What ``PhysxRigidBodyAPI`` says of a link; PhysX's defaults hold only where it is applied."""
+        applied = body.has("PhysxRigidBodyAPI")
+
+        def number(name: str, fallback: float, **options: Any) -> float:
+            return body.read_number(f"physxRigidBody:{name}", fallback, low=0.0, **options)
+
+        fastest = number("maxAngularVelocity", PHYSX_MAX_ANGULAR_VELOCITY if applied else np.inf, infinite=True)
+        return {
+            "gravity_scale": 0.0 if body.read_bool("physxRigidBody:disableGravity", False) else 1.0,
+            "linear_damping": number("linearDamping", 0.0),
+            "angular_damping": number("angularDamping", PHYSX_ANGULAR_DAMPING if applied else 0.0),
+            "max_linear_velocity": number("maxLinearVelocity", np.inf, infinite=True) * self.scene.units.length,
+            "max_angular_velocity": fastest * DEGREE,
+            "cfm_scale": number("cfmScale", PHYSX_CFM_SCALE, high=1.0),
+        }
+
+    def frames(self) -> list[tuple[str, str, np.ndarray]]:
+        """The additional frames: name, path of the body, and pose in its frame [7]."""
+        marked = [prim for prim in self.scene.prims.values() if prim.prim.GetCustomDataByKey(FRAME_KEY) is True]
+        places = [(prim, enclosing(prim.path, self.colliders)) for prim in marked]
+        return [
+            (prim.name, body, self.scene.relative_pose(prim.path, body)) for prim, body in places if body is not None
+        ]
+
+    def gravity(self) -> np.ndarray:
+        """Gravity in world axes [m/s^2], shape [3]: of the scene that owns the root body, or of the first one."""
+        prims = [prim for prim in self.scene.prims.values() if str(prim.prim.GetTypeName()) == "PhysicsScene"]
+        owner = self.scene.prims[self.tree.bodies[0]].read_target("physics:simulationOwner")
+        owned = [prim for prim in prims if prim.path == owner] or prims
+        down = np.array([0.0, 0.0, -1.0])
+        if not owned:
+            return EARTH_GRAVITY * down
+        scene = owned[0]
+        if len(owned) > 1:
+            message = f"{len(owned)} scenes; gravity is that of this one"
+            self.scene.report.warning(scene, message, "name one by physics:simulationOwner of the root body")
+        magnitude = scene.read_number("physics:gravityMagnitude", -np.inf, infinite=True)
+        direction = scene.read_array("physics:gravityDirection", 3)
+        size = magnitude * self.scene.units.length if magnitude >= 0.0 else EARTH_GRAVITY
+        if not np.isfinite(size):
+            scene.error("physics:gravityMagnitude", f"must be finite, found {magnitude:g}")
+            return EARTH_GRAVITY * down
+        if direction is None or not np.any(direction):
+            return size * down
+        turned = rotation_matrix(self.scene.stage_pose[3:]) @ direction
+        return size * turned / np.linalg.norm(turned)
+
+    def note_unread(self) -> None:
+        """Notes the properties of its prims that an articulation has no place for."""
+        joints = [joint.prim for _, joint, _ in self.tree.edges] + [joint.prim for joint in self.tree.loops]
+        for prim in {prim.path: prim for prim in [self.root, *self._bodies(), *joints]}.values():
+            names = prim.unread()
+            if names:
+                self.scene.report.warning(prim, f"not carried: {', '.join(names)}", "nothing, if they do not matter")
+
+    def _bodies(self) -> list[UsdPrim]:
+        return [self.scene.prims[path] for path in self.tree.bodies]
+
+
+def read_articulation(scene: UsdScene, root: str | None, fixed_base: bool | None) -> UsdArticulation | None:
+    """Finds the articulation whose root is ``root`` or the only one; ``None``, and noted, if there is none."""
+    bodies, still = _rigid_bodies(scene)
+    joints = [joint for prim in scene.prims.values() if (joint := read_joint(scene, prim, bodies)) is not None]
+    prim = find_root(scene, root)
+    tree = None if prim is None else find_tree(scene, prim, bodies, joints, fixed_base)
+    if prim is None or tree is None:
+        return None
+    _note_other_joints(scene, tree)
+    names = _names(scene, tree)
+    colliders = colliders_by_body(scene, {path: bodies[path] for path in tree.bodies}, {*bodies, *still})
+    return UsdArticulation(scene, prim, tree, names, colliders)
+
+
+def _rigid_bodies(scene: UsdScene) -> tuple[dict[str, UsdPrim], list[str]]:
+    """The bodies that move, and the paths of those that do not because they are disabled or kinematic."""
+    moving, still = {}, []
+    for path, prim in scene.prims.items():
+        if prim.has("PhysicsRigidBodyAPI"):
+            enabled = prim.read_bool("physics:rigidBodyEnabled", True)
+            kinematic = prim.read_bool("physics:kinematicEnabled", False)
+            if enabled and not kinematic:
+                moving[path] = prim
+            else:
+                still.append(path)
+    return moving, still
+
+
+def _note_other_joints(scene: UsdScene, tree: UsdTree) -> None:
+    """Notes prims that act on the articulation and are not carried: joints of other types, gears, actuators."""
+    bodies, joints = set(tree.bodies), {joint.prim.path for _, joint, _ in tree.edges}
+    for prim in scene.prims.values():
+        kind = str(prim.prim.GetTypeName())
+        if kind in KINDS or kind == "" or prim.path in bodies:
+            continue
+        ends = [prim.read_target(f"physics:body{side}") or "/" for side in "01"]
+        targets = {str(path) for relation in prim.prim.GetRelationships() for path in relation.GetTargets()}
+        if any(enclosing(end, bodies) for end in ends) or targets & joints:
+            message = f"a prim of type {kind} acts on the articulation and is not carried"
+            scene.report.left_out(prim, message, "use joints, drives, mimic joints and tendons that are")
+
+
+def _names(scene: UsdScene, tree: UsdTree) -> dict[str | None, str]:
+    """Link names by the paths of the bodies; makes names of links, and of joints, that several prims have different."""
+    _tell_apart([scene.prims[path] for path in tree.bodies])
+    _tell_apart([joint.prim for _, joint, _ in tree.edges])
+    _tell_apart([joint.prim for joint in tree.loops])
+    names: dict[str | None, str] = {path: scene.prims[path].name for path in tree.bodies}
+    for _, joint, child in tree.edges:
+        if is_between(child):
+            names[child] = f"{names[child.partition('#')[0]]}:{joint.prim.name}"
+    if tree.root is None:
+        name = WORLD_LINK
+        while name in names.values():
+            name += "_"
+        names[None] = name
+    return names
+
+
+def _tell_apart(prims: list[UsdPrim]) -> None:
+    """Names prims of one name by their paths below what all of them share."""
+    counts = collections.Counter(prim.name for prim in prims)
+    shared = _common([prim.path.split("/") for prim in prims])
+    for prim in prims:
+        if counts[prim.name] > 1:
+            prim.name = "/".join(prim.path.split("/")[len(shared) :])
+
+
+def _common(parts: list[list[str]]) -> list[str]:
+    """The parents that all of these paths share."""
+    shared = []
+    for level in zip(*(part[:-1] for part in parts), strict=False):
+        if len(set(level)) > 1:
+            break
+        shared.append(level[0])
+    return shared

@@ -1,0 +1,98 @@
+"""Writing to a stage: prims with names that USD can spell, applied schemas and values of a stated type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from artix.io.diagnostics import Report
+from artix.io.usd.stage import NAME_KEY, Location, import_pxr
+
+if TYPE_CHECKING:
+    from pxr import Usd
+
+
+class Author:
+    """Writes prims below one prim of a new stage in metres, kilograms and degrees, with z up.
+
+    Args:
+      name: the name of that prim, an articulation's.
+      report: where what USD cannot say is noted.
+    """
+
+    def __init__(self, name: str, report: Report) -> None:
+        pxr = import_pxr()
+        self.stage = pxr.Usd.Stage.CreateInMemory()
+        self._report = report
+        self._unsaid: dict[tuple[str, str], list[Usd.Prim]] = {}
+        pxr.UsdGeom.SetStageUpAxis(self.stage, pxr.UsdGeom.Tokens.z)
+        pxr.UsdGeom.SetStageMetersPerUnit(self.stage, 1.0)
+        pxr.UsdPhysics.SetStageKilogramsPerUnit(self.stage, 1.0)
+        self.world = self.stage.DefinePrim("/World", "Xform")
+        self.stage.SetDefaultPrim(self.world)
+        self.top = self.define("Xform", name, self.world)
+
+    def define(self, kind: str, name: str, parent: Usd.Prim | None = None) -> Usd.Prim:
+        """A new prim; where USD cannot spell its name, or it is taken, the name is noted in the custom data."""
+        path = (self.top if parent is None else parent).GetPath()
+        spelled = import_pxr().Tf.MakeValidIdentifier(name)
+        unique, number = spelled, 2
+        while self.stage.GetPrimAtPath(path.AppendChild(unique)):
+            unique, number = f"{spelled}_{number}", number + 1
+        prim = self.stage.DefinePrim(path.AppendChild(unique), kind)
+        if unique != name:
+            prim.SetCustomDataByKey(NAME_KEY, name)
+        return prim
+
+    def cannot_say(self, prim: Usd.Prim, message: str, fix: str = "nothing, or set it after reading") -> None:
+        """Remembers what USD has no words for."""
+        self._unsaid.setdefault((message, fix), []).append(prim)
+
+    def finish(self) -> Usd.Stage:
+        """The stage; notes what it does not say, each remark once for all its prims."""
+        for (message, fix), prims in self._unsaid.items():
+            names = ", ".join(f"<{prim.GetPath()}>" for prim in prims)
+            self._report.left_out(Location(names), message, fix)
+        return self.stage
+
+
+def author(prim: Usd.Prim, type_name: str, name: str, value: Any, *, uniform: bool = False) -> None:
+    """Sets an attribute, and creates it with a value type's name where the prim's schemas do not know it."""
+    sdf = import_pxr().Sdf
+    variability = sdf.VariabilityUniform if uniform else sdf.VariabilityVarying
+    attribute = prim.GetAttribute(name)
+    if not attribute:
+        attribute = prim.CreateAttribute(name, sdf.ValueTypeNames.Find(type_name), False, variability)
+    attribute.Set(value)
+
+
+def author_floats(prim: Usd.Prim, space: str, **values: Any) -> None:
+    """Sets attributes of type float in a namespace."""
+    for name, value in values.items():
+        author(prim, "float", f"{space}:{name}", float(value))
+
+
+def relate(prim: Usd.Prim, name: str, target: Usd.Prim) -> None:
+    """Points a relationship at a prim."""
+    prim.CreateRelationship(name, False).SetTargets([target.GetPath()])
+
+
+def quaternion(xyzw: np.ndarray, *, double: bool = False) -> Any:
+    """A ``GfQuatf``, or ``GfQuatd``, of a quaternion xyzw."""
+    gf = import_pxr().Gf
+    x, y, z, w = map(float, xyzw)
+    return gf.Quatd(w, x, y, z) if double else gf.Quatf(w, x, y, z)
+
+
+def vector(numbers: np.ndarray) -> Any:
+    """A ``GfVec3f``."""
+    return import_pxr().Gf.Vec3f(*map(float, numbers))
+
+
+def set_pose(prim: Usd.Prim, pose: np.ndarray) -> None:
+    """Gives an ``Xform`` a pose [7] below its parent."""
+    pxr = import_pxr()
+    xform = pxr.UsdGeom.Xformable(prim)
+    xform.AddTranslateOp(pxr.UsdGeom.XformOp.PrecisionDouble).Set(pxr.Gf.Vec3d(*map(float, pose[:3])))
+    xform.AddOrientOp(pxr.UsdGeom.XformOp.PrecisionDouble).Set(quaternion(pose[3:], double=True))

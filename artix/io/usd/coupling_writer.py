@@ -1,0 +1,182 @@
+"""Mimic joints, tendons and loop joints of an articulation in the schemas of PhysX and UsdPhysics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from artix.articulation import Articulation
+from artix.couplings import LoopJointType
+from artix.io.usd.authoring import Author, author, author_floats, relate, vector
+from artix.io.usd.joint_writer import INSTANCE_OF, axis_units, connect, lock
+from artix.io.usd.stage import import_pxr
+from artix.io.usd.tendon_schema import (
+    PhysxTendonAttachmentAPI,
+    PhysxTendonAttachmentLeafAPI,
+    PhysxTendonAttachmentRootAPI,
+)
+from artix.joints import Axis
+from artix.tendons import FixedTendonStructure, SpatialTendonStructure
+from artix.topology import Topology
+
+if TYPE_CHECKING:
+    from pxr import Usd
+
+
+def write_mimic_joints(out: Author, topology: Topology, arrays: Articulation, joints: list[Usd.Prim]) -> None:
+    """``PhysxMimicJointAPI`` on the followers; ``joints`` are the prims of the inbound joints of links 1 and up."""
+    for index, (follower, reference) in enumerate(topology.mimic_dofs):
+        prim, other = (joints[topology.dof_link[dof] - 1] for dof in (follower, reference))
+        own_axis, other_axis = (Axis(topology.dof_axis[dof]) for dof in (follower, reference))
+        instance, own, reference_unit = (
+            _rotation_instance(own_axis),
+            axis_units(own_axis).position,
+            axis_units(other_axis).position,
+        )
+        space = f"physxMimicJoint:{instance}"
+        prim.AddAppliedSchema(f"PhysxMimicJointAPI:{instance}")
+        relate(prim, f"{space}:referenceJoint", other)
+        author(prim, "token", f"{space}:referenceJointAxis", _rotation_instance(other_axis), uniform=True)
+        author_floats(
+            prim,
+            space,
+            gearing=arrays.mimic.gear_ratio[index] * reference_unit / own,
+            offset=arrays.mimic.offset[index] / own,
+            naturalFrequency=arrays.mimic.natural_frequency[index],
+            dampingRatio=arrays.mimic.damping_ratio[index],
+        )
+
+
+def _rotation_instance(axis: Axis) -> str:
+    """The schema knows rotations only; on a prismatic joint its instance name means nothing."""
+    return INSTANCE_OF[Axis(axis % 3)]
+
+
+def write_fixed_tendons(out: Author, topology: Topology, arrays: Articulation, joints: list[Usd.Prim]) -> None:
+    """``PhysxTendonAxisRootAPI`` on the first joint of each tendon, ``PhysxTendonAxisAPI`` on the others."""
+    first = 0
+    for index, tendon in enumerate(topology.fixed_tendons):
+        reason = _unsayable(topology, tendon)
+        if reason:
+            out.cannot_say(out.top, f"fixed tendon {tendon.name!r} is not written: {reason}")
+        else:
+            _write_fixed_tendon(topology, arrays, joints, index, first)
+        first += len(tendon.dofs)
+
+
+def _unsayable(topology: Topology, tendon: FixedTendonStructure) -> str:
+    """Why USD cannot say a fixed tendon, or nothing."""
+    if tendon.parents.count(-1) != 1:
+        return "in USD one joint is next to its root link"
+    if any(len(topology.joint_axes[topology.dof_link[dof]]) != 1 for dof in tendon.dofs):
+        return "in USD its joints have one degree of freedom each"
+    return ""
+
+
+def _write_fixed_tendon(
+    topology: Topology, arrays: Articulation, joints: list[Usd.Prim], index: int, first: int
+) -> None:
+    tendon, numbers = topology.fixed_tendons[index], arrays.fixed_tendons
+    name = import_pxr().Tf.MakeValidIdentifier(tendon.name)
+    space = f"physxTendon:{name}"
+    for number, dof in enumerate(tendon.dofs):
+        prim, units = joints[topology.dof_link[dof] - 1], axis_units(Axis(topology.dof_axis[dof]))
+        root = tendon.parents[number] < 0
+        prim.AddAppliedSchema(f"{'PhysxTendonAxisRootAPI' if root else 'PhysxTendonAxisAPI'}:{name}")
+        coefficient, force = (array[first + number] for array in (numbers.coefficient, numbers.recip_coefficient))
+        author(prim, "float[]", f"{space}:gearing", [float(coefficient * units.position)])
+        author(prim, "float[]", f"{space}:forceCoefficient", [float(force)])
+        axis = "transX" if topology.dof_axis[dof] >= Axis.X else "rotX"
+        author(prim, "token[]", f"{space}:jointAxis", [axis], uniform=True)
+        if root:
+            author_floats(
+                prim,
+                space,
+                stiffness=numbers.stiffness[index],
+                damping=numbers.damping[index],
+                limitStiffness=numbers.limit_stiffness[index],
+                offset=numbers.offset[index],
+                restLength=numbers.rest_length[index],
+                lowerLimit=numbers.lower_limit[index],
+                upperLimit=numbers.upper_limit[index],
+            )
+
+
+def write_spatial_tendons(out: Author, topology: Topology, arrays: Articulation, bodies: list[Usd.Prim]) -> None:
+    """PhysX's attachment schemas on the prims of the links."""
+    first = 0
+    for index, tendon in enumerate(topology.spatial_tendons):
+        _write_spatial_tendon(out, arrays, tendon, bodies, index, first)
+        first += len(tendon.links)
+
+
+def _write_spatial_tendon(
+    out: Author, arrays: Articulation, tendon: SpatialTendonStructure, bodies: list[Usd.Prim], index: int, first: int
+) -> None:
+    numbers, names = arrays.spatial_tendons, _attachment_names(tendon, bodies)
+    if float(numbers.coefficient[first]) != 1.0:
+        out.cannot_say(bodies[tendon.links[0]], f"the root of tendon {tendon.name!r} is read with the coefficient 1")
+    for number, (link, parent) in enumerate(zip(tendon.links, tendon.parents, strict=True)):
+        at = first + number
+        point: PhysxTendonAttachmentAPI
+        if parent < 0:
+            point = root = PhysxTendonAttachmentRootAPI.Apply(bodies[link], names[number])
+            root.CreateStiffnessAttr(float(numbers.stiffness[index]))
+            root.CreateDampingAttr(float(numbers.damping[index]))
+            root.CreateLimitStiffnessAttr(float(numbers.limit_stiffness[index]))
+            root.CreateOffsetAttr(float(numbers.offset[index]))
+        elif number in tendon.leaves:
+            point = leaf = PhysxTendonAttachmentLeafAPI.Apply(bodies[link], names[number])
+            leaf.CreateRestLengthAttr(float(numbers.rest_length[at]))
+            leaf.CreateLowerLimitAttr(float(numbers.lower_limit[at]))
+            leaf.CreateUpperLimitAttr(float(numbers.upper_limit[at]))
+        else:
+            point = PhysxTendonAttachmentAPI.Apply(bodies[link], names[number])
+        point.CreateLocalPosAttr(vector(np.asarray(numbers.position[at])))
+        point.CreateGearingAttr(float(numbers.coefficient[at]))
+        if parent >= 0:
+            point.CreateParentLinkRel().SetTargets([bodies[tendon.links[parent]].GetPath()])
+            point.CreateParentAttachmentAttr(names[parent])
+
+
+def _attachment_names(tendon: SpatialTendonStructure, bodies: list[Usd.Prim]) -> list[str]:
+    """Instance names: the root's is the tendon's; the others are their own, or numbered, each once per body."""
+    valid = import_pxr().Tf.MakeValidIdentifier
+    taken = {(link, one.GetName()) for link in tendon.links for one in PhysxTendonAttachmentAPI.GetAll(bodies[link])}
+    names: list[str] = []
+    for number, (link, given) in enumerate(zip(tendon.links, tendon.attachment_names, strict=True)):
+        base = valid(tendon.name if number == 0 else given or f"{tendon.name}_{number}")
+        name, copy = base, 2
+        while (link, name) in taken or PhysxTendonAttachmentAPI.IsSchemaPropertyBaseName(name):
+            name, copy = f"{base}_{copy}", copy + 1
+        taken.add((link, name))
+        names.append(name)
+    return names
+
+
+_LOOP_PRIM_TYPES = {
+    LoopJointType.FIXED: "PhysicsFixedJoint",
+    LoopJointType.REVOLUTE: "PhysicsRevoluteJoint",
+    LoopJointType.SPHERICAL: "PhysicsSphericalJoint",
+    LoopJointType.PRISMATIC: "PhysicsPrismaticJoint",
+    LoopJointType.DISTANCE: "PhysicsDistanceJoint",
+    LoopJointType.D6: "PhysicsJoint",
+}
+
+
+def write_loop_joints(out: Author, topology: Topology, arrays: Articulation, bodies: list[Usd.Prim]) -> None:
+    """Joints that are excluded from the articulation."""
+    for index, joint in enumerate(topology.loop_joints):
+        prim = out.define(_LOOP_PRIM_TYPES[joint.type], joint.name)
+        ends = (None if joint.link_a < 0 else bodies[joint.link_a], bodies[joint.link_b])
+        numbers: Any = arrays.loop_joints
+        connect(prim, ends, (numbers.pose_a[index], numbers.pose_b[index]))
+        author(prim, "bool", "physics:excludeFromArticulation", True)
+        if joint.type is LoopJointType.D6:
+            lock(prim, list(joint.locked_axes))
+        elif joint.type is LoopJointType.DISTANCE:
+            low, high = (float(bound[index]) for bound in (numbers.min_distance, numbers.max_distance))
+            author_floats(prim, "physics", minDistance=low, maxDistance=high if np.isfinite(high) else -1.0)
+        elif joint.type in (LoopJointType.REVOLUTE, LoopJointType.PRISMATIC):
+            author(prim, "token", "physics:axis", "X", uniform=True)

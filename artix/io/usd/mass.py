@@ -1,0 +1,196 @@
+"""Mass properties of a rigid body: what its ``PhysicsMassAPI`` says, completed from the shapes of its colliders."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from artix.io.poses import IDENTITY, combine_inertias, compose
+from artix.io.usd import shapes
+from artix.io.usd.stage import UsdPrim, UsdScene, import_pxr
+
+#: Density of what has none [kg/m^3], as UsdPhysics says.
+DEFAULT_DENSITY = 1000.0
+
+#: Where ``save_usd`` says that a body has no mass, or a mass without inertia: a key of the prim's custom data. In
+#: USD's own attributes a zero asks for a computed value.
+ZERO_KEY = "artix:zero"
+
+#: PhysX gives a body without any collider the inertia of a ball of this radius [m].
+PHYSX_RADIUS = 0.1
+
+_AXES = {"X": 0, "Y": 1, "Z": 2}
+
+
+class MassProperties(NamedTuple):
+    """Mass [kg], mass frame in the body's frame [7], inertia about its origin in its axes [kg m^2] [3, 3]."""
+
+    mass: float
+    com_pose: np.ndarray
+    inertia: np.ndarray
+
+
+def mass_properties(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) -> MassProperties:
+    """The mass properties of a body.
+
+    Every quantity that is authored is used. The rest follows from the colliders: each has its own mass, or its volume
+    times the density of its ``PhysicsMassAPI``, of the body's, of its material, or 1000 kg/m^3, in this order. An
+    authored mass scales the inertia of the colliders. An authored inertia without ``physics:principalAxes`` is in the
+    body's axes.
+
+    Args:
+      scene: the stage.
+      body: the prim of the body.
+      colliders: the prims of its colliders.
+    """
+    unit = scene.units
+    mass = body.read_number("physics:mass", low=0.0) * unit.mass
+    center = body.read_array("physics:centerOfMass", 3, infinite=True)
+    diagonal = body.read_array("physics:diagonalInertia", 3)
+    axes = body.read_quaternion("physics:principalAxes")
+    center = None if center is None or not np.isfinite(center).all() else scene.point(body.path, center)
+    if body.prim.GetCustomDataByKey(ZERO_KEY) is True:
+        position = np.zeros(3) if center is None else center
+        return MassProperties(mass, np.concatenate([position, IDENTITY[3:]]), np.zeros((3, 3)))
+    if diagonal is not None and not np.any(diagonal):
+        diagonal = None
+    whole = _newton_inertia(body)
+    density = body.read_number("physics:density", low=0.0)
+    if mass == 0.0 or (diagonal is None and whole is None) or (center is None and colliders):
+        computed = _from_colliders(scene, body, colliders, density)
+    else:
+        computed = MassProperties(0.0, IDENTITY, np.zeros((3, 3)))
+    if mass == 0.0:
+        mass = computed.mass or _assumed_mass(body)
+    position = computed.com_pose[:3] if center is None else center
+    if whole is not None:
+        return MassProperties(mass, np.concatenate([position, IDENTITY[3:]]), whole * unit.inertia)
+    if diagonal is not None:
+        rotation = IDENTITY[3:] if axes is None else axes
+        return MassProperties(mass, np.concatenate([position, rotation]), np.diag(diagonal) * unit.inertia)
+    if axes is not None:
+        body.left_out(
+            "physics:principalAxes", "there is no physics:diagonalInertia in these axes", "author both or none"
+        )
+    if computed.mass > 0.0:
+        inertia, rotation = computed.inertia * (mass / computed.mass), computed.com_pose[3:]
+    else:
+        inertia, rotation = _assumed_inertia(body, mass), IDENTITY[3:]
+    return MassProperties(mass, np.concatenate([position, rotation]), inertia)
+
+
+def _newton_inertia(body: UsdPrim) -> np.ndarray | None:
+    """The inertia of ``NewtonMassAPI`` in the body's axes, which is in place of the principal one, or ``None``."""
+    value = body.read("newton:inertia") if body.has("NewtonMassAPI") else None
+    if value is None or len(np.atleast_1d(value)) == 0:
+        return None
+    numbers = body.read_array("newton:inertia", 6)
+    if numbers is None:
+        return None
+    xx, yy, zz, xy, xz, yz = numbers
+    return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+
+
+def _assumed_mass(body: UsdPrim) -> float:
+    body.left_out("physics:mass", "the body has neither mass nor colliders; assumed 1 kg, as PhysX does", "author it")
+    return 1.0
+
+
+def _assumed_inertia(body: UsdPrim, mass: float) -> np.ndarray:
+    message = f"the body has neither inertia nor colliders; assumed a ball of {PHYSX_RADIUS} m, as PhysX does"
+    body.left_out("physics:diagonalInertia", message, "author it")
+    return 0.4 * mass * PHYSX_RADIUS**2 * np.eye(3)
+
+
+def _from_colliders(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim], density: float) -> MassProperties:
+    """What the colliders weigh together."""
+    parts = []
+    for collider in colliders:
+        solid = _solid(scene, collider)
+        if solid is None:
+            continue
+        own = collider.path != body.path
+        mass = collider.read_number("physics:mass", low=0.0) * scene.units.mass if own else 0.0
+        if mass == 0.0:
+            mass = solid.volume * _density(scene, collider, density)
+        pose = scene.relative_pose(collider.path, body.path)
+        frame = compose(pose, np.concatenate([solid.center, IDENTITY[3:]]))
+        parts.append((mass, frame, solid.inertia * (mass / solid.volume)))
+    return MassProperties(*combine_inertias(parts))
+
+
+def _density(scene: UsdScene, collider: UsdPrim, body_density: float) -> float:
+    """Density of a collider [kg/m^3]."""
+    pxr = import_pxr()
+    density = collider.read_number("physics:density", low=0.0) or body_density
+    if density == 0.0:
+        material, _ = pxr.UsdShade.MaterialBindingAPI(collider.prim).ComputeBoundMaterial("physics")
+        if material:
+            path = str(material.GetPath())
+            prim = scene.prims.get(path) or UsdPrim(material.GetPrim(), scene.report)
+            density = prim.read_number("physics:density", low=0.0)
+    return density * scene.units.mass / scene.units.length**3 if density else DEFAULT_DENSITY
+
+
+def _solid(scene: UsdScene, collider: UsdPrim) -> shapes.Solid | None:
+    """The shape of a collider in the frame of its pose [m]; ``None``, and noted, if it has no volume."""
+    scale = np.abs(scene.scale(collider.path))
+    kind = str(collider.prim.GetTypeName())
+    if kind == "Mesh":
+        return _mesh(scene, collider)
+    if kind == "Cube":
+        return shapes.box(_length(collider, "size", 2.0) * scale)
+    if kind == "Sphere":
+        return shapes.sphere(_length(collider, "radius", 1.0) * float(scale.max()))
+    if kind in ("Capsule", "Cylinder", "Cone"):
+        axis = _AXES[collider.read_token("axis", "Z", tuple(_AXES))]
+        radius = _length(collider, "radius", 0.5 if kind == "Capsule" else 1.0)
+        height = _length(collider, "height", 1.0 if kind == "Capsule" else 2.0)
+        make = {"Capsule": shapes.capsule, "Cylinder": shapes.cylinder, "Cone": shapes.cone}[kind]
+        return make(radius * float(np.delete(scale, axis).max()), height * float(scale[axis]), axis)
+    message = f"a collider of type {kind or 'none'!r} adds no mass"
+    scene.report.left_out(collider, message, "use a Cube, Sphere, Capsule, Cylinder, Cone or Mesh, or author the mass")
+    return None
+
+
+def _length(collider: UsdPrim, name: str, fallback: float) -> float:
+    return collider.read_number(name, fallback, low=1e-12, high=1e12)
+
+
+def _mesh(scene: UsdScene, collider: UsdPrim) -> shapes.Solid | None:
+    """The solid of a mesh as its ``physics:approximation`` says; its convex hull where its surface is open."""
+    approximation = collider.read_token("physics:approximation", "none")
+    points = _array(collider, "points", float).reshape(-1, 3)
+    counts, indices = (_array(collider, name, int).ravel() for name in ("faceVertexCounts", "faceVertexIndices"))
+    valid = len(points) and np.isfinite(points).all() and counts.sum() == len(indices) and (counts >= 0).all()
+    if not valid or (len(indices) and not 0 <= indices.min() <= indices.max() < len(points)):
+        scene.report.error(collider, "the mesh has no valid points and faces", "correct points and faceVertex*")
+        return None
+    # Exporters repeat a vertex for each of its normals; welded, the surface is closed again.
+    points, weld = np.unique(points * scene.scale(collider.path), axis=0, return_inverse=True)
+    low, high = points.min(axis=0), points.max(axis=0)
+    solid: shapes.Solid | None
+    if approximation == "boundingCube":
+        solid = shapes.box(high - low)._replace(center=(low + high) / 2.0)
+    elif approximation == "boundingSphere":
+        center = (low + high) / 2.0
+        radius = float(np.linalg.norm(points - center, axis=1).max())
+        solid = shapes.sphere(radius)._replace(center=center)
+    elif approximation == "convexHull":
+        solid = shapes.convex_hull(points)
+    else:
+        triangles = shapes.triangulate(counts, weld.ravel()[indices])
+        solid = shapes.polyhedron(points, triangles) or shapes.convex_hull(points)
+    if solid is None or not solid.volume > 0.0:
+        scene.report.left_out(collider, "the mesh has no volume and adds no mass", "author the mass of the body")
+        return None
+    return solid
+
+
+def _array(collider: UsdPrim, name: str, dtype: type) -> np.ndarray:
+    value = collider.read(name)
+    try:
+        return np.array([] if value is None else value, dtype)
+    except (TypeError, ValueError):
+        return np.array([], dtype)

@@ -1,0 +1,175 @@
+"""Reading USD with UsdPhysics and the PhysX schema: an articulation, its state, and what is wrong with a stage."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import warnings
+from typing import Any
+
+import numpy.typing as npt
+
+from artix.articulation import Articulation, State
+from artix.builder import ArticulationBuilder
+from artix.io.diagnostics import DescriptionWarning, Issue, Report
+from artix.io.links import LinkPlace, add_links
+from artix.io.poses import compose
+from artix.io.usd.articulation import UsdArticulation, read_articulation
+from artix.io.usd.couplings import loop_joints, mimic_joints
+from artix.io.usd.stage import Location, UsdScene, import_pxr, is_usd_text, note_usd_error, open_stage
+from artix.io.usd.state import read_state
+from artix.io.usd.tendons import fixed_tendons, spatial_tendons
+
+
+def load_usd(
+    path_or_text_or_stage: Any,
+    *,
+    root: str | None = None,
+    fixed_base: bool | None = None,
+    merge_fixed_joints: bool = False,
+    gravity: npt.ArrayLike | None = None,
+    dtype: Any = None,
+) -> Articulation:
+    """Reads an articulation from USD, with the package ``usd-core`` (``pip install 'artix[usd]'``) and no plugin.
+
+    Rigid bodies, their mass properties (authored, or of their colliders), joints of every type, limits, drives,
+    friction, mimic joints, tendons and joints that close loops are read from the schemas of UsdPhysics and PhysX, with
+    PhysX's rules: which body is the root, which joint fixes it, how links are ordered. Units become SI, degrees
+    radians, and z is up. What a stage says about motion and an articulation cannot carry is raised as a
+    :class:`~artix.io.diagnostics.DescriptionWarning`; :func:`check_usd` lists that and also every other property that
+    nothing reads.
+
+    A joint whose ``physics:body1`` is the parent keeps PhysX's coordinates, which have the opposite sign of USD's.
+    A property that is not authored has PhysX's value where its schema is applied, and does nothing where it is not.
+
+    Args:
+      path_or_text_or_stage: a path, USD text (a string that begins with ``#usda``), or an open ``pxr.Usd.Stage``.
+      root: path of the prim that is, or is to be taken as, the root of the articulation: a body, a joint to the
+        world (which fixes the base) or a prim above the bodies; without a joint to the world the base floats. ``None``
+        takes the only prim with the ``PhysicsArticulationRootAPI``.
+      fixed_base: whether the root is fixed to the world, by its joint to the world if it has one; ``None`` leaves it
+        to the stage.
+      merge_fixed_joints: whether links on fixed joints become part of their parent; each stays as a named frame.
+      gravity: acceleration of gravity in world axes [m/s^2], shape [3]; that of the stage's scene when ``None``.
+      dtype: floating-point type of the arrays; JAX's default when ``None``.
+
+    Raises:
+      DescriptionError: the stage is refused; its ``issues`` hold all errors with file, prim and mend.
+      OSError: the file cannot be read.
+      TypeError: ``path_or_text_or_stage`` is none of the three.
+      ValueError: ``gravity`` is malformed.
+      ModuleNotFoundError: ``usd-core`` is not installed.
+    """
+    return _load(path_or_text_or_stage, root, fixed_base, merge_fixed_joints, gravity, dtype)[0]
+
+
+def load_usd_with_state(
+    path_or_text_or_stage: Any,
+    *,
+    root: str | None = None,
+    fixed_base: bool | None = None,
+    merge_fixed_joints: bool = False,
+    gravity: npt.ArrayLike | None = None,
+    dtype: Any = None,
+) -> tuple[Articulation, State]:
+    """Reads an articulation and the state in which the stage has it; arguments and errors are those of ``load_usd``.
+
+    Joint positions and velocities are those of ``PhysicsJointStateAPI``, zero where it is not applied, as in PhysX. The
+    root link's pose is that of its body. The velocities of the root's ``PhysicsRigidBodyAPI`` are those of its centre
+    of mass, in the axes of the prim above it.
+    """
+    return _load(path_or_text_or_stage, root, fixed_base, merge_fixed_joints, gravity, dtype)
+
+
+def check_usd(path_or_text_or_stage: Any, *, root: str | None = None, fixed_base: bool | None = None) -> list[Issue]:
+    """Everything there is to say about an articulation in USD, errors first; never raises for what is in it.
+
+    Args:
+      path_or_text_or_stage: as for :func:`load_usd`.
+      root: as for :func:`load_usd`.
+      fixed_base: as for :func:`load_usd`.
+
+    Raises:
+      OSError: the file cannot be read.
+      TypeError: ``path_or_text_or_stage`` is not what is expected.
+      ModuleNotFoundError: ``usd-core`` is not installed.
+    """
+    report, _ = _read(path_or_text_or_stage, root, fixed_base, False, None, None)
+    return sorted(report.issues, key=lambda issue: issue.severity)
+
+
+def _load(source: Any, *arguments: Any) -> tuple[Articulation, State]:
+    report, reading = _read(source, *arguments)
+    report.raise_errors()
+    assert reading is not None  # Without one there are errors.
+    for issue in report.repairs:
+        warnings.warn(str(issue), DescriptionWarning, stacklevel=3)
+    return reading
+
+
+def _read(
+    source: Any,
+    root: str | None,
+    fixed_base: bool | None,
+    merge_fixed_joints: bool,
+    gravity: npt.ArrayLike | None,
+    dtype: Any,
+) -> tuple[Report, tuple[Articulation, State] | None]:
+    """The report, and what is read if it has no errors."""
+    is_path = isinstance(source, str | os.PathLike) and not is_usd_text(source)
+    report = Report(os.fspath(source) if is_path else "<text>" if is_usd_text(source) else "<stage>")
+    stage = open_stage(source, report)
+    if stage is None:
+        return report, None
+    reading = None
+    try:
+        description = read_articulation(UsdScene(stage, report), root, fixed_base)
+        if description is not None:
+            articulation = _build(report, description, merge_fixed_joints, gravity, dtype)
+            if articulation is not None:
+                reading = articulation, read_state(description, articulation)
+                description.note_unread()
+    except import_pxr().Tf.ErrorException as error:  # USD refuses some of what it has opened only when it is used.
+        note_usd_error(report, error)
+    return report, reading
+
+
+def _build(
+    report: Report, description: UsdArticulation, merge_fixed_joints: bool, gravity: npt.ArrayLike | None, dtype: Any
+) -> Articulation | None:
+    """The articulation; ``None``, and noted, if the description has errors."""
+    links = description.links()
+    stage_gravity = description.gravity()
+    if report.num_errors:
+        return None
+    builder = ArticulationBuilder(
+        fixed_base=description.tree.fixed_base,
+        gravity=stage_gravity if gravity is None else gravity,
+        name=description.name,
+    )
+    try:
+        places = add_links(builder, links, merge_fixed_joints=merge_fixed_joints)
+        _add_couplings(builder, description, places)
+        return None if report.num_errors else builder.build(dtype)
+    except ValueError as error:  # The builder knows what a body and a joint can be; it names the link or joint.
+        report.error(Location(description.root.label), str(error), "correct the prim of this name")
+        return None
+
+
+def _add_couplings(builder: ArticulationBuilder, description: UsdArticulation, places: dict[str, LinkPlace]) -> None:
+    """Adds additional frames, mimic joints, tendons and loop joints."""
+    hosts: dict[int, str] = {}
+    for name, place in places.items():  # Parents first, so that a link comes before those merged into it.
+        hosts.setdefault(place.number, name)
+    names = [hosts[number] for number in range(len(hosts))]
+    for name, body, pose in description.frames():
+        place = places[description.names[body]]
+        builder.add_frame(name, place.number, compose(place.pose, pose))
+    for mimic in mimic_joints(description):
+        builder.add_mimic(**dataclasses.asdict(mimic))
+    for tendon in fixed_tendons(description):
+        builder.add_fixed_tendon(tendon)
+    for spatial in spatial_tendons(description, places, names):
+        builder.add_spatial_tendon(spatial)
+    for joint in loop_joints(description, places, names):
+        builder.add_loop_joint(joint)

@@ -1,0 +1,66 @@
+"""Stacked joints: several joints of one freedom each between the same two bodies, as converters of MJCF write them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from artix.io.poses import compose, inverse
+from artix.io.usd.joints import UsdJoint
+from artix.io.usd.stage import UsdScene
+
+#: (parent, joint, child): the paths of the bodies, ``None`` for the world.
+Edge = tuple[str | None, UsdJoint, str]
+
+#: Stacked joints agree on the rest pose of the child to this [m; entries of a rotation].
+REST_TOLERANCE = 1e-4
+
+
+def is_stackable(joint: UsdJoint, adds_mobility: bool) -> bool:
+    """Whether a joint may be one of a stack, because the articulation's root or MuJoCo's schema says so."""
+    return joint.kind in ("revolute", "prismatic") and (adds_mobility or joint.prim.has("MjcJointAPI"))
+
+
+def is_between(path: str) -> bool:
+    """Whether a link is one between the joints of a stack, for which there is no prim."""
+    return "#" in path
+
+
+def expand_stacks(scene: UsdScene, edges: list[Edge], stacks: dict[str, list[UsdJoint]]) -> list[Edge]:
+    """Puts a link without mass between the joints of each stack, which are in the order of the stage from the parent.
+
+    Args:
+      scene: the stage.
+      edges: the edges of the tree, with one joint of each stack.
+      stacks: the other joints of the stacks by the path of the child.
+    """
+    position = {path: number for number, path in enumerate(scene.prims)}
+    expanded: list[Edge] = []
+    for parent, joint, child in edges:
+        stack = sorted([joint, *stacks.get(child, [])], key=lambda one: position[one.prim.path])
+        if len(stack) == 1:
+            expanded.append((parent, joint, child))
+            continue
+        _check_rest(stack, parent)
+        above = parent
+        for number, one in enumerate(stack, start=1):
+            below = child if number == len(stack) else f"{child}#{number}"
+            on_parent, on_child = one.frames(parent)
+            # At rest the links between the joints lie where the child lies.
+            ends: tuple[str | None, str | None] = (above, below)
+            poses = on_parent if number == 1 else on_child, on_child
+            if one.bodies[0] != parent:
+                ends, poses = ends[::-1], poses[::-1]
+            expanded.append((above, dataclasses.replace(one, bodies=ends, given_poses=poses), below))
+            above = below
+    return expanded
+
+
+def _check_rest(stack: list[UsdJoint], parent: str | None) -> None:
+    rest = [compose(first, inverse(second)) for first, second in (joint.frames(parent) for joint in stack)]
+    for joint, pose in zip(stack, rest, strict=True):
+        turn = min(float(np.abs(pose[3:] - sign * rest[0][3:]).max()) for sign in (1.0, -1.0))
+        if max(float(np.abs(pose[:3] - rest[0][:3]).max()), turn) > REST_TOLERANCE:
+            message = f"the stacked joints <{stack[0].prim.path}> and this one put their child elsewhere at rest"
+            joint.scene.report.error(joint.prim, message, "correct the joints' frames")

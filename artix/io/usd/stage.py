@@ -1,0 +1,313 @@
+"""Opening a USD stage and reading its prims: values, applied schemas and poses, each mistake noted with its prim."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from artix.io.diagnostics import Report
+from artix.io.poses import IDENTITY, compose, inverse, rotation_matrix
+from artix.io.usd.units import StageUnits
+
+if TYPE_CHECKING:
+    from pxr import Usd
+
+#: Properties in these namespaces say something about physics; those that nothing has read are reported.
+PHYSICS_NAMESPACES = ("physics", "drive", "limit", "state", "newton", "mjc", "warpSim")
+
+
+def import_pxr() -> Any:
+    """The ``pxr`` package with ``Gf``, ``Sdf``, ``Tf``, ``Usd``, ``UsdGeom``, ``UsdPhysics``, ``UsdShade`` imported.
+
+    Raises:
+      ModuleNotFoundError: ``usd-core`` is not installed; the message says how to mend that.
+    """
+    try:
+        import pxr
+        from pxr import Gf, Sdf, Tf, Usd, UsdGeom, UsdPhysics, UsdShade  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("USD needs the package usd-core: pip install 'artix[usd]'") from error
+    return pxr
+
+
+def is_usd_text(source: Any) -> bool:
+    """Whether ``source`` is USD text itself instead of a path."""
+    return isinstance(source, str) and source.lstrip().startswith("#usda")
+
+
+#: PhysX writes infinity as the largest float32; whatever is not below it is infinite.
+FLOAT_MAX = 3.4e38
+
+
+class Location:
+    """Where in a stage an issue is: a prim's path, or a word for the whole stage; a line only where USD tells one."""
+
+    def __init__(self, label: str, line: int = 1) -> None:
+        self.label, self.line = label, line
+
+
+def open_stage(source: Any, report: Report) -> Usd.Stage | None:
+    """Opens a stage from a path, USD text or a stage that is open already; notes why it cannot.
+
+    Raises:
+      OSError: the file cannot be read.
+      TypeError: ``source`` is none of the three.
+    """
+    pxr = import_pxr()
+    if isinstance(source, pxr.Usd.Stage):
+        return source
+    try:
+        if is_usd_text(source):
+            layer = pxr.Sdf.Layer.CreateAnonymous(".usda")
+            layer.ImportFromString(source)
+            return pxr.Usd.Stage.Open(layer)
+        if not isinstance(source, str | os.PathLike):
+            raise TypeError(f"expected a path, USD text or a pxr.Usd.Stage; found {type(source).__name__}")
+        with Path(source).open("rb"):  # A missing or forbidden file is an OSError, as for every other format.
+            pass
+        return pxr.Usd.Stage.Open(os.fspath(source))
+    except pxr.Tf.ErrorException as error:
+        note_usd_error(report, error)
+    return None
+
+
+def note_usd_error(report: Report, error: Exception) -> None:
+    """Notes what USD itself refused, with its line if USD tells one."""
+    try:
+        message = " ".join(str(error).split())
+    except UnicodeDecodeError:  # The message quotes the file.
+        message = "text that is not UTF-8"
+    place = re.search(r":(\d+):\d+: |on line (\d+)", message)
+    said = message.partition(" : ")[2] or message
+    where = Location("stage", int(place[1] or place[2]) if place else 1)
+    report.error(where, f"not readable as USD: {said[:300]}", "mend the file; usdchecker helps")
+
+
+class UsdPrim:
+    """A prim and what was read of it; values are those at the earliest time that has any.
+
+    Every ``read_*`` method returns its fallback where nothing is authored, notes a value of the wrong type, a NaN or,
+    unless it may be infinite, an infinity as an error, and remembers that the property has been read.
+
+    Args:
+      prim: the prim.
+      report: where mistakes are noted.
+    """
+
+    line = 1
+
+    def __init__(self, prim: Usd.Prim, report: Report) -> None:
+        self.prim = prim
+        self.path = str(prim.GetPath())
+        self.label = f"<{self.path}>"
+        self.schemas = tuple(map(str, prim.GetPrimTypeInfo().GetAppliedAPISchemas()))
+        self._report = report
+        self._time = import_pxr().Usd.TimeCode.EarliestTime()
+        self._read: set[str] = set()
+        noted = prim.GetCustomDataByKey(NAME_KEY)
+        #: What ``save_usd`` noted where USD cannot spell a name, otherwise the prim's own.
+        self.name = noted if isinstance(noted, str) and noted else str(prim.GetName())
+
+    def has(self, schema: str) -> bool:
+        """Whether a single-apply schema is applied."""
+        return schema in self.schemas
+
+    def instances(self, schema: str) -> list[str]:
+        """The instance names under which a multiple-apply schema is applied, each once."""
+        prefix = f"{schema}:"
+        return list(dict.fromkeys(name.removeprefix(prefix) for name in self.schemas if name.startswith(prefix)))
+
+    def read(self, name: str) -> Any:
+        """The authored value of an attribute, or ``None``."""
+        self._read.add(name)
+        attribute = self.prim.GetAttribute(name)
+        return attribute.Get(self._time) if attribute and attribute.HasAuthoredValue() else None
+
+    def read_array(self, name: str, size: int, *, infinite: bool = False) -> np.ndarray | None:
+        """A vector of ``size`` numbers, ``None`` where nothing is authored or it is wrong."""
+        value = self.read(name)
+        if value is None:
+            return None
+        try:
+            array = np.atleast_1d(np.asarray(value, float))
+        except (TypeError, ValueError):
+            array = np.empty(0)
+        array = np.where(np.abs(array) >= FLOAT_MAX, np.copysign(np.inf, array), array)
+        if array.shape != (size,):
+            what = "a number" if size == 1 else f"{size} numbers"
+            self.error(name, f"must be {what}, found {str(value)[:60]!r}")
+            return None
+        if np.isnan(array).any() or not (infinite or np.isfinite(array).all()):
+            self.error(name, f"must be {'no NaN' if infinite else 'finite'}, found {array.tolist()}")
+            return None
+        return array
+
+    def read_number(
+        self, name: str, fallback: float = 0.0, *, low: float = -np.inf, high: float = np.inf, infinite: bool = False
+    ) -> float:
+        """A number within ``[low, high]``."""
+        array = self.read_array(name, 1, infinite=infinite)
+        if array is None:
+            return fallback
+        if not low <= array[0] <= high:
+            self.error(name, f"must lie in [{low:g}, {high:g}], found {array[0]:g}")
+            return fallback
+        return float(array[0])
+
+    def read_quaternion(self, name: str) -> np.ndarray | None:
+        """A unit quaternion xyzw, ``None`` where nothing is authored or it is zero."""
+        value = self.read(name)
+        if value is None:
+            return None
+        try:
+            quaternion = np.array([*value.GetImaginary(), value.GetReal()], float)
+        except (AttributeError, TypeError):
+            self.error(name, f"must be a quaternion, found {str(value)[:60]!r}")
+            return None
+        norm = np.linalg.norm(quaternion)
+        if not np.isfinite(norm):
+            self.error(name, f"must be finite, found {quaternion.tolist()}")
+            return None
+        return quaternion / norm if norm > 0.0 else None
+
+    def read_bool(self, name: str, fallback: bool) -> bool:
+        """A truth value."""
+        value = self.read(name)
+        if value is None or isinstance(value, bool | int):
+            return fallback if value is None else bool(value)
+        self.error(name, f"must be true or false, found {str(value)[:60]!r}")
+        return fallback
+
+    def read_token(self, name: str, fallback: str, allowed: tuple[str, ...] = ()) -> str:
+        """A word, one of ``allowed`` unless that is empty."""
+        value = self.read(name)
+        if value is None:
+            return fallback
+        if not isinstance(value, str) or (allowed and value not in allowed):
+            self.error(name, f"must be {' or '.join(allowed) or 'a word'}, found {str(value)[:60]!r}")
+            return fallback
+        return value
+
+    def read_target(self, name: str) -> str | None:
+        """The path that a relationship points at: its first, as PhysX has it."""
+        self._read.add(name)
+        relationship = self.prim.GetRelationship(name)
+        targets = relationship.GetForwardedTargets() if relationship else []
+        if len(targets) > 1:
+            self.left_out(name, f"has {len(targets)} targets; only the first is read", "keep one target")
+        return str(targets[0].GetPrimPath()) if targets else None
+
+    def error(self, name: str, message: str, fix: str = "correct the value") -> None:
+        """Notes a mistake in a property."""
+        self._report.error(Location(f"<{self.path}.{name}>"), message, fix)
+
+    def left_out(self, name: str, message: str, fix: str) -> None:
+        """Notes a property that the articulation cannot carry."""
+        self._report.left_out(Location(f"<{self.path}.{name}>"), message, fix)
+
+    def unread(self) -> list[str]:
+        """The authored properties about physics that nothing has read."""
+        authored = (str(name) for name in self.prim.GetAuthoredPropertyNames())
+        return [name for name in authored if name not in self._read and _is_physical(name)]
+
+
+#: Where ``save_usd`` keeps a name that is no USD identifier: a key of the prim's custom data.
+NAME_KEY = "artix:name"
+
+
+def _is_physical(name: str) -> bool:
+    space, colon, _ = name.partition(":")
+    return bool(colon) and (space in PHYSICS_NAMESPACES or space.startswith("physx"))
+
+
+class UsdScene:
+    """A stage, its units, and its prims with their poses in metres.
+
+    World axes have z up: a stage whose ``upAxis`` is Y is turned by 90 degrees about x.
+
+    Args:
+      stage: the stage.
+      report: where mistakes are noted.
+    """
+
+    def __init__(self, stage: Usd.Stage, report: Report) -> None:
+        pxr = import_pxr()
+        self.stage, self.report = stage, report
+        self.units = self._units()
+        up_is_y = pxr.UsdGeom.GetStageUpAxis(stage) == pxr.UsdGeom.Tokens.y
+        turn = np.array([np.sin(np.pi / 4), 0.0, 0.0, np.cos(np.pi / 4)]) if up_is_y else IDENTITY[3:]
+        #: Pose of the stage's axes in the world.
+        self.stage_pose = np.concatenate([np.zeros(3), turn])
+        self._cache = pxr.UsdGeom.XformCache(pxr.Usd.TimeCode.EarliestTime())
+        self._transforms: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        predicate = pxr.Usd.TraverseInstanceProxies(pxr.Usd.PrimDefaultPredicate)
+        self.prims: dict[str, UsdPrim] = {}
+        for prim in pxr.Usd.PrimRange.Stage(stage, predicate):
+            self.prims[str(prim.GetPath())] = UsdPrim(prim, report)
+        for error in stage.GetCompositionErrors():
+            message = " ".join(str(error).split())[:300]
+            report.left_out(Location("stage"), f"what cannot be composed is missing: {message}", "mend the reference")
+
+    def _units(self) -> StageUnits:
+        pxr = import_pxr()
+        values = pxr.UsdGeom.GetStageMetersPerUnit(self.stage), pxr.UsdPhysics.GetStageKilogramsPerUnit(self.stage)
+        for value, name in zip(values, ("metersPerUnit", "kilogramsPerUnit"), strict=True):
+            if not 1e-9 <= value <= 1e9:
+                self.report.error(
+                    Location("stage"), f"{name} must lie in [1e-9, 1e9], found {value:g}", "correct the metadata"
+                )
+                return StageUnits()
+        return StageUnits(*map(float, values))
+
+    def pose(self, path: str) -> np.ndarray:
+        """World pose of a prim's frame without its scale [m], shape [7]; the stage's own for the path ``/``."""
+        position, quaternion = np.split(self._placement(path)[0], [3])
+        return compose(self.stage_pose, np.concatenate([position * self.units.length, quaternion]))
+
+    def scale(self, path: str) -> np.ndarray:
+        """Factors from coordinates in a prim's frame to metres along the axes of :meth:`pose`, shape [3]."""
+        return self._placement(path)[1] * self.units.length
+
+    def relative_pose(self, path: str, reference: str) -> np.ndarray:
+        """Pose of one prim's frame in that of another [m], shape [7]."""
+        return compose(inverse(self.pose(reference)), self.pose(path))
+
+    def point(self, path: str, coordinates: np.ndarray) -> np.ndarray:
+        """A point given in a prim's (scaled) coordinates, in its pose's frame [m], shape [3]."""
+        return self.scale(path) * coordinates
+
+    def direction(self, path: str, coordinates: np.ndarray) -> np.ndarray:
+        """A direction given in a prim's axes, in world axes, unscaled, shape [3]."""
+        return rotation_matrix(self.pose(path)[3:]) @ coordinates
+
+    def _placement(self, path: str) -> tuple[np.ndarray, np.ndarray]:
+        if path not in self._transforms:
+            self._transforms[path] = self._decompose(path)
+        return self._transforms[path]
+
+    def _decompose(self, path: str) -> tuple[np.ndarray, np.ndarray]:
+        """Position and rotation, and scale, of a local-to-world matrix, in the stage's axes and units."""
+        matrix = self._cache.GetLocalToWorldTransform(self.stage.GetPrimAtPath(path))
+        array = np.array(matrix)
+        place = Location(f"<{path}>")
+        nothing = IDENTITY, np.ones(3)
+        if not np.isfinite(array).all() or not np.allclose(array[:, 3], [0, 0, 0, 1]):
+            self.report.error(place, "its transform is not finite or not affine", "correct its xformOps")
+            return nothing
+        # Rows are the images of the basis vectors: USD multiplies row vectors from the left.
+        scale = np.linalg.norm(array[:3, :3], axis=1)
+        if not np.all((scale > 1e-12) & (scale < 1e12)):
+            self.report.error(place, f"its transform has the scale {scale.tolist()}", "correct its xformOp:scale")
+            return nothing
+        scale = -scale if np.linalg.det(array[:3, :3] / scale[:, None]) < 0.0 else scale
+        rotation = (array[:3, :3] / scale[:, None]).T
+        if np.max(np.abs(rotation.T @ rotation - np.eye(3))) > 1e-3:
+            message = "its transform shears: it is turned below a prim that is scaled differently along its axes"
+            self.report.error(place, message, "scale the shapes instead of the bodies, or scale uniformly")
+            return nothing
+        quaternion = import_pxr().Gf.Matrix3d(*rotation.T.ravel()).ExtractRotation().GetQuat()
+        return np.array([*array[3, :3], *quaternion.GetImaginary(), quaternion.GetReal()]), scale

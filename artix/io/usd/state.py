@@ -1,0 +1,86 @@
+"""The state in which a stage has an articulation."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+
+from artix.articulation import Articulation, State
+from artix.io.poses import compose, inverse, joint_motion, rotation_matrix
+from artix.io.usd.articulation import UsdArticulation
+from artix.io.usd.joints import UsdJoint
+from artix.io.usd.stacks import is_between
+from artix.io.usd.units import DEGREE
+from artix.topology import Topology
+
+#: A body this far from where its joint's state puts it deserves a look [m; chord between unit quaternions].
+PLACE_TOLERANCE = 1e-3
+
+
+def read_state(description: UsdArticulation, articulation: Articulation) -> State:
+    """The state of an articulation in its stage; warns of bodies that are not where the joints' state puts them."""
+    assert isinstance(articulation.topology, Topology)  # What a builder makes is not padded.
+    position, velocity = (dict.fromkeys(articulation.topology.dof_names, 0.0) for _ in range(2))
+    for parent, joint, child in description.tree.edges:
+        local = _joint_state(description, joint, parent, position, velocity)
+        if not is_between(child) and not is_between(parent or ""):
+            _check_place(description, joint, parent, child, local)
+    vectors = [_root_pose(description), _root_velocity(description), [*position.values()], [*velocity.values()]]
+    return State(*(jnp.asarray(np.array(vector, float), articulation.dtype) for vector in vectors))
+
+
+def _joint_state(
+    description: UsdArticulation,
+    joint: UsdJoint,
+    parent: str | None,
+    position: dict[str, float],
+    velocity: dict[str, float],
+) -> np.ndarray:
+    """Enters a joint's state under the names of its degrees of freedom; returns the pose ``J(q)`` of its motion."""
+    sign = joint.sign(parent)
+    applied = joint.prim.instances("PhysicsJointStateAPI")
+    for axis in joint.axes:
+        if axis.instance not in applied:
+            continue
+        unit = sign * description.scene.units.axis(axis.angular).position
+        space, name = f"state:{axis.instance}:physics", joint.dof(axis)
+        position[name] = joint.prim.read_number(f"{space}:position") * unit
+        velocity[name] = joint.prim.read_number(f"{space}:velocity") * unit
+    return joint_motion([axis.axis for axis in joint.axes], [position[joint.dof(axis)] for axis in joint.axes])
+
+
+def _check_place(
+    description: UsdArticulation, joint: UsdJoint, parent: str | None, child: str, motion: np.ndarray
+) -> None:
+    scene = description.scene
+    first, second = joint.frames(parent)
+    above = first if parent is None else compose(scene.pose(parent), first)
+    wanted, found = compose(compose(above, motion), inverse(second)), scene.pose(child)
+    distance = float(np.linalg.norm(wanted[:3] - found[:3]))
+    chord = min(float(np.linalg.norm(wanted[3:] - sign * found[3:])) for sign in (1.0, -1.0))
+    if max(distance, chord) > PLACE_TOLERANCE:
+        turn = 4.0 * np.arcsin(min(1.0, 0.5 * chord)) / DEGREE
+        message = (
+            f"body <{child}> is {distance:.3g} m and {turn:.3g} degrees from where the joint's frames "
+            "and state put it; the articulation follows the joint, as in PhysX"
+        )
+        scene.report.warning(joint.prim, message, "nothing, or author PhysicsJointStateAPI or the body's transform")
+
+
+def _root_pose(description: UsdArticulation) -> np.ndarray:
+    path = description.tree.root
+    return description.scene.pose(path) if path is not None else np.array([0.0, 0, 0, 0, 0, 0, 1])
+
+
+def _root_velocity(description: UsdArticulation) -> np.ndarray:
+    """Velocity of the root's centre of mass and its angular velocity, in world axes; zero for a fixed base."""
+    path = description.tree.root
+    if path is None or description.tree.fixed_base:
+        return np.zeros(6)
+    scene = description.scene
+    prim, above = scene.prims[path], path.rpartition("/")[0] or "/"
+    linear, angular = (prim.read_array(f"physics:{name}", 3) for name in ("velocity", "angularVelocity"))
+    rotation = rotation_matrix(scene.pose(above)[3:])
+    linear = np.zeros(3) if linear is None else rotation @ scene.point(above, linear)
+    angular = np.zeros(3) if angular is None else rotation @ angular * DEGREE
+    return np.concatenate([linear, angular])

@@ -1,0 +1,304 @@
+"""Which links and joints make an articulation: UsdPhysics' rules for its root, and PhysX's order of its links."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+from artix.io.usd.joints import UsdJoint, enclosing
+from artix.io.usd.stacks import Edge, expand_stacks, is_between, is_stackable
+from artix.io.usd.stage import Location, UsdPrim, UsdScene
+
+ROOT_SCHEMA = "PhysicsArticulationRootAPI"
+
+
+@dataclasses.dataclass(frozen=True)
+class UsdTree:
+    """The tree of an articulation.
+
+    Attributes:
+      root: path of the root body; ``None`` if the root is the world, on which the first joint moves.
+      fixed_base: whether the root is fixed to the world.
+      edges: (parent, joint, child) by breadth, siblings in PhysX's order; a parent of ``None`` is the world. Links
+        between stacked joints have no prim.
+      loops: joints that close loops.
+    """
+
+    root: str | None
+    fixed_base: bool
+    edges: tuple[Edge, ...]
+    loops: tuple[UsdJoint, ...]
+
+    @property
+    def bodies(self) -> list[str]:
+        """Paths of the bodies, parents first."""
+        return ([self.root] if self.root else []) + [child for _, _, child in self.edges if not is_between(child)]
+
+
+def find_root(scene: UsdScene, root: str | None) -> UsdPrim | None:
+    """The prim that is the articulation's root: ``root``, or the only one that carries the schema; notes if none."""
+    stage = Location("stage")
+    if root is not None:
+        if root in scene.prims:
+            return scene.prims[root]
+        scene.report.error(stage, f"there is no prim <{root}>", "name a body, a joint or a prim above them as root")
+        return None
+    found = [prim for prim in scene.prims.values() if prim.has(ROOT_SCHEMA) and _enabled(prim)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(prim.label for prim in found[:20])
+        message = f"there are {len(found)} articulations, their roots are {names}"
+        scene.report.error(stage, message, "choose one with root='/its/path'")
+    else:
+        message = f"no prim carries the {ROOT_SCHEMA}"
+        fix = "apply it to a body, a joint to the world or a prim above them, or name such a prim: root='/its/path'"
+        scene.report.error(stage, message, fix)
+    return None
+
+
+def _enabled(prim: UsdPrim) -> bool:
+    return prim.read_bool("physxArticulation:articulationEnabled", True)
+
+
+def find_tree(
+    scene: UsdScene, root: UsdPrim, bodies: dict[str, UsdPrim], joints: list[UsdJoint], fixed_base: bool | None
+) -> UsdTree | None:
+    """The articulation whose root prim is ``root``.
+
+    Args:
+      scene: the stage.
+      root: a body, which becomes the root, floating unless a joint joins it to the world; a joint to the world, which
+        fixes its body; or a prim above the bodies, and then a joint to the world fixes the base, or the graph's centre
+        is the floating root.
+      bodies: the moving bodies by path.
+      joints: all joints.
+      fixed_base: whether to fix the root, through its joint to the world if it has one; ``None`` leaves it to these
+        rules.
+
+    Returns:
+      The tree; ``None``, and noted, if there is none.
+    """
+    graph = _Graph(joints)
+    named = next((joint for joint in joints if joint.prim is root), None)
+    base: UsdJoint | None = None
+    if named is not None:
+        if None not in named.bodies:
+            message = "the articulation's root is a joint, but not one to the world"
+            scene.report.error(root, message, f"apply {ROOT_SCHEMA} to a body, or clear one of the joint's bodies")
+            return None
+        base, start = named, named.other(None)
+        component = graph.component(start)
+    elif root.path in bodies:
+        # PhysX lets such a root float and keeps its joint to the world outside; the robot is joined to it all the same.
+        start, component, base = root.path, graph.component(root.path), graph.base_joint([root.path])
+    else:
+        island = _island_below(scene, root, bodies, graph)
+        if island is None:
+            return None
+        component = island
+        base = graph.base_joint(component)
+        start = graph.centre(component) if base is None else base.other(None)
+    assert start is not None
+    if fixed_base is False:
+        base = None
+    adds_mobility = root.has("NewtonArticulationRootAPI") and root.read_bool("newton:jointsAddMobility", False)
+    return _Growth(scene, graph, start, base, adds_mobility).tree(component, fixed_base)
+
+
+def _island_below(scene: UsdScene, root: UsdPrim, bodies: dict[str, UsdPrim], graph: _Graph) -> list[str] | None:
+    """The connected bodies at or below a prim; a body without a joint counts only if it is alone."""
+    inside = [path for path in bodies if path.startswith(f"{root.path}/")]
+    islands = graph.islands(inside)
+    jointed = [island for island in islands if graph.joints_of(island)]
+    if len(jointed) == 1 or len(islands) == 1:
+        island = (jointed or islands)[0]
+        for other in islands:
+            if other is not island:
+                message = f"body {other[0]} has no joint and is not part of the articulation"
+                scene.report.warning(root, message, "join it to a link, or leave it")
+        return island
+    if not islands:
+        message, fix = "there is no rigid body at or below the root", "apply PhysicsRigidBodyAPI to the links"
+    else:
+        named = ", ".join(f"<{island[0]}>" for island in (jointed or islands)[:20])
+        message = f"{len(jointed or islands)} articulations are below the root, with the bodies {named}"
+        fix = "choose one with root='/path/of/a/body', or apply the schema to each"
+    scene.report.error(root, message, fix)
+    return None
+
+
+class _Graph:
+    """Bodies joined by joints; excluded joints join nothing here."""
+
+    def __init__(self, joints: list[UsdJoint]) -> None:
+        self.excluded = [joint for joint in joints if joint.excluded]
+        self.at: dict[str | None, list[UsdJoint]] = {}
+        for joint in sorted(joints, key=lambda joint: joint.order):
+            if not joint.excluded:
+                for body in joint.bodies:
+                    self.at.setdefault(body, []).append(joint)
+
+    def joints_of(self, component: list[str]) -> list[UsdJoint]:
+        """The joints with an end in a component, each once."""
+        found = {joint.prim.path: joint for body in component for joint in self.at.get(body, [])}
+        return list(found.values())
+
+    def neighbours(self, body: str) -> list[str]:
+        """The bodies next to one."""
+        others = (joint.other(body) for joint in self.at.get(body, []))
+        return [other for other in others if other is not None]
+
+    def distances(self, start: str) -> dict[str, int]:
+        """Numbers of joints from a body to each body of its component, nearest first."""
+        reached = {start: 0}
+        queue = [start]
+        for body in queue:
+            for other in self.neighbours(body):
+                if other not in reached:
+                    reached[other] = reached[body] + 1
+                    queue.append(other)
+        return reached
+
+    def component(self, start: str | None) -> list[str]:
+        """The bodies connected with one, nearest first."""
+        return list(self.distances(start)) if start is not None else []
+
+    def islands(self, bodies: Iterable[str]) -> list[list[str]]:
+        """The components of these bodies, in the order of their first bodies."""
+        seen: set[str] = set()
+        islands = []
+        for body in bodies:
+            if body not in seen:
+                islands.append(self.component(body))
+                seen.update(islands[-1])
+        return islands
+
+    def base_joint(self, component: list[str]) -> UsdJoint | None:
+        """The joint to the world of the body with the largest weight, by which PhysX chooses a fixed base."""
+        candidates = [joint for joint in self.joints_of(component) if None in joint.bodies]
+        return max(candidates, key=lambda joint: self._weight(joint.other(None)), default=None)
+
+    def _weight(self, body: str | None) -> int:
+        joints = self.at.get(body, [])
+        excluded = sum(body in joint.bodies for joint in self.excluded)
+        to_world = sum(None in joint.bodies for joint in joints)
+        return 100_000 * to_world + 1_000 * excluded + 100 * (len(joints) - to_world)
+
+    def centre(self, component: list[str]) -> str:
+        """The graph's centre: the body nearest to its farthest one; of several that with most joints, or the first."""
+        # The centres of a tree are the middle of any of its longest paths.
+        end = list(self.distances(component[0]))[-1]
+        path = self._path(end, list(self.distances(end))[-1])
+        middle = sorted({path[(len(path) - 1) // 2], path[len(path) // 2]})
+        return min(middle, key=lambda body: -len(self.neighbours(body)))
+
+    def _path(self, start: str, end: str) -> list[str]:
+        """The bodies of a shortest path."""
+        distances, path = self.distances(start), [end]
+        while path[-1] != start:
+            path.append(next(body for body in self.neighbours(path[-1]) if distances[body] < distances[path[-1]]))
+        return path
+
+
+class _Growth:
+    """Grows a tree from its root outwards; notes joints that close loops without being excluded.
+
+    Args:
+      scene: the stage.
+      graph: the bodies and joints.
+      start: the first body.
+      base: the joint that joins it to the world, if any.
+      adds_mobility: whether several joints between two bodies are a stack.
+    """
+
+    def __init__(self, scene: UsdScene, graph: _Graph, start: str, base: UsdJoint | None, adds_mobility: bool) -> None:
+        self.scene, self.graph, self.start, self.base = scene, graph, start, base
+        self.adds_mobility = adds_mobility
+        self.on_world = base is not None and base.kind != "fixed"
+        self.edges: list[Edge] = [(None, base, start)] if base is not None and self.on_world else []
+        self.stacks: dict[str, list[UsdJoint]] = {}
+        self.used = {base.prim.path} if base is not None else set()
+        self.reached = {start}
+
+    def tree(self, component: list[str], fixed_base: bool | None) -> UsdTree:
+        """The tree; ``component`` are all bodies connected with the first."""
+        queue = [self.start]
+        for body in queue:
+            for joint in self.graph.at.get(body, []):
+                other = joint.other(body)
+                if joint.prim.path in self.used or other is None:
+                    continue
+                self.used.add(joint.prim.path)
+                if other in self.reached:
+                    self._stack_or_loop(joint, body, other)
+                    continue
+                self.reached.add(other)
+                queue.append(other)
+                self.edges.append((body, joint, other))
+        loops = [joint for joint in self.graph.excluded if any(body in self.reached for body in joint.bodies)]
+        for joint in self.graph.joints_of(component):
+            if None in joint.bodies and joint.prim.path not in self.used:
+                self._to_world(joint, loops, fixed_base)
+        loops = self._inside(loops)
+        stacked = [joint for stack in self.stacks.values() for joint in stack]
+        joints = [*filter(None, [self.base]), *(edge[1] for edge in self.edges), *stacked, *loops]
+        for joint in {joint.prim.path: joint for joint in joints}.values():
+            joint.note_missing()
+        edges = tuple(expand_stacks(self.scene, self.edges, self.stacks))
+        fixed = self.base is not None or bool(fixed_base)
+        return UsdTree(None if self.on_world else self.start, fixed, edges, tuple(loops))
+
+    def _stack_or_loop(self, joint: UsdJoint, body: str | None, other: str) -> None:
+        """A joint between two bodies that are in the tree already."""
+        for parent, first, child in self.edges:
+            if {parent, child} == {body, other}:
+                if all(is_stackable(one, self.adds_mobility) for one in (first, joint)):
+                    self.stacks.setdefault(child, []).append(joint)
+                    return
+                fix = "make stacked joints one generic joint, or set newton:jointsAddMobility of the root"
+                break
+        else:
+            fix = "set physics:excludeFromArticulation on one joint of the loop, which then is a loop joint"
+        self.scene.report.error(joint.prim, f"closes a loop between {body or 'the world'} and {other}", fix)
+
+    def _to_world(self, joint: UsdJoint, loops: list[UsdJoint], fixed_base: bool | None) -> None:
+        """A joint to the world that is not the base: a loop, unless the caller decided about the base."""
+        if self.base is not None:
+            self._stack_or_loop(joint, None, str(joint.other(None)))
+        elif fixed_base is None:
+            message = "the articulation's root is another body; this joint to the world becomes a loop joint"
+            fix = "name this joint as the root to fix the base, or set physics:excludeFromArticulation"
+            self.scene.report.warning(joint.prim, message, fix)
+            loops.append(joint)
+        else:
+            message = f"fixed_base={fixed_base} decides about the base, not this joint"
+            self.scene.report.warning(joint.prim, message, "leave fixed_base out")
+
+    def _inside(self, loops: list[UsdJoint]) -> list[UsdJoint]:
+        """The loops within the articulation; notes the others."""
+        inside = []
+        for joint in loops:
+            if all(body is None or body in self.reached for body in joint.bodies):
+                inside.append(joint)
+            else:
+                message = "an excluded joint to a body outside the articulation is not carried"
+                self.scene.report.left_out(joint.prim, message, "load both articulations and couple them yourself")
+        return inside
+
+
+def colliders_by_body(scene: UsdScene, bodies: dict[str, UsdPrim], all_bodies: set[str]) -> dict[str, list[UsdPrim]]:
+    """The enabled colliders of each body: at or below it, but not below another body.
+
+    Args:
+      scene: the stage.
+      bodies: the moving bodies by path.
+      all_bodies: paths of all rigid bodies, also of those that do not move.
+    """
+    found: dict[str, list[UsdPrim]] = {path: [] for path in bodies}
+    for prim in scene.prims.values():
+        if prim.has("PhysicsCollisionAPI") and prim.read_bool("physics:collisionEnabled", True):
+            body = enclosing(prim.path, all_bodies)
+            if body in found:
+                found[body].append(prim)
+    return found

@@ -1,0 +1,194 @@
+"""Writing USD with UsdPhysics and the PhysX schema."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from artix.articulation import Articulation, State
+from artix.io.diagnostics import Issue, Report
+from artix.io.poses import IDENTITY, compose, inverse, joint_motion, rotation_matrix
+from artix.io.usd.articulation import FRAME_KEY
+from artix.io.usd.authoring import Author, author, author_floats, quaternion, relate, set_pose, vector
+from artix.io.usd.coupling_writer import (
+    write_fixed_tendons,
+    write_loop_joints,
+    write_mimic_joints,
+    write_spatial_tendons,
+)
+from artix.io.usd.joint_writer import write_joint
+from artix.io.usd.joints import KINDS
+from artix.io.usd.mass import ZERO_KEY
+from artix.io.usd.stage import import_pxr
+from artix.io.usd.tree import ROOT_SCHEMA
+from artix.io.usd.units import DEGREE
+from artix.topology import Topology
+
+if TYPE_CHECKING:
+    from pxr import Usd
+
+SUFFIXES = (".usd", ".usda", ".usdc", ".usdz")
+
+
+def save_usd(articulation: Articulation, path: str | os.PathLike[str], *, state: State | None = None) -> list[Issue]:
+    """Writes an articulation as USD, in metres, kilograms and degrees with z up; ``load_usd`` reads it back.
+
+    Bodies, joints, drives, friction, mimic joints, tendons and loop joints are written in the schemas of UsdPhysics and
+    PhysX, additional frames as ``Xform`` prims. USD keeps most numbers in float32.
+
+    Args:
+      articulation: the articulation.
+      path: the file, ending in ``.usda`` (text), ``.usdc`` or ``.usd`` (binary) or ``.usdz`` (a package).
+      state: the state in which its bodies and joints are written; the neutral one when ``None``.
+
+    Returns:
+      What the file does not say, or only to ``load_usd``, one warning each.
+
+    Raises:
+      ValueError: the suffix is another, or the articulation is a batch.
+      TypeError: the articulation is padded; its members are what can be saved.
+      OSError: the file cannot be written.
+      ModuleNotFoundError: ``usd-core`` is not installed.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise ValueError(f"{os.fspath(path)}: a USD file ends in {', '.join(SUFFIXES)}, not in {suffix!r}")
+    topology = articulation.topology
+    if not isinstance(topology, Topology):
+        raise TypeError("a padded articulation has no names to write; save the articulation that was padded")
+    if articulation.link_mass.ndim != 1:
+        raise ValueError("a batch of articulations is not one robot; save its members, one file each")
+    report = Report(os.fspath(path))
+    stage = _author_stage(topology, articulation, state, report)
+    _export(stage, Path(path), suffix)
+    return report.issues
+
+
+def _export(stage: Usd.Stage, path: Path, suffix: str) -> None:
+    pxr = import_pxr()
+    with path.open("wb"):  # A path that cannot be written is an OSError, as for every other format.
+        pass
+    if suffix != ".usdz":
+        stage.GetRootLayer().Export(os.fspath(path))
+        return
+    from pxr import UsdUtils
+
+    with tempfile.TemporaryDirectory() as folder:
+        inner = os.path.join(folder, f"{path.stem}.usdc")
+        stage.GetRootLayer().Export(inner)
+        UsdUtils.CreateNewUsdzPackage(pxr.Sdf.AssetPath(inner), os.fspath(path))
+
+
+def _author_stage(topology: Topology, articulation: Articulation, state: State | None, report: Report) -> Usd.Stage:
+    """The articulation as a stage in memory."""
+    arrays, values = jax.tree.map(lambda leaf: np.asarray(leaf, float), (articulation, state))
+    poses = _link_poses(topology, arrays, values)
+    out = Author(topology.name, report)
+    _write_gravity(out, arrays.gravity)
+    bodies = [_write_body(out, topology, arrays, link, pose) for link, pose in enumerate(poses)]
+    joints = [write_joint(out, topology, arrays, link, bodies, values) for link in range(1, topology.num_links)]
+    _write_root(out, topology, bodies[0], poses[0], None if values is None else values.root_velocity)
+    _note_order(out, topology, joints)
+    write_mimic_joints(out, topology, arrays, joints)
+    write_fixed_tendons(out, topology, arrays, joints)
+    write_spatial_tendons(out, topology, arrays, bodies)
+    write_loop_joints(out, topology, arrays, bodies)
+    for name, link, pose in zip(topology.frame_names, topology.frame_links, arrays.frame_local_pose, strict=True):
+        frame = out.define("Xform", name, bodies[link])
+        frame.SetCustomDataByKey(FRAME_KEY, True)
+        set_pose(frame, pose)
+    return out.finish()
+
+
+def _link_poses(topology: Topology, arrays: Articulation, state: State | None) -> list[np.ndarray]:
+    """World poses of the links, at zero positions of the joints without a state."""
+    poses = [IDENTITY if state is None else np.asarray(state.root_pose)]
+    for link in range(1, topology.num_links):
+        dofs = np.flatnonzero(topology.dof_link == link)
+        position = np.zeros(len(dofs)) if state is None else np.asarray(state.joint_position)[dofs]
+        parent, child = arrays.joint_parent_pose[link], arrays.joint_child_pose[link]
+        motion = joint_motion(topology.joint_axes[link], position)
+        above = compose(poses[topology.parent[link]], np.asarray(parent))
+        poses.append(compose(compose(above, motion), inverse(np.asarray(child))))
+    return poses
+
+
+def _write_gravity(out: Author, gravity: np.ndarray) -> None:
+    scene = out.define("PhysicsScene", "PhysicsScene", out.world)
+    size = float(np.linalg.norm(gravity))
+    author(scene, "vector3f", "physics:gravityDirection", vector(gravity / size if size else np.array([0.0, 0, -1])))
+    author_floats(scene, "physics", gravityMagnitude=size)
+
+
+def _write_root(out: Author, topology: Topology, root: Usd.Prim, pose: np.ndarray, velocity: np.ndarray | None) -> None:
+    """The root schema: on the robot with a joint to the world for a fixed base, on the root body for a floating one."""
+    owner = out.top if topology.fixed_base else root
+    for schema in (ROOT_SCHEMA, "PhysxArticulationAPI"):
+        owner.AddAppliedSchema(schema)
+    if topology.fixed_base:
+        joint = out.define("PhysicsFixedJoint", "root_joint")
+        relate(joint, "physics:body1", root)
+        author(joint, "point3f", "physics:localPos0", vector(pose[:3]))
+        author(joint, "quatf", "physics:localRot0", quaternion(pose[3:]))
+    elif velocity is not None:
+        author(root, "vector3f", "physics:velocity", vector(velocity[:3]))
+        author(root, "vector3f", "physics:angularVelocity", vector(velocity[3:] / DEGREE))
+
+
+def _write_body(out: Author, topology: Topology, arrays: Articulation, link: int, pose: np.ndarray) -> Usd.Prim:
+    """A rigid body with its mass properties and PhysX's damping and limits."""
+    body = out.define("Xform", topology.link_names[link])
+    for schema in ("PhysicsRigidBodyAPI", "PhysicsMassAPI", "PhysxRigidBodyAPI"):
+        body.AddAppliedSchema(schema)
+    set_pose(body, pose)
+    com_pose = np.asarray(arrays.link_com_pose[link])
+    moments, axes = _principal(np.asarray(arrays.link_inertia[link]), com_pose[3:])
+    author_floats(body, "physics", mass=arrays.link_mass[link])
+    author(body, "point3f", "physics:centerOfMass", vector(com_pose[:3]))
+    author(body, "float3", "physics:diagonalInertia", vector(moments))
+    author(body, "quatf", "physics:principalAxes", quaternion(axes))
+    if not np.any(moments):
+        body.SetCustomDataByKey(ZERO_KEY, True)
+        out.cannot_say(body, "USD has no body without mass or inertia; only load_usd reads it as such")
+    scale = float(arrays.gravity_scale[link])
+    if scale not in (0.0, 1.0):
+        out.cannot_say(body, f"a gravity scale of {scale:g} is neither 0 nor 1")
+    author(body, "bool", "physxRigidBody:disableGravity", scale == 0.0)
+    author_floats(
+        body,
+        "physxRigidBody",
+        linearDamping=arrays.link_linear_damping[link],
+        angularDamping=arrays.link_angular_damping[link],
+        maxLinearVelocity=arrays.max_link_linear_velocity[link],
+        maxAngularVelocity=arrays.max_link_angular_velocity[link] / DEGREE,
+        cfmScale=arrays.link_cfm_scale[link],
+    )
+    return body
+
+
+def _principal(inertia: np.ndarray, axes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Principal moments [3] and the orientation xyzw of their axes, of an inertia in axes xyzw."""
+    if not np.any(inertia - np.diag(np.diag(inertia))):
+        return np.diag(inertia), axes
+    moments, vectors = np.linalg.eigh(inertia)
+    turn = rotation_matrix(axes) @ vectors * np.sign(np.linalg.det(vectors))
+    quaternion_of = import_pxr().Gf.Matrix3d(*turn.T.ravel()).ExtractRotation().GetQuat()
+    return np.maximum(moments, 0.0), np.array([*quaternion_of.GetImaginary(), quaternion_of.GetReal()])
+
+
+def _note_order(out: Author, topology: Topology, joints: list[Usd.Prim]) -> None:
+    """Notes where readers will number siblings otherwise: they sort them by the joints' types, then paths."""
+    kinds = list(KINDS)
+    keys: dict[int, list[Any]] = {}
+    for link, joint in enumerate(joints, start=1):
+        key = kinds.index(str(joint.GetTypeName())), str(joint.GetPath())
+        keys.setdefault(topology.parent[link], []).append(key)
+    for parent, siblings in keys.items():
+        if siblings != sorted(siblings):
+            message = f"the joints on link {topology.link_names[parent]!r} will be read in the order of types and names"
+            out.cannot_say(out.top, message, "address links and joints by name")
