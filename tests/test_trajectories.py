@@ -40,6 +40,7 @@ def test_gradients_of_a_rollout_have_no_loop_but_the_scan() -> None:
     assert loops(jax.jit(jax.grad(many, argnums=1)).lower(state, forces).compile().as_text()) == 2
 
 
+@pytest.mark.slow
 def test_gradient_of_a_rollout_by_forces_and_masses_against_differences() -> None:
     a = floating_tree()
     rng, state = np.random.default_rng(0), state_at(random_states(a, 1), 0)
