@@ -91,6 +91,12 @@ from artix.kinematic_derivatives import link_acceleration_derivatives as link_ac
 from artix.kinematic_derivatives import link_velocity_derivatives as link_velocity_derivatives
 from artix.padding import PaddedTopology as PaddedTopology
 from artix.padding import Padding as Padding
+from artix.simulation.options import Control as Control
+from artix.simulation.options import SolverOptions as SolverOptions
+from artix.simulation.report import StepReport as StepReport
+from artix.simulation.step import rollout as rollout
+from artix.simulation.step import step as step
+from artix.simulation.step import step_and_report as step_and_report
 from artix.tendons import Attachment as Attachment
 from artix.tendons import FixedTendon as FixedTendon
 from artix.tendons import SpatialTendon as SpatialTendon

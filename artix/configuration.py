@@ -83,15 +83,12 @@ def integrate(articulation: Articulation, state: State, dnu: Array) -> State:
     check_state(articulation, state)
     tree, base = articulation.topology, articulation.topology.num_base_dofs
     check_vector("dnu", dnu, (tree.nv,), articulation.dtype, "nv")
-    q = state.joint_position + dnu[base:]
-    turn = 2 * jnp.pi
-    wrapped = jnp.where(q > turn, q - 2 * turn, jnp.where(q < -turn, q + 2 * turn, q))
-    q = jnp.where(jnp.asarray(tree.dof_wraps), wrapped, q)
+    q = wrap_angles(tree, state.joint_position + dnu[base:])
     if tree.has_spherical:
         before = spatial.quaternion_exp(by_body(tree, state.joint_position))
         by = spatial.quaternion_exp(by_body(tree, dnu[base:]))
         vector = spatial.quaternion_log(spatial.quaternion_product(before, by))
-        q = _where_spherical(tree, vector, q)
+        q = where_spherical(tree, vector, q)
     root = state.root_pose
     if base:
         move = dnu[:6] if tree.base_is_free is None else jnp.where(tree.base_is_free, dnu[:6], jnp.zeros_like(dnu[:6]))
@@ -128,7 +125,7 @@ def difference(articulation: Articulation, start: State, end: State) -> Array:
     if tree.has_spherical:
         first, last = (spatial.quaternion_exp(by_body(tree, s.joint_position)) for s in (start, end))
         vector = spatial.quaternion_log(spatial.quaternion_product(spatial.conjugate(first), last))
-        joints = _where_spherical(tree, vector, joints)
+        joints = where_spherical(tree, vector, joints)
     if tree.num_base_dofs == 0:
         return joints
     center = articulation.link_com_pose[0, :3, None]
@@ -163,7 +160,7 @@ def joint_velocity_from_rate(articulation: Articulation, state: State, rate: Arr
     if not tree.has_spherical:
         return rate
     inverse = _rate_matrix(tree, state.joint_position)
-    return _where_spherical(tree, spatial.apply(_inverse(inverse), by_body(tree, rate)), rate)
+    return where_spherical(tree, spatial.apply(_inverse(inverse), by_body(tree, rate)), rate)
 
 
 def joint_rate_from_velocity(articulation: Articulation, state: State, velocity: Array) -> Array:
@@ -185,10 +182,17 @@ def joint_rate_from_velocity(articulation: Articulation, state: State, velocity:
     if not tree.has_spherical:
         return velocity
     matrix = _rate_matrix(tree, state.joint_position)
-    return _where_spherical(tree, spatial.apply(matrix, by_body(tree, velocity)), velocity)
+    return where_spherical(tree, spatial.apply(matrix, by_body(tree, velocity)), velocity)
 
 
-def _where_spherical(tree: Tree, vectors: Array, other: Array) -> Array:
+def wrap_angles(tree: Tree, q: Array) -> Array:
+    """Brings wrapped angles among positions [n] back within [-2 pi, 2 pi] by a step of 4 pi, as PhysX does."""
+    turn = 2 * jnp.pi
+    wrapped = jnp.where(q > turn, q - 2 * turn, jnp.where(q < -turn, q + 2 * turn, q))
+    return jnp.where(jnp.asarray(tree.dof_wraps), wrapped, q)
+
+
+def where_spherical(tree: Tree, vectors: Array, other: Array) -> Array:
     """Takes the DOFs of spherical joints from vectors [3, B-1], the rest from ``other`` [n]."""
     width = tree.num_bodies - 1
     values = take(vectors.reshape(-1), tree.dof_column * width + tree.dof_body - 1)

@@ -63,7 +63,7 @@ def link_poses(articulation: Articulation, state: State) -> Array:
       TypeError: an array of the state has another dtype than the articulation.
     """
     kin = kinematics(articulation, state)
-    placement = _link_frames(articulation.topology, kin)
+    placement = link_frames(articulation.topology, kin)
     poses = placement._replace(position=placement.position + kin.reference[:, None]).poses()
     return _live_links(articulation.topology, poses)
 
@@ -280,7 +280,7 @@ def _live_links(tree: Tree, rows: Array) -> Array:
     return jnp.where(tree.link_is_live.reshape((-1,) + (1,) * (rows.ndim - 1)), rows, jnp.zeros_like(rows))
 
 
-def _link_frames(tree: Tree, kin: Kinematics) -> Placement:
+def link_frames(tree: Tree, kin: Kinematics) -> Placement:
     """Frames of the links relative to the reference point."""
     body = tree.link_body
     return Placement(take(kin.quaternion, body), take(kin.position, body)) @ kin.placements
@@ -301,7 +301,7 @@ def _frame(articulation: Articulation, kin: Kinematics, frame, offset: Array | N
     else:
         link = frame
     index = jnp.asarray(link).reshape(1)
-    placement = _link_frames(tree, kin).take(index)
+    placement = link_frames(tree, kin).take(index)
     if local is not None:
         placement = placement @ local
     if offset is not None:

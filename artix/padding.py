@@ -29,6 +29,11 @@ class Padding:
       rigid_rounds: the same for the chains of fixed joints.
       frames: largest number of additional frames.
       mimics: largest number of mimic joints.
+      fixed_tendons: largest number of fixed tendons.
+      tendon_joints: largest number of joints of all fixed tendons.
+      spatial_tendons: largest number of spatial tendons.
+      attachments: largest number of attachments of all spatial tendons.
+      loop_joints: largest number of loop joints.
       floating: whether any member has a floating base; generalised vectors then have the root's six entries.
       prismatic: whether any member has a prismatic joint.
       spherical: whether any member has a spherical joint.
@@ -41,6 +46,11 @@ class Padding:
     rigid_rounds: int = 0
     frames: int = 0
     mimics: int = 0
+    fixed_tendons: int = 0
+    tendon_joints: int = 0
+    spatial_tendons: int = 0
+    attachments: int = 0
+    loop_joints: int = 0
     floating: bool = True
     prismatic: bool = False
     spherical: bool = False
@@ -56,6 +66,11 @@ class Padding:
             rigid_rounds=len(topology.rigid_pointers),
             frames=len(topology.frame_names),
             mimics=len(topology.mimic_dofs),
+            fixed_tendons=len(topology.fixed_tendons),
+            tendon_joints=sum(len(tendon.dofs) for tendon in topology.fixed_tendons),
+            spatial_tendons=len(topology.spatial_tendons),
+            attachments=sum(len(tendon.links) for tendon in topology.spatial_tendons),
+            loop_joints=len(topology.loop_joints),
             floating=not topology.fixed_base,
             prismatic=topology.has_prismatic,
             spherical=topology.has_spherical,
@@ -114,6 +129,13 @@ class PaddedTopology(struct.PyTreeNode):
     dof_moves_body: Array
     dof_moves_link: Array
     mass_matrix_halves: tuple[Array, Array]
+    dof_link: Array
+    dof_parent_link: Array
+    dof_axis: Array
+    dof_is_one_of_several: Array
+    depth_first_dofs: Array
+    link_ancestors: Array
+    mimic_dofs: Array
 
     @property
     def num_links(self) -> int:
@@ -190,6 +212,13 @@ def pad_topology(topology: Topology, padding: Padding) -> PaddedTopology:
         "dof_column": _pad(topology.dof_column, (dofs,)),
         "dof_moves_body": _pad(topology.dof_moves_body, (dofs, bodies)),
         "dof_moves_link": _pad(topology.dof_moves_link, (dofs, links)),
+        "dof_link": _pad(topology.dof_link, (dofs,)),
+        "dof_parent_link": _pad(topology.dof_parent_link, (dofs,)),
+        "dof_axis": _pad(topology.dof_axis, (dofs,)),
+        "dof_is_one_of_several": _pad(topology.dof_is_one_of_several, (dofs,)),
+        "depth_first_dofs": np.concatenate([topology.depth_first_dofs, np.arange(topology.num_dofs, dofs)]),
+        "link_ancestors": _pad(topology.link_ancestors, (links, links)),
+        "mimic_dofs": _pad(np.array(topology.mimic_dofs, int).reshape(-1, 2), (padding.mimics, 2), fill=dofs),
         "mass_matrix_halves": (np.triu(above), np.triu(above, 1).T),
     }
     return PaddedTopology(padding=padding, **jax.tree.map(jnp.asarray, arrays))
@@ -200,12 +229,11 @@ def pad_articulation(articulation: Articulation, padding: Padding) -> Articulati
 
     Raises:
       TypeError: the articulation is padded already.
-      ValueError: it does not fit the padding, or has tendons or loop joints.
+      ValueError: it does not fit the padding.
     """
     topology = articulation.topology
     if not isinstance(topology, Topology):
         raise TypeError("only an articulation with a static Topology can be padded; this one is padded already")
-    _refuse_couplings(topology)
     padded = pad_topology(topology, padding)
     links, dofs = padding.links, padding.dofs
     identity = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
@@ -221,9 +249,6 @@ def pad_articulation(articulation: Articulation, padding: Padding) -> Articulati
         for field in ("link_com_pose", "joint_parent_pose", "joint_child_pose")
     }
 
-    def pad_group(group, size: int):
-        return jax.tree.map(lambda leaf: jnp.asarray(_pad(np.asarray(leaf), (size,))), group)
-
     per_link = (
         "link_mass",
         "gravity_scale",
@@ -238,26 +263,35 @@ def pad_articulation(articulation: Articulation, padding: Padding) -> Articulati
         topology=padded,
         link_inertia=pad("link_inertia", links, 3, 3),
         frame_local_pose=pad("frame_local_pose", padding.frames, 7, fill=identity),
-        mimic=pad_group(articulation.mimic, padding.mimics),
-        **{field: pad_group(getattr(articulation, field), dofs) for field in ("drive", "envelope", "friction")},
+        **_padded_groups(articulation, padding),
         **poses,
         **{field: pad(field, links) for field in per_link},
         **{field: pad(field, dofs) for field in per_dof},
     )
 
 
-def _refuse_couplings(topology: Topology) -> None:
-    """Raises for what the structure of one program depends on and padding cannot turn into data."""
-    for couplings, kind in (
-        (topology.fixed_tendons, "fixed tendons"),
-        (topology.spatial_tendons, "spatial tendons"),
-        (topology.loop_joints, "loop joints"),
-    ):
-        if couplings:
-            raise ValueError(
-                f"articulation {topology.name!r} has {kind} ({', '.join(repr(one.name) for one in couplings)}), which "
-                "cannot be padded: put articulations of its topology into a fleet of their own, which needs no padding"
-            )
+def _padded_groups(articulation: Articulation, padding: Padding) -> dict[str, Any]:
+    """The groups of arrays of joint features and couplings, padded by entries that do nothing."""
+
+    def pad_group(group, size: int, **other_sizes: int):
+        """Pads the arrays of a group along their first axis; ``other_sizes`` are those of single fields."""
+        sizes = {field.name: other_sizes.get(field.name, size) for field in dataclasses.fields(group)}
+        arrays = {name: np.asarray(getattr(group, name)) for name in sizes}
+        padded = {name: _pad(array, (sizes[name], *array.shape[1:])) for name, array in arrays.items()}
+        return group.replace(**jax.tree.map(jnp.asarray, padded))
+
+    joints = dict.fromkeys(("coefficient", "recip_coefficient"), padding.tendon_joints)
+    of_attachments = ("position", "coefficient", "rest_length", "lower_limit", "upper_limit")
+    points = dict.fromkeys(of_attachments, padding.attachments)
+    return {
+        "drive": pad_group(articulation.drive, padding.dofs),
+        "envelope": pad_group(articulation.envelope, padding.dofs),
+        "friction": pad_group(articulation.friction, padding.dofs),
+        "mimic": pad_group(articulation.mimic, padding.mimics),
+        "fixed_tendons": pad_group(articulation.fixed_tendons, padding.fixed_tendons, **joints),
+        "spatial_tendons": pad_group(articulation.spatial_tendons, padding.spatial_tendons, **points),
+        "loop_joints": pad_group(articulation.loop_joints, padding.loop_joints),
+    }
 
 
 def _body_pointers(topology: Topology) -> np.ndarray:

@@ -208,6 +208,34 @@ class Topology:
         """Whether each DOF is an angle that ``integrate`` keeps within [-2 pi, 2 pi], shape [n]."""
         return _frozen([self.joint_types[link] is JointType.REVOLUTE for link in self.dof_link], bool)
 
+    @cached_property
+    def dof_parent_link(self) -> np.ndarray:
+        """Link on which the joint of each DOF sits, shape [n]."""
+        return _frozen(np.array(self.parent)[self.dof_link], int)
+
+    @cached_property
+    def dof_is_one_of_several(self) -> np.ndarray:
+        """Whether each DOF's joint has others, as spherical joints may, shape [n]."""
+        return _frozen([len(self.joint_axes[link]) > 1 for link in self.dof_link], bool)
+
+    @cached_property
+    def link_ancestors(self) -> np.ndarray:
+        """``[a, b]``: whether link a is link b or above it, shape [L, L]."""
+        return _frozen(ancestor_mask(np.array(self.parent)), bool)
+
+    @cached_property
+    def depth_first_dofs(self) -> np.ndarray:
+        """The DOFs in depth-first order of their links, children by index: the order of PhysX's solver, shape [n]."""
+        children: list[list[int]] = [[] for _ in self.parent]
+        for link, above in enumerate(self.parent[1:], start=1):
+            children[above].append(link)
+        order, stack = [], [0]
+        while stack:
+            link = stack.pop()
+            order += np.flatnonzero(self.dof_link == link).tolist()
+            stack += reversed(children[link])
+        return _frozen(order, int)
+
     # --- bodies -------------------------------------------------------------------------------------------------
 
     @cached_property

@@ -50,6 +50,19 @@ def recorded(name: str) -> dict[str, np.ndarray]:
         return {key: data[key].astype(float) for key in data}
 
 
+@functools.cache
+def recorded_steps(name: str) -> dict[str, np.ndarray]:
+    """The recorded steps of a mechanism, in float64."""
+    with np.load(DATA / f"{name}_steps.npz") as data:
+        return {key: data[key].astype(float) for key in data}
+
+
+@functools.cache
+def law_errors(name: str) -> dict[str, dict]:
+    """How far PhysX itself is from a float64 evaluation of its law, by its own rounding; see the data's README."""
+    return json.loads((DATA / "law_errors" / "errors.json").read_text())[name]
+
+
 def unit_pose(pose) -> np.ndarray:
     """The pose with its quaternion rounded to unit length in float64 instead of float32."""
     pose = np.asarray(pose, float)

@@ -54,6 +54,14 @@ def test_the_examples_of_the_page_on_derivatives_run():
 
 
 @pytest.mark.slow
+def test_the_example_of_the_stepping_page_runs(capsys):
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/stepping.md").read_text(encoding="utf-8"), re.DOTALL)
+    namespace = {}
+    exec(compile(block, "stepping.md", "exec"), namespace)
+    assert abs(float(namespace["states"].joint_position[-1, 0]) - 0.8) < 0.1
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
 def test_the_notebooks_run(notebook):
     nbclient = pytest.importorskip("nbclient")
@@ -71,6 +79,7 @@ def test_the_notebooks_run(notebook):
         "docs/derivatives.md",
         "docs/formats.md",
         "docs/index.md",
+        "docs/stepping.md",
         "docs/usd.md",
     ],
 )

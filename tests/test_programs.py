@@ -21,108 +21,156 @@ from tests.models import random_states, state_at, tree_of
 # fmt: off
 BUDGETS: dict[str, dict[str, int]] = {
     "arm": {
-        "link_poses": 1554,
-        "link_velocities": 1997,
-        "forward_kinematics": 2257,
-        "link_accelerations": 2329,
-        "dense_jacobian": 1843,
-        "frame_pose": 1757,
-        "frame_velocity": 2018,
-        "frame_jacobian": 2013,
-        "frame_jacobian_rate": 2508,
-        "mass_matrix": 2845,
-        "gravity_compensation": 1882,
-        "coriolis_compensation": 2950,
-        "bias_force": 3071,
-        "inverse_dynamics": 3428,
-        "forward_dynamics": 3765,
-        "generalized_external_force": 2010,
-        "center_of_mass": 2484,
-        "center_of_mass_jacobian": 2722,
-        "centroidal_momentum_matrix": 3352,
-        "centroidal_momentum": 2925,
-        "kinetic_energy": 2806,
-        "potential_energy": 1761,
+        "link_poses": 1324,
+        "link_velocities": 1722,
+        "forward_kinematics": 1759,
+        "link_accelerations": 2053,
+        "dense_jacobian": 1693,
+        "frame_pose": 1536,
+        "frame_velocity": 1708,
+        "frame_jacobian": 1704,
+        "frame_jacobian_rate": 2051,
+        "mass_matrix": 2779,
+        "gravity_compensation": 1728,
+        "coriolis_compensation": 2880,
+        "bias_force": 2999,
+        "inverse_dynamics": 3146,
+        "forward_dynamics": 3493,
+        "generalized_external_force": 1731,
+        "center_of_mass": 1641,
+        "center_of_mass_jacobian": 2631,
+        "centroidal_momentum_matrix": 3260,
+        "centroidal_momentum": 2861,
+        "kinetic_energy": 2661,
+        "potential_energy": 1641,
         "integrate": 31,
         "difference": 8,
+        "mass_matrix_cholesky": 2804,
+        "mass_matrix_solve": 2773,
+        "mass_matrix_inverse": 2801,
+        "inverse_dynamics_derivatives": 5141,
+        "forward_dynamics_derivatives": 5484,
+        "gravity_derivatives": 4020,
+        "centroidal_derivatives": 4519,
+        "link_velocity_derivatives": 2232,
+        "link_acceleration_derivatives": 2981,
+        "integrate_derivatives": 14,
+        "linearize": 5178,
+        "inverse_dynamics_second_derivatives": 9382,
     },
     "quadruped": {
-        "link_poses": 1205,
-        "link_velocities": 1662,
-        "forward_kinematics": 1922,
-        "link_accelerations": 2019,
-        "dense_jacobian": 1486,
-        "frame_pose": 1400,
-        "frame_velocity": 1774,
-        "frame_jacobian": 1764,
-        "frame_jacobian_rate": 2212,
-        "mass_matrix": 2566,
-        "gravity_compensation": 1559,
-        "coriolis_compensation": 2633,
-        "bias_force": 2754,
-        "inverse_dynamics": 3132,
-        "forward_dynamics": 3574,
-        "generalized_external_force": 1664,
-        "center_of_mass": 2134,
-        "center_of_mass_jacobian": 2474,
-        "centroidal_momentum_matrix": 3133,
-        "centroidal_momentum": 2594,
-        "kinetic_energy": 2474,
-        "potential_energy": 1405,
-        "integrate": 736,
-        "difference": 523,
+        "link_poses": 980,
+        "link_velocities": 1238,
+        "forward_kinematics": 1393,
+        "link_accelerations": 1532,
+        "dense_jacobian": 1228,
+        "frame_pose": 1192,
+        "frame_velocity": 1476,
+        "frame_jacobian": 1466,
+        "frame_jacobian_rate": 1720,
+        "mass_matrix": 2286,
+        "gravity_compensation": 1289,
+        "coriolis_compensation": 2311,
+        "bias_force": 2373,
+        "inverse_dynamics": 2489,
+        "forward_dynamics": 2927,
+        "generalized_external_force": 1242,
+        "center_of_mass": 1175,
+        "center_of_mass_jacobian": 2132,
+        "centroidal_momentum_matrix": 2724,
+        "centroidal_momentum": 2222,
+        "kinetic_energy": 2079,
+        "potential_energy": 1175,
+        "integrate": 658,
+        "difference": 556,
+        "mass_matrix_cholesky": 2317,
+        "mass_matrix_solve": 2286,
+        "mass_matrix_inverse": 2317,
+        "inverse_dynamics_derivatives": 4554,
+        "forward_dynamics_derivatives": 4943,
+        "gravity_derivatives": 3375,
+        "centroidal_derivatives": 4033,
+        "link_velocity_derivatives": 1710,
+        "link_acceleration_derivatives": 2455,
+        "integrate_derivatives": 9477,
+        "linearize": 14434,
+        "inverse_dynamics_second_derivatives": 8922,
     },
     "humanoid": {
-        "link_poses": 1543,
-        "link_velocities": 2000,
-        "forward_kinematics": 2260,
-        "link_accelerations": 2357,
-        "dense_jacobian": 1825,
-        "frame_pose": 1738,
-        "frame_velocity": 2211,
-        "frame_jacobian": 2201,
-        "frame_jacobian_rate": 2550,
-        "mass_matrix": 2904,
-        "gravity_compensation": 1897,
-        "coriolis_compensation": 2971,
-        "bias_force": 3092,
-        "inverse_dynamics": 3470,
-        "forward_dynamics": 3912,
-        "generalized_external_force": 2002,
-        "center_of_mass": 2472,
-        "center_of_mass_jacobian": 2812,
-        "centroidal_momentum_matrix": 3471,
-        "centroidal_momentum": 2932,
-        "kinetic_energy": 2812,
-        "potential_energy": 1743,
-        "integrate": 736,
-        "difference": 523,
+        "link_poses": 1178,
+        "link_velocities": 1436,
+        "forward_kinematics": 1591,
+        "link_accelerations": 1730,
+        "dense_jacobian": 1426,
+        "frame_pose": 1390,
+        "frame_velocity": 1736,
+        "frame_jacobian": 1726,
+        "frame_jacobian_rate": 1918,
+        "mass_matrix": 2484,
+        "gravity_compensation": 1486,
+        "coriolis_compensation": 2509,
+        "bias_force": 2571,
+        "inverse_dynamics": 2687,
+        "forward_dynamics": 3125,
+        "generalized_external_force": 1439,
+        "center_of_mass": 1373,
+        "center_of_mass_jacobian": 2329,
+        "centroidal_momentum_matrix": 2922,
+        "centroidal_momentum": 2420,
+        "kinetic_energy": 2277,
+        "potential_energy": 1373,
+        "integrate": 658,
+        "difference": 556,
+        "mass_matrix_cholesky": 2515,
+        "mass_matrix_solve": 2484,
+        "mass_matrix_inverse": 2515,
+        "inverse_dynamics_derivatives": 4751,
+        "forward_dynamics_derivatives": 5141,
+        "gravity_derivatives": 3573,
+        "centroidal_derivatives": 4230,
+        "link_velocity_derivatives": 1907,
+        "link_acceleration_derivatives": 2653,
+        "integrate_derivatives": 9477,
+        "linearize": 14632,
+        "inverse_dynamics_second_derivatives": 9120,
     },
     "chain": {
-        "link_poses": 2313,
-        "link_velocities": 2756,
-        "forward_kinematics": 3016,
-        "link_accelerations": 3088,
-        "dense_jacobian": 2602,
-        "frame_pose": 2516,
-        "frame_velocity": 2777,
-        "frame_jacobian": 2772,
-        "frame_jacobian_rate": 3267,
-        "mass_matrix": 3604,
-        "gravity_compensation": 2641,
-        "coriolis_compensation": 3709,
-        "bias_force": 3830,
-        "inverse_dynamics": 4187,
-        "forward_dynamics": 4524,
-        "generalized_external_force": 2769,
-        "center_of_mass": 3444,
-        "center_of_mass_jacobian": 3490,
-        "centroidal_momentum_matrix": 4206,
-        "centroidal_momentum": 3784,
-        "kinetic_energy": 3576,
-        "potential_energy": 2532,
+        "link_poses": 2992,
+        "link_velocities": 3390,
+        "forward_kinematics": 3426,
+        "link_accelerations": 3721,
+        "dense_jacobian": 3361,
+        "frame_pose": 3203,
+        "frame_velocity": 3376,
+        "frame_jacobian": 3371,
+        "frame_jacobian_rate": 3719,
+        "mass_matrix": 4447,
+        "gravity_compensation": 3395,
+        "coriolis_compensation": 4548,
+        "bias_force": 4666,
+        "inverse_dynamics": 4813,
+        "forward_dynamics": 5161,
+        "generalized_external_force": 3399,
+        "center_of_mass": 3470,
+        "center_of_mass_jacobian": 4307,
+        "centroidal_momentum_matrix": 5041,
+        "centroidal_momentum": 4642,
+        "kinetic_energy": 4340,
+        "potential_energy": 3320,
         "integrate": 31,
         "difference": 8,
+        "mass_matrix_cholesky": 4472,
+        "mass_matrix_solve": 4441,
+        "mass_matrix_inverse": 4472,
+        "inverse_dynamics_derivatives": 6809,
+        "forward_dynamics_derivatives": 7162,
+        "gravity_derivatives": 5687,
+        "centroidal_derivatives": 6308,
+        "link_velocity_derivatives": 3899,
+        "link_acceleration_derivatives": 4649,
+        "integrate_derivatives": 14,
+        "linearize": 6859,
+        "inverse_dynamics_second_derivatives": 11050,
     },
 }
 # fmt: on
@@ -187,7 +235,21 @@ FUNCTIONS = {
     "potential_energy": lambda a, s, x, w: artix.potential_energy(a, s),
     "integrate": lambda a, s, x, w: artix.integrate(a, s, x),
     "difference": lambda a, s, x, w: artix.difference(a, s, s.replace(joint_position=2 * s.joint_position)),
+    "mass_matrix_cholesky": lambda a, s, x, w: artix.mass_matrix_cholesky(a, s),
+    "mass_matrix_solve": lambda a, s, x, w: artix.mass_matrix_solve(a, s, x),
+    "mass_matrix_inverse": lambda a, s, x, w: artix.mass_matrix_inverse(a, s),
+    "inverse_dynamics_derivatives": lambda a, s, x, w: artix.inverse_dynamics_derivatives(a, s, x, w),
+    "forward_dynamics_derivatives": lambda a, s, x, w: artix.forward_dynamics_derivatives(a, s, x, w),
+    "gravity_derivatives": lambda a, s, x, w: artix.gravity_derivatives(a, s),
+    "centroidal_derivatives": lambda a, s, x, w: artix.centroidal_derivatives(a, s, x),
+    "link_velocity_derivatives": lambda a, s, x, w: artix.link_velocity_derivatives(a, s),
+    "link_acceleration_derivatives": lambda a, s, x, w: artix.link_acceleration_derivatives(a, s, x),
+    "integrate_derivatives": lambda a, s, x, w: artix.integrate_derivatives(a, s, x),
+    "linearize": lambda a, s, x, w: artix.linearize(a, s, x, 0.01),
+    "inverse_dynamics_second_derivatives": lambda a, s, x, w: artix.inverse_dynamics_second_derivatives(a, s, x),
 }
+#: Their programs are checked for the arm every day, for all robots by the slow tests.
+DERIVATIVES = {name for name in FUNCTIONS if "derivatives" in name or name == "linearize" or "mass_matrix_" in name}
 
 
 def _program(robot: str, function: str) -> str:
@@ -202,13 +264,22 @@ def instructions(program: str) -> int:
     return len(re.findall(r"^\s+(?:ROOT )?%?[\w.\-]+ = ", program, re.MULTILINE))
 
 
+def _everyday(robot: str, functions: str) -> bool:
+    return robot == "arm" or (robot == "quadruped" and functions == "values")
+
+
 @pytest.mark.parametrize(
-    "robot", [pytest.param(r, marks=pytest.mark.slow if r in ("humanoid", "chain") else ()) for r in ROBOTS]
+    ("robot", "functions"),
+    [
+        pytest.param(robot, functions, marks=() if _everyday(robot, functions) else pytest.mark.slow)
+        for robot in ROBOTS
+        for functions in ("values", "derivatives")
+    ],
 )
-def test_size(robot: str) -> None:
+def test_size(robot: str, functions: str) -> None:
     excess, loops = {}, []
     assert set(BUDGETS[robot]) == set(FUNCTIONS)
-    for function in FUNCTIONS:
+    for function in [name for name in FUNCTIONS if (name in DERIVATIVES) == (functions == "derivatives")]:
         program = _program(robot, function)
         found = instructions(program)
         assert found > 2
@@ -219,13 +290,43 @@ def test_size(robot: str) -> None:
     assert (excess, loops) == ({}, [])
 
 
+def test_gradient_of_forward_dynamics_is_small() -> None:
+    """No larger than the smallest of the peers, frax 0.1.0, needs for a humanoid of 30 joints: 3,039 instructions."""
+    a = _limbs([6, 6, 3, 7, 7, 1], fixed_base=True)
+    states = random_states(a, 4096)
+    force = jnp.ones((4096, a.topology.nv), a.dtype)
+
+    def loss(q, state, x):
+        return jnp.sum(artix.forward_dynamics(a, state.replace(joint_position=q), x))
+
+    gradient = jax.jit(jax.vmap(jax.grad(loss)))
+    program = gradient.lower(states.joint_position, states, force).compile(DEFAULTS).as_text()
+    assert 1000 < instructions(program) <= 3039
+    assert " while(" not in program
+
+
+#: The same of one step, by solver; the quadruped.
+STEP_BUDGETS = {"implicit": 9280, "pgs": 11900}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", STEP_BUDGETS)
+def test_size_of_a_step(solver: str) -> None:
+    a = ROBOTS["quadruped"]()
+    s = state_at(random_states(a, 1), 0)
+    options = artix.SolverOptions(solver=solver)
+    step = jax.jit(lambda a, s: artix.step(a, s, None, 1 / 240, options))
+    assert instructions(step.lower(a, s).compile(DEFAULTS).as_text()) <= STEP_BUDGETS[solver]
+
+
 def test_the_table_covers_the_public_functions() -> None:
-    functions = {name for name in vars(artix) if callable(getattr(artix, name)) and name.islower()}
+    public = {name: value for name, value in vars(artix).items() if callable(value) and name.islower()}
+    functions = {name for name, value in public.items() if not value.__module__.startswith("artix.io")}
     small = {"neutral_state", "random_state", "joint_rate_from_velocity", "joint_velocity_from_rate"}
-    readers = {"load", "load_urdf", "check_urdf"}
     inertias = {"log_cholesky_from_inertia", "log_cholesky_from_articulation", "inertia_from_log_cholesky"}
     small |= inertias | {"with_log_cholesky"}
-    later = functions - set(FUNCTIONS) - small - readers
+    stepping = {"step", "step_and_report", "rollout"}  # Sized below; sweeps are loops.
+    later = functions - set(FUNCTIONS) - small - stepping
     assert set(FUNCTIONS) <= functions
     assert later == set()
 

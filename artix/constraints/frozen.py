@@ -1,0 +1,159 @@
+"""What a step evaluates once, at its start, and keeps: poses, Jacobians, inertias and the inverse mass matrix.
+
+Positions are relative to the root's centre of mass at the start of the step, in world axes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix import spatial
+from artix.articulation import Articulation, State
+from artix.bodies import Placement
+from artix.dynamics.mass_matrix import mass_matrix
+from artix.frames import dense_jacobian, link_accelerations, link_frames
+from artix.kinematics import kinematics
+from artix.topology import Topology
+from artix.tree import Tree
+
+Array = jax.Array
+HIGHEST = jax.lax.Precision.HIGHEST
+
+
+class Frozen(NamedTuple):
+    """The articulation at the start of a step. L links, n joint DOFs, nv generalised velocities."""
+
+    topology: Tree
+    frame: Placement
+    """Link frames, L items."""
+    center: Array
+    """Centres of mass of the links, [L, 3]."""
+    inertia: Array
+    """Rotational inertias about the centres of mass in world axes [kg m^2], [L, 3, 3]."""
+    mass: Array
+    """Masses of the links [kg], [L]."""
+    jacobian: Array
+    """Velocities of the links' centres of mass per generalised velocity, [L, 6, nv]."""
+    velocity_product: Array
+    """Accelerations of the links' centres of mass at zero generalised acceleration, [L, 6]."""
+    mass_matrix: Array
+    """Mass matrix with armature, [nv, nv]."""
+    inverse_mass: Array
+    """Its inverse, [nv, nv]."""
+    axis: Array
+    """Axis of each DOF in the child joint frame, [n, 3]."""
+    child_origin: Array
+    """Origin of each DOF's joint frame on its link, [n, 3]."""
+    parent_origin: Array
+    """Origin of each DOF's joint frame on its parent link, [n, 3]."""
+
+
+def freeze(articulation: Articulation, state: State) -> Frozen:
+    """Evaluates everything that stays as it is during the step."""
+    topology = articulation.topology
+    frame, center, inertia = link_bodies(articulation, state)
+    links, parents = topology.dof_link, topology.dof_parent_link
+    child = frame.take(links) @ Placement.from_poses(articulation.joint_child_pose).take(links)
+    parent = frame.take(parents) @ Placement.from_poses(articulation.joint_parent_pose).take(links)
+    unit = jnp.eye(3, dtype=articulation.dtype)[:, topology.dof_axis % 3]
+    nv = topology.nv
+    jacobian = dense_jacobian(articulation, state).reshape(-1, 6, nv)
+    if topology.num_base_dofs == 0:
+        jacobian = jnp.concatenate([jnp.zeros((1, 6, nv), jacobian.dtype), jacobian])
+    matrix = mass_matrix(articulation, state, armature=True)
+    identity = jnp.eye(nv, dtype=matrix.dtype)
+    if topology.dof_is_live is not None:
+        # Padded entries have zero rows; a one on the diagonal lets them keep to themselves.
+        matrix = matrix + jnp.diag(jnp.where(jnp.diagonal(matrix) == 0, 1, 0).astype(matrix.dtype))
+    return Frozen(
+        topology=topology,
+        frame=frame,
+        center=center,
+        inertia=inertia,
+        mass=articulation.link_mass,
+        jacobian=jacobian,
+        velocity_product=link_accelerations(articulation, state, jnp.zeros(nv, articulation.dtype)),
+        mass_matrix=matrix,
+        inverse_mass=jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(matrix), True), identity),
+        axis=spatial.rotate(child.rotation, unit).T,
+        child_origin=child.position.T,
+        parent_origin=parent.position.T,
+    )
+
+
+def link_bodies(articulation: Articulation, state: State) -> tuple[Placement, Array, Array]:
+    """Frames (L items), centres of mass [L, 3] and inertias about them [L, 3, 3] of the links, in world axes.
+
+    Positions are relative to the root's centre of mass.
+    """
+    kin = kinematics(articulation, state)
+    frame = link_frames(articulation.topology, kin)
+    mass_frame = frame @ Placement.from_poses(articulation.link_com_pose)
+    axes = spatial.rotation_matrix(mass_frame.rotation)
+    own = jnp.moveaxis(articulation.link_inertia, 0, -1)
+    inertia = spatial.multiply_transposed(spatial.multiply(axes, own), axes)
+    return frame, mass_frame.position.T, jnp.moveaxis(inertia, -1, 0)
+
+
+def link_motion(frozen: Frozen, generalized: Array) -> Array:
+    """The links' velocities [L, 6] that a generalised velocity [nv] makes (or displacements, or impulses' effects)."""
+    return jnp.matmul(frozen.jacobian, generalized, precision=HIGHEST)
+
+
+def response(frozen: Frozen, impulse: Array) -> Array:
+    """The change of the generalised velocity [nv] by a generalised impulse [nv]."""
+    return jnp.matmul(frozen.inverse_mass, impulse, precision=HIGHEST)
+
+
+def inertial_wrenches(frozen: Frozen, motion: Array, acceleration: Array) -> Array:
+    """The wrenches [L, 6] at the links' centres of mass that their motion and acceleration take (Newton and Euler)."""
+    momentum, spin = (
+        jnp.einsum("lij,lj->li", frozen.inertia, vector, precision=HIGHEST)
+        for vector in (motion[:, 3:], acceleration[:, 3:])
+    )
+    turning = jnp.cross(motion[:, 3:], momentum)
+    return jnp.concatenate([frozen.mass[:, None] * acceleration[:, :3], spin + turning], axis=1)
+
+
+def generalized_force(frozen: Frozen, wrench: Array) -> Array:
+    """The generalised force [nv] of wrenches [L, 6] at the links' centres of mass."""
+    rows = frozen.jacobian.reshape(-1, frozen.topology.nv)
+    return jnp.matmul(wrench.reshape(-1), rows, precision=HIGHEST)
+
+
+def point_row(frozen: Frozen, link: np.ndarray | Array, point: Array, direction: Array) -> Array:
+    """The functional on link motions that is the velocity of points on links along directions.
+
+    Args:
+      frozen: the articulation.
+      link: the links of k points, [k].
+      point: the points, [k, 3].
+      direction: the directions, [k, 3].
+
+    Returns:
+      Shape [k, 6]: its product with the motion of ``link`` is the velocity; as a wrench it is a unit force at the
+      point.
+    """
+    return jnp.concatenate([direction, jnp.cross(point - frozen.center[link], direction)], axis=-1)
+
+
+def angular_row(direction: Array) -> Array:
+    """The same for the angular velocity about directions [k, 3]; as a wrench, a unit torque."""
+    return jnp.concatenate([jnp.zeros_like(direction), direction], axis=-1)
+
+
+def axis_row(frozen: Frozen, dof: np.ndarray, link: np.ndarray | Array, point: Array) -> Array:
+    """The same for the axes of DOFs [k]: velocities of points for translations, angular velocities for rotations."""
+    axis = frozen.axis[dof]
+    linear = jnp.asarray(frozen.topology.dof_is_linear[dof])[:, None]
+    return jnp.where(linear, point_row(frozen, link, point, axis), angular_row(axis))
+
+
+def static_topology(frozen: Frozen) -> Topology:
+    """The topology for what padded articulations do not have: PhysX's solvers, and tendons."""
+    assert isinstance(frozen.topology, Topology)
+    return frozen.topology

@@ -1,0 +1,90 @@
+"""What bounds the motion of a DOF in the implicit solver: actuator limits, dry friction, position and velocity limits.
+
+Springs and dampers are already in the solver's matrix, so that only inequalities are left here. Each is an impulse that
+one projected Gauss-Seidel sweep after another corrects.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.constraints.drives import DriveRow, within_envelope
+from artix.constraints.sweep import Sweep
+from artix.joint_features import JointFrictions
+
+Array = jax.Array
+
+
+class BoundRow(NamedTuple):
+    """One DOF (or all, with a leading axis [n])."""
+
+    place: Array
+    """Place in the generalised velocity."""
+    effect: Array
+    """Change of the generalised velocity by a unit impulse, [nv]."""
+    response: Array
+    """Velocity per impulse."""
+    drive: DriveRow
+    gain: Array
+    """Impulse that the drive takes back per velocity."""
+    push: Array
+    """The drive's impulse at zero velocity."""
+    friction: JointFrictions
+    lower_velocity: Array
+    """Least velocity that the lower limit allows."""
+    upper_velocity: Array
+    """Largest velocity that the upper limit allows."""
+    max_velocity: Array
+
+
+class BoundImpulses(NamedTuple):
+    """Accumulated impulses of one DOF (or of all, [n])."""
+
+    saturation: Array
+    """What bounds take from the drive's impulse."""
+    friction: Array
+    lower: Array
+    upper: Array
+    velocity: Array
+
+
+def solve_bounds(row: BoundRow, old: BoundImpulses, velocity: Array, sweep: Sweep) -> tuple[BoundImpulses, Array]:
+    """One DOF's turn in a sweep: the new impulses, and the sum of their changes."""
+    saturation = _saturation(row, velocity - row.response * old.saturation, sweep)
+    velocity = velocity + row.response * (saturation - old.saturation)
+    stopping = old.friction - velocity / row.response
+    sliding = jnp.clip(stopping, -row.friction.dynamic * sweep.dt, row.friction.dynamic * sweep.dt)
+    friction = jnp.where(jnp.abs(stopping) > row.friction.static * sweep.dt, sliding, stopping)
+    velocity = velocity + row.response * (friction - old.friction)
+    free = velocity - row.response * old.velocity
+    limited = jnp.isfinite(row.max_velocity)
+    bound = jnp.where(limited, row.max_velocity, 0)
+    capped = jnp.where(limited, (jnp.clip(free, -bound, bound) - free) / row.response, 0)
+    velocity = velocity + row.response * (capped - old.velocity)
+    lower = _stopped(old.lower, row.lower_velocity, velocity, row.response, 1)
+    velocity = velocity + row.response * (lower - old.lower)
+    upper = _stopped(old.upper, row.upper_velocity, velocity, row.response, -1)
+    new = BoundImpulses(saturation, friction, lower, upper, capped)
+    return new, sum(after - before for after, before in zip(new, old, strict=True))  # type: ignore[return-value]
+
+
+def _saturation(row: BoundRow, velocity: Array, sweep: Sweep) -> Array:
+    """The impulse that keeps the drive within its bounds; ``velocity`` is the one without it."""
+    wanted = row.push - row.gain * velocity
+    limit = row.drive.drive.max_force
+    limited = jnp.isfinite(limit) & ~jnp.isfinite(row.drive.envelope.max_effort)
+    bound = jnp.where(limited, limit, 0) * (sweep.dt if sweep.drive_limits_are_forces else 1)
+    given = jnp.where(limited, jnp.clip(wanted, -bound, bound), wanted)
+    given = within_envelope(row.drive, given, wanted, velocity, sweep)
+    # The drive answers a change of velocity, so that less than all of an impulse is lost.
+    return (given - wanted) / (1 - row.gain * row.response)
+
+
+def _stopped(old: Array, bound: Array, velocity: Array, response: Array, sign: int) -> Array:
+    """The impulse, of one sign only, that keeps the velocity on its side of a bound; none if the bound is infinite."""
+    finite = jnp.isfinite(bound)
+    needed = sign * (old + (jnp.where(finite, bound, 0) - velocity) / response)
+    return sign * jnp.where(finite, jnp.maximum(needed, 0), 0)

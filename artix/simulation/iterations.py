@@ -1,0 +1,158 @@
+"""The sweeps of one step and the positions that follow from them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.articulation import Articulation, State
+from artix.bodies import Placement
+from artix.constraints.frozen import Frozen, link_motion, static_topology
+from artix.constraints.gauss_seidel import Impulses, Progress, Rows, no_impulses, sweep_once
+from artix.constraints.spatial_tendons import path_lengths
+from artix.constraints.sweep import Sweep
+from artix.frames import link_poses
+from artix.simulation.options import SolverOptions
+from artix.simulation.positions import Configuration, advance, start_configuration, to_state
+from artix.simulation.unconstrained import Unconstrained
+
+Array = jax.Array
+
+
+class Solution(NamedTuple):
+    """What the sweeps found."""
+
+    change: Array
+    """Change of the generalised velocity by impulses, [nv]."""
+    mean_change: Array
+    """The same of the velocities that moved the positions, [nv]."""
+    impulses: Impulses
+    configuration: Configuration
+    """Where the articulation is at the end of the step."""
+
+
+class _Carry(NamedTuple):
+    """What goes from position sweep to position sweep."""
+
+    change: Array
+    total_change: Array
+    """Sum over the sweeps so far."""
+    impulses: Impulses
+    configuration: Configuration
+    progress: Progress
+
+
+def iterate(
+    articulation: Articulation,
+    state: State,
+    frozen: Frozen,
+    rows: Rows,
+    free: Unconstrained,
+    late: Array | None,
+    dt: Array,
+    options: SolverOptions,
+) -> Solution:
+    """Sweeps over all rows as often as the options say.
+
+    Args:
+      articulation: the articulation.
+      state: where it starts.
+      frozen: it at the start of the step.
+      rows: all rows.
+      free: velocities without constraints.
+      late: generalised acceleration [nv] by forces that act sweep by sweep; ``None`` if there are none.
+      dt: the step [s].
+      options: which solver, and how many sweeps.
+    """
+    topology, temporal, count = static_topology(frozen), options.solver == "tgs", options.position_iterations
+    h = dt / count if temporal else dt
+    zero = jnp.zeros_like(free.velocity)
+    joints = zero[topology.num_base_dofs :]
+
+    def position_sweep(carry: _Carry, number: Array) -> tuple[_Carry, None]:
+        change = carry.change if late is None else carry.change + h * late
+        progress = carry.progress
+        if temporal:
+            progress = progress._replace(path_length=_lengths(articulation, state, frozen, carry.configuration))
+        sweep = _sweep(options, dt, h, number * h if temporal else jnp.zeros_like(h), moves_positions=True)
+        change, impulses = sweep_once(rows, change, carry.impulses, progress, free.velocity, sweep)
+        configuration = carry.configuration
+        if temporal:
+            configuration, progress = _advanced(frozen, rows, free, change, configuration, progress, h)
+        return _Carry(change, carry.total_change + change, impulses, configuration, progress), None
+
+    configuration = start_configuration(frozen, state)
+    progress = Progress(joints, joints, _lengths(articulation, state, frozen, None))
+    carry, _ = jax.lax.scan(
+        position_sweep,
+        _Carry(zero, zero, no_impulses(rows), configuration, progress),
+        jnp.arange(count).astype(dt.dtype),
+    )
+    mean_change, progress = (carry.total_change / count, carry.progress) if temporal else (carry.change, progress)
+    configuration = carry.configuration
+    if temporal:
+        progress = progress._replace(path_length=_lengths(articulation, state, frozen, configuration))
+    else:
+        configuration, _ = _advanced(frozen, rows, free, carry.change, configuration, progress, dt)
+    sweep = _sweep(options, dt, h, dt if temporal else jnp.zeros_like(dt), moves_positions=False)
+    change, impulses = _velocity_sweeps(
+        rows, carry.change, carry.impulses, progress, free.velocity, sweep, options.velocity_iterations
+    )
+    return Solution(change, mean_change, impulses, configuration)
+
+
+def _velocity_sweeps(
+    rows: Rows, change: Array, impulses: Impulses, progress: Progress, velocity: Array, sweep: Sweep, count: int
+) -> tuple[Array, Impulses]:
+    """The sweeps after the positions have moved."""
+
+    def once(carry: tuple[Array, Impulses], _) -> tuple[tuple[Array, Impulses], None]:
+        return sweep_once(rows, carry[0], carry[1], progress, velocity, sweep), None
+
+    return jax.lax.scan(once, (change, impulses), length=count)[0]
+
+
+def _sweep(options: SolverOptions, dt: Array, h: Array, elapsed: Array, *, moves_positions: bool) -> Sweep:
+    temporal = options.solver == "tgs"
+    return Sweep(
+        temporal=temporal,
+        moves_positions=moves_positions,
+        restarts=moves_positions and options.external_forces_every_iteration,
+        drive_limits_are_forces=options.drive_limits_are_forces,
+        dt=dt,
+        h=h,
+        elapsed=elapsed,
+        error_reduction=jnp.asarray(2 / options.position_iterations**0.5 if temporal else 0.8, dt.dtype),
+    )
+
+
+def _advanced(
+    frozen: Frozen,
+    rows: Rows,
+    free: Unconstrained,
+    change: Array,
+    configuration: Configuration,
+    progress: Progress,
+    time: Array,
+) -> tuple[Configuration, Progress]:
+    """Moves for a time with the velocities of now."""
+    speed = (free.velocity + change)[static_topology(frozen).num_base_dofs :]
+    motion = free.motion + link_motion(frozen, change)
+    row_velocity = rows.dofs.free_velocity + change[rows.dofs.place]
+    progress = progress._replace(
+        joint_motion=progress.joint_motion + time * speed, displacement=progress.displacement + time * row_velocity
+    )
+    return advance(static_topology(frozen), configuration, speed, motion, time), progress
+
+
+def _lengths(articulation: Articulation, state: State, frozen: Frozen, moved: Configuration | None) -> Array:
+    """Lengths [S] of the spatial tendons' paths, at the start of the step or with the links moved."""
+    topology = static_topology(frozen)
+    if not topology.spatial_tendons:
+        return jnp.zeros_like(state.joint_position, shape=(0,))
+    frame = frozen.frame
+    if moved is not None:
+        frame = Placement.from_poses(link_poses(articulation, to_state(articulation, topology, moved, state)))
+    return path_lengths(articulation, topology, frame)

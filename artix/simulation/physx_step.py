@@ -1,0 +1,97 @@
+"""One step as PhysX's articulation solver takes it."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from artix.articulation import Articulation, State
+from artix.constraints.frozen import (
+    Frozen,
+    freeze,
+    generalized_force,
+    link_bodies,
+    link_motion,
+    response,
+    static_topology,
+)
+from artix.constraints.rows import constraint_rows
+from artix.simulation.iterations import Solution, iterate
+from artix.simulation.joint_forces import incoming_joint_forces, tendon_wrenches
+from artix.simulation.momentum_correction import momentum_of, restore_momentum
+from artix.simulation.momentum_end import with_momentum
+from artix.simulation.options import Control, SolverOptions, commands_of
+from artix.simulation.positions import to_state
+from artix.simulation.report import StepReport
+from artix.simulation.unconstrained import (
+    Unconstrained,
+    clamp_joint_velocities,
+    external_wrenches,
+    unconstrained_velocities,
+)
+
+Array = jax.Array
+
+
+def physx_step(
+    articulation: Articulation, state: State, control: Control, dt: Array, options: SolverOptions
+) -> tuple[State, StepReport]:
+    """One step by PhysX's law; see :func:`artix.step`."""
+    state = clamp_joint_velocities(articulation, state)
+    frozen = freeze(articulation, state)
+    base = static_topology(frozen).num_base_dofs
+    velocity = jnp.concatenate([state.root_velocity, state.joint_velocity]) if base else state.joint_velocity
+    motion = link_motion(frozen, velocity)
+    given, brake = external_wrenches(articulation, frozen, motion, control.external_force, dt)
+    commands = commands_of(articulation, control)
+    joint_force = jnp.pad(commands.joint_force, (base, 0))
+    late = None
+    if options.external_forces_every_iteration:
+        late = response(frozen, generalized_force(frozen, given) + joint_force)
+        free = unconstrained_velocities(frozen, velocity, brake, jnp.zeros_like(joint_force), dt)
+    else:
+        free = unconstrained_velocities(frozen, velocity, given + brake, joint_force, dt)
+    free = _corrected(frozen, free)
+    rows = constraint_rows(articulation, frozen, state.joint_position, free.motion, commands)
+    solution = iterate(articulation, state, frozen, rows, free, late, dt, options)
+    end, link_velocity = _end(articulation, state, frozen, free, solution, dt)
+    by_impulses = solution.change / dt
+    acceleration = free.acceleration + by_impulses
+    link_acceleration = link_motion(frozen, acceleration) + frozen.velocity_product
+    end_frame, _, _ = link_bodies(articulation, end)
+    tendons = tendon_wrenches(rows, solution.impulses, dt, static_topology(frozen).num_links)
+    joint_forces = incoming_joint_forces(
+        articulation, frozen, end_frame, motion, link_acceleration, given + brake, tendons
+    )
+    return end, StepReport(acceleration[base:], link_velocity, link_acceleration, joint_forces)
+
+
+def _corrected(frozen: Frozen, free: Unconstrained) -> Unconstrained:
+    """Gives a floating articulation the momentum that external forces alone would have given it."""
+    if static_topology(frozen).fixed_base:
+        return free
+    target = momentum_of(frozen.mass, frozen.inertia, frozen.center, free.loaded_motion)
+    motion = restore_momentum(frozen.mass, frozen.inertia, frozen.center, free.motion, target, magnitude_only=True)
+    return free._replace(motion=motion, velocity=jnp.concatenate([motion[0], free.velocity[6:]]))
+
+
+def _end(
+    articulation: Articulation, state: State, frozen: Frozen, free: Unconstrained, solution: Solution, dt: Array
+) -> tuple[State, Array]:
+    """The state after the step and the links' velocities [L, 6] in it."""
+    topology, base = static_topology(frozen), static_topology(frozen).num_base_dofs
+    velocity = free.velocity + solution.change
+    motion = free.motion + link_motion(frozen, solution.change)
+    # PhysX 5.6.1 clips the positions of limited prismatic joints.
+    q = solution.configuration.joint_position
+    clipped = jnp.clip(q, articulation.joint_lower_limit, articulation.joint_upper_limit)
+    configuration = solution.configuration._replace(joint_position=jnp.where(topology.dof_is_linear, clipped, q))
+    end = to_state(articulation, topology, configuration, state).replace(joint_velocity=velocity[base:])
+    if topology.fixed_base:
+        return end, motion
+    end = end.replace(root_velocity=velocity[:6])
+    target = momentum_of(frozen.mass, frozen.inertia, frozen.center, motion)
+    moved_by = free.motion + link_motion(frozen, solution.mean_change)
+    carried = jnp.sum(frozen.mass[:, None] * moved_by[:, :3], axis=0)
+    travelled = configuration.root_center[:, 0]
+    return with_momentum(articulation, frozen, end, travelled, target, carried, dt, magnitude_only=True)

@@ -1,0 +1,122 @@
+"""Time stepping: one step, and many of them."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from artix.articulation import Articulation, State
+from artix.checks import check_state
+from artix.simulation.implicit_step import implicit_step
+from artix.simulation.options import Control, SolverOptions, check_control
+from artix.simulation.physx_step import physx_step
+from artix.simulation.report import StepReport
+from artix.topology import Topology
+
+Array = jax.Array
+
+DEFAULT_OPTIONS = SolverOptions()
+
+
+def step(
+    articulation: Articulation,
+    state: State,
+    control: Control | None,
+    dt: float | Array,
+    options: SolverOptions = DEFAULT_OPTIONS,
+) -> State:
+    """Moves an articulation on by one step, as PhysX's ``simulate`` does between contacts.
+
+    Gravity, joint forces, external wrenches, drives with limits and envelopes, joint friction, position and velocity
+    limits, mimic joints, tendons, and damping and speed limits of links act. Semi-implicit in time: velocities first,
+    then positions along the new velocities.
+
+    Args:
+      articulation: the articulation; every parameter may be traced, batched and differentiated.
+      state: where it is.
+      control: forces and targets during the step; ``None`` for none.
+      dt: the step [s].
+      options: solver and iterations; static.
+
+    Returns:
+      The state a step later.
+
+    Raises:
+      ValueError: an array has the wrong shape, or the articulation has loop joints, which stepping does not know.
+      TypeError: an array has another dtype than the articulation, or a padded articulation needs a static topology for
+        what it has or for the solver.
+    """
+    return step_and_report(articulation, state, control, dt, options)[0]
+
+
+def step_and_report(
+    articulation: Articulation,
+    state: State,
+    control: Control | None,
+    dt: float | Array,
+    options: SolverOptions = DEFAULT_OPTIONS,
+) -> tuple[State, StepReport]:
+    """A :func:`step` together with accelerations and joint forces; arguments and exceptions are the same."""
+    control = Control() if control is None else control
+    check_state(articulation, state)
+    check_control(articulation, control)
+    _check_topology(articulation, options)
+    take_step = implicit_step if options.solver == "implicit" else physx_step
+    return take_step(articulation, state, control, jnp.asarray(dt, articulation.dtype), options)
+
+
+def rollout(
+    articulation: Articulation,
+    state: State,
+    control: Control | None,
+    dt: float | Array,
+    options: SolverOptions = DEFAULT_OPTIONS,
+    *,
+    num_steps: int | None = None,
+) -> State:
+    """Many steps in one ``jax.lax.scan``.
+
+    Args:
+      articulation: the articulation.
+      state: where it starts.
+      control: with ``num_steps``, the control that holds during all steps (or ``None``); without, one control per
+        step, every array with a leading axis [T].
+      dt: the step [s].
+      options: solver and iterations; static.
+      num_steps: number of steps T under a constant control.
+
+    Returns:
+      The states after each step, every array with a leading axis [T].
+
+    Raises:
+      ValueError: neither ``num_steps`` nor an array in ``control`` says how many steps there are; and as :func:`step`.
+      TypeError: as :func:`step`.
+    """
+    if num_steps is None and not jax.tree.leaves(control):
+        raise ValueError("give num_steps, or a control with a leading axis over the steps")
+
+    def advance(now: State, now_control: Control | None) -> tuple[State, State]:
+        new = step(articulation, now, control if num_steps is not None else now_control, dt, options)
+        return new, new
+
+    return jax.lax.scan(advance, state, None if num_steps is not None else control, length=num_steps)[1]
+
+
+def _check_topology(articulation: Articulation, options: SolverOptions) -> None:
+    topology = articulation.topology
+    if isinstance(topology, Topology):
+        if topology.loop_joints:
+            names = ", ".join(repr(joint.name) for joint in topology.loop_joints)
+            raise ValueError(f"articulation {topology.name!r}: stepping does not know its loop joints yet ({names})")
+        return
+    if options.solver != "implicit":
+        raise TypeError(
+            f"solver={options.solver!r} needs a static topology: put articulations of one topology into a fleet of "
+            "their own, or step this one, which is padded, with solver='implicit'"
+        )
+    padding = topology.padding
+    if padding.fixed_tendons or padding.spatial_tendons or padding.loop_joints:
+        raise TypeError(
+            "tendons and loop joints need a static topology to step: put articulations that have them into fleets of "
+            "one topology each, without padding"
+        )

@@ -1,0 +1,80 @@
+"""Velocities before any constraint: what gravity, loads, damping and inertia make of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.articulation import Articulation, State
+from artix.constraints.frozen import HIGHEST, Frozen, generalized_force, inertial_wrenches, link_motion, response
+
+Array = jax.Array
+
+
+class Unconstrained(NamedTuple):
+    """Velocities after external and inertial forces, before constraints act."""
+
+    acceleration: Array
+    """Generalised acceleration, [nv]."""
+    velocity: Array
+    """Generalised velocity, [nv]."""
+    motion: Array
+    """Velocities of the links' centres of mass, [L, 6]; they contain velocity products and so are not J velocity."""
+    loaded_motion: Array
+    """What the links' velocities would be if only the external forces had acted, [L, 6]."""
+
+
+def clamp_joint_velocities(articulation: Articulation, state: State) -> State:
+    """Scales all joint velocities by one factor, so that none exceeds its limit."""
+    speed, limit = jnp.abs(state.joint_velocity), articulation.max_joint_velocity
+    fast = speed > limit
+    ratio = jnp.where(fast, limit, 1) / jnp.where(fast, speed, 1)
+    return state.replace(joint_velocity=state.joint_velocity * jnp.min(ratio, initial=1))
+
+
+def external_wrenches(
+    articulation: Articulation, frozen: Frozen, motion: Array, load: Array | None, dt: Array
+) -> tuple[Array, Array]:
+    """Wrenches on the links at their centres of mass, [L, 6] each: gravity with loads, and what brakes the links.
+
+    Link damping also attenuates gravity and loads by ``1 - damping dt``, as in PhysX. A link beyond its speed limit
+    is braked to it within the step.
+    """
+    a = articulation
+    linear = (a.link_mass * a.gravity_scale)[:, None] * a.gravity[None]
+    given = jnp.concatenate([linear, jnp.zeros_like(linear)], axis=1)
+    if load is not None:
+        given = given + load
+    spin = jnp.einsum("lij,lj->li", frozen.inertia, motion[:, 3:], precision=HIGHEST)
+    momentum = jnp.concatenate([a.link_mass[:, None] * motion[:, :3], spin], axis=1)
+    rates, excess = [], []
+    for damping, limit, velocity in (
+        (a.link_linear_damping, a.max_link_linear_velocity, motion[:, :3]),
+        (a.link_angular_damping, a.max_link_angular_velocity, motion[:, 3:]),
+    ):
+        square = jnp.sum(velocity**2, axis=1)
+        fast = square > limit**2
+        speed = jnp.sqrt(jnp.where(fast, square, 1))
+        excess.append(jnp.where(fast, 1 - jnp.where(fast, limit, 1) / speed, 0))
+        rates.append(jnp.minimum(damping, 1 / dt))
+    rate = jnp.repeat(jnp.stack(rates, axis=1), 3, axis=1)
+    brake = -momentum * (rate + jnp.repeat(jnp.stack(excess, axis=1), 3, axis=1) / dt)
+    return given * (1 - rate * dt), brake
+
+
+def unconstrained_velocities(
+    frozen: Frozen, velocity: Array, wrench: Array, joint_force: Array, dt: Array
+) -> Unconstrained:
+    """Advances velocities by external wrenches [L, 6], generalised forces of the joints [nv] and velocity products."""
+    loaded = response(frozen, generalized_force(frozen, wrench))
+    motion = link_motion(frozen, velocity)
+    turning = inertial_wrenches(frozen, motion, frozen.velocity_product)
+    acceleration = loaded + response(frozen, joint_force - generalized_force(frozen, turning))
+    return Unconstrained(
+        acceleration=acceleration,
+        velocity=velocity + dt * acceleration,
+        motion=motion + dt * (link_motion(frozen, acceleration) + frozen.velocity_product),
+        loaded_motion=motion + dt * link_motion(frozen, loaded),
+    )
