@@ -122,7 +122,6 @@ def test_gradient_descent_recovers_a_link_from_torques() -> None:
     start = wanted + jnp.asarray(np.random.default_rng(3).uniform(-0.35, 0.35, (1, 10)))
     with jax.numpy_dtype_promotion("standard"):  # Optax mixes the types of its counters and rates
         (theta, _), losses = jax.lax.scan(descend, (start, optimizer.init(start)), None, length=3000)
-    print(losses[::300], losses[-1], np.abs(theta - wanted))
     assert losses[0] > 1e-2
     assert losses[-1] < 1e-16
     for found, true in zip(

@@ -1,4 +1,7 @@
-"""Simulating an articulation over a horizon, so that gradients by the forces of every step are cheap in memory."""
+"""Simulating an articulation over a horizon, so that gradients by the forces of every step are cheap in memory.
+
+Forces in, states out, and nothing else: for drives, limits, friction and tendons see :func:`artix.step`.
+"""
 
 from __future__ import annotations
 
