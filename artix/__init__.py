@@ -52,6 +52,10 @@ from artix.frames import frame_velocity as frame_velocity
 from artix.frames import link_accelerations as link_accelerations
 from artix.frames import link_poses as link_poses
 from artix.frames import link_velocities as link_velocities
+from artix.inertial_parameters import inertia_from_log_cholesky as inertia_from_log_cholesky
+from artix.inertial_parameters import log_cholesky_from_articulation as log_cholesky_from_articulation
+from artix.inertial_parameters import log_cholesky_from_inertia as log_cholesky_from_inertia
+from artix.inertial_parameters import with_log_cholesky as with_log_cholesky
 from artix.io.archive import check_archive as check_archive
 from artix.io.archive import load_archive as load_archive
 from artix.io.archive import save_archive as save_archive

@@ -43,6 +43,17 @@ def test_the_examples_about_usd_run(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
+def test_the_examples_of_the_page_on_derivatives_run():
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/derivatives.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) >= 7
+    namespace = {}
+    for block in blocks:
+        exec(compile(block, "docs/derivatives.md", "exec"), namespace)
+    assert namespace["gradient"].shape == (20, 7)
+    assert namespace["A"].shape == (14, 14)
+
+
+@pytest.mark.slow
 def test_the_example_of_the_stepping_page_runs(capsys):
     (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/stepping.md").read_text(encoding="utf-8"), re.DOTALL)
     namespace = {}
@@ -65,6 +76,7 @@ def test_the_notebooks_run(notebook):
         "README.md",
         "CONTRIBUTING.md",
         "docs/conventions.md",
+        "docs/derivatives.md",
         "docs/formats.md",
         "docs/index.md",
         "docs/stepping.md",

@@ -45,8 +45,10 @@ def _parser() -> argparse.ArgumentParser:
 
     demo = commands.add_parser("demo", help="every quantity for a fleet of mixed robots, verified, with a plot")
     demo.add_argument("--members", type=_positive, default=4096, help="robots in the fleet (default: %(default)s)")
-    demo.add_argument("--output", default="artix_demo.png", help="where the plot goes (default: %(default)s)")
+    demo.add_argument("--output", help="where the plot goes (default: artix_demo.png or artix_trajectories.png)")
     demo.add_argument("--seed", type=int, default=0, help="seed of the random states (default: %(default)s)")
+    trajectory_help = "instead: swing-up by gradient descent, and a reach by iLQR, with a plot"
+    demo.add_argument("--trajectory-optimization", action="store_true", help=trajectory_help)
     demo.set_defaults(run=_demo)
 
     robot_help = "path of a URDF, xacro, MJCF, USD or .npz file, or the name of a built-in robot"
@@ -102,9 +104,13 @@ def _positive(text: str) -> int:
 
 
 def _demo(options: argparse.Namespace) -> int:
+    if options.trajectory_optimization:
+        from artix.cli.trajectory_demo import run_trajectory_demo
+
+        return run_trajectory_demo(output=options.output or "artix_trajectories.png", seed=options.seed)
     from artix.cli.demo import run_demo
 
-    return run_demo(members=options.members, output=options.output, seed=options.seed)
+    return run_demo(members=options.members, output=options.output or "artix_demo.png", seed=options.seed)
 
 
 def _info(options: argparse.Namespace) -> int:

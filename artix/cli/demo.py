@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -19,7 +18,7 @@ import artix
 from artix import robots
 from artix.cli.demo_plot import save_plot
 from artix.cli.identities import Identity, verified_identities
-from artix.cli.text import rate, table
+from artix.cli.text import rate, table, writable
 
 Array = jax.Array
 
@@ -119,7 +118,7 @@ def run_demo(*, members: int, output: str, seed: int) -> int:
       0 if every identity held and the plot was saved, 1 otherwise.
     """
     begin = time.perf_counter()
-    if not _writable(output):
+    if not writable(output):
         return 1
     fleet = mixed_fleet(members)
     print(f"artix {version()} on {_device_text()}")
@@ -204,14 +203,6 @@ def version() -> str:
         return metadata.version("artix")
     except metadata.PackageNotFoundError:  # run from a source tree without installation
         return "(not installed)"
-
-
-def _writable(output: str) -> bool:
-    folder = Path(output).resolve().parent
-    if folder.is_dir():
-        return True
-    print(f"artix: there is no folder {str(folder)!r} to save the plot in; name another with --output", file=sys.stderr)
-    return False
 
 
 def _device_text() -> str:

@@ -1,9 +1,11 @@
-"""Plain-text tables and numbers for people to read."""
+"""Plain-text tables and numbers for people to read, and whether a file may be written."""
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 
 def table(heading: Sequence[str], rows: Sequence[Sequence[str]], *, align: str = "") -> str:
@@ -40,3 +42,12 @@ def quantity(value: float, digits: int = 4) -> str:
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
     return f"{0.0 if abs(value) < 1e-12 else value:.{digits}g}"
+
+
+def writable(output: str) -> bool:
+    """Whether there is a folder for a file to be written; says on stderr if not."""
+    folder = Path(output).resolve().parent
+    if folder.is_dir():
+        return True
+    print(f"artix: there is no folder {str(folder)!r} to save the plot in; name another with --output", file=sys.stderr)
+    return False

@@ -1,0 +1,4 @@
+"""Worked examples, written to be read and copied: trajectory optimisation by gradients and by iLQR.
+
+They use the public functions of artix alone. ``artix demo --trajectory-optimization`` runs and draws them.
+"""
