@@ -30,6 +30,14 @@ hypothesis.settings.register_profile("artix", deadline=None, derandomize=True, p
 hypothesis.settings.load_profile("artix")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Exhaustive tests run only when ``-m`` asks for them by name."""
+    if "exhaustive" not in config.option.markexpr:
+        kept = [item for item in items if item.get_closest_marker("exhaustive") is None]
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = kept
+
+
 @pytest.fixture(params=["float64", "float32"])
 def dtype(request: pytest.FixtureRequest) -> np.dtype:
     """Both floating-point types in turn."""

@@ -16,8 +16,12 @@ import pytest
 import artix
 from tests.models import random_quaternion, random_states, state_at, tree_of
 
-pytestmark = pytest.mark.slow
-BASES = pytest.mark.parametrize("fixed_base", [True, False], ids=["fixed", "floating"])
+#: Each test compiles one program for minutes.
+BASES = pytest.mark.parametrize(
+    "fixed_base",
+    [pytest.param(True, marks=pytest.mark.exhaustive), pytest.param(False, marks=pytest.mark.slow)],
+    ids=["fixed", "floating"],
+)
 KINDS = ["spherical_012", "revolute_swing1", "prismatic_y", "fixed", "spherical_12"]
 PARENTS = [0, 1, 1, 2, 3]
 PARAMETERS = (

@@ -29,7 +29,7 @@ def test_mutated_descriptions(format_name):
     run(format_name, 300, seed=0)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("format_name", ["urdf", "mjcf"])
 def test_ten_thousand_mutated_descriptions(format_name):
     run(format_name, 10_000, seed=1)

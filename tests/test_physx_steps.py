@@ -34,6 +34,15 @@ EVERYDAY = {
     ("g_fixed_tendon_branch", "tgs"),
     ("h_spatial_tendon_limits", "pgs"),
 }
+
+
+def mark_of(name: str, run: str) -> tuple:
+    """One run of every mechanism with the slow tests, the others with the exhaustive ones."""
+    if (name, run) in EVERYDAY:
+        return ()
+    return (pytest.mark.slow if run == "pgs" else pytest.mark.exhaustive,)
+
+
 #: Spherical joints with locked axes on a turning parent, or with two free axes, leave the family of orientations that their
 #: positions name, and PhysX remembers that; artix's state is its positions. One step agrees, a trajectory to this.
 OFF_THE_MANIFOLD = {"d_universal": (0.0, 3e-4, 5e-2), "d_mixed_floating": (0.0, 6e-6, 1e-4)}
@@ -135,10 +144,7 @@ def _check_trajectory(name: str, run: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "run"),
-    [
-        pytest.param(name, run, marks=() if (name, run) in EVERYDAY else pytest.mark.slow, id=f"{name}-{run}")
-        for name, run in EVERY_RUN
-    ],
+    [pytest.param(name, run, marks=mark_of(name, run), id=f"{name}-{run}") for name, run in EVERY_RUN],
 )
 def test_recorded_steps(name: str, run: str) -> None:
     if run in physx.specification(name)["s1_runs"]:
