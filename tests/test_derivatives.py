@@ -17,7 +17,8 @@ import artix
 from tests.models import random_quaternion, random_states, state_at, tree_of
 
 #: Each test compiles one program for minutes.
-BASES = pytest.mark.parametrize(
+BASES = pytest.mark.parametrize("fixed_base", [True, False], ids=["fixed", "floating"])
+ONCE = pytest.mark.parametrize(
     "fixed_base",
     [pytest.param(True, marks=pytest.mark.exhaustive), pytest.param(False, marks=pytest.mark.slow)],
     ids=["fixed", "floating"],
@@ -143,6 +144,7 @@ def relative(found, wanted):
     return np.abs(np.asarray(found) - np.asarray(wanted)) / np.maximum(1.0, np.abs(np.asarray(wanted)))
 
 
+@pytest.mark.exhaustive
 @BASES
 def test_against_central_differences(fixed_base: bool) -> None:
     a, inputs, groups, directions = case(fixed_base)
@@ -164,6 +166,7 @@ def test_against_central_differences(fixed_base: bool) -> None:
     assert {names[j]: errors[j] for j in np.nonzero(~(errors <= 10 * TOLERANCE))[0]} == {}
 
 
+@pytest.mark.exhaustive
 @BASES
 def test_forward_equals_reverse(fixed_base: bool) -> None:
     a, inputs, groups, directions = case(fixed_base)
@@ -182,7 +185,7 @@ def test_forward_equals_reverse(fixed_base: bool) -> None:
 HALF_TURNS = ([1.0, 0.0, 0.0, 0.0], [0.0, 0.6, 0.8, 0.0], [0.0, 0.0, -1.0, 0.0])
 
 
-@BASES
+@ONCE
 def test_finite_at_singular_looking_states(fixed_base: bool) -> None:
     a, inputs, groups, directions = case(fixed_base)
     names = sorted(outputs(a, inputs))

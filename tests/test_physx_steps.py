@@ -169,7 +169,7 @@ NOT_COMPARED = ("f_mimic_compliant", "f_mimic_mixed", "h_spatial_tendon_limits")
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=() if name in ("e_drive_envelope", "f_mimic_hard") else pytest.mark.slow)
+        pytest.param(name, marks=() if name in ("e_drive_envelope", "f_mimic_hard") else pytest.mark.exhaustive)
         for name in physx.NAMES
         if name not in NOT_COMPARED
     ],

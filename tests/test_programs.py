@@ -265,14 +265,17 @@ def instructions(program: str) -> int:
     return len(re.findall(r"^\s+(?:ROOT )?%?[\w.\-]+ = ", program, re.MULTILINE))
 
 
-def _everyday(robot: str, functions: str) -> bool:
-    return robot == "arm" or (robot == "quadruped" and functions == "values")
+def _marks(robot: str, functions: str) -> tuple:
+    if robot == "arm" or (robot == "quadruped" and functions == "values"):
+        return ()
+    large = robot in ("humanoid", "chain") and functions == "derivatives"
+    return (pytest.mark.exhaustive if large else pytest.mark.slow,)
 
 
 @pytest.mark.parametrize(
     ("robot", "functions"),
     [
-        pytest.param(robot, functions, marks=() if _everyday(robot, functions) else pytest.mark.slow)
+        pytest.param(robot, functions, marks=_marks(robot, functions))
         for robot in ROBOTS
         for functions in ("values", "derivatives")
     ],
