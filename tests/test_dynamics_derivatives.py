@@ -25,7 +25,7 @@ ON_PINOCCHIO = [
     pytest.param("g1", marks=pytest.mark.slow),
     pytest.param("talos", marks=pytest.mark.slow),
     pytest.param("tiago", marks=pytest.mark.slow),
-    pytest.param("icub", marks=pytest.mark.slow),
+    # Not iCub: massless fingers make its mass matrix singular (condition 1e17), and forward dynamics meaningless.
 ]
 
 
@@ -79,7 +79,6 @@ def test_first_derivatives_against_pinocchio(robot: str, fixed_base: bool) -> No
     back = oracle_derivatives.to_pinocchio(oracle, found, force, x)
     for have, wanted in zip(back, oracle_derivatives.pinocchio_rnea_derivatives(oracle, x), strict=True):
         assert relative(have, wanted) <= 1e-12
-    # Of the size of the accelerations, which light fingers and wrists make large.
     found = jax.jit(artix.forward_dynamics_derivatives)(a, state, force)
     for have, wanted in zip(found, oracle_derivatives.forward_dynamics_derivatives(oracle, force), strict=True):
         assert relative(have, wanted) <= 1e-9
