@@ -129,7 +129,7 @@ def body_inertias(articulation: Articulation, placements: Placement) -> Inertias
     inertia = jnp.moveaxis(articulation.link_inertia, 0, -1)
     # Gradients are then symmetric matrices, whichever function they are of.
     inertia = 0.5 * (inertia + inertia.swapaxes(0, 1))
-    half_trace = 0.5 * (inertia[0, 0] + inertia[1, 1] + inertia[2, 2])
+    half_trace = 0.5 * spatial.trace(inertia)
     own = half_trace[None, None] * spatial.identity_like(center) - inertia
     rotation = stage(spatial.rotation_matrix(frame.rotation))
     first = mass[None] * center

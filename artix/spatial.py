@@ -53,6 +53,11 @@ def skew(a: Array) -> Array:
     return jnp.stack([zero, -z, y, z, zero, -x, -y, x, zero]).reshape(3, 3, *a.shape[1:])
 
 
+def trace(matrix: Array) -> Array:
+    """Trace [n] of matrices [3, 3, n]."""
+    return matrix[0, 0] + matrix[1, 1] + matrix[2, 2]
+
+
 def axial(matrix: Array) -> Array:
     """The vector [3, n] of moments ``sum r x f`` from the matrix [3, 3, n] of products ``sum f r^T``."""
     return jnp.stack([matrix[2, 1] - matrix[1, 2], matrix[0, 2] - matrix[2, 0], matrix[1, 0] - matrix[0, 1]])

@@ -101,7 +101,7 @@ def spatial_inertias(inertias: Inertias) -> Array:
     first, second = inertias.first, inertias.second
     unit, moment = spatial.identity_like(first), spatial.skew(first)
     mass = jnp.broadcast_to(inertias.mass[None, None] * unit, second.shape)
-    turning = (second[0, 0] + second[1, 1] + second[2, 2])[None, None] * unit - second
+    turning = spatial.trace(second)[None, None] * unit - second
     return jnp.concatenate(
         [jnp.concatenate([mass, -moment], axis=1), jnp.concatenate([moment, turning], axis=1)], axis=0
     )

@@ -208,28 +208,26 @@ def force_cross(motion: Motion, force: Array) -> Array:
 def twice_coriolis(sums: Composites, angular: Array) -> Array:
     """Forces [6, k] on composites whose points accelerate by twice ``angular x velocity``."""
     moments = sums.momentum_moments
-    torque = _trace(moments)[None] * angular - spatial.apply(moments, angular)
+    torque = spatial.trace(moments)[None] * angular - spatial.apply(moments, angular)
     return 2 * jnp.concatenate([spatial.cross(angular, sums.momentum), torque])
 
 
 def twice_coriolis_transposed(sums: Composites, motion: Motion) -> Array:
     """Rows [3, k] that give the powers of those forces along motions: the transpose of :func:`twice_coriolis`."""
     moments = sums.momentum_moments
-    torque = _trace(moments)[None] * motion.angular - spatial.apply_transposed(moments, motion.angular)
+    torque = spatial.trace(moments)[None] * motion.angular - spatial.apply_transposed(moments, motion.angular)
     return 2 * (spatial.cross(sums.momentum, motion.linear) + torque)
 
 
 def turned_back(world: WorldForces, angular: Array) -> Array:
     """What world forces look like from composites that turn by ``angular``: they turn the other way, [6, k]."""
-    torque = spatial.apply(world.moments, angular) - _trace(world.moments)[None] * angular
+    torque = spatial.apply(world.moments, angular) - spatial.trace(world.moments)[None] * angular
     return jnp.concatenate([spatial.cross(world.force, angular), torque + spatial.cross(world.torque, angular)])
 
 
 def turned_back_transposed(world: WorldForces, motion: Motion) -> Array:
     """Rows [3, k] of the powers of :func:`turned_back` along motions."""
-    torque = spatial.apply_transposed(world.moments, motion.angular) - _trace(world.moments)[None] * motion.angular
+    torque = (
+        spatial.apply_transposed(world.moments, motion.angular) - spatial.trace(world.moments)[None] * motion.angular
+    )
     return torque + spatial.cross(motion.linear, world.force) + spatial.cross(motion.angular, world.torque)
-
-
-def _trace(matrix: Array) -> Array:
-    return matrix[0, 0] + matrix[1, 1] + matrix[2, 2]

@@ -49,7 +49,7 @@ def displaced_inertias(inertias: Inertias, moved: Motion) -> Inertias:
 def momentum(inertias: Inertias, motion: Motion) -> Motion:
     """Momentum of bodies that move as told, about the point of the inertias: linear [3, n], angular [3, n]."""
     linear = inertias.mass[None] * motion.linear + spatial.cross(motion.angular, inertias.first)
-    spin = _trace(inertias.second)[None] * motion.angular - spatial.apply(inertias.second, motion.angular)
+    spin = spatial.trace(inertias.second)[None] * motion.angular - spatial.apply(inertias.second, motion.angular)
     return Motion(linear, spin + spatial.cross(inertias.first, motion.linear))
 
 
@@ -62,7 +62,3 @@ def first_moments(articulation: Articulation, kin: Kinematics, mass: Array) -> t
 def weights(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
     """The same of what gravity acts on."""
     return first_moments(articulation, kin, articulation.link_mass * articulation.gravity_scale)
-
-
-def _trace(matrix: Array) -> Array:
-    return matrix[0, 0] + matrix[1, 1] + matrix[2, 2]
