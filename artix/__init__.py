@@ -6,6 +6,7 @@ from artix import robots as robots
 from artix.articulation import Articulation as Articulation
 from artix.articulation import State as State
 from artix.builder import ArticulationBuilder as ArticulationBuilder
+from artix.composite_joints import CompositeJoint as CompositeJoint
 from artix.configuration import difference as difference
 from artix.configuration import distance as distance
 from artix.configuration import integrate as integrate

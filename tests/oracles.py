@@ -38,13 +38,22 @@ def load_model(file: str, *, fixed_base: bool) -> pin.Model:
     return pin.buildModelFromUrdf(path) if fixed_base else pin.buildModelFromUrdf(path, pin.JointModelFreeFlyer())
 
 
-def _axis_of(joint: pin.JointModel) -> np.ndarray:
-    """Axis of a joint of one DOF, from its motion subspace at the neutral configuration."""
+def _subspace(joint: pin.JointModel) -> np.ndarray:
+    """The motion subspace of a joint of one DOF at the neutral configuration."""
     model = pin.Model()
     model.addJoint(0, joint, pin.SE3.Identity(), "joint")
-    data = model.createData()
-    subspace = np.reshape(pin.computeJointJacobians(model, data, pin.neutral(model)), 6)
-    return subspace[3:] if "JointModelR" in joint.shortname() else subspace[:3]
+    return np.reshape(pin.computeJointJacobians(model, model.createData(), pin.neutral(model)), 6)
+
+
+def _pitch_of(joint: pin.JointModel) -> float:
+    """Pitch of a helical joint."""
+    return float(_subspace(joint)[:3] @ _subspace(joint)[3:])
+
+
+def _axis_of(joint: pin.JointModel) -> np.ndarray:
+    """Axis of a joint of one DOF."""
+    subspace = _subspace(joint)
+    return subspace[:3] if "JointModelP" in joint.shortname() else subspace[3:]
 
 
 def articulation_from_pinocchio(model: pin.Model, dtype=None, root: pin.Inertia | None = None) -> Articulation:
@@ -81,6 +90,8 @@ def articulation_from_pinocchio(model: pin.Model, dtype=None, root: pin.Inertia 
                 made = Joint.revolute(Axis.TWIST, wrapped=False, **frames)
             elif "JointModelP" in kind and "Planar" not in kind:
                 made = Joint.prismatic(Axis.X, **frames)
+            elif "JointModelH" in kind:
+                made = Joint.helical(pitch=_pitch_of(model.joints[joint]), **frames)
             else:
                 raise NotImplementedError(kind)
         link = inertia_of(model.inertias[joint])
