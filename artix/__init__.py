@@ -102,6 +102,8 @@ from artix.kinematic_derivatives import LinkAccelerationDerivatives as LinkAccel
 from artix.kinematic_derivatives import LinkVelocityDerivatives as LinkVelocityDerivatives
 from artix.kinematic_derivatives import link_acceleration_derivatives as link_acceleration_derivatives
 from artix.kinematic_derivatives import link_velocity_derivatives as link_velocity_derivatives
+from artix.mimic_map import MimicMap as MimicMap
+from artix.mimic_map import mimic_map as mimic_map
 from artix.padding import PaddedTopology as PaddedTopology
 from artix.padding import Padding as Padding
 from artix.simulation.options import Control as Control
@@ -110,6 +112,8 @@ from artix.simulation.report import StepReport as StepReport
 from artix.simulation.step import rollout as rollout
 from artix.simulation.step import step as step
 from artix.simulation.step import step_and_report as step_and_report
+from artix.surgery import attach_articulation as attach_articulation
+from artix.surgery import lock_joints as lock_joints
 from artix.tendons import Attachment as Attachment
 from artix.tendons import FixedTendon as FixedTendon
 from artix.tendons import SpatialTendon as SpatialTendon

@@ -353,6 +353,7 @@ def test_the_table_covers_the_public_functions() -> None:
     inertias = {"log_cholesky_from_inertia", "log_cholesky_from_articulation", "inertia_from_log_cholesky"}
     small |= inertias | {"with_log_cholesky"}
     small |= {"squared_distance", "normalize", "is_normalized", "is_same_configuration", "transport"}
+    small |= {"lock_joints", "attach_articulation", "mimic_map"}
     stepping = {"step", "step_and_report", "rollout"}  # Sized below; sweeps are loops.
     later = functions - set(FUNCTIONS) - small - stepping
     assert set(FUNCTIONS) <= functions
