@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ import pytest
 import artix
 from artix import lie
 from tests import oracles
+from tests.configuration_rows import ROWS
 from tests.models import random_states, state_at, tree_of
 
 pin = oracles.pin
@@ -270,3 +272,12 @@ def jacobian_by_series(twist: np.ndarray) -> np.ndarray:
         term = -term @ adjoint / (k + 1)
         total = total + term
     return total
+
+
+def test_rows_name_what_exists() -> None:
+    for theirs, call, difference in ROWS:
+        assert difference
+        for name in theirs:
+            assert hasattr(pin, name), name
+        for dotted in re.findall(r"artix\.([\w.]+)", call):
+            functools.reduce(getattr, dotted.split("."), artix)
