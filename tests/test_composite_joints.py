@@ -93,9 +93,9 @@ def to_pinocchio(model, a, state, acceleration):
     return q, v, rate, matrix
 
 
-def test_composite_joints_against_pinocchio() -> None:
-    model, a = branches()
-    state = state_at(random_states(a, 1, seed=2), 0)
+def compare(model, a, seed: int = 2) -> None:
+    """Poses, velocities, mass matrix, inverse and forward dynamics of a fixed base at the origin."""
+    state = state_at(random_states(a, 1, seed=seed), 0)
     state = state.replace(root_pose=artix.neutral_state(a).root_pose)
     acceleration = jnp.asarray(np.random.default_rng(5).normal(size=a.topology.nv))
 
@@ -103,7 +103,8 @@ def test_composite_joints_against_pinocchio() -> None:
     def quantities(state, acceleration):
         force = artix.inverse_dynamics(a, state, acceleration)
         links = artix.forward_kinematics(a, state)
-        return links.pose, links.velocity, artix.mass_matrix(a, state), force, artix.forward_dynamics(a, state, force)
+        again = artix.forward_dynamics(a, state, force)
+        return links.pose, links.velocity, artix.mass_matrix(a, state), force, again
 
     poses, velocities, matrix, force, again = quantities(state, acceleration)
     q, v, rate, map_ = to_pinocchio(model, a, state, acceleration)
@@ -122,35 +123,81 @@ def test_composite_joints_against_pinocchio() -> None:
         close(velocities[link], np.concatenate([speed, data.oMi[joint].rotation @ data.v[joint].angular]), 1e-12)
 
 
-def helical_model(fixed_base: bool) -> tuple[pin.Model, artix.Articulation]:
-    """Helical joints of all kinds among others."""
-    rng, model = np.random.default_rng(8), pin.Model()
-    model.gravity = pin.Motion(np.array([1.0, -2.0, -9.0]), np.zeros(3))
-    joints = [
-        pin.JointModelHX(0.3),
-        pin.JointModelRZ(),
-        pin.JointModelHelicalUnaligned(np.array([0.36, 0.48, 0.8]), -0.2),
-    ]
-    joints += [pin.JointModelSpherical(), pin.JointModelHY(0.5), pin.JointModelPZ(), pin.JointModelHZ(-0.1)]
-    parent = 0
-    if not fixed_base:
-        parent = model.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), "root")
-        model.appendBodyToJoint(parent, pin.Inertia.Random(), pin.SE3.Identity())
-    for k, joint in enumerate(joints):
-        above = parent if k in (0, 4) else model.njoints - 1
-        at = model.addJoint(above, joint, oracles.placement_of(random_pose(rng)), f"joint {k}")
-        link = random_link(rng)
-        body = pin.Inertia(link["mass"], link["com_pose"][:3], link["inertia"])
-        model.appendBodyToJoint(at, body, pin.SE3.Identity())
-    root = pin.Inertia(1.5, np.array([0.1, 0.2, 0.3]), np.diag([0.3, 0.2, 0.25]))
-    if not fixed_base:
-        model.inertias[1] = root
-    return model, oracles.articulation_from_pinocchio(model, root=root)
+def test_composite_joints_against_pinocchio() -> None:
+    compare(*branches())
+
+
+URDF = """<robot name="table">
+  <link name="world"/>
+  {links}
+  <joint name="planar" type="planar"><origin xyz="0.1 0.2 0.3" rpy="0.3 0.2 0.1"/>
+    <parent link="world"/><child link="planar link"/><axis xyz="{axis}"/></joint>
+  <joint name="free" type="floating"><origin xyz="0.2 0.1 0.5" rpy="0 0.2 0.4"/>
+    <parent link="planar link"/><child link="free link"/></joint>
+  <joint name="hinge" type="revolute"><origin xyz="0 0 0.2"/>
+    <parent link="free link"/><child link="hinge link"/><axis xyz="0 1 0"/><limit lower="-1" upper="1" effort="9" velocity="9"/></joint>
+</robot>
+"""
+INERTIAL = """<link name="{0} link"><inertial><origin xyz="0.1 0.2 0"/><mass value="2"/>
+  <inertia ixx="0.1" ixy="0.01" ixz="0.02" iyy="0.2" iyz="0" izz="0.15"/></inertial></link>"""
+LINKS = "\n".join(INERTIAL.format(name) for name in ("planar", "free", "hinge"))
+
+
+def test_planar_and_floating_joints_of_urdf() -> None:
+    text = URDF.format(links=LINKS, axis="0 0 1")
+    compare(pin.buildModelFromXML(text), artix.load_urdf(text))
+    # Pinocchio takes every normal for z; the plane is perpendicular to the axis.
+    a = artix.load_urdf(URDF.format(links=LINKS, axis="0.36 0.48 0.8"))
+    moved = artix.neutral_state(a)
+    moved = moved.replace(joint_position=moved.joint_position.at[:3].set(jnp.array([0.3, -0.2, 0.7])))
+    turn, origin = pin.rpy.rpyToMatrix(0.3, 0.2, 0.1), np.array([0.1, 0.2, 0.3])
+    pose = oracles.placement_of(artix.link_poses(a, moved)[a.topology.link_index("planar link")])
+    normal = turn @ np.array([0.36, 0.48, 0.8])
+    assert abs(np.linalg.norm(pose.translation - origin) - np.hypot(0.3, 0.2)) <= 1e-12
+    assert abs((pose.translation - origin) @ normal) <= 1e-12
+    close(pin.log3(pose.rotation @ turn.T), 0.7 * normal)
+
+
+def test_refusals_about_planar_and_floating_joints_of_urdf() -> None:
+    taken = URDF.format(links=LINKS, axis="0 0 1").replace("hinge", "planar:x")
+    with pytest.raises(artix.DescriptionError, match="parts of the planar joint 'planar' are named planar:x and so on"):
+        artix.load_urdf(taken)
+    floating = (
+        '<robot name="x"><link name="world"/>'
+        + INERTIAL.format("a")
+        + """<joint name="free" type="floating">
+      <parent link="world"/><child link="a link"/><limit effort="1" velocity="1"/></joint></robot>"""
+    )
+    ignored, costs = artix.check_urdf(floating)[::-1]
+    assert ignored.severity == costs.severity == "warning"
+    assert "<limit> of a floating joint means nothing" in str(ignored)
+    assert "a floating base costs less; fix: delete the joint and the link 'world'" in str(costs)
+
+
+def test_derivatives_against_differences_of_pinocchio() -> None:
+    """Pinocchio's own derivatives are wrong for joints whose motion is not constant in their frame (pin 4.1)."""
+    model, a = branches()
+    state = state_at(random_states(a, 1, seed=2), 0)
+    state = state.replace(root_pose=artix.neutral_state(a).root_pose)
+    acceleration = jnp.asarray(np.random.default_rng(5).normal(size=a.topology.nv))
+    data, unit, integrate = model.createData(), jnp.eye(a.topology.nv), jax.jit(functools.partial(artix.integrate, a))
+
+    def force(state):
+        q, v, rate, matrix = to_pinocchio(model, a, state, acceleration)
+        return matrix.T @ pin.rnea(model, data, q, v, rate)
+
+    def sped(k, h):
+        return state.replace(joint_velocity=state.joint_velocity + h * unit[k])
+
+    found = jax.jit(functools.partial(artix.inverse_dynamics_derivatives, a))(state, acceleration)
+    for have, moved in ((found.configuration, lambda k, h: integrate(state, h * unit[k])), (found.velocity, sped)):
+        wanted = oracle_derivatives.differences(force, moved, a.topology.nv)
+        assert np.abs(have - wanted).max() <= 1e-9 * np.abs(wanted).max()
 
 
 @pytest.mark.parametrize("fixed_base", [True, False], ids=["fixed", "floating"])
 def test_helical_joints_against_pinocchio(fixed_base: bool) -> None:
-    model, a = helical_model(fixed_base)
+    model, a = oracles.helical_model(fixed_base=fixed_base)
     rng = np.random.default_rng(1)
     state = state_at(random_states(a, 1, seed=4), 0)
     x, w = jnp.asarray(rng.normal(size=a.topology.nv)), jnp.asarray(rng.normal(size=(a.topology.num_links, 6)))
@@ -187,28 +234,23 @@ def test_helical_joints_against_pinocchio(fixed_base: bool) -> None:
 
 def test_pitch_is_differentiable_and_padded() -> None:
     """The gradient by a pitch against central differences, and a screw in a fleet beside a slide."""
-    _, a = helical_model(True)
-    b = tree_of(["prismatic_y", "revolute_twist"], [0, 0], fixed_base=True)
+    builder = ArticulationBuilder(fixed_base=True)
+    base = builder.add_link(name="base", mass=1.0)
+    rng = np.random.default_rng(2)
+    arm = builder.add_link(base, Joint.revolute(parent_pose=random_pose(rng)), **random_link(rng))
+    builder.add_link(arm, Joint.helical(pitch=0.2, parent_pose=random_pose(rng)), **random_link(rng))
+    a, b = builder.build(), tree_of(["prismatic_y"], [0], fixed_base=True)
     states = [state_at(random_states(one, 1, seed=4), 0) for one in (a, b)]
-
-    def energy(pitch):
-        return artix.kinetic_energy(a.replace(joint_pitch=pitch), states[0])
-
-    def by_differences(k: int, h: float) -> float:
-        return float(energy(a.joint_pitch.at[k].add(h)) - energy(a.joint_pitch.at[k].add(-h))) / (2 * h)
-
-    energy = jax.jit(energy)
-    gradient = jax.jit(jax.grad(energy))(a.joint_pitch)
-    screws = [int(a.topology.dofs(f"joint {k}").start) for k in (0, 2, 4, 6)]
-    for dof in range(a.topology.num_dofs):
-        assert abs(gradient[dof] - by_differences(dof, 1e-4)) <= 1e-8
-        assert (gradient[dof] != 0.0) == (dof in screws)
+    energy = jax.jit(lambda pitch: artix.kinetic_energy(a.replace(joint_pitch=pitch), states[0]))
+    gradient, h = jax.jit(jax.grad(energy))(a.joint_pitch), 1e-4
+    ends = [energy(a.joint_pitch.at[1].add(sign * h)) for sign in (1, -1)]
+    assert abs(gradient[1] - (ends[0] - ends[1]) / (2 * h)) <= 1e-9 < abs(gradient[1])
+    assert gradient[0] == 0.0  # A hinge does not look at it.
     fleet = artix.Fleet([a, b])
-    found = fleet.evaluate(
-        artix.inverse_dynamics, fleet.stack_states(states), jnp.ones((2, fleet.articulation.topology.nv))
-    )
+    found = fleet.evaluate(artix.inverse_dynamics, fleet.stack_states(states), jnp.ones((2, 2)))
     for k, (one, state) in enumerate(zip((a, b), states, strict=True)):
-        close(found[k, : one.topology.nv], artix.inverse_dynamics(one, state, jnp.ones(one.topology.nv)), 1e-11)
+        force = jax.jit(artix.inverse_dynamics)(one, state, jnp.ones(one.topology.nv))
+        close(found[k, : one.topology.nv], force, 1e-11)
 
 
 def test_steps_keep_the_energy_of_a_screw() -> None:
@@ -252,7 +294,7 @@ def test_composite_joints_are_named_and_refused() -> None:
 
 
 def test_files_keep_or_refuse_a_screw(tmp_path) -> None:
-    _, a = helical_model(True)
+    _, a = oracles.helical_model(fixed_base=True)
     artix.save(a, tmp_path / "screw.npz")
     again = artix.load(tmp_path / "screw.npz")
     assert again.topology == a.topology
