@@ -27,6 +27,7 @@ from artix.configuration_derivatives import integrate_derivatives as integrate_d
 from artix.configuration_derivatives import transport as transport
 from artix.couplings import LoopJoint as LoopJoint
 from artix.couplings import LoopJointType as LoopJointType
+from artix.descriptors import builder_from_articulation as builder_from_articulation
 from artix.dynamics.derivatives import ForwardDynamicsDerivatives as ForwardDynamicsDerivatives
 from artix.dynamics.derivatives import InverseDynamicsDerivatives as InverseDynamicsDerivatives
 from artix.dynamics.derivatives import Linearization as Linearization

@@ -10,7 +10,8 @@ import pytest
 import artix
 from artix import ArticulationBuilder, Joint, LoopJoint, State
 from tests import oracles
-from tests.models import nu_of, random_pose, random_states, state_at, with_nu
+from tests.models import nu_of, random_pose, random_states, state_at, with_nu, zoo
+from tests.test_archive import with_couplings
 from tests.test_configuration import close
 from tests.test_pinocchio import ROBOTS
 
@@ -177,6 +178,29 @@ def test_attached_articulation_is_what_a_builder_builds() -> None:
     for (path, want), have in zip(paths, jax.tree.leaves(found), strict=True):
         np.testing.assert_array_equal(have, want, err_msg=jax.tree_util.keystr(path))
     assert found.dtype == robot.dtype
+
+
+@pytest.mark.parametrize(
+    "make",
+    [with_couplings, lambda: zoo(fixed_base=True, armature=0.2), lambda: oracles.helical_model(fixed_base=False)[1]],
+    ids=["couplings", "zoo", "helical"],
+)
+def test_back_to_a_builder(make) -> None:
+    a = make()
+    builder = artix.builder_from_articulation(a)
+    again = builder.build(a.dtype)
+    assert again.topology == a.topology
+    paths = jax.tree_util.tree_leaves_with_path(a)
+    for (path, want), have in zip(paths, jax.tree.leaves(again), strict=True):
+        # The length of a quaternion is taken off once more.
+        np.testing.assert_allclose(have, want, rtol=1e-15, atol=1e-15, err_msg=jax.tree_util.keystr(path))
+    link = builder.add_link(a.topology.creation_index[-1], Joint.revolute(name="new joint"), name="new", mass=1.0)
+    builder.add_frame("new frame", link)
+    more = builder.build()
+    assert set(more.topology.link_names) == {*a.topology.link_names, "new"}
+    assert more.topology.parent[more.topology.link_index("new")] == a.topology.num_links - 1
+    with pytest.raises(ValueError, match="a batch of articulations is not one robot"):
+        artix.builder_from_articulation(jax.tree.map(lambda leaf: leaf[None], a))
 
 
 def test_locking_takes_couplings_along() -> None:
