@@ -214,10 +214,11 @@ def normalize(articulation: Articulation, state: State) -> State:
       TypeError: an array has another dtype than the articulation.
     """
     check_state(articulation, state)
-    tree, root = articulation.topology, state.root_pose
-    q = wrap_angles(tree, state.joint_position)
+    tree, root, span = articulation.topology, state.root_pose, 4 * jnp.pi
+    q = state.joint_position
+    q = jnp.where(jnp.asarray(tree.dof_wraps), q - span * jnp.round(q / span), q)
     if tree.has_spherical:
-        shortest = spatial.quaternion_log(spatial.quaternion_exp(by_body(tree, state.joint_position)))
+        shortest = spatial.quaternion_log(spatial.quaternion_exp(by_body(tree, q)))
         q = jnp.where(_in_full_rotation(tree), where_spherical(tree, shortest, q), q)
     return state.replace(root_pose=jnp.concatenate([root[:3], _unit(root[3:])]), joint_position=q)
 
