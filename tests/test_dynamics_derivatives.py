@@ -189,7 +189,10 @@ def test_factors_of_a_long_chain_and_of_branches() -> None:
     """Against NumPy's solver, on matrices of many blocks."""
     for kinds, parents in (
         (["revolute_swing1"] * 40, list(range(40))),
-        (["revolute_swing1", "spherical_012", "prismatic_y", "spherical_02"] * 5, [0, 0, 0, 1, 2, 3] + list(range(4, 18))),
+        (
+            ["revolute_swing1", "spherical_012", "prismatic_y", "spherical_02"] * 5,
+            [0, 0, 0, 1, 2, 3] + list(range(4, 18)),
+        ),
     ):
         a = tree_of(kinds, parents, fixed_base=False, armature=0.1, seed=3)
         state, x, _ = case(a)

@@ -49,9 +49,10 @@ def factorize_matrix(tree: Tree, matrix: Array, added: Array) -> Factors:
     # Measured beside this, which takes 5 us and 551 instructions with one solve (29 DOFs, float32, batch 4096, two CPU
     # cores). LAPACK's Cholesky and triangular solves: 1.9 us, but in jaxlib 0.10 two LAPACK calls of one program that
     # run at the same time wait for each other for ever (two batched Cholesky decompositions on two cores are enough),
-    # and every further solve costs as much again. Articulated bodies level by level: forward dynamics as fast to a few per
-    # cent from 18 to 43 DOFs, but 800 instructions more, 1,200 more with a gradient, and an inverse in 40 us. Products
-    # of up to four terms summed term by term: 3.4 us and 887 instructions. Rank-one updates: 34,024 instructions.
+    # and every further solve costs as much again. Articulated bodies level by level: forward dynamics as fast to a few
+    # per cent from 18 to 43 DOFs, but 800 instructions more, 1,200 more with a gradient, and an inverse in 40 us.
+    # Products of up to four terms summed term by term: 3.4 us and 887 instructions. Rank-one updates: 34,024
+    # instructions.
     return _factorize(matrix, added, _blocks(tree))
 
 
