@@ -22,6 +22,7 @@ ON_PINOCCHIO = [
     "panda",
     "anymal_b",
     "spherical",
+    pytest.param("helical", marks=pytest.mark.slow),
     pytest.param("g1", marks=pytest.mark.slow),
     pytest.param("talos", marks=pytest.mark.slow),
     pytest.param("tiago", marks=pytest.mark.slow),
@@ -39,6 +40,8 @@ def robot_of(name: str, *, fixed_base: bool):
     """A Pinocchio model and the same articulation."""
     if name == "spherical":
         return oracles.spherical_model(3, fixed_base=fixed_base)
+    if name == "helical":
+        return oracles.helical_model(fixed_base=fixed_base)
     return oracles.load_robot(ROBOTS[name], fixed_base=fixed_base)
 
 
@@ -85,7 +88,9 @@ def test_first_derivatives_against_pinocchio(robot: str, fixed_base: bool) -> No
 
 
 @BASES
-@pytest.mark.parametrize("robot", ["panda", "spherical", pytest.param("anymal_b", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "robot", ["panda", "spherical", *(pytest.param(name, marks=pytest.mark.slow) for name in ("anymal_b", "helical"))]
+)
 def test_second_derivatives_against_pinocchio(robot: str, fixed_base: bool) -> None:
     """Against differences of fourth order of Pinocchio's first derivatives."""
     model, a = robot_of(robot, fixed_base=fixed_base)
