@@ -91,6 +91,8 @@ from artix.kinematic_derivatives import link_acceleration_derivatives as link_ac
 from artix.kinematic_derivatives import link_velocity_derivatives as link_velocity_derivatives
 from artix.padding import PaddedTopology as PaddedTopology
 from artix.padding import Padding as Padding
+from artix.simulation.continuous import vector_field as vector_field
+from artix.simulation.continuous import without_bounds as without_bounds
 from artix.simulation.options import Control as Control
 from artix.simulation.options import SolverOptions as SolverOptions
 from artix.simulation.report import StepReport as StepReport

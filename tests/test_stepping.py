@@ -362,12 +362,12 @@ def test_a_rollout_is_its_steps_with_one_control_each() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"solver": "newton"}, "solver must be 'implicit', 'pgs' or 'tgs'; found 'newton'"),
+        ({"solver": "newton"}, "solver must be 'implicit', 'pgs', 'tgs' or 'rk4'; found 'newton'"),
         ({"position_iterations": 0}, "position_iterations must be an integer of at least 1; found 0"),
         ({"velocity_iterations": -1}, "velocity_iterations must be an integer of at least 0; found -1"),
         ({"external_forces_every_iteration": True}, "external_forces_every_iteration needs solver='tgs'"),
         ({"tendon_law": "ideal"}, "tendon_law must be 'physx' or 'virtual_work'"),
-        ({"tendon_law": "virtual_work", "solver": "pgs"}, "tendon_law='virtual_work' needs solver='implicit'"),
+        ({"tendon_law": "virtual_work", "solver": "pgs"}, "tendon_law='virtual_work' needs solver='implicit' or 'rk4'"),
     ],
 )
 def test_refused_options(options: dict, message: str) -> None:

@@ -22,14 +22,13 @@ from artix.constraints.frozen import (
 from artix.constraints.implicit_rows import BoundImpulses, BoundRow, solve_bounds
 from artix.constraints.mimic import mimic_directions, mimic_errors
 from artix.constraints.rows import Commands, position_error
-from artix.constraints.springs import Springs, fixed_tendon_springs, mimic_springs, spatial_tendon_springs
+from artix.constraints.springs import Springs, coupling_springs, spring_efforts
 from artix.constraints.sweep import Sweep
 from artix.simulation.joint_forces import incoming_joint_forces
 from artix.simulation.momentum_end import momentum_after, with_momentum
 from artix.simulation.options import Control, SolverOptions, commands_of
 from artix.simulation.report import StepReport
 from artix.simulation.unconstrained import external_wrenches
-from artix.topology import Topology
 
 Array = jax.Array
 
@@ -62,7 +61,7 @@ def implicit_step(
     commands = commands_of(articulation, control)
     turning = inertial_wrenches(frozen, motion, frozen.velocity_product)
     force = generalized_force(frozen, given + brake - turning) + jnp.pad(commands.joint_force, (base, 0))
-    springs = _springs(articulation, state, frozen, virtual_work=options.tendon_law == "virtual_work")
+    springs = coupling_springs(articulation, frozen, state.joint_position, options.tendon_law)
     free = _solve_springs(articulation, state, frozen, commands, springs, velocity, force, dt)
     moving, new = _bounded(articulation, state, frozen, commands, free, dt, options)
     acceleration = (new - velocity) / dt
@@ -107,7 +106,7 @@ def _solve_springs(
     matrix = frozen.mass_matrix + jnp.diag(jnp.pad(diagonal, (base, 0)))
     impulse = dt * force + jnp.pad(push - diagonal * velocity[base:], (base, 0))
     for group in springs:
-        impulse = impulse - dt * jnp.matmul(_effort(group, velocity, dt), group.force, precision=HIGHEST)
+        impulse = impulse - dt * jnp.matmul(spring_efforts(group, velocity, dt), group.force, precision=HIGHEST)
         stiffened = dt * (dt * group.stiffness + group.damping)
         matrix = matrix + jnp.einsum("s,sv,sw->vw", stiffened, group.force, group.rate, precision=HIGHEST)
     if any(group.transmitted is not None for group in springs):  # PhysX's fixed tendons: the matrix is not symmetric.
@@ -115,27 +114,6 @@ def _solve_springs(
     else:
         response = jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(matrix), True), jnp.eye(topology.nv, dtype=dt.dtype))
     return _System(velocity + jnp.matmul(response, impulse, precision=HIGHEST), response, gain, push)
-
-
-def _effort(springs: Springs, velocity: Array, dt: Array) -> Array:
-    """The efforts of springs and dampers at the end of a step with a generalised velocity."""
-    rate = jnp.matmul(springs.rate, velocity, precision=HIGHEST)
-    return springs.stiffness * (springs.stretch + dt * rate) + springs.damping * rate
-
-
-def _springs(articulation: Articulation, state: State, frozen: Frozen, *, virtual_work: bool) -> list[Springs]:
-    """The springs that couple DOFs."""
-    topology, q = frozen.topology, state.joint_position
-    found = []
-    if len(topology.mimic_dofs):
-        found.append(mimic_springs(articulation, frozen, q))
-    if not isinstance(topology, Topology):
-        return found
-    if topology.fixed_tendons:
-        found.append(fixed_tendon_springs(articulation, frozen, q, virtual_work=virtual_work))
-    if topology.spatial_tendons:
-        found.append(spatial_tendon_springs(articulation, frozen, virtual_work=virtual_work))
-    return found
 
 
 def _bounded(
@@ -252,7 +230,7 @@ def _tendon_wrenches(springs: list[Springs], velocity: Array, none: Array, dt: A
     """Wrenches [L, 6] of all tendons on the links, and what of them counts as transmitted by joints."""
     everything = transmitted = none
     for group in springs:
-        effort = _effort(group, velocity, dt)
+        effort = spring_efforts(group, velocity, dt)
         if group.wrench is not None:
             everything = everything - jnp.einsum("s,slk->lk", effort, group.wrench, precision=HIGHEST)
         if group.transmitted is not None:
