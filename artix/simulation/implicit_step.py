@@ -27,7 +27,7 @@ from artix.constraints.sweep import Sweep
 from artix.simulation.joint_forces import incoming_joint_forces
 from artix.simulation.momentum_end import momentum_after, with_momentum
 from artix.simulation.options import Control, SolverOptions, commands_of
-from artix.simulation.report import StepReport
+from artix.simulation.report import StepReport, residual_of
 from artix.simulation.unconstrained import external_wrenches
 
 Array = jax.Array
@@ -63,7 +63,7 @@ def implicit_step(
     force = generalized_force(frozen, given + brake - turning) + jnp.pad(commands.joint_force, (base, 0))
     springs = coupling_springs(articulation, frozen, state.joint_position, options.tendon_law)
     free = _solve_springs(articulation, state, frozen, commands, springs, velocity, force, dt)
-    moving, new = _bounded(articulation, state, frozen, commands, free, dt, options)
+    (moving, moved_last), (new, last) = _bounded(articulation, state, frozen, commands, free, dt, options)
     acceleration = (new - velocity) / dt
     link_acceleration = link_motion(frozen, acceleration) + frozen.velocity_product
     end = integrate(articulation, state, dt * moving).replace(joint_velocity=new[base:])
@@ -77,7 +77,8 @@ def implicit_step(
     end_frame, _, _ = link_bodies(articulation, end)
     tendons = _tendon_wrenches(springs, new, jnp.zeros_like(given), dt)
     forces = incoming_joint_forces(articulation, frozen, end_frame, motion, link_acceleration, given + brake, tendons)
-    return end, StepReport(acceleration[base:], link_velocity, link_acceleration, forces)
+    residuals = [residual_of(found) for found in (moved_last, last)]
+    return end, StepReport(acceleration[base:], link_velocity, link_acceleration, forces, *residuals)
 
 
 def _where_free(frozen: Frozen, floating: tuple[State, Array], fixed: tuple[State, Array]) -> tuple[State, Array]:
@@ -124,10 +125,11 @@ def _bounded(
     free: _System,
     dt: Array,
     options: SolverOptions,
-) -> tuple[Array, Array]:
+) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     """The velocities [nv] that move the positions, and those that are left after the step.
 
-    They differ by what corrects the position errors of hard mimic joints, which leaves no velocity behind.
+    They differ by what corrects the position errors of hard mimic joints, which leaves no velocity behind. With each go
+    the corrections of the DOFs' velocities by the last sweep, [n].
     """
     found = []
     for correction in (ERROR_REDUCTION, 0.0) if len(frozen.topology.mimic_dofs) else (0.0,):
@@ -199,8 +201,8 @@ def _approach(gap: Array, dt: Array) -> Array:
     return jnp.where(finite, jnp.where(distance < 0, ERROR_REDUCTION, 1) * distance / dt, jnp.inf)
 
 
-def _project(rows: BoundRow, velocity: Array, dt: Array, options: SolverOptions) -> Array:
-    """The generalised velocity [nv] after all sweeps over the bounds."""
+def _project(rows: BoundRow, velocity: Array, dt: Array, options: SolverOptions) -> tuple[Array, Array]:
+    """The generalised velocity [nv] after all sweeps over the bounds, and what the last of them corrected, [n]."""
     sweep = Sweep(
         temporal=False,
         moves_positions=True,
@@ -212,18 +214,19 @@ def _project(rows: BoundRow, velocity: Array, dt: Array, options: SolverOptions)
         error_reduction=jnp.asarray(ERROR_REDUCTION, dt.dtype),
     )
 
-    def turn(velocity: Array, inputs: tuple[BoundRow, BoundImpulses]) -> tuple[Array, BoundImpulses]:
+    def turn(velocity: Array, inputs: tuple[BoundRow, BoundImpulses]) -> tuple[Array, tuple[BoundImpulses, Array]]:
         row, old = inputs
         new, change = solve_bounds(row, old, velocity[row.place], sweep)
-        return velocity + row.effect * change, new
+        return velocity + row.effect * change, (new, row.response * change)
 
-    def once(carry: tuple[Array, BoundImpulses], _) -> tuple[tuple[Array, BoundImpulses], None]:
-        velocity, impulses = carry
-        return jax.lax.scan(turn, velocity, (rows, impulses)), None
+    def once(carry: tuple[Array, BoundImpulses, Array], _) -> tuple[tuple[Array, BoundImpulses, Array], None]:
+        velocity, (impulses, corrected) = jax.lax.scan(turn, carry[0], (rows, carry[1]))
+        return (velocity, impulses, corrected), None
 
     zero = jnp.zeros_like(rows.response)
-    start = (velocity, BoundImpulses(zero, zero, zero, zero, zero))
-    return jax.lax.scan(once, start, length=options.position_iterations)[0][0]
+    start = (velocity, BoundImpulses(zero, zero, zero, zero, zero), zero)
+    velocity, _, corrected = jax.lax.scan(once, start, length=options.position_iterations)[0]
+    return velocity, corrected
 
 
 def _tendon_wrenches(springs: list[Springs], velocity: Array, none: Array, dt: Array) -> tuple[Array, Array]:
