@@ -99,12 +99,17 @@ class AnchorRows(NamedTuple):
       velocity: ``jacobian @ nu``, [R].
       jacobian: [R, nv].
       bias: the acceleration of the rows at zero generalised acceleration, [R].
+      wrench_a: what a unit force on each row does to the link of frame a: force, then moment about the root's centre of
+        mass, in world axes, [R, 6].
+      wrench_b: the same to the link of frame b.
     """
 
     error: Array
     velocity: Array
     jacobian: Array
     bias: Array
+    wrench_a: Array
+    wrench_b: Array
 
 
 class _Side(NamedTuple):
@@ -185,8 +190,9 @@ def anchor_rows(articulation: Articulation, state: State, anchors: Anchors) -> A
 def solved_anchor_rows(articulation: Articulation, state: State, kin: Kinematics, anchors: Anchors) -> AnchorRows:
     """The same with kinematics already solved."""
     if not anchors.structure:
-        empty = jnp.zeros(0, articulation.dtype)
-        return AnchorRows(empty, empty, jnp.zeros((0, articulation.topology.nv), articulation.dtype), empty)
+        empty, wrench = jnp.zeros(0, articulation.dtype), jnp.zeros((0, 6), articulation.dtype)
+        jacobian = jnp.zeros((0, articulation.topology.nv), articulation.dtype)
+        return AnchorRows(empty, empty, jacobian, empty, wrench, wrench)
     for name, poses in (("pose_a", anchors.pose_a), ("pose_b", anchors.pose_b)):
         check_vector(f"anchors.{name}", poses, (len(anchors.structure), 7), articulation.dtype, "K poses")
     root = root_motion(articulation.topology, state.root_velocity).linear
@@ -210,7 +216,9 @@ def solved_anchor_rows(articulation: Articulation, state: State, kin: Kinematics
         spatial.apply(linear_axes[..., None], jacobian[0]),
         spatial.apply(angular_axes[..., None], jacobian[1]),
     )
-    return AnchorRows(*(_selected(anchors, *rows) for rows in (error, velocity, jacobian, bias)))
+    on_a = _wrenches(linear_axes, angular_axes, points[0])
+    on_b = _wrenches(-linear_axes, -angular_axes, points[1])
+    return AnchorRows(*(_selected(anchors, *rows) for rows in (error, velocity, jacobian, bias, on_a, on_b)))
 
 
 # --- internals ------------------------------------------------------------------------------------------------------
@@ -363,6 +371,14 @@ def _jacobian(
     moved = (a.moved - b.moved)[None]
     lever = points[0][..., None] * a.moved[None] - points[1][..., None] * b.moved[None]
     return moved * motions[:3] + spatial.cross(motions[3:], lever), moved * motions[3:]
+
+
+def _wrenches(linear: Array, angular: Array, point: Array) -> tuple[Array, Array]:
+    """Unit forces along rows [3, 3, K] at points [3, K] and unit torques about rows as wrenches, [3, K, 6] each."""
+    moment = jnp.stack([spatial.cross(point, row) for row in linear])
+    rows = (jnp.concatenate(pair, axis=1) for pair in ((linear, moment), (jnp.zeros_like(angular), angular)))
+    linear, angular = (jnp.swapaxes(row, 1, 2) for row in rows)
+    return linear, angular
 
 
 def _selected(anchors: Anchors, linear: Array, angular: Array) -> Array:

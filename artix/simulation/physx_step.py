@@ -64,7 +64,9 @@ def physx_step(
         articulation, frozen, end_frame, motion, link_acceleration, given + brake, tendons
     )
     residuals = [residual_of(found) for found in (solution.position_corrections, solution.velocity_corrections)]
-    return end, StepReport(acceleration[base:], link_velocity, link_acceleration, joint_forces, *residuals)
+    return end, StepReport(
+        acceleration[base:], link_velocity, link_acceleration, joint_forces, joint_forces[:0], *residuals
+    )
 
 
 def _corrected(frozen: Frozen, free: Unconstrained) -> Unconstrained:

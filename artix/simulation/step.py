@@ -29,8 +29,8 @@ def step(
     """Moves an articulation on by one step, as PhysX's ``simulate`` does between contacts.
 
     Gravity, joint forces, external wrenches, drives with limits and envelopes, joint friction, position and velocity
-    limits, mimic joints, tendons, and damping and speed limits of links act. Semi-implicit in time: velocities first,
-    then positions along the new velocities.
+    limits, mimic joints, loop joints, tendons, and damping and speed limits of links act. Semi-implicit in time:
+    velocities first, then positions along the new velocities.
 
     Args:
       articulation: the articulation; every parameter may be traced, batched and differentiated.
@@ -43,7 +43,8 @@ def step(
       The state a step later.
 
     Raises:
-      ValueError: an array has the wrong shape, or the articulation has loop joints, which stepping does not know.
+      ValueError: an array has the wrong shape, or the articulation has what the solver does not know (loop joints with
+        ``"pgs"`` and ``"tgs"``, what is not smooth with ``"rk4"``).
       TypeError: an array has another dtype than the articulation, or a padded articulation needs a static topology for
         what it has or for the solver.
     """
@@ -120,9 +121,12 @@ def _checked(articulation: Articulation, state: State, control: Control | None, 
 def _check_topology(articulation: Articulation, options: SolverOptions) -> None:
     topology = articulation.topology
     if isinstance(topology, Topology):
-        if topology.loop_joints and options.solver != "rk4":  # It refuses them itself.
+        if topology.loop_joints and options.solver in ("pgs", "tgs"):
             names = ", ".join(repr(joint.name) for joint in topology.loop_joints)
-            raise ValueError(f"articulation {topology.name!r}: stepping does not know its loop joints yet ({names})")
+            raise ValueError(
+                f"articulation {topology.name!r}: solver={options.solver!r} has no loop joints ({names}); step with "
+                "solver='implicit'"
+            )
         return
     if options.solver in ("pgs", "tgs"):
         raise TypeError(
