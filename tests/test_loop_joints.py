@@ -73,7 +73,7 @@ def test_energy_of_a_four_bar_linkage() -> None:
         states = rollout(a, artix.neutral_state(a), None, 0.8 / steps, num_steps=steps)
         found = np.asarray(energy(states))
         drifts.append(np.abs(found - float(artix.potential_energy(a, artix.neutral_state(a)))).max())
-        assert largest_error(a, states) < 1e-9
+        assert largest_error(a, states) < 1e-6
     assert drifts[0] < 0.2  # of 10 J that are exchanged
     assert 1.7 < drifts[0] / drifts[1] < 2.3
 
@@ -134,7 +134,7 @@ def stewart_platform(dtype):
 def test_a_stewart_platform_stays_closed() -> None:
     """Fifteen held rows on 27 DOFs, the legs driven to and fro under load: 1e-6 m over 1,000 steps in float32."""
     a = stewart_platform("float32")
-    stretches = np.array([a.topology.dofs(f"stretch_{k}")[0] for k in range(6)])
+    stretches = np.array([a.topology.dofs(f"stretch_{k}").start for k in range(6)])
     times = np.arange(1000) / 240
     targets = np.zeros((1000, a.topology.num_dofs), "float32")
     targets[:, stretches] = 0.08 * np.sin(3 * times[:, None] + np.arange(6))

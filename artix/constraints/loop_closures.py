@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.articulation import Articulation, State
-from artix.bodies import Placement
-from artix.constraints.anchors import AnchorRows, Anchors, AnchorType, anchor_rows, loop_anchors
+from artix.constraints.anchor_sides import Side, anchor_sides, anchor_wrenches
+from artix.constraints.anchors import AnchorRows, Anchors, AnchorType, anchor_rows, loop_anchors, solved_anchor_rows
 from artix.constraints.frozen import HIGHEST, Frozen
+from artix.kinematics import kinematics
 from artix.topology import Topology
 
 Array = jax.Array
@@ -26,6 +27,8 @@ class LoopClosures(NamedTuple):
     distances: np.ndarray
     """Which of them are distances, [D]."""
     rows: AnchorRows
+    sides: tuple[Side, Side]
+    """Their frames a and b."""
     joints: np.ndarray
     """The joints with a distance, [D]."""
 
@@ -35,11 +38,17 @@ def loop_closures(articulation: Articulation, state: State) -> LoopClosures | No
     topology = articulation.topology
     if not isinstance(topology, Topology) or not topology.loop_joints:
         return None
-    anchors = loop_anchors(articulation)
-    is_distance = np.array([one.type is AnchorType.DISTANCE for one in anchors.structure])
+    anchors, kin = loop_anchors(articulation), kinematics(articulation, state)
+    is_distance = anchors.has_type(AnchorType.DISTANCE)
     of_row = is_distance[anchors.row_anchor]
-    rows = anchor_rows(articulation, state, anchors)
-    return LoopClosures(anchors, np.flatnonzero(~of_row), np.flatnonzero(of_row), rows, np.flatnonzero(is_distance))
+    return LoopClosures(
+        anchors=anchors,
+        held=np.flatnonzero(~of_row),
+        distances=np.flatnonzero(of_row),
+        rows=solved_anchor_rows(articulation, state, kin, anchors),
+        sides=anchor_sides(articulation, state, kin, anchors),
+        joints=np.flatnonzero(is_distance),
+    )
 
 
 def closure_errors(articulation: Articulation, state: State, loops: LoopClosures) -> Array:
@@ -59,21 +68,13 @@ def loop_wrenches(frozen: Frozen, loops: LoopClosures, force: Array) -> tuple[Ar
       The wrenches on the links at their centres of mass, [L, 6], and those that each joint exerts on its ``link_b`` at
       the origin of frame b, [C, 6]; all in world axes.
     """
-    structure, of_row = loops.anchors.structure, loops.anchors.row_anchor
+    wrenches = [wrench.T for wrench in anchor_wrenches(loops.anchors, *loops.sides, force)]
     total = jnp.zeros_like(frozen.center, shape=(len(frozen.mass), 6))
-    for name, wrench in (("a", loops.rows.wrench_a), ("b", loops.rows.wrench_b)):
-        links = np.array([getattr(one, f"link_{name}") for one in structure])
-        total = total + _summed(links[of_row], len(frozen.mass), force, wrench)
-    on_b = _summed(of_row, len(structure), force, loops.rows.wrench_b)
-    ends = np.array([one.link_b for one in structure])
-    origin = (frozen.frame.take(ends) @ Placement.from_poses(loops.anchors.pose_b)).position.T
-    return _moved(total, frozen.center), _moved(on_b, origin)
-
-
-def _summed(group: np.ndarray, count: int, force: Array, wrench: Array) -> Array:
-    """Sums the wrenches [R, 6] of forces [R] by groups 0 .. count-1, to [count, 6]; other groups are left out."""
-    members = jnp.asarray(group[None] == np.arange(count)[:, None], force.dtype)
-    return jnp.matmul(members, force[:, None] * wrench, precision=HIGHEST)
+    for links, wrench in zip(loops.anchors.links, wrenches, strict=True):
+        # Those on the world are left out.
+        onto = jnp.asarray(links[None] == np.arange(len(frozen.mass))[:, None], force.dtype)
+        total = total + jnp.matmul(onto, wrench, precision=HIGHEST)
+    return _moved(total, frozen.center), _moved(wrenches[1], loops.sides[1].placement.position.T)
 
 
 def _moved(wrench: Array, point: Array) -> Array:
