@@ -11,11 +11,12 @@ import pinocchio as pin
 import pytest
 
 import artix
-from artix import ArticulationBuilder, Axis, Control, Drive, Joint, LoopJoint, LoopJointType
+from artix import ArticulationBuilder, Axis, Control, Drive, Joint, LoopJoint, LoopJointType, SolverOptions
 from artix.constraints.anchors import Anchors, AnchorStructure, AnchorType, anchor_rows, loop_anchors
 from artix.couplings import LoopJoints, LoopJointStructure
 from tests import oracle_constraints, oracles
 from tests.models import nu_of, random_pose, random_states, state_at, with_nu
+from tests.test_stepping import pendulum
 
 rollout = jax.jit(artix.rollout, static_argnames=("options", "num_steps"))
 report = jax.jit(artix.step_and_report, static_argnames="options")
@@ -65,6 +66,7 @@ def test_a_four_bar_linkage_stays_closed() -> None:
     assert largest_error(turned, states) < 1e-6
 
 
+@pytest.mark.slow
 def test_energy_of_a_four_bar_linkage() -> None:
     a = four_bar()
     energy = jax.jit(jax.vmap(lambda s: artix.kinetic_energy(a, s) + artix.potential_energy(a, s)))
@@ -169,7 +171,7 @@ def with_loops(a, ends, state):
     return a, with_nu(a, state, nu)
 
 
-@pytest.mark.parametrize("fixed_base", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("fixed_base", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_forces_and_accelerations_are_pinocchios(fixed_base: bool) -> None:
     """``constraintDynamics`` of a tree with a ball to the ground and a weld between links, to 1e-8 of the largest."""
     model, a = oracles.spherical_model(3, fixed_base=fixed_base)
@@ -201,3 +203,152 @@ def test_forces_and_accelerations_are_pinocchios(fixed_base: bool) -> None:
         frame = frame if structure.link_a < 0 else poses[structure.link_a] * frame
         on_b = -np.concatenate([frame.rotation @ one.contact_force.linear, frame.rotation @ one.contact_force.angular])
         np.testing.assert_allclose(found.loop_joint_force[k], on_b, atol=1e-8 * np.abs(on_b).max())
+
+
+# --- together with everything else ------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_loop_joint_and_a_mimic_joint_are_one_mechanism() -> None:
+    """A parallelogram's rocker follows its crank: with the loop joint alone, or with two mimic joints in its place.
+
+    With a stiff drive, a limit on which it comes to rest, dry friction and damping, so that all couplings take part.
+    """
+
+    def parallelogram(closed: bool):
+        builder = ArticulationBuilder(fixed_base=True, name="parallelogram")
+        link = builder.add_link(mass=1.0, inertia=[1.0] * 3, name="ground")
+        options = {"crank": {"drive": Drive(stiffness=200.0, damping=8.0, target=1.5), "limits": [(-1.0, 1.0)]}}
+        options["rocker"] = {"friction": artix.JointFriction(static=0.5, dynamic=0.4, viscous=0.1)}
+        for name, origin, end in (
+            ("crank", (0, 0, 0), (0, 0, 0.5)),
+            ("coupler", (0, 0, 0.5), (1, 0, 0)),
+            ("rocker", (1, 0, 0), (0, 0, -0.5)),
+        ):
+            joint = Joint.revolute(Axis.SWING1, name=name, parent_pose=[*origin, 0, 0, 0, 1], **options.get(name, {}))
+            com = [*np.array(end) / 2, 0, 0, 0, 1]
+            link = builder.add_link(link, joint, mass=1.0, com_pose=com, inertia=[0.02] * 3, name=name)
+        if closed:
+            places = {"pose_a": [1.0, 0, 0, 0, 0, 0, 1], "pose_b": [0, 0, -0.5, 0, 0, 0, 1]}
+            loop = LoopJoint(name="pivot", link_a="ground", link_b="rocker", type=LoopJointType.SPHERICAL, **places)
+            builder.add_loop_joint(loop)
+        else:
+            builder.add_mimic("coupler", "crank", 1.0)
+            builder.add_mimic("rocker", "crank", -1.0)
+        return builder.build("float64")
+
+    options, ends = SolverOptions(position_iterations=100), []
+    for closed in (True, False):
+        a = parallelogram(closed)
+        ends.append(rollout(a, artix.neutral_state(a), None, 1e-3, options, num_steps=400).joint_position[::40])
+    assert float(ends[0][-1, 0]) == pytest.approx(1.0, abs=1e-6)
+    # Mimic joints keep angles, which are those of the closure, so that only their sweeps differ.
+    np.testing.assert_allclose(ends[0], ends[1], atol=2e-6)
+
+
+def test_distances_are_bounded_on_both_sides() -> None:
+    """A ball on a rope of 1 m that is thrown outwards, and one that falls onto a bar of the same length."""
+
+    def ball(**bounds):
+        builder = ArticulationBuilder(fixed_base=False, name="ball")
+        builder.add_link(mass=2.0, inertia=[0.1] * 3, name="ball")
+        builder.add_loop_joint(
+            LoopJoint(name="rope", link_a=None, link_b="ball", type=LoopJointType.DISTANCE, **bounds)
+        )
+        return builder.build("float64")
+
+    for bounds, position in (({"max_distance": 1.0}, [0.6, 0, -0.8]), ({"min_distance": 1.0}, [0.0, 0.1, 1.2])):
+        a = ball(**bounds)
+        state = artix.neutral_state(a)
+        state = state.replace(root_pose=state.root_pose.at[:3].set(jnp.array(position)))
+        distance = np.linalg.norm(rollout(a, state, None, 2e-3, num_steps=500).root_pose[:, :3], axis=1)
+        if "max_distance" in bounds:
+            assert distance.max() < 1.0 + 1e-5
+            assert distance.min() > 1.0 - 1e-4  # A pendulum that starts at rest stays on its circle.
+        else:
+            assert distance.min() > 1.0 - 1e-4
+            assert distance.min() < 1.0 + 1e-4
+    # A rope that hangs straight carries the weight.
+    a = ball(max_distance=1.0)
+    state = artix.neutral_state(a)
+    state = state.replace(root_pose=state.root_pose.at[2].set(-1.0))
+    found = report(a, state, None, 2e-3)[1]
+    np.testing.assert_allclose(found.loop_joint_force, [[0, 0, 2.0 * 9.81, 0, 0, 0]], atol=1e-9)
+    np.testing.assert_allclose(found.link_acceleration, 0, atol=1e-9)
+
+
+@pytest.mark.slow
+def test_incoming_joint_forces_know_the_loop_joints() -> None:
+    """What the ground feels of a four-bar linkage at rest is its weight: through the crank's joint and the loop joint."""
+    a = four_bar(drive=Drive(stiffness=1e4, damping=1e3))
+    state = jax.tree.map(lambda leaf: leaf[-1], rollout(a, artix.neutral_state(a), None, 1e-2, num_steps=200))
+    found = report(a, state, None, 1e-2)[1]
+    assert float(jnp.max(jnp.abs(found.joint_acceleration))) < 1e-6
+    # The crank's joint frame is turned about y by the crank's angle.
+    angle = state.joint_position[0]
+    x, _, z = found.incoming_joint_force[1, :3]
+    upwards = z * jnp.cos(angle) - x * jnp.sin(angle)
+    assert float(upwards + found.loop_joint_force[0, 2]) == pytest.approx(3 * 9.81, rel=1e-6)
+    assert float(x * jnp.cos(angle) + z * jnp.sin(angle) + found.loop_joint_force[0, 0]) == pytest.approx(0, abs=1e-5)
+
+
+# --- singular ones ----------------------------------------------------------------------------------------------------
+
+
+def _straight(dtype):
+    """Two bars of the same length, stretched along the ground between their ends: no motion and every motion at once.
+
+    All limits act, a drive is stiff, the coordinates of the loop joint are redundant, and a distance joint has none.
+    """
+    stiff = Drive(stiffness=1e6, damping=1e3, target=0.5)
+
+    def couple(builder: ArticulationBuilder) -> None:
+        places = {"pose_a": [0, 0, -2.0, *ABOUT_Y], "pose_b": [0, 0, -1.0, *ABOUT_Y]}
+        loop = LoopJoint(name="pivot", link_a=None, link_b="bar_1", type=LoopJointType.REVOLUTE, **places)
+        builder.add_loop_joint(loop)
+        builder.add_loop_joint(LoopJoint(name="cord", link_a="base", link_b="bar_0", type="distance", max_distance=0.0))
+
+    return pendulum(2, dtype=dtype, couple=couple, drive=stiff, limits=[(0.0, 0.0)], friction=1.0)
+
+
+@pytest.mark.slow
+def test_singular_closures_have_finite_states_and_gradients() -> None:
+    dtype = "float32"
+    a = _straight(dtype)
+    state = artix.neutral_state(a).replace(joint_velocity=jnp.array([0.3, -0.2], dtype))
+
+    def loss(articulation, state, dt):
+        end = artix.rollout(articulation, state, None, dt, num_steps=3)
+        return jnp.sum(end.joint_position) + jnp.sum(end.joint_velocity)
+
+    value, gradient = jax.jit(jax.value_and_grad(loss, argnums=(0, 1, 2)))(a, state, jnp.asarray(0.01, dtype))
+    assert np.isfinite(value)
+    for leaf in jax.tree.leaves(gradient):
+        assert np.all(np.isfinite(leaf))
+        assert leaf.dtype == dtype
+
+
+@pytest.mark.slow
+def test_gradients_through_a_four_bar_linkage() -> None:
+    """Redundant rows and all: against central differences, in the state along its manifold and in the parameters."""
+    a = four_bar(
+        drive=Drive(stiffness=20.0, damping=1.0, target=0.4),
+        friction=artix.JointFriction(static=0.0, dynamic=0.0, viscous=0.1),
+    )
+
+    @jax.jit
+    def loss(mass, stiffness, target, scale):
+        moved = a.replace(link_mass=mass, drive=a.drive.replace(stiffness=stiffness))
+        found = rows(moved, artix.neutral_state(a))
+        # A velocity that keeps the loop closed, by the null space of the three rows in the plane.
+        speed = jnp.cross(found.jacobian[0], found.jacobian[2])
+        state = artix.neutral_state(a).replace(joint_velocity=scale * speed)
+        end = artix.rollout(moved, state, Control(drive_target=target), 1 / 120, num_steps=20)
+        return jnp.sum(jnp.sin(end.joint_position[-1])) + jnp.sum(end.joint_velocity[-1] ** 2)
+
+    arguments = (a.link_mass, a.drive.stiffness, jnp.array([0.4, 0.1, -0.2]), jnp.asarray(0.7))
+    gradient = jax.jit(jax.grad(loss, argnums=(0, 1, 2, 3)))(*arguments)
+    for k, argument in enumerate(arguments):
+        step = 1e-5 * jnp.cos(jnp.arange(1.0, 1.0 + argument.size)).reshape(argument.shape)
+        up, down = (loss(*arguments[:k], argument + sign * step, *arguments[k + 1 :]) for sign in (1, -1))
+        np.testing.assert_allclose(jnp.sum(gradient[k] * step), (up - down) / 2, rtol=1e-5)
