@@ -160,7 +160,7 @@ def joint_velocity_from_rate(articulation: Articulation, state: State, rate: Arr
     if not tree.has_spherical:
         return rate
     inverse = _rate_matrix(tree, state.joint_position)
-    return where_spherical(tree, spatial.apply(_inverse(inverse), by_body(tree, rate)), rate)
+    return where_spherical(tree, spatial.apply(spatial.inverse(inverse), by_body(tree, rate)), rate)
 
 
 def joint_rate_from_velocity(articulation: Articulation, state: State, velocity: Array) -> Array:
@@ -201,13 +201,7 @@ def where_spherical(tree: Tree, vectors: Array, other: Array) -> Array:
 
 def _rate_matrix(tree: Tree, q: Array) -> Array:
     """J_r(q)^-1 restricted to the free axes, the identity elsewhere, [3, 3, B-1]."""
-    matrix = _inverse(spatial.right_jacobian(by_body(tree, q)))
+    matrix = spatial.inverse(spatial.right_jacobian(by_body(tree, q)))
     free = jnp.asarray(tree.body_dofs)[:, 1:] < tree.num_dofs
     eye = jnp.broadcast_to(spatial.identity_like(matrix), matrix.shape)
     return jnp.where(free[:, None] & free[None], matrix, eye)
-
-
-def _inverse(matrix: Array) -> Array:
-    """Inverse of 3 x 3 matrices [3, 3, n] by cofactors."""
-    rows = [spatial.cross(matrix[(k + 1) % 3], matrix[(k + 2) % 3]) for k in range(3)]
-    return jnp.stack(rows, axis=1) / spatial.dot(matrix[0], rows[0])[None, None]

@@ -58,6 +58,12 @@ def trace(matrix: Array) -> Array:
     return matrix[0, 0] + matrix[1, 1] + matrix[2, 2]
 
 
+def inverse(matrix: Array) -> Array:
+    """Inverses of 3 x 3 matrices [3, 3, n] by cofactors."""
+    rows = [cross(matrix[(k + 1) % 3], matrix[(k + 2) % 3]) for k in range(3)]
+    return jnp.stack(rows, axis=1) / dot(matrix[0], rows[0])[None, None]
+
+
 def axial(matrix: Array) -> Array:
     """The vector [3, n] of moments ``sum r x f`` from the matrix [3, 3, n] of products ``sum f r^T``."""
     return jnp.stack([matrix[2, 1] - matrix[1, 2], matrix[0, 2] - matrix[2, 0], matrix[1, 0] - matrix[0, 1]])
