@@ -54,6 +54,9 @@ from artix.physx.inverse_dynamics import compute_gravity_compensation as compute
 from artix.physx.inverse_dynamics import compute_joint_acceleration as compute_joint_acceleration
 from artix.physx.inverse_dynamics import compute_joint_force as compute_joint_force
 from artix.physx.inverse_dynamics import compute_mass_matrix as compute_mass_matrix
+from artix.physx.loop_joints import compute_coefficient_matrix as compute_coefficient_matrix
+from artix.physx.loop_joints import compute_lambda as compute_lambda
+from artix.physx.loop_joints import get_coefficient_matrix_size as get_coefficient_matrix_size
 from artix.physx.motion import get_link_acceleration as get_link_acceleration
 from artix.physx.motion import get_links as get_links
 from artix.physx.motion import get_root_angular_velocity as get_root_angular_velocity

@@ -11,6 +11,7 @@ from flax import struct
 
 from artix.articulation import Articulation
 from artix.checks import check_vector
+from artix.couplings import LoopJointType
 from artix.physx.simulation import ArticulationSimulation
 from artix.topology import Topology
 from artix.tree import Tree
@@ -215,7 +216,7 @@ def num_loop_rows(tree: Tree) -> int:
     """Number of scalar constraints of all loop joints; a fleet padded to several topologies has none."""
     if not isinstance(tree, Topology):
         return 0
-    return sum(len(joint.locked_axes) for joint in tree.loop_joints)
+    return sum(1 if joint.type is LoopJointType.DISTANCE else len(joint.locked_axes) for joint in tree.loop_joints)
 
 
 def _axis_places(tree: Tree) -> tuple[Array, Array]:
