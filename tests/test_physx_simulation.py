@@ -45,9 +45,13 @@ def test_simulate_is_a_step_with_a_memory() -> None:
     np.testing.assert_array_equal(after.joint_force, loads["joint_force"])
     assert not np.any(after.external_force)
     np.testing.assert_array_equal(physx.get_link_acceleration(after, 2), report.link_acceleration[2])
+    assert physx.get_solver_residual(after) == (report.position_residual, report.velocity_residual)
     asleep, _ = both(physx.put_to_sleep(simulation.replace(**loads)))
     np.testing.assert_array_equal(asleep.state.joint_position, state.joint_position)
     assert not any(np.any(leaf) for leaf in jax.tree.leaves(asleep.report))
+    awake, _ = both(physx.put_to_sleep(simulation).replace(**loads))
+    assert not physx.is_sleeping(awake)
+    assert np.any(awake.state.joint_velocity)
     for flags in (ArticulationKinematicFlag.POSITION, ArticulationKinematicFlag.VELOCITY):
         cleared = physx.update_kinematic(after, flags)
         assert not any(np.any(leaf) for leaf in jax.tree.leaves(cleared.report))
@@ -83,7 +87,9 @@ def test_root_accessors(scene) -> None:
         physx.set_root_global_pose(scene, pose.astype("float32"))
 
 
-def test_sleeping(scene) -> None:
+def test_sleeping() -> None:
+    articulation = tree_of(["revolute_swing1"], [0], fixed_base=False)
+    scene = physx.create_simulation(articulation, state_at(random_states(articulation, 1), 0))
     assert not physx.is_sleeping(scene)
     loaded = scene.replace(
         joint_force=jnp.ones_like(scene.joint_force), external_force=jnp.ones_like(scene.external_force)
@@ -98,6 +104,13 @@ def test_sleeping(scene) -> None:
     for awake in (physx.wake_up(asleep), physx.set_wake_counter(asleep, 0.4)):
         assert not physx.is_sleeping(awake)
         assert physx.get_wake_counter(awake) == 0.4
+    # A tired one falls asleep with the step, and not where its threshold is zero.
+    at_rest = physx.set_wake_counter(asleep, 0.01).replace(
+        articulation=scene.articulation.replace(gravity=jnp.zeros(3)), options=artix.SolverOptions()
+    )
+    later = jax.jit(lambda s: physx.simulate(s, 0.01))
+    assert physx.is_sleeping(later(at_rest))
+    assert not physx.is_sleeping(later(physx.set_sleep_threshold(at_rest, 0.0)))
     # PhysX's defaults for a speed of 10 m/s, and back again.
     for getter, setter, default in (
         (physx.get_sleep_threshold, physx.set_sleep_threshold, 5e-3),

@@ -72,6 +72,7 @@ from artix.physx.settings import get_max_com_angular_velocity as get_max_com_ang
 from artix.physx.settings import get_max_com_linear_velocity as get_max_com_linear_velocity
 from artix.physx.settings import get_motion as get_motion
 from artix.physx.settings import get_solver_iteration_counts as get_solver_iteration_counts
+from artix.physx.settings import get_solver_residual as get_solver_residual
 from artix.physx.settings import set_articulation_flag as set_articulation_flag
 from artix.physx.settings import set_articulation_flags as set_articulation_flags
 from artix.physx.settings import set_max_com_angular_velocity as set_max_com_angular_velocity

@@ -13,6 +13,7 @@ from artix.joints import Axis
 from artix.physx.cache import AnyArticulation
 from artix.physx.enums import ArticulationDriveType, ArticulationFlag, ArticulationMotion
 from artix.physx.simulation import ArticulationSimulation
+from artix.simulation.report import Residual
 from artix.topology import Topology
 
 Array = jax.Array
@@ -84,6 +85,14 @@ def set_solver_iteration_counts(
     return simulation.replace(options=options)
 
 
+def get_solver_residual(simulation: ArticulationSimulation) -> tuple[Residual, Residual]:
+    """``getSolverResidual``: of the position and of the velocity iterations of the last step, zero before the first.
+
+    What the last sweep still had to correct of each row's velocity; see :class:`artix.Residual`.
+    """
+    return simulation.report.position_residual, simulation.report.velocity_residual
+
+
 def get_max_com_linear_velocity(simulation: ArticulationSimulation) -> Array:
     """``getMaxCOMLinearVelocity`` [m/s], ``inf`` for none, shape []."""
     return _limit(simulation.max_com_linear_velocity, simulation)
@@ -144,10 +153,10 @@ def _static_topology(articulation: AnyArticulation) -> Topology:
 
 
 def _limit(limit: Array | None, simulation: ArticulationSimulation) -> Array:
-    return jnp.full_like(simulation.wake_counter, jnp.inf) if limit is None else limit
+    return jnp.asarray(jnp.inf, simulation.dtype) if limit is None else limit
 
 
 def _checked(limit: float | Array, simulation: ArticulationSimulation) -> Array:
     if not isinstance(limit, jax.core.Tracer) and (math.isnan(limit) or limit < 0):
         raise ValueError(f"the limit must not be negative; found {limit}")
-    return jnp.broadcast_to(jnp.asarray(limit, simulation.dtype), jnp.shape(simulation.wake_counter))
+    return jnp.asarray(limit, simulation.dtype)

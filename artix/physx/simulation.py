@@ -12,14 +12,14 @@ from artix.configuration import neutral_state
 from artix.dynamics.momentum import centroidal_momentum_matrix
 from artix.simulation.options import Control, SolverOptions
 from artix.simulation.report import StepReport
+from artix.simulation.sleeping import SLEEP_THRESHOLD, SleepState, is_sleeping, sleep_after_step, wake_up, woken_by
 from artix.simulation.step import step_and_report
 
 Array = jax.Array
 
-#: PhysX's defaults, for a length scale of one metre and a speed of ten metres per second.
-WAKE_COUNTER_RESET = 0.4
-SLEEP_THRESHOLD = 5e-5 * 10.0**2
+#: PhysX's default for a speed scale of ten metres per second.
 STABILIZATION_THRESHOLD = 5e-6 * 10.0**2
+#: PhysX's default solver.
 PHYSX_OPTIONS = SolverOptions(solver="pgs")
 
 
@@ -38,8 +38,7 @@ class ArticulationSimulation(struct.PyTreeNode):
       external_force: forces [N] and torques [N m] on the links during the next step only, world axes, at the centres of
         mass, shape [L, 6].
       report: accelerations and incoming joint forces of the last step, zero before the first one.
-      wake_counter: time until the articulation may sleep [s], shape [].
-      is_asleep: whether it sleeps, a boolean, shape []; :func:`simulate` does not move what sleeps.
+      sleep: how near to sleep the links are; see :class:`artix.SleepState`.
       sleep_threshold: mass-normalised kinetic energy below which it may fall asleep [m^2/s^2], shape [].
       stabilization_threshold: the same for PhysX's stabilisation, which artix has not: held, without effect.
       max_com_linear_velocity: limit of the speed of the whole articulation's centre of mass [m/s], shape []; ``None``
@@ -56,8 +55,7 @@ class ArticulationSimulation(struct.PyTreeNode):
     drive_target_velocity: Array
     external_force: Array
     report: StepReport
-    wake_counter: Array
-    is_asleep: Array
+    sleep: SleepState
     sleep_threshold: Array
     stabilization_threshold: Array
     max_com_linear_velocity: Array | None = None
@@ -111,11 +109,8 @@ def create_simulation(
         drive_target=drive.target_position,
         drive_target_velocity=drive.target_velocity,
         external_force=links,
-        report=StepReport(
-            joint_acceleration=dofs, link_velocity=links, link_acceleration=links, incoming_joint_force=links
-        ),
-        wake_counter=jnp.asarray(WAKE_COUNTER_RESET, dtype),
-        is_asleep=jnp.asarray(False),
+        report=StepReport.zeros(articulation),
+        sleep=wake_up(articulation),
         sleep_threshold=jnp.asarray(SLEEP_THRESHOLD, dtype),
         stabilization_threshold=jnp.asarray(STABILIZATION_THRESHOLD, dtype),
         options=options,
@@ -125,8 +120,9 @@ def create_simulation(
 def simulate(simulation: ArticulationSimulation, dt: float | Array) -> ArticulationSimulation:
     """One step, ``PxScene::simulate`` and ``fetchResults`` for one articulation: :func:`artix.step_and_report`.
 
-    Joint forces and drive targets persist, link forces and torques are cleared. What sleeps does not move and has no
-    accelerations. Nothing falls asleep here by itself: the wake counter stays as it is.
+    Joint forces and drive targets persist, link forces and torques are cleared. The articulation falls asleep as
+    :func:`artix.step_with_sleep` says, unless the sleep threshold is zero; what sleeps does not move and has no
+    accelerations, and wakes by an applied force or by what sets its state.
 
     Args:
       simulation: the articulation in its scene.
@@ -139,14 +135,16 @@ def simulate(simulation: ArticulationSimulation, dt: float | Array) -> Articulat
       ValueError: an array has the wrong shape, or the articulation has what :func:`artix.step` does not step.
       TypeError: an array has another dtype, or the solver needs a static topology.
     """
-    before = simulation.state
-    after, report = step_and_report(simulation.articulation, before, simulation.control, dt, simulation.options)
-    after = limit_com_velocity(simulation, after)
-    still = jax.tree.map(jnp.zeros_like, report)
-    state, report = jax.tree.map(
-        lambda asleep, awake: jnp.where(simulation.is_asleep, asleep, awake), (before, still), (after, report)
+    before, control, articulation = simulation.state, simulation.control, simulation.articulation
+    sleeps = is_sleeping(woken_by(control, simulation.sleep))
+    end, report = step_and_report(articulation, before, control, dt, simulation.options)
+    end = limit_com_velocity(simulation, end)
+    state, sleep = sleep_after_step(
+        articulation, before, end, simulation.sleep, control, dt, simulation.sleep_threshold
     )
-    return simulation.replace(state=state, report=report, external_force=jnp.zeros_like(simulation.external_force))
+    report = jax.tree.map(lambda moving: jnp.where(sleeps, jnp.zeros_like(moving), moving), report)
+    unloaded = jnp.zeros_like(simulation.external_force)
+    return simulation.replace(state=state, sleep=sleep, report=report, external_force=unloaded)
 
 
 def limit_com_velocity(simulation: ArticulationSimulation, state: State) -> State:

@@ -7,58 +7,52 @@ import math
 import jax
 import jax.numpy as jnp
 
-from artix.physx.simulation import WAKE_COUNTER_RESET, ArticulationSimulation
+from artix.physx.simulation import ArticulationSimulation
+from artix.simulation import sleeping
 
 Array = jax.Array
 
 
 def is_sleeping(simulation: ArticulationSimulation) -> Array:
-    """``isSleeping``: a boolean, shape []."""
-    return simulation.is_asleep
+    """``isSleeping``: whether the wake counters of all links are zero, a boolean, shape []."""
+    return sleeping.is_sleeping(simulation.sleep)
 
 
 def wake_up(simulation: ArticulationSimulation) -> ArticulationSimulation:
-    """``wakeUp``: awake, with the wake counter at its reset value of 0.4 s."""
-    return set_wake_counter(simulation, WAKE_COUNTER_RESET)
+    """``wakeUp``: awake, with the wake counters at their reset value of 0.4 s."""
+    return simulation.replace(sleep=sleeping.wake_up(simulation.articulation))
 
 
 def put_to_sleep(simulation: ArticulationSimulation) -> ArticulationSimulation:
-    """``putToSleep``: asleep, with all velocities, forces and the wake counter zero; targets and positions stay."""
-    state = simulation.state
+    """``putToSleep``: asleep, with all velocities, forces and wake counters zero; targets and positions stay."""
+    state, sleep = sleeping.put_to_sleep(simulation.articulation, simulation.state)
     return simulation.replace(
-        state=state.replace(
-            root_velocity=jnp.zeros_like(state.root_velocity), joint_velocity=jnp.zeros_like(state.joint_velocity)
-        ),
+        state=state,
+        sleep=sleep,
         joint_force=jnp.zeros_like(simulation.joint_force),
         external_force=jnp.zeros_like(simulation.external_force),
-        wake_counter=jnp.zeros_like(simulation.wake_counter),
-        is_asleep=jnp.ones_like(simulation.is_asleep),
     )
 
 
 def wake_if(simulation: ArticulationSimulation, condition: bool | Array) -> ArticulationSimulation:
-    """What PhysX's ``autowake`` does where the condition holds: awake, the wake counter at least at its reset value."""
-    counter = jnp.maximum(simulation.wake_counter, jnp.asarray(WAKE_COUNTER_RESET, simulation.dtype))
-    return simulation.replace(
-        wake_counter=jnp.where(condition, counter, simulation.wake_counter),
-        is_asleep=jnp.where(condition, jnp.zeros_like(simulation.is_asleep), simulation.is_asleep),
-    )
+    """What PhysX's ``autowake`` does where the condition holds: the wake counters at least at their reset value."""
+    return simulation.replace(sleep=sleeping.woken_if(condition, simulation.sleep))
 
 
 def get_wake_counter(simulation: ArticulationSimulation) -> Array:
-    """``getWakeCounter`` [s], shape []."""
-    return simulation.wake_counter
+    """``getWakeCounter``: the longest of the links' counters [s], shape []."""
+    return jnp.max(simulation.sleep.wake_counter)
 
 
 def set_wake_counter(simulation: ArticulationSimulation, wake_counter: float | Array) -> ArticulationSimulation:
-    """``setWakeCounter`` [s]: a positive value wakes the articulation; zero leaves it as it is.
+    """``setWakeCounter`` of all links [s]: a positive value wakes the articulation, zero lets it sleep.
 
     Raises:
       ValueError: the value is negative or not finite.
     """
     counter = _checked("wake_counter", wake_counter, simulation)
-    asleep = jnp.where(counter > 0, jnp.zeros_like(simulation.is_asleep), simulation.is_asleep)
-    return simulation.replace(wake_counter=counter, is_asleep=asleep)
+    awake = sleeping.wake_up(simulation.articulation)
+    return simulation.replace(sleep=awake.replace(wake_counter=jnp.full_like(awake.wake_counter, counter)))
 
 
 def get_sleep_threshold(simulation: ArticulationSimulation) -> Array:
@@ -89,4 +83,4 @@ def _checked(name: str, value: float | Array, simulation: ArticulationSimulation
     """A number as an array [] of the articulation's dtype; traced ones are not looked at."""
     if not isinstance(value, jax.core.Tracer) and not (math.isfinite(value) and value >= 0):
         raise ValueError(f"{name} must be finite and not negative; found {value}")
-    return jnp.broadcast_to(jnp.asarray(value, simulation.dtype), jnp.shape(simulation.wake_counter))
+    return jnp.asarray(value, simulation.dtype)
