@@ -100,6 +100,7 @@ def test_the_notebooks_run(notebook):
         "docs/derivatives.md",
         "docs/formats.md",
         "docs/index.md",
+        "docs/physx.md",
         "docs/stepping.md",
         "docs/usd.md",
     ],
