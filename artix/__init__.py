@@ -107,9 +107,17 @@ from artix.mimic_map import MimicMap as MimicMap
 from artix.mimic_map import mimic_map as mimic_map
 from artix.padding import PaddedTopology as PaddedTopology
 from artix.padding import Padding as Padding
+from artix.simulation.continuous import vector_field as vector_field
+from artix.simulation.continuous import without_bounds as without_bounds
 from artix.simulation.options import Control as Control
 from artix.simulation.options import SolverOptions as SolverOptions
+from artix.simulation.report import Residual as Residual
 from artix.simulation.report import StepReport as StepReport
+from artix.simulation.sleeping import SleepState as SleepState
+from artix.simulation.sleeping import is_sleeping as is_sleeping
+from artix.simulation.sleeping import put_to_sleep as put_to_sleep
+from artix.simulation.sleeping import step_with_sleep as step_with_sleep
+from artix.simulation.sleeping import wake_up as wake_up
 from artix.simulation.step import rollout as rollout
 from artix.simulation.step import step as step
 from artix.simulation.step import step_and_report as step_and_report

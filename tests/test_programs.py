@@ -14,7 +14,6 @@ import pytest
 
 import artix
 from artix import ArticulationBuilder, Axis, Joint
-from artix.dynamics.factorization import LAPACK_IS_SAFE
 from tests.conftest import FUSION_EMITTERS_ARE_OPTIONAL
 from tests.models import random_states, state_at, tree_of
 
@@ -315,10 +314,7 @@ def test_size(robot: str, functions: str) -> None:
 
 
 def test_gradient_of_forward_dynamics_is_small() -> None:
-    """No larger than the smallest of the peers, frax 0.1.0, needs for a humanoid of 30 joints: 3,039 instructions.
-
-    Where LAPACK may deadlock, the factorisation along the tree takes its place, which is longer.
-    """
+    """No larger than the smallest of the peers, frax 0.1.0, needs for a humanoid of 30 joints: 3,039 instructions."""
     a = _limbs([6, 6, 3, 7, 7, 1], fixed_base=True)
     states = random_states(a, 4096)
     force = jnp.ones((4096, a.topology.nv), a.dtype)
@@ -328,12 +324,12 @@ def test_gradient_of_forward_dynamics_is_small() -> None:
 
     gradient = jax.jit(jax.vmap(jax.grad(loss)))
     program = gradient.lower(states.joint_position, states, force).compile(DEFAULTS).as_text()
-    assert 1000 < instructions(program) <= (3039 if LAPACK_IS_SAFE else 4000)
+    assert 1000 < instructions(program) <= 3039
     assert " while(" not in program
 
 
 #: The same of one step, by solver; the quadruped.
-STEP_BUDGETS = {"implicit": 9280, "pgs": 11900}
+STEP_BUDGETS = {"implicit": 9280, "pgs": 11900, "rk4": 5980}
 
 
 @pytest.mark.slow
@@ -351,10 +347,11 @@ def test_the_table_covers_the_public_functions() -> None:
     functions = {name for name, value in public.items() if not value.__module__.startswith("artix.io")}
     small = {"neutral_state", "random_state", "joint_rate_from_velocity", "joint_velocity_from_rate"}
     inertias = {"log_cholesky_from_inertia", "log_cholesky_from_articulation", "inertia_from_log_cholesky"}
-    small |= inertias | {"with_log_cholesky"}
+    small |= inertias | {"with_log_cholesky", "without_bounds", "wake_up", "put_to_sleep", "is_sleeping"}
     small |= {"squared_distance", "normalize", "is_normalized", "is_same_configuration", "transport"}
     small |= {"lock_joints", "attach_articulation", "mimic_map", "builder_from_articulation"}
-    stepping = {"step", "step_and_report", "rollout"}  # Sized below; sweeps are loops.
+    # Sized below; sweeps are loops.
+    stepping = {"step", "step_and_report", "rollout", "vector_field", "step_with_sleep"}
     later = functions - set(FUNCTIONS) - small - stepping
     assert set(FUNCTIONS) <= functions
     assert later == set()

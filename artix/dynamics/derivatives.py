@@ -100,7 +100,7 @@ def forward_dynamics_derivatives(
     """
     acceleration = forward_dynamics(articulation, state, force, external_force)
     kin, by_configuration, by_velocity = _force_derivatives(articulation, state, acceleration, external_force)
-    inverse = inverse_matrix(articulation, kin, after=acceleration)
+    inverse = inverse_matrix(articulation, kin)
     return ForwardDynamicsDerivatives(-times(inverse, by_configuration), -times(inverse, by_velocity), inverse)
 
 
