@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import artix
-from artix import ArticulationBuilder, Joint, LoopJoint, State
+from artix import ArticulationBuilder, Joint, LoopJoint, State, surgery
 from tests import oracles
 from tests.models import nu_of, random_pose, random_states, state_at, with_nu, zoo
 from tests.test_archive import with_couplings
@@ -229,6 +231,11 @@ def test_locking_takes_couplings_along() -> None:
     padded = artix.Fleet([a, robot_of_one_link()])
     with pytest.raises(TypeError, match="padded articulation cannot be changed"):
         artix.lock_joints(padded.articulation, rest, ["thumb joint"])
+
+
+def test_every_array_is_taken_along() -> None:
+    fields = {field.name for field in dataclasses.fields(artix.Articulation)} - {"topology", "gravity"}
+    assert fields == {*surgery._PER_LINK, *surgery._PER_DOF, *surgery._LISTED}
 
 
 def robot_of_one_link() -> artix.Articulation:
