@@ -182,7 +182,8 @@ def squared_distance(articulation: Articulation, start: State, end: State) -> Ar
     """
     tree, base = articulation.topology, articulation.topology.num_base_dofs
     squares = difference(articulation, start, end) ** 2
-    owner = jnp.asarray(tree.dof_link)[:, None] == jnp.arange(tree.num_links)[None]
+    link = jnp.asarray(tree.dof_link)
+    owner = link[:, None] == jnp.arange(tree.num_links, dtype=link.dtype)[None]
     if tree.dof_is_live is not None:
         owner = owner & tree.dof_is_live[:, None]
     return masked_sum(squares[base:], owner).at[0].add(jnp.sum(squares[:base]))

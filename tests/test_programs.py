@@ -59,7 +59,7 @@ BUDGETS: dict[str, dict[str, int]] = {
         "link_velocity_derivatives": 2232,
         "link_acceleration_derivatives": 2981,
         "integrate_derivatives": 10,
-        "linearize": 9858,
+        "linearize": 5345,
         "inverse_dynamics_second_derivatives": 9382,
     },
     "quadruped": {
@@ -101,7 +101,7 @@ BUDGETS: dict[str, dict[str, int]] = {
         "link_velocity_derivatives": 1710,
         "link_acceleration_derivatives": 2455,
         "integrate_derivatives": 1040,
-        "linearize": 9312,
+        "linearize": 6197,
         "inverse_dynamics_second_derivatives": 8922,
     },
     "humanoid": {
@@ -143,7 +143,7 @@ BUDGETS: dict[str, dict[str, int]] = {
         "link_velocity_derivatives": 1907,
         "link_acceleration_derivatives": 2653,
         "integrate_derivatives": 1040,
-        "linearize": 10413,
+        "linearize": 6705,
         "inverse_dynamics_second_derivatives": 9120,
     },
     "chain": {
