@@ -261,6 +261,8 @@ def test_what_cannot_be_attached() -> None:
         artix.attach_articulation(base, "elbow", palm)
     with pytest.raises(TypeError, match="one dtype; found float64 and float32"):
         artix.attach_articulation(base, "base", palm.astype("float32"))
+    with pytest.raises(TypeError, match="joint must be one Joint, found CompositeJoint"):
+        artix.attach_articulation(base, "base", palm, artix.CompositeJoint.planar())
     builder.add_loop_joint(LoopJoint(name="anchor", link_a=None, link_b="palm"))
     with pytest.raises(ValueError, match="loop joint 'anchor' ties the child to the world"):
         artix.attach_articulation(base, "base", builder.build())
