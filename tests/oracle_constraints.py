@@ -68,3 +68,38 @@ def constraint_kinematics(oracle: Oracle, anchors: Anchors) -> dict[str, np.ndar
         drift.append((found.contact1_acceleration_drift - found.contact2_acceleration_drift).vector[rows])
     drift = np.concatenate(drift) - jacobian @ oracle.twist_map_drift
     return {"error": np.concatenate(error), "jacobian": jacobian, "bias": drift}
+
+
+class ConstrainedOracle:
+    """Pinocchio's constrained dynamics at one state, in artix's conventions."""
+
+    def __init__(self, oracle: Oracle, anchors: Anchors, gains=None, mu: float = 0.0, iterations: int = 1) -> None:
+        self.oracle, self.model, self.data = oracle, oracle.model, oracle.model.createData()
+        self.models = constraint_models(oracle, anchors, gains)
+        self.datas = pin.StdVec_RigidConstraintData()
+        self.datas.extend(one.createData() for one in self.models)
+        self.settings = pin.ProximalSettings(0.0, 0.0, mu, iterations)
+        pin.initConstraintDynamics(self.model, self.data, self.models, self.datas)
+
+    def forward_dynamics(self, force) -> tuple[np.ndarray, np.ndarray]:
+        """Acceleration and constraint forces."""
+        oracle = self.oracle
+        torque = oracle.twist_map.T @ np.asarray(force, float)
+        args = (self.model, self.data, oracle.q, oracle.v, torque, self.models, self.datas, self.settings)
+        rate = pin.constraintDynamics(*args).copy()
+        return oracle.twist_map @ rate + oracle.twist_map_drift, self.data.lambda_c.copy()
+
+    def impact(self, restitution: float) -> tuple[np.ndarray, np.ndarray]:
+        """Velocity after an impact, and impulses."""
+        oracle = self.oracle
+        args = (self.model, self.data, oracle.q, oracle.v, self.models, self.datas, restitution, self.settings)
+        after = pin.impulseDynamics(*args).copy()
+        return oracle.twist_map @ after, self.data.impulse_c.copy()
+
+    def delassus(self) -> np.ndarray:
+        """Delassus' matrix, after the dynamics; ``computeDelassusMatrix`` takes all rows for ``LOCAL`` ones."""
+        return np.asarray(self.data.constraint_chol.getInverseOperationalSpaceInertiaMatrix())
+
+    def local_delassus(self) -> np.ndarray:
+        """The same by ``computeDelassusMatrix``, for rows in local axes."""
+        return np.asarray(pin.computeDelassusMatrix(self.model, self.data, self.oracle.q, self.models, self.datas, 0.0))

@@ -137,6 +137,25 @@ def factorize_along_tree(tree: Topology, motions: Array, inertias: Inertias, arm
 def solve_along_tree(tree: Tree, factors: TreeFactors, right: Array) -> Array:
     """The solution x [nv] of ``M x = right``: ``U^-1`` upwards, ``D^-1``, then ``U^-T`` downwards."""
     assert isinstance(tree, Topology)
+    return _downwards(tree, factors, _upwards(tree, factors, right))
+
+
+def half_solve_along_tree(tree: Tree, factors: TreeFactors, right: Array) -> Array:
+    """``D^-1/2 U^-1 right``, [nv]; the scalar product of two of them is ``left . M^-1 right``."""
+    assert isinstance(tree, Topology)
+    scaled = _in_order(elimination(tree), _upwards(tree, factors, right))
+    return scaled * jax.lax.rsqrt(factors.inverse_diagonal)
+
+
+def finish_along_tree(tree: Tree, factors: TreeFactors, half: Array) -> Array:
+    """``M^-1 right`` from its half solve."""
+    assert isinstance(tree, Topology)
+    scaled = half * jnp.sqrt(factors.inverse_diagonal)
+    return _downwards(tree, factors, [take(scaled, level) for level in elimination(tree).levels])
+
+
+def _upwards(tree: Topology, factors: TreeFactors, right: Array) -> list[Array]:
+    """``D^-1 U^-1 right`` by level."""
     order = elimination(tree)
     motions, forces, inverses = factors
     scaled: list[Array] = []
@@ -151,9 +170,16 @@ def solve_along_tree(tree: Tree, factors: TreeFactors, right: Array) -> Array:
         scaled.append(rest)
         step = take(forces, level) * rest[None]
         passed_on = step if passed_on is None else passed_on + step
+    return scaled[::-1]
+
+
+def _downwards(tree: Topology, factors: TreeFactors, scaled: list[Array]) -> Array:
+    """``U^-T`` of what :func:`_upwards` yields, [nv]."""
+    order = elimination(tree)
+    motions, forces, inverses = factors
     solution: list[Array] = []
     above = jnp.zeros_like(motions, shape=(6, 1))
-    for depth, (level, rest) in enumerate(zip(order.levels, scaled[::-1], strict=True)):
+    for depth, (level, rest) in enumerate(zip(order.levels, scaled, strict=True)):
         if depth:
             above = take(above, np.searchsorted(order.levels[depth - 1], order.parent[level]))
             rest = rest - take(inverses, level) * spatial.dot(take(forces, level), above)
@@ -186,6 +212,18 @@ def solve_dense(factors: DenseFactors, right: Array) -> Array:
     upper, diagonal = factors
     rest = jax.scipy.linalg.solve_triangular(upper, right, unit_diagonal=True) / diagonal
     return jax.scipy.linalg.solve_triangular(upper, rest, trans=1, unit_diagonal=True)
+
+
+def half_solve_dense(factors: DenseFactors, right: Array) -> Array:
+    """``D^-1/2 U^-1 right``, [nv]."""
+    rest = jax.scipy.linalg.solve_triangular(factors.upper, right, unit_diagonal=True)
+    return rest * jax.lax.rsqrt(factors.diagonal)
+
+
+def finish_dense(factors: DenseFactors, half: Array) -> Array:
+    """``M^-1 right`` from its half solve."""
+    rest = half * jax.lax.rsqrt(factors.diagonal)
+    return jax.scipy.linalg.solve_triangular(factors.upper, rest, trans=1, unit_diagonal=True)
 
 
 def _padded(x: Array) -> Array:

@@ -17,7 +17,11 @@ from artix.dynamics.factorization import (
     dense_factors,
     factorize_along_tree,
     factorize_dense,
+    finish_along_tree,
+    finish_dense,
     follows_tree,
+    half_solve_along_tree,
+    half_solve_dense,
     solve_along_tree,
     solve_dense,
 )
@@ -171,6 +175,20 @@ def _factorize(articulation: Articulation, kin: Kinematics, *, armature: bool, a
     return factorize_dense(matrix)
 
 
+def half_solve(tree: Tree, factors: Factors, right: Array) -> Array:
+    """``D^-1/2 U^-1 right``, [nv]; the scalar product of two of them is ``left . M^-1 right``. Not differentiable."""
+    if isinstance(factors, TreeFactors):
+        return half_solve_along_tree(tree, factors, right)
+    return half_solve_dense(factors, _live(tree, right))
+
+
+def finish_solve(tree: Tree, factors: Factors, half: Array) -> Array:
+    """``M^-1 right``, [nv], from its half solve."""
+    if isinstance(factors, TreeFactors):
+        return finish_along_tree(tree, factors, half)
+    return _live(tree, finish_dense(factors, half))
+
+
 def _inverse(tree: Tree, factors: Factors) -> Array:
     inverse = jax.vmap(lambda right: _solve(tree, factors, right))(jnp.eye(tree.nv, dtype=_dtype(factors)))
     return 0.5 * (inverse + inverse.T)
@@ -183,10 +201,14 @@ def _dtype(factors: Factors):
 def _solve(tree: Tree, factors: Factors, right: Array) -> Array:
     if isinstance(factors, TreeFactors):
         return solve_along_tree(tree, factors, right)
-    solution = solve_dense(factors, right)
+    return _live(tree, solve_dense(factors, right))
+
+
+def _live(tree: Tree, x: Array) -> Array:
+    """Entries [nv] with those of padded DOFs set to zero."""
     if tree.dof_is_live is None:
-        return solution
+        return x
     live = jnp.asarray(tree.dof_is_live)
     if tree.num_base_dofs:
         live = jnp.concatenate([jnp.broadcast_to(tree.base_is_free, (6,)), live])
-    return jnp.where(live, solution, jnp.zeros_like(solution))
+    return jnp.where(live, x, jnp.zeros_like(x))
