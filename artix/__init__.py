@@ -11,12 +11,22 @@ from artix.configuration import joint_rate_from_velocity as joint_rate_from_velo
 from artix.configuration import joint_velocity_from_rate as joint_velocity_from_rate
 from artix.configuration import neutral_state as neutral_state
 from artix.configuration import random_state as random_state
+from artix.constraints.constrained_derivatives import (
+    ConstrainedForwardDynamicsDerivatives as ConstrainedForwardDynamicsDerivatives,
+)
+from artix.constraints.constrained_derivatives import ImpactDerivatives as ImpactDerivatives
+from artix.constraints.constrained_derivatives import (
+    constrained_forward_dynamics_derivatives as constrained_forward_dynamics_derivatives,
+)
+from artix.constraints.constrained_derivatives import impulse_dynamics_derivatives as impulse_dynamics_derivatives
 from artix.constraints.constrained_dynamics import ConstrainedAcceleration as ConstrainedAcceleration
 from artix.constraints.constrained_dynamics import ConstrainedForces as ConstrainedForces
 from artix.constraints.constrained_dynamics import Impact as Impact
 from artix.constraints.constrained_dynamics import constrained_forward_dynamics as constrained_forward_dynamics
 from artix.constraints.constrained_dynamics import constrained_inverse_dynamics as constrained_inverse_dynamics
 from artix.constraints.constrained_dynamics import impulse_dynamics as impulse_dynamics
+from artix.constraints.constraint_derivatives import ConstraintDerivatives as ConstraintDerivatives
+from artix.constraints.constraint_derivatives import constraint_derivatives as constraint_derivatives
 from artix.constraints.constraint_model import Constraint as Constraint
 from artix.constraints.constraint_model import Constraints as Constraints
 from artix.constraints.operators import constrained_solve as constrained_solve

@@ -10,6 +10,7 @@ import pinocchio as pin
 
 from artix.constraints.anchors import Anchors, AnchorStructure, AnchorType
 from tests.models import random_pose
+from tests.oracle_derivatives import _drift_by_velocity, _turns
 from tests.oracles import Oracle, placement_of
 
 
@@ -103,3 +104,25 @@ class ConstrainedOracle:
     def local_delassus(self) -> np.ndarray:
         """The same by ``computeDelassusMatrix``, for rows in local axes."""
         return np.asarray(pin.computeDelassusMatrix(self.model, self.data, self.oracle.q, self.models, self.datas, 0.0))
+
+    def forward_dynamics_derivatives(self, force) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Of acceleration and of constraint forces, by configuration, velocity and force, after the dynamics."""
+        pin.computeConstraintDynamicsDerivatives(self.model, self.data, self.models, self.datas, self.settings)
+        oracle, data, force = self.oracle, self.data, np.asarray(force, float)
+        forward, backward = oracle.twist_map, np.linalg.inv(oracle.twist_map)
+        by = data.ddq_dq.copy(), data.ddq_dv.copy(), data.ddq_dtau.copy()
+        forces = data.dlambda_dq.copy(), data.dlambda_dv.copy(), data.dlambda_dtau.copy()
+        nu, rest = forward @ oracle.v, forward @ data.ddq.copy()
+        found = []
+        for (by_q, by_v, by_force), left in ((by, forward), (forces, np.eye(len(forces[0])))):
+            by_configuration = left @ by_q @ backward
+            for k, turn in enumerate(_turns(oracle)):
+                held = by_v @ backward @ turn @ nu + by_force @ forward.T @ turn @ force
+                by_configuration[:, k] -= left @ held
+                if left is forward:
+                    by_configuration[:, k] += turn @ rest
+            by_velocity = left @ by_v @ backward
+            if left is forward:
+                by_velocity = by_velocity + _drift_by_velocity(oracle, nu)
+            found.append([by_configuration, by_velocity, left @ by_force @ forward.T])
+        return found[0], found[1]

@@ -136,14 +136,14 @@ def _constrained_forward_dynamics_jvp(known, iterations, primals, tangents):
     if not is_zero(d_articulation) and not is_zero(d_articulation.armature):
         base = articulation.topology.num_base_dofs
         moved = add(moved, jnp.pad(d_articulation.armature * acceleration[base:], (base, 0)))
-    inputs, changes = (articulation, state, constraints), (d_articulation, d_state, d_constraints)
-    if known is not None:
-        inputs, changes = inputs[1:], changes[1:]
-    rows = along(
-        lambda x: _rows(*((articulation, *x) if known is not None else x), acceleration, constraint_force),
-        inputs,
-        changes,
-    )
+    # An articulation that is known is no argument, and hence has no tangent.
+    inputs, changes = (state, constraints), (d_state, d_constraints)
+    if known is None:
+        rows = along(
+            lambda x: _rows(*x, acceleration, constraint_force), (articulation, *inputs), (d_articulation, *changes)
+        )
+    else:
+        rows = along(lambda x: _rows(articulation, *x, acceleration, constraint_force), inputs, changes)
     sides = anchor_sides(articulation, state, kin, constraints.anchors)
     jacobian = anchor_jacobian(articulation, kin, constraints.anchors, *sides)
     change = add(None if is_zero(d_force) else d_force, None if moved is None else -moved)

@@ -135,11 +135,10 @@ class Constraints(struct.PyTreeNode):
         anchors = loop_anchors(articulation)
         if anchors.has_type(AnchorType.DISTANCE).any():
             raise ValueError(
-                f"articulation {articulation.topology.name!r}: loop joints of type 'distance' are inequalities; "
-                "constraints of constrained dynamics are equalities"
+                "loop joints of type 'distance' are inequalities; constraints of constrained dynamics are equalities"
             )
         if not anchors.structure:
-            raise ValueError(f"articulation {articulation.topology.name!r} has no loop joints")
+            raise ValueError("the articulation has no loop joints")
         count = len(anchors.structure)
         return cls._with(articulation, anchors, [[position_gain] * count, [velocity_gain] * count])
 

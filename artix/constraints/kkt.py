@@ -38,7 +38,6 @@ class KktFactors(NamedTuple):
     """G without damping, [R, R]."""
     blocks: BlockFactors
     """Of G with damping."""
-    damping: Array
 
 
 class KktSolution(NamedTuple):
@@ -53,19 +52,13 @@ class KktSolution(NamedTuple):
 def factorize_kkt(
     articulation: Articulation, kin: Kinematics, jacobian: Array, damping: float | Array | None, after=None
 ) -> KktFactors:
-    """Factorises; for ``after`` see :func:`artix.dynamics.solve.factorize`.
-
-    A damping of ``None`` is the square root of the dtype's precision times the mean of G's diagonal.
-    """
+    """Factorises; for ``after`` see :func:`artix.dynamics.solve.factorize`."""
     jacobian = jax.lax.stop_gradient(jacobian)
     mass = factorize(articulation, kin, after=after)
     half = jax.vmap(lambda row: half_solve(articulation.topology, mass, row))(jacobian)
     delassus = times(half, half.T)
-    if damping is None:
-        damping = float(jnp.finfo(delassus.dtype).eps) ** 0.5 * jnp.mean(jnp.diagonal(delassus))
-    damping = jax.lax.stop_gradient(jnp.asarray(damping, delassus.dtype))
-    blocks = factorize_blocks(delassus + damping * jnp.eye(len(delassus), dtype=delassus.dtype))
-    return jax.lax.stop_gradient(KktFactors(mass, half, delassus, blocks, damping))
+    blocks = factorize_damped(delassus, damping)
+    return jax.lax.stop_gradient(KktFactors(mass, half, delassus, blocks))
 
 
 def plain_kkt_solve(
@@ -74,18 +67,28 @@ def plain_kkt_solve(
     """One solve; not differentiable."""
     tree = articulation.topology
     half = half_solve(tree, factors.mass, force)
-    multipliers = proximal_iterations(factors, target - times(factors.half, half), iterations)
+    multipliers = proximal_iterations(factors.delassus, factors.blocks, target - times(factors.half, half), iterations)
     return KktSolution(finish_solve(tree, factors.mass, half + times(multipliers, factors.half)), multipliers)
 
 
-def proximal_iterations(factors: KktFactors, rest: Array, iterations: int) -> Array:
-    """Forces on the rows that satisfy ``G lambda = rest``, for right sides [R] or [R, m]."""
-    multipliers = solve_blocks(factors.blocks, rest)
+def proximal_iterations(delassus: Array, blocks: BlockFactors, rest: Array, iterations: int) -> Array:
+    """Forces on the rows that satisfy ``G lambda = rest``, for right sides [R] or [R, m]; ``blocks`` are damped."""
+    multipliers = solve_blocks(blocks, rest)
     for _ in range(iterations - 1):
-        # In this form what the last iteration has reached is not computed anew, and rounding does not add up.
-        missing = rest - times(factors.delassus, multipliers)
-        multipliers = multipliers + solve_blocks(factors.blocks, missing)
+        # What is still missing is small, and so is what rounding makes of it.
+        multipliers = multipliers + solve_blocks(blocks, rest - times(delassus, multipliers))
     return multipliers
+
+
+def factorize_damped(delassus: Array, damping: float | Array | None) -> BlockFactors:
+    """Factors of ``G + mu``.
+
+    A damping of ``None`` is the square root of the dtype's precision times the mean of G's diagonal.
+    """
+    if damping is None:
+        damping = float(jnp.finfo(delassus.dtype).eps) ** 0.5 * jnp.mean(jnp.diagonal(delassus))
+    damping = jax.lax.stop_gradient(jnp.asarray(damping, delassus.dtype))
+    return factorize_blocks(delassus + damping * jnp.eye(len(delassus), dtype=delassus.dtype))
 
 
 def kkt_solve(
