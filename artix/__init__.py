@@ -29,6 +29,13 @@ from artix.constraints.constraint_derivatives import ConstraintDerivatives as Co
 from artix.constraints.constraint_derivatives import constraint_derivatives as constraint_derivatives
 from artix.constraints.constraint_model import Constraint as Constraint
 from artix.constraints.constraint_model import Constraints as Constraints
+from artix.constraints.contact_solver import ContactSolution as ContactSolution
+from artix.constraints.contact_solver import solve_contact as solve_contact
+from artix.constraints.contacts import ContactForces as ContactForces
+from artix.constraints.contacts import ContactProblem as ContactProblem
+from artix.constraints.contacts import Contacts as Contacts
+from artix.constraints.contacts import contact_forces as contact_forces
+from artix.constraints.contacts import contact_problem as contact_problem
 from artix.constraints.operators import constrained_solve as constrained_solve
 from artix.constraints.operators import constraint_bias as constraint_bias
 from artix.constraints.operators import constraint_jacobian as constraint_jacobian
