@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import artix
-from artix import Constraints
+from artix import Constraint, Constraints
 from artix.constraints.anchors import AnchorStructure, AnchorType
 from tests import oracle_constraints, oracles
-from tests.models import nu_of, random_states, state_at
+from tests.models import nu_of, random_states, state_at, with_nu
 from tests.oracle_constraints import ConstrainedOracle, point, weld
 from tests.oracle_derivatives import differences
 from tests.test_dynamics_derivatives import (
@@ -167,3 +167,105 @@ def test_derivatives_against_differences(fixed_base: bool) -> None:
     found = derivatives(state)
     assert relative(found[0], differences(values, along_configuration(a, state), nv, step=2e-4)) <= 1e-9
     assert relative(found[1], differences(values, along_velocity(a, state), nv, step=2e-4)) <= 1e-9
+
+
+@pytest.mark.parametrize("iterations", [1, 7])
+def test_redundant_rows_against_pinocchio(iterations: int) -> None:
+    """A weld across five degrees of freedom, twice: every proximal iterate is Pinocchio's, and so are the derivatives."""
+    model, a = robot_of("spherical", fixed_base=True)
+    links = {name: 1 + k for k, name in enumerate(a.topology.joint_names)}
+    anchors = oracle_constraints.random_anchors([weld(links["wrist"], links["finger"])] * 2, 3)
+    constraints = constraints_of(a, anchors, [(0.0, 0.0)] * 2)
+    state = state_at(random_states(a, 1, seed=2), 0)
+    force = jnp.asarray(np.random.default_rng(5).normal(size=a.topology.nv))
+    options = {"damping": 0.05, "iterations": iterations}
+    found = jax.jit(
+        lambda s: (
+            artix.constrained_forward_dynamics(a, s, force, constraints, **options),
+            artix.constrained_forward_dynamics_derivatives(a, s, force, constraints, **options),
+        )
+    )(state)
+    pinocchio = ConstrainedOracle(oracles.Oracle.at(model, a, state), anchors, mu=0.05, iterations=iterations)
+    for have, wanted in zip(found[0], pinocchio.forward_dynamics(force), strict=False):
+        assert relative(have, wanted) <= 1e-9
+    for part, numbers in zip(found[1][:2], pinocchio.forward_dynamics_derivatives(force), strict=True):
+        for have, number in zip(part, numbers, strict=True):
+            assert relative(have, number) <= 1e-9
+
+
+def test_transformations() -> None:
+    """``jvp`` and ``grad`` through states, parameters and constraints; in a batch, in float32, without a loop."""
+    a = small_tree(False)
+    state, force, w = dynamics_case(a)
+    anchors = oracle_constraints.random_anchors([point(6), weld(5, axes="world_aligned")], 3)
+    constraints = constraints_of(a, anchors, GAINS[:2])
+    nv = a.topology.nv
+    weights = jnp.cos(jnp.arange(1.0, nv + constraints.num_rows + 1))
+
+    def moved(x, a=a, state=state, force=force, w=w, constraints=constraints):
+        """The dynamics after a displacement, with changes of velocity, mass, frames and gains."""
+        there = artix.integrate(a, state, x[:nv])
+        there = with_nu(a, there, nu_of(a, there) + x[nv : 2 * nv])
+        poses = constraints.anchors.pose_a * (1 + x[2 * nv])
+        gains = constraints.position_gain + x[2 * nv]
+        anchors = constraints.anchors.replace(pose_a=poses)
+        changed = a.replace(link_mass=a.link_mass * (1 + x[2 * nv]), armature=a.armature * (1 + x[2 * nv]))
+        constraints = constraints.replace(anchors=anchors, position_gain=gains)
+        found = artix.constrained_forward_dynamics(changed, there, force, constraints, w)
+        return jnp.concatenate([found.acceleration, found.constraint_force])
+
+    zero = jnp.zeros(2 * nv + 1)
+    forward = jax.jit(jax.jacfwd(moved))(zero)
+    by = jax.jit(artix.constrained_forward_dynamics_derivatives)(a, state, force, constraints, w)
+    for k, part in enumerate((by.acceleration, by.constraint_force)):
+        rows = slice(0, nv) if k == 0 else slice(nv, None)
+        assert relative(forward[rows, :nv], part.configuration) <= 1e-9
+        assert relative(forward[rows, nv : 2 * nv], part.velocity) <= 1e-9
+    values, unit = jax.jit(moved), jnp.eye(2 * nv + 1)[2 * nv :]
+    parameters = differences(values, lambda k, h: h * unit[k], 1)
+    assert relative(forward[:, 2 * nv :], parameters) <= 1e-9
+
+    single = jax.tree.map(lambda x: x.astype("float32"), (a, state, force, w, constraints))
+    batch = jax.jit(jax.vmap(jax.grad(lambda x: moved(x, *single) @ weights.astype("float32"))))
+    points = jnp.zeros((3, 2 * nv + 1), "float32")
+    assert " while(" not in batch.lower(points).compile().as_text()
+    found = batch(points)
+    assert found.dtype == jnp.float32
+    assert relative(found[1], weights @ forward) <= 1e-2
+
+
+def test_constraints_of_descriptors() -> None:
+    a = small_tree(True)
+    name = a.topology.frame_names[0]
+    link = a.topology.frame_links[0]
+    offset = np.array([0.1, 0.2, 0.3, 0.0, 0.0, 0.6, 0.8])
+    found = Constraints.of(
+        a,
+        [
+            Constraint(frame_a=name, pose_a=offset, axes="world_aligned", position_gain=2.0),
+            Constraint(frame_a="link_1", frame_b="link_5", type="weld", rows=(0, 4)),
+        ],
+    )
+    ends = a.topology.link_index("link_1"), a.topology.link_index("link_5")
+    assert found.anchors.structure == (point(link, -1, "world_aligned"), dataclasses.replace(weld(*ends), rows=(0, 4)))
+    state = state_at(random_states(a, 1), 0)
+    wanted = artix.frame_pose(a, state, name, jnp.asarray(offset))[:3]
+    np.testing.assert_allclose(artix.constraint_kinematics(a, state, found).error[:3], wanted, atol=1e-14)
+    for options, message in [
+        ({"frame_a": "link_1", "frame_b": "link_1"}, "must differ"),
+        ({"frame_a": None}, "must differ"),
+        ({"frame_a": "link_1", "type": "line"}, "type must be"),
+        ({"frame_a": "link_1", "axes": "world"}, "axes must be"),
+        ({"frame_a": "link_1", "rows": (0, 3)}, "rows of a point"),
+        ({"frame_a": "link_1", "velocity_gain": -1.0}, "velocity_gain"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            Constraint(**options)
+    with pytest.raises(KeyError, match="nowhere"):
+        Constraints.of(a, [Constraint(frame_a="nowhere")])
+    with pytest.raises(ValueError, match="no constraints"):
+        Constraints.of(a, [])
+    with pytest.raises(ValueError, match="no loop joints"):
+        Constraints.of_loop_joints(a)
+    with pytest.raises(ValueError, match="iterations"):
+        artix.impulse_dynamics(a, state, found, iterations=0)

@@ -180,7 +180,7 @@ def _length(vectors: Array) -> Array:
 
 
 def _geometric_mean_eigenvalue(matrix: Array) -> Array:
-    """The geometric mean of the extreme eigenvalues, the lower one taken not below a hundredth of the upper; estimated."""
+    """The geometric mean of the extreme eigenvalues, estimated; the lower one is taken not below 1 % of the upper."""
     vector = jnp.cos(jnp.arange(1.0, len(matrix) + 1, dtype=matrix.dtype))
     largest = inverse = vector / jnp.sqrt(jnp.sum(vector**2))
     upper = lower = jnp.mean(jnp.diagonal(matrix))
