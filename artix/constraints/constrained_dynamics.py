@@ -136,14 +136,13 @@ def _constrained_forward_dynamics_jvp(known, iterations, primals, tangents):
     if not is_zero(d_articulation) and not is_zero(d_articulation.armature):
         base = articulation.topology.num_base_dofs
         moved = add(moved, jnp.pad(d_articulation.armature * acceleration[base:], (base, 0)))
+
+    def rows_of(inputs) -> Array:
+        where = articulation if inputs[0] is None else inputs[0]
+        return _rows(where, inputs[1], inputs[2], acceleration, constraint_force)
+
     # An articulation that is known is no argument, and hence has no tangent.
-    inputs, changes = (state, constraints), (d_state, d_constraints)
-    if known is None:
-        rows = along(
-            lambda x: _rows(*x, acceleration, constraint_force), (articulation, *inputs), (d_articulation, *changes)
-        )
-    else:
-        rows = along(lambda x: _rows(articulation, *x, acceleration, constraint_force), inputs, changes)
+    rows = along(rows_of, (traced, state, constraints), (d_articulation, d_state, d_constraints))
     sides = anchor_sides(articulation, state, kin, constraints.anchors)
     jacobian = anchor_jacobian(articulation, kin, constraints.anchors, *sides)
     change = add(None if is_zero(d_force) else d_force, None if moved is None else -moved)

@@ -113,10 +113,10 @@ def row_derivatives(
         error, velocity, acceleration = relative_motion(constraints.anchors, a, b)
         return error, velocity, stabilized_bias(constraints, error, velocity, acceleration)
 
-    by_configuration = _along_columns(rows, moving.sides, moving.by_configuration)
-    by_velocity = _along_columns(rows, moving.sides, moving.by_velocity)
+    error, velocity, acceleration = _along_columns(rows, moving.sides, moving.by_configuration)
+    _, _, by_velocity = _along_columns(rows, moving.sides, moving.by_velocity)
     jacobian = anchor_jacobian(articulation, kin, constraints.anchors, *moving.sides)
-    return ConstraintDerivatives(*by_configuration, by_velocity[2], jacobian)
+    return ConstraintDerivatives(error, velocity, acceleration, by_velocity, jacobian)
 
 
 def constraint_force_derivative(

@@ -55,7 +55,7 @@ def factorize_kkt(
     """Factorises; for ``after`` see :func:`artix.dynamics.solve.factorize`."""
     jacobian = jax.lax.stop_gradient(jacobian)
     mass = factorize(articulation, kin, after=after)
-    half = jax.vmap(lambda row: half_solve(articulation.topology, mass, row))(jacobian)
+    half = half_solve(articulation.topology, mass, jacobian)
     delassus = times(half, half.T)
     blocks = factorize_damped(delassus, damping)
     return jax.lax.stop_gradient(KktFactors(mass, half, delassus, blocks))
@@ -66,7 +66,7 @@ def plain_kkt_solve(
 ) -> KktSolution:
     """One solve; not differentiable."""
     tree = articulation.topology
-    half = half_solve(tree, factors.mass, force)
+    half = half_solve(tree, factors.mass, force[None])[0]
     multipliers = proximal_iterations(factors.delassus, factors.blocks, target - times(factors.half, half), iterations)
     return KktSolution(finish_solve(tree, factors.mass, half + times(multipliers, factors.half)), multipliers)
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
 from artix.checks import check_vector
-from artix.constraints.anchors import AnchorRows, anchor_rows, solved_anchor_rows
+from artix.constants import split_known
+from artix.constraints.anchors import AnchorRows, Anchors, anchor_rows, solved_anchor_rows
 from artix.constraints.constraint_model import Constraints
 from artix.constraints.kkt import DEFAULT_ITERATIONS, KktSolution, factorize_kkt, kkt_solve
 from artix.dynamics.block_solve import factorize_blocks, solve_blocks
-from artix.dynamics.solve import factorize, linear_solve
+from artix.dynamics.solve import factorize, half_solve, linear_solve
 from artix.kinematics import kinematics
 from artix.tangents import times
 
@@ -113,12 +116,37 @@ def delassus_matrix(
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
     """
+    known, traced = split_known(articulation)
+    matrix = _ruled_delassus_matrix(known, traced, state, constraints.anchors)
+    return matrix + jnp.asarray(damping, matrix.dtype) * jnp.eye(len(matrix), dtype=matrix.dtype)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _ruled_delassus_matrix(known, traced, state: State, anchors: Anchors) -> Array:
+    articulation = traced if known is None else known
     kin = kinematics(articulation, state)
-    jacobian = solved_anchor_rows(articulation, state, kin, constraints.anchors).jacobian
-    factors = factorize(articulation, kin)
-    responses = jax.vmap(lambda row: linear_solve(articulation, kin, factors, row))(jacobian)
-    matrix = times(jacobian, responses.T)
-    return 0.5 * (matrix + matrix.T) + jnp.asarray(damping, matrix.dtype) * jnp.eye(len(matrix), dtype=matrix.dtype)
+    half = half_solve(
+        articulation.topology,
+        factorize(articulation, kin),
+        solved_anchor_rows(articulation, state, kin, anchors).jacobian,
+    )
+    return times(half, half.T)
+
+
+@_ruled_delassus_matrix.defjvp
+def _delassus_matrix_jvp(known, primals, tangents):
+    """By the full solves, which know their derivatives."""
+
+    def plain(traced, state: State, anchors: Anchors) -> Array:
+        articulation = traced if known is None else known
+        kin = kinematics(articulation, state)
+        jacobian = solved_anchor_rows(articulation, state, kin, anchors).jacobian
+        factors = factorize(articulation, kin)
+        responses = jax.vmap(lambda row: linear_solve(articulation, kin, factors, row))(jacobian)
+        return times(jacobian, responses.T)
+
+    matrix, change = jax.jvp(plain, primals, tangents)
+    return matrix, 0.5 * (change + change.T)
 
 
 def operational_space_inertia(

@@ -175,11 +175,14 @@ def _factorize(articulation: Articulation, kin: Kinematics, *, armature: bool, a
     return factorize_dense(matrix)
 
 
-def half_solve(tree: Tree, factors: Factors, right: Array) -> Array:
-    """``D^-1/2 U^-1 right``, [nv]; the scalar product of two of them is ``left . M^-1 right``. Not differentiable."""
+def half_solve(tree: Tree, factors: Factors, rights: Array) -> Array:
+    """``D^-1/2 U^-1 right`` for the R rows of ``rights``, [R, nv]; products of two rows are ``left . M^-1 right``.
+
+    Not differentiable.
+    """
     if isinstance(factors, TreeFactors):
-        return half_solve_along_tree(tree, factors, right)
-    return half_solve_dense(factors, _live(tree, right))
+        return half_solve_along_tree(tree, factors, rights)
+    return half_solve_dense(factors, _live(tree, rights))
 
 
 def finish_solve(tree: Tree, factors: Factors, half: Array) -> Array:
@@ -190,8 +193,8 @@ def finish_solve(tree: Tree, factors: Factors, half: Array) -> Array:
 
 
 def _inverse(tree: Tree, factors: Factors) -> Array:
-    inverse = jax.vmap(lambda right: _solve(tree, factors, right))(jnp.eye(tree.nv, dtype=_dtype(factors)))
-    return 0.5 * (inverse + inverse.T)
+    half = half_solve(tree, factors, jnp.eye(tree.nv, dtype=_dtype(factors)))
+    return jnp.matmul(half, half.T, precision=jax.lax.Precision.HIGHEST)
 
 
 def _dtype(factors: Factors):
