@@ -100,9 +100,7 @@ def constrained_forward_dynamics_derivatives(
         jnp.eye(tree.nv, dtype=pushed.dtype),
     ]
     targets = [-rows.acceleration_by_configuration, -rows.acceleration_by_velocity, jnp.zeros_like(rows.jacobian)]
-    x, multipliers = _solve_columns(
-        articulation, kin, rows.jacobian, changes, targets, damping, iterations, after=acceleration
-    )
+    x, multipliers = _solve_columns(articulation, kin, rows.jacobian, changes, targets, damping, iterations)
     return ConstrainedForwardDynamicsDerivatives(
         ForwardDynamicsDerivatives(*x), ForwardDynamicsDerivatives(*multipliers), rows
     )
@@ -154,9 +152,7 @@ def impulse_dynamics_derivatives(
     pushed = constraint_force_derivative(articulation, kin, constraints.anchors, moving, impact.impulse)
     changes = [pushed - generalized_columns(tree, by.configuration), jnp.zeros((tree.nv, tree.nv), pushed.dtype)]
     targets = [-rows.velocity_by_configuration, -bounce * rows.jacobian]
-    x, impulses = _solve_columns(
-        articulation, kin, rows.jacobian, changes, targets, damping, iterations, after=impact.velocity
-    )
+    x, impulses = _solve_columns(articulation, kin, rows.jacobian, changes, targets, damping, iterations)
     return ImpactDerivatives(x[0], x[1] + jnp.eye(tree.nv, dtype=before.dtype), *impulses)
 
 
@@ -168,16 +164,14 @@ def _solve_columns(
     targets: list[Array],
     damping: float | Array | None,
     iterations: int,
-    *,
-    after: Array,
 ) -> tuple[list[Array], list[Array]]:
     """Solutions and multipliers of the equations of :mod:`artix.constraints.kkt` for matrices of right sides."""
-    inverse = inverse_matrix(articulation, kin, after=after)
+    inverse = inverse_matrix(articulation, kin)
     response = times(jacobian, inverse)
     delassus = times(response, jacobian.T)
-    blocks = factorize_damped(delassus, damping)
+    damped = factorize_damped(delassus, damping)
     force, target = jnp.concatenate(forces, axis=1), jnp.concatenate(targets, axis=1)
-    multipliers = proximal_iterations(delassus, blocks, target - times(response, force), iterations)
+    multipliers = proximal_iterations(delassus, damped, target - times(response, force), iterations)
     x = times(inverse, force) + times(response.T, multipliers)
     count = len(forces)
     return jnp.split(x, count, axis=1), jnp.split(multipliers, count, axis=1)

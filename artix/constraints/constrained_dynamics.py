@@ -16,7 +16,7 @@ from artix.constraints.constraint_model import Constraints
 from artix.constraints.kkt import DEFAULT_ITERATIONS, factorize_kkt, kkt_solve, plain_kkt_solve
 from artix.constraints.operators import check_iterations, stabilized_bias
 from artix.displacements import has_all_displacements
-from artix.dynamics.block_solve import factorize_blocks, solve_blocks
+from artix.dynamics.factorization import factorize_dense, solve
 from artix.dynamics.inverse import force_change, inverse_dynamics
 from artix.dynamics.newton_euler import generalized_forces, newton_euler
 from artix.kinematics import kinematics
@@ -111,7 +111,7 @@ def _ruled(known, iterations, traced, state, force, constraints, external_force,
     jacobian = anchor_jacobian(articulation, kin, constraints.anchors, *sides)
     bias = stabilized_bias(constraints, *relative_motion(constraints.anchors, *sides))
     factors = factorize_kkt(articulation, kin, jacobian, damping)
-    acceleration, constraint_force = plain_kkt_solve(articulation, factors, rest, -bias, iterations)
+    acceleration, constraint_force = plain_kkt_solve(factors, rest, -bias, iterations)
     residual = jnp.max(jnp.abs(times(jacobian, acceleration) + bias))
     return ConstrainedAcceleration(acceleration, constraint_force, residual)
 
@@ -152,7 +152,7 @@ def _constrained_forward_dynamics_jvp(known, iterations, primals, tangents):
         change, target = add(change, rows[:nv]), -rows[nv:]
     if change is None:
         return result, jax.tree.map(jnp.zeros_like, result)
-    factors = factorize_kkt(articulation, kin, jacobian, damping, after=acceleration)
+    factors = factorize_kkt(articulation, kin, jacobian, damping)
     x, multipliers = kkt_solve(articulation, kin, jacobian, factors, change, target, iterations)
     return result, ConstrainedAcceleration(x, multipliers, jnp.zeros_like(result.residual))
 
@@ -258,8 +258,8 @@ def constrained_inverse_dynamics(
         check_vector("constraint_force", constraint_force, (constraints.num_rows,), articulation.dtype, "R rows")
     elif base:
         root = jacobian[:, :base]
-        matrix = times(root.T, root) + jnp.asarray(damping, force.dtype) * jnp.eye(base, dtype=force.dtype)
-        constraint_force = times(root, solve_blocks(factorize_blocks(matrix), force[:base]))
+        added = jnp.broadcast_to(jnp.asarray(damping, force.dtype), (base,))
+        constraint_force = times(root, solve(factorize_dense(times(root.T, root), added), force[:base]))
     else:
         constraint_force = jnp.zeros(constraints.num_rows, force.dtype)
     return ConstrainedForces(force - times(constraint_force, jacobian), constraint_force)

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from artix.checks import check_vector
 from artix.constraints.kkt import factorize_damped, proximal_iterations
 from artix.constraints.operators import check_iterations
-from artix.dynamics.block_solve import factorize_blocks, solve_blocks
+from artix.dynamics.factorization import factorize_dense, solve
 from artix.tangents import times
 
 Array = jax.Array
@@ -126,22 +126,21 @@ def _solve_contact_jvp(method, iterations, penalty, primals, tangents):
     change = jax.jvp(lambda *problem: natural_map(impulse, *problem), primals, tangents)[1]
     # Least squares, since impulses need not be unique.
     square = times(by_impulse.T, by_impulse)
-    blocks = jax.lax.stop_gradient(factorize_damped(square, None))
-    return impulse, proximal_iterations(square, blocks, -times(by_impulse.T, change), 4)
+    damped = jax.lax.stop_gradient(factorize_damped(square, None))
+    return impulse, proximal_iterations(square, damped, -times(by_impulse.T, change), 4)
 
 
 def _alternating_directions(
     delassus: Array, free_velocity: Array, friction: Array, iterations: int, penalty: float | Array | None
 ) -> Array:
-    eye = jnp.eye(len(delassus), dtype=delassus.dtype)
     rho = _geometric_mean_eigenvalue(delassus) if penalty is None else jnp.asarray(penalty, delassus.dtype)
-    blocks = factorize_blocks(delassus + rho * eye)
+    factors = factorize_dense(delassus, jnp.broadcast_to(rho, (len(delassus),)))
 
     def iterate(carry, _):
         cones, dual = carry
         correction = jnp.zeros_like(cones).at[:, 2].set(friction * _length(dual[:, :2]))
         right = rho * cones - dual - correction
-        free = solve_blocks(blocks, right.reshape(-1) - free_velocity).reshape(-1, 3)
+        free = solve(factors, right.reshape(-1) - free_velocity).reshape(-1, 3)
         cones = project_onto_cones(free + dual / rho, friction)
         return (cones, dual + rho * (free - cones)), None
 
@@ -184,9 +183,9 @@ def _geometric_mean_eigenvalue(matrix: Array) -> Array:
     vector = jnp.cos(jnp.arange(1.0, len(matrix) + 1, dtype=matrix.dtype))
     largest = inverse = vector / jnp.sqrt(jnp.sum(vector**2))
     upper = lower = jnp.mean(jnp.diagonal(matrix))
-    blocks = factorize_blocks(matrix + 0.001 * upper * jnp.eye(len(matrix), dtype=matrix.dtype))
+    factors = factorize_dense(matrix, jnp.broadcast_to(0.001 * upper, (len(matrix),)))
     for _ in range(6):
-        largest, inverse = times(matrix, largest), solve_blocks(blocks, inverse)
+        largest, inverse = times(matrix, largest), solve(factors, inverse)
         upper, lower = jnp.sqrt(jnp.sum(largest**2)), 1 / jnp.sqrt(jnp.sum(inverse**2))
         largest, inverse = largest / upper, inverse * lower
     return jnp.sqrt(upper * jnp.maximum(lower, 0.01 * upper))

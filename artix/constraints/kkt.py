@@ -17,10 +17,9 @@ import jax
 import jax.numpy as jnp
 
 from artix.articulation import Articulation
-from artix.dynamics.block_solve import BlockFactors, factorize_blocks, solve_blocks
-from artix.dynamics.factorization import Factors
+from artix.dynamics.factorization import Factors, factorize_dense, finish_solve, half_solve, solve_columns
 from artix.dynamics.mass_matrix import generalized_armature, inertia_matrix
-from artix.dynamics.solve import factorize, finish_solve, half_solve
+from artix.dynamics.solve import factorize
 from artix.kinematics import Kinematics
 from artix.tangents import times
 
@@ -36,7 +35,7 @@ class KktFactors(NamedTuple):
     """``J U^-T D^-1/2``, [R, nv]."""
     delassus: Array
     """G without damping, [R, R]."""
-    blocks: BlockFactors
+    damped: Factors
     """Of G with damping."""
 
 
@@ -50,37 +49,35 @@ class KktSolution(NamedTuple):
 
 
 def factorize_kkt(
-    articulation: Articulation, kin: Kinematics, jacobian: Array, damping: float | Array | None, after=None
+    articulation: Articulation, kin: Kinematics, jacobian: Array, damping: float | Array | None
 ) -> KktFactors:
-    """Factorises; for ``after`` see :func:`artix.dynamics.solve.factorize`."""
+    """Factorises."""
     jacobian = jax.lax.stop_gradient(jacobian)
-    mass = factorize(articulation, kin, after=after)
-    half = half_solve(articulation.topology, mass, jacobian)
+    mass = factorize(articulation, kin)
+    half = half_solve(mass, jacobian)
     delassus = times(half, half.T)
-    blocks = factorize_damped(delassus, damping)
-    return jax.lax.stop_gradient(KktFactors(mass, half, delassus, blocks))
+    damped = factorize_damped(delassus, damping)
+    return jax.lax.stop_gradient(KktFactors(mass, half, delassus, damped))
 
 
-def plain_kkt_solve(
-    articulation: Articulation, factors: KktFactors, force: Array, target: Array, iterations: int
-) -> KktSolution:
+def plain_kkt_solve(factors: KktFactors, force: Array, target: Array, iterations: int) -> KktSolution:
     """One solve; not differentiable."""
-    tree = articulation.topology
-    half = half_solve(tree, factors.mass, force[None])[0]
-    multipliers = proximal_iterations(factors.delassus, factors.blocks, target - times(factors.half, half), iterations)
-    return KktSolution(finish_solve(tree, factors.mass, half + times(multipliers, factors.half)), multipliers)
+    half = half_solve(factors.mass, force[None])[0]
+    multipliers = proximal_iterations(factors.delassus, factors.damped, target - times(factors.half, half), iterations)
+    return KktSolution(finish_solve(factors.mass, half + times(multipliers, factors.half)), multipliers)
 
 
-def proximal_iterations(delassus: Array, blocks: BlockFactors, rest: Array, iterations: int) -> Array:
-    """Forces on the rows that satisfy ``G lambda = rest``, for right sides [R] or [R, m]; ``blocks`` are damped."""
-    multipliers = solve_blocks(blocks, rest)
+def proximal_iterations(delassus: Array, damped: Factors, rest: Array, iterations: int) -> Array:
+    """Forces on the rows that satisfy ``G lambda = rest``, for right sides [R] or [R, m]."""
+    columns = rest.reshape(len(rest), -1)
+    multipliers = solve_columns(damped, columns)
     for _ in range(iterations - 1):
         # What is still missing is small, and so is what rounding makes of it.
-        multipliers = multipliers + solve_blocks(blocks, rest - times(delassus, multipliers))
-    return multipliers
+        multipliers = multipliers + solve_columns(damped, columns - times(delassus, multipliers))
+    return multipliers.reshape(rest.shape)
 
 
-def factorize_damped(delassus: Array, damping: float | Array | None) -> BlockFactors:
+def factorize_damped(delassus: Array, damping: float | Array | None) -> Factors:
     """Factors of ``G + mu``.
 
     A damping of ``None`` is the square root of the dtype's precision times the mean of G's diagonal.
@@ -88,7 +85,7 @@ def factorize_damped(delassus: Array, damping: float | Array | None) -> BlockFac
     if damping is None:
         damping = float(jnp.finfo(delassus.dtype).eps) ** 0.5 * jnp.mean(jnp.diagonal(delassus))
     damping = jax.lax.stop_gradient(jnp.asarray(damping, delassus.dtype))
-    return factorize_blocks(delassus + damping * jnp.eye(len(delassus), dtype=delassus.dtype))
+    return factorize_dense(delassus, jnp.broadcast_to(damping, (len(delassus),)))
 
 
 def kkt_solve(
@@ -113,7 +110,7 @@ def kkt_solve(
         return times(matrix, x) + times(negative, jacobian), times(jacobian, x)
 
     def solve(_, right: tuple[Array, Array]) -> KktSolution:
-        x, multipliers = plain_kkt_solve(articulation, factors, *right, iterations)
+        x, multipliers = plain_kkt_solve(factors, *right, iterations)
         return KktSolution(x, -multipliers)
 
     # Symmetric in x and the negated multipliers.

@@ -13,8 +13,8 @@ from artix.constants import split_known
 from artix.constraints.anchors import AnchorRows, Anchors, anchor_rows, solved_anchor_rows
 from artix.constraints.constraint_model import Constraints
 from artix.constraints.kkt import DEFAULT_ITERATIONS, KktSolution, factorize_kkt, kkt_solve
-from artix.dynamics.block_solve import factorize_blocks, solve_blocks
-from artix.dynamics.solve import factorize, half_solve, linear_solve
+from artix.dynamics.factorization import factorize_dense, half_solve, solve_columns
+from artix.dynamics.solve import factorize, linear_solve
 from artix.kinematics import kinematics
 from artix.tangents import times
 
@@ -125,11 +125,8 @@ def delassus_matrix(
 def _ruled_delassus_matrix(known, traced, state: State, anchors: Anchors) -> Array:
     articulation = traced if known is None else known
     kin = kinematics(articulation, state)
-    half = half_solve(
-        articulation.topology,
-        factorize(articulation, kin),
-        solved_anchor_rows(articulation, state, kin, anchors).jacobian,
-    )
+    jacobian = solved_anchor_rows(articulation, state, kin, anchors).jacobian
+    half = half_solve(factorize(articulation, kin), jacobian)
     return times(half, half.T)
 
 
@@ -168,11 +165,11 @@ def operational_space_inertia(
       TypeError: an array has another dtype than the articulation.
     """
     matrix = delassus_matrix(articulation, state, constraints, damping=damping)
-    factors = jax.lax.stop_gradient(factorize_blocks(matrix))
+    factors = jax.lax.stop_gradient(factorize_dense(matrix, jnp.zeros_like(matrix[0])))
     columns = jax.lax.custom_linear_solve(
         lambda x: times(matrix, x),
         jnp.eye(len(matrix), dtype=matrix.dtype),
-        solve=lambda _, right: solve_blocks(factors, right),
+        solve=lambda _, right: solve_columns(factors, right),
         symmetric=True,
     )
     return 0.5 * (columns + columns.T)
