@@ -25,6 +25,37 @@ from artix.configuration_derivatives import configuration_rate_map as configurat
 from artix.configuration_derivatives import difference_derivatives as difference_derivatives
 from artix.configuration_derivatives import integrate_derivatives as integrate_derivatives
 from artix.configuration_derivatives import transport as transport
+from artix.constraints.constrained_derivatives import (
+    ConstrainedForwardDynamicsDerivatives as ConstrainedForwardDynamicsDerivatives,
+)
+from artix.constraints.constrained_derivatives import ImpactDerivatives as ImpactDerivatives
+from artix.constraints.constrained_derivatives import (
+    constrained_forward_dynamics_derivatives as constrained_forward_dynamics_derivatives,
+)
+from artix.constraints.constrained_derivatives import impulse_dynamics_derivatives as impulse_dynamics_derivatives
+from artix.constraints.constrained_dynamics import ConstrainedAcceleration as ConstrainedAcceleration
+from artix.constraints.constrained_dynamics import ConstrainedForces as ConstrainedForces
+from artix.constraints.constrained_dynamics import Impact as Impact
+from artix.constraints.constrained_dynamics import constrained_forward_dynamics as constrained_forward_dynamics
+from artix.constraints.constrained_dynamics import constrained_inverse_dynamics as constrained_inverse_dynamics
+from artix.constraints.constrained_dynamics import impulse_dynamics as impulse_dynamics
+from artix.constraints.constraint_derivatives import ConstraintDerivatives as ConstraintDerivatives
+from artix.constraints.constraint_derivatives import constraint_derivatives as constraint_derivatives
+from artix.constraints.constraint_model import Constraint as Constraint
+from artix.constraints.constraint_model import Constraints as Constraints
+from artix.constraints.contact_solver import ContactSolution as ContactSolution
+from artix.constraints.contact_solver import solve_contact as solve_contact
+from artix.constraints.contacts import ContactForces as ContactForces
+from artix.constraints.contacts import ContactProblem as ContactProblem
+from artix.constraints.contacts import Contacts as Contacts
+from artix.constraints.contacts import contact_forces as contact_forces
+from artix.constraints.contacts import contact_problem as contact_problem
+from artix.constraints.operators import constrained_solve as constrained_solve
+from artix.constraints.operators import constraint_bias as constraint_bias
+from artix.constraints.operators import constraint_jacobian as constraint_jacobian
+from artix.constraints.operators import constraint_kinematics as constraint_kinematics
+from artix.constraints.operators import delassus_matrix as delassus_matrix
+from artix.constraints.operators import operational_space_inertia as operational_space_inertia
 from artix.couplings import LoopJoint as LoopJoint
 from artix.couplings import LoopJointType as LoopJointType
 from artix.descriptors import builder_from_articulation as builder_from_articulation
