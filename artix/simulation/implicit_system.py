@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
-from artix.constraints.frozen import HIGHEST, Frozen
+from artix.constraints.frozen import HIGHEST, Frozen, positive_definite_inverse
 from artix.constraints.hard_rows import HardRows, hard_rows
 from artix.constraints.loop_closures import LoopClosures
 from artix.constraints.rows import Commands, position_error
@@ -48,7 +48,7 @@ def implicit_system(
 ) -> ImplicitSystem:
     """Solves ``(Mh + dt D + dt^2 K) (nu' - nu) = dt (force + forces of springs and dampers at nu)``."""
     topology, drive, base = frozen.topology, articulation.drive, frozen.topology.num_base_dofs
-    inertia = jnp.where(drive.is_acceleration > 0, 1 / jnp.diagonal(frozen.inverse_mass)[base:], 1)
+    inertia = _drive_inertia(articulation, frozen)
     error = position_error(topology, state.joint_position, commands.target_position)
     gain = dt * inertia * (dt * drive.stiffness + drive.damping)
     push = dt * inertia * (drive.stiffness * error + drive.damping * commands.target_velocity)
@@ -62,7 +62,25 @@ def implicit_system(
     if any(group.transmitted is not None for group in springs):  # PhysX's fixed tendons: the matrix is not symmetric.
         response = jnp.linalg.inv(matrix)
     else:
-        response = jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(matrix), True), jnp.eye(topology.nv, dtype=dt.dtype))
+        response = positive_definite_inverse(matrix)
     hard = hard_rows(articulation, state, frozen, loops, response, dt, ERROR_REDUCTION)
     free = velocity + jnp.matmul(response, impulse, precision=HIGHEST)
     return ImplicitSystem(free, response, gain, push, hard)
+
+
+def _drive_inertia(articulation: Articulation, frozen: Frozen) -> Array:
+    """The inertias by which acceleration drives multiply their efforts, 1 for force drives, [n]."""
+    base, accelerates = frozen.topology.num_base_dofs, articulation.drive.is_acceleration > 0
+
+    def felt(inverse: Array) -> Array:
+        return jnp.where(accelerates, 1 / jnp.diagonal(inverse)[base:], 1)
+
+    if len(frozen.topology.mimic_dofs):  # Their springs need the inverse anyway.
+        return felt(frozen.inverse_mass)
+    # A third of a step's time, which robots without acceleration drives save.
+    return jax.lax.cond(
+        jnp.any(accelerates),
+        lambda matrix: felt(positive_definite_inverse(matrix)),
+        lambda matrix: jnp.ones_like(matrix, shape=accelerates.shape),
+        frozen.mass_matrix,
+    )
