@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from artix.articulation import Articulation
+
 Array = jax.Array
 
 
@@ -61,3 +63,14 @@ class StepReport(struct.PyTreeNode):
     loop_joint_force: Array
     position_residual: Residual
     velocity_residual: Residual
+
+    @classmethod
+    def zeros(cls, articulation: Articulation) -> StepReport:
+        """The report before the first step: zeros."""
+        dofs, links = (
+            jnp.zeros_like(articulation.armature),
+            jnp.zeros((len(articulation.link_mass), 6), articulation.dtype),
+        )
+        loops = jnp.zeros((len(articulation.loop_joints.pose_a), 6), articulation.dtype)
+        none = residual_of(dofs[:0])
+        return cls(dofs, links, links, links, loops, none, none)

@@ -98,9 +98,22 @@ def step_with_sleep(
       ValueError: as :func:`artix.step`.
       TypeError: as :func:`artix.step`.
     """
-    dt = jnp.asarray(dt, articulation.dtype)
-    sleep = sleep.replace(wake_counter=jnp.where(_pushed(control), _at_least_awake(sleep), sleep.wake_counter))
     end = step(articulation, state, control, dt, options)
+    return sleep_after_step(articulation, state, end, sleep, control, dt, sleep_threshold)
+
+
+def sleep_after_step(
+    articulation: Articulation,
+    state: State,
+    end: State,
+    sleep: SleepState,
+    control: Control | None,
+    dt: float | Array,
+    sleep_threshold: float | Array = SLEEP_THRESHOLD,
+) -> tuple[State, SleepState]:
+    """What sleeping makes of a step from ``state`` to ``end``; otherwise as :func:`step_with_sleep`."""
+    dt = jnp.asarray(dt, articulation.dtype)
+    sleep = woken_by(control, sleep)
     after = _counted(articulation, end, sleep, dt, jnp.asarray(sleep_threshold, dt.dtype))
     slept, falls_asleep = is_sleeping(sleep), is_sleeping(after)
     end = _where(falls_asleep, _stopped(end), end)
@@ -130,15 +143,17 @@ def _counted(articulation: Articulation, end: State, sleep: SleepState, dt: Arra
     return SleepState(counter, *(jnp.where(stirs[:, None], 0, total) for total in (linear, angular)))
 
 
-def _pushed(control: Control | None) -> Array:
-    """Whether a control commands a force."""
+def woken_by(control: Control | None, sleep: SleepState) -> SleepState:
+    """The counters, at their reset value at least, where a control commands a force."""
     forces = [] if control is None else [control.joint_force, control.external_force]
     pushed = [jnp.any(force != 0) for force in forces if force is not None]
-    return jnp.any(jnp.array(pushed, bool))
+    return woken_if(jnp.any(jnp.array(pushed, bool)), sleep)
 
 
-def _at_least_awake(sleep: SleepState) -> Array:
-    return jnp.maximum(sleep.wake_counter, WAKE_TIME)
+def woken_if(condition: bool | Array, sleep: SleepState) -> SleepState:
+    """The counters, at their reset value at least where the condition holds: PhysX's ``autowake``."""
+    awake = jnp.maximum(sleep.wake_counter, WAKE_TIME)
+    return sleep.replace(wake_counter=jnp.where(condition, awake, sleep.wake_counter))
 
 
 def _stopped(state: State) -> State:
