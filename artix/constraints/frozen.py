@@ -14,6 +14,7 @@ import numpy as np
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Placement
+from artix.dynamics.factorization import Factors, factorize_matrix
 from artix.dynamics.mass_matrix import mass_matrix
 from artix.frames import dense_jacobian, link_accelerations, link_frames
 from artix.kinematics import kinematics
@@ -77,7 +78,7 @@ def freeze(articulation: Articulation, state: State) -> Frozen:
         jacobian=jacobian,
         velocity_product=link_accelerations(articulation, state, jnp.zeros(nv, articulation.dtype)),
         mass_matrix=matrix,
-        inverse_mass=positive_definite_inverse(matrix),
+        inverse_mass=inverse_of(factorize_matrix(topology, matrix, jnp.zeros_like(matrix[0]))),
         axis=spatial.rotate(child.rotation, unit).T,
         child_origin=child.position.T,
         parent_origin=parent.position.T,
@@ -121,10 +122,10 @@ def spins(inertia: Array, angular: Array) -> Array:
     return jnp.sum(inertia * angular[:, None], axis=2)
 
 
-def positive_definite_inverse(matrix: Array) -> Array:
-    """The inverse of a symmetric, positive definite matrix [k, k]."""
-    identity = jnp.eye(len(matrix), dtype=matrix.dtype)
-    return jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(matrix), True), identity)
+def inverse_of(factors: Factors) -> Array:
+    """The inverse of a factorised matrix, [k, k]."""
+    inverse = factors.inverse_upper
+    return jnp.matmul(inverse.T * factors.inverse_diagonal[None], inverse, precision=HIGHEST)
 
 
 def generalized_force(frozen: Frozen, wrench: Array) -> Array:

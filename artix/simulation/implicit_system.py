@@ -8,11 +8,12 @@ import jax
 import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
-from artix.constraints.frozen import HIGHEST, Frozen, positive_definite_inverse
+from artix.constraints.frozen import HIGHEST, Frozen, inverse_of
 from artix.constraints.hard_rows import HardRows, hard_rows
 from artix.constraints.loop_closures import LoopClosures
 from artix.constraints.rows import Commands, position_error
 from artix.constraints.springs import Springs, spring_efforts
+from artix.dynamics.factorization import factorize_dense, factorize_matrix
 
 Array = jax.Array
 
@@ -53,16 +54,18 @@ def implicit_system(
     gain = dt * inertia * (dt * drive.stiffness + drive.damping)
     push = dt * inertia * (drive.stiffness * error + drive.damping * commands.target_velocity)
     diagonal = gain + dt * articulation.friction.viscous
-    matrix = frozen.mass_matrix + jnp.diag(jnp.pad(diagonal, (base, 0)))
+    matrix, stiffening = frozen.mass_matrix, jnp.pad(diagonal, (base, 0))
     impulse = dt * force + jnp.pad(push - diagonal * velocity[base:], (base, 0))
     for group in springs:
         impulse = impulse - dt * jnp.matmul(spring_efforts(group, velocity, dt), group.force, precision=HIGHEST)
         stiffened = dt * (dt * group.stiffness + group.damping)
         matrix = matrix + jnp.einsum("s,sv,sw->vw", stiffened, group.force, group.rate, precision=HIGHEST)
     if any(group.transmitted is not None for group in springs):  # PhysX's fixed tendons: the matrix is not symmetric.
-        response = jnp.linalg.inv(matrix)
-    else:
-        response = positive_definite_inverse(matrix)
+        response = jnp.linalg.inv(matrix + jnp.diag(stiffening))
+    elif springs:
+        response = inverse_of(factorize_dense(matrix, stiffening))
+    else:  # It has the pattern of the mass matrix.
+        response = inverse_of(factorize_matrix(topology, matrix, stiffening))
     hard = hard_rows(articulation, state, frozen, loops, response, dt, ERROR_REDUCTION)
     free = velocity + jnp.matmul(response, impulse, precision=HIGHEST)
     return ImplicitSystem(free, response, gain, push, hard)
@@ -77,10 +80,10 @@ def _drive_inertia(articulation: Articulation, frozen: Frozen) -> Array:
 
     if len(frozen.topology.mimic_dofs):  # Their springs need the inverse anyway.
         return felt(frozen.inverse_mass)
-    # A third of a step's time, which robots without acceleration drives save.
+    # Robots without acceleration drives save the inverse.
     return jax.lax.cond(
         jnp.any(accelerates),
-        lambda matrix: felt(positive_definite_inverse(matrix)),
+        lambda matrix: felt(inverse_of(factorize_matrix(frozen.topology, matrix, jnp.zeros_like(matrix[0])))),
         lambda matrix: jnp.ones_like(matrix, shape=accelerates.shape),
         frozen.mass_matrix,
     )
