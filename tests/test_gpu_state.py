@@ -146,6 +146,45 @@ def test_writing_and_reading_back_is_bit_exact(fleet, simulation, write) -> None
     assert all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(back), jax.tree.leaves(simulation), strict=True))
 
 
+def test_a_fleet_of_one_topology(tendons) -> None:
+    """Without padding the blocks are the members' arrays; the same calls under jit."""
+    fleet = artix.Fleet([_with_tendons(seed=0, fixed=2, spatial=True)] * 3)
+    assert fleet.padding is None
+    simulation = physx.create_fleet_simulation(fleet, fleet.random_state(jax.random.key(1)))
+    assert simulation.options.solver == "pgs"
+    data = jnp.asarray(np.random.default_rng(2).normal(size=(2, 6)), "float32")
+
+    @jax.jit
+    def write_and_read(simulation, data):
+        after = physx.set_articulation_data(fleet, simulation, data, [2, 0], WriteType.JOINT_TARGET_POSITION)
+        return after, physx.get_articulation_data(fleet, after, [0, 1, 2], ReadType.JOINT_TARGET_POSITION)
+
+    after, found = write_and_read(simulation, data)
+    np.testing.assert_array_equal(found, [data[1], simulation.drive_target[1], data[0]])
+    np.testing.assert_array_equal(after.drive_target, found)
+    mixed = tendons[0].articulation.fixed_tendons
+    read = physx.get_articulation_data(fleet, simulation, [1], ReadType.FIXED_TENDON)
+    np.testing.assert_array_equal(read.stiffness[0], mixed.stiffness[0])
+    np.testing.assert_array_equal(read.high_limit[0], mixed.upper_limit[0])
+
+
+def test_joint_data_of_padded_articulations(fleet) -> None:
+    """Padded DOFs and links take no part in packing and unpacking."""
+    tree = fleet.articulation.topology
+    reduced = np.where(tree.dof_is_live, np.random.default_rng(0).normal(size=tree.dof_is_live.shape), 0).astype("f4")
+    full = np.asarray(jax.vmap(physx.unpack_joint_data)(fleet.articulation, jnp.asarray(reduced)))
+    back = jax.vmap(physx.pack_joint_data)(fleet.articulation, jnp.asarray(full))
+    np.testing.assert_array_equal(back, reduced)
+    for index, topology in enumerate(fleet.topologies):
+        wanted = np.zeros(full.shape[1], "f4")
+        dof = 0
+        for link, axes in enumerate(topology.joint_axes):
+            for axis in axes:
+                wanted[6 * (link - 1) + int(axis)] = reduced[index, dof]
+                dof += 1
+        np.testing.assert_array_equal(full[index], wanted)
+
+
 @pytest.mark.parametrize(("write", "part"), [(WriteType.LINK_FORCE, slice(0, 3)), (WriteType.LINK_TORQUE, slice(3, 6))])
 def test_forces_on_links(fleet, simulation, write, part) -> None:
     """They arrive where a step takes them from, the other half stays, padding is ignored."""
