@@ -47,11 +47,18 @@ def _tree(dofs: int, *, fixed_base: bool, seed: int) -> artix.Articulation:
     return tree_of(kinds, parents, fixed_base=fixed_base, seed=seed, dtype="float32")
 
 
-@pytest.fixture(scope="module")
-def fleet() -> artix.Fleet:
-    """Fixed and floating trees of 0 to 40 DOFs, in no order."""
-    sizes = [7, 0, 40, 1, 12, 23, 3]
-    return artix.Fleet([_tree(n, fixed_base=k % 2 == 0, seed=k) for k, n in enumerate(sizes)])
+@pytest.fixture(scope="module", params=[0, *(pytest.param(k, marks=pytest.mark.exhaustive) for k in range(1, 5))])
+def fleet(request) -> artix.Fleet:
+    """Random fixed and floating trees of 0 to 40 DOFs, in no order."""
+    rng = np.random.default_rng(request.param)
+    sizes = rng.permutation([0, 40, *rng.integers(1, 30, 5)])
+    fixed = rng.permutation([True] * 3 + [False] * 4)
+    return artix.Fleet(
+        [
+            _tree(int(n), fixed_base=bool(f), seed=7 * request.param + k)
+            for k, (n, f) in enumerate(zip(sizes, fixed, strict=True))
+        ]
+    )
 
 
 @pytest.fixture(scope="module")

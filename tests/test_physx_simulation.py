@@ -63,6 +63,18 @@ def test_simulate_is_a_step_with_a_memory() -> None:
             physx.get_link_acceleration(after, bad)
 
 
+def test_simulations_scan(dtype) -> None:
+    """A step keeps every shape and type, so that many fit in a scan; also with limits of the velocity as a whole."""
+    articulation = tree_of(["revolute_swing1"], [0], fixed_base=False, dtype=dtype)
+    simulation = physx.create_simulation(articulation)
+    simulation = physx.set_max_com_linear_velocity(physx.set_wake_counter(simulation, 0.2), 3.0)
+    end = jax.eval_shape(
+        lambda s: jax.lax.scan(lambda now, _: (physx.simulate(now, 0.01), None), s, length=2)[0], simulation
+    )
+    for new, old in zip(jax.tree.leaves(end), jax.tree.leaves(simulation), strict=True):
+        assert (new.shape, new.dtype) == (old.shape, old.dtype)
+
+
 def test_root_accessors(scene) -> None:
     asleep = physx.put_to_sleep(scene)
     pose, velocity = jnp.asarray(random_pose(np.random.default_rng(0))), jnp.array([1.0, -2.0, 3.0])
