@@ -11,7 +11,7 @@ import artix
 from artix import physx
 from artix.physx import ArticulationCacheFlag as Flag
 from tests import physx_mechanisms as mechanisms
-from tests.models import random_states, state_at, tree_of, zoo
+from tests.models import random_states, state_at, tree_of
 
 #: Those that the recording states (``tests/data/physx/README.md``).
 TOLERANCES = {
@@ -61,13 +61,11 @@ def _stack(trees: list):
     return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *trees)
 
 
-def _errors(name: str, found: dict, groups: tuple[str, ...] | None = None) -> dict[str, float]:
+def _errors(name: str, found: dict, groups: tuple[str, ...] = ("st_", "dep", "id")) -> dict[str, float]:
     """Those beyond their tolerances, of arrays [4, ...] as they are recorded; every recorded array must be there."""
     data = mechanisms.recorded(name) | mechanisms.recorded_inverse_dynamics(name)
-    expected = {key for key in data if key.startswith(("st_", "dep", "id"))} - {"st_link_pose"}
-    assert len(expected) >= 12
-    if groups is not None:
-        expected = {key for key in expected if key.startswith(groups)}
+    expected = {key for key in data if key.startswith(groups)} - {"st_link_pose"}
+    assert len(expected) >= len(groups)
     errors = {}
     for key in expected:
         assert found[key].shape == data[key].shape, key
@@ -77,25 +75,26 @@ def _errors(name: str, found: dict, groups: tuple[str, ...] | None = None) -> di
     return errors
 
 
-@pytest.mark.slow
-def test_recorded_numbers_through_the_cache_of_one() -> None:
-    name = "d_disable_gravity"
+#: Arrays by the beginnings of their names: those that no other test holds to the recording.
+INVERSE_DYNAMICS = ("id", "dep0")
+
+
+@pytest.mark.parametrize("name", ["d_disable_gravity", "d_universal"])
+def test_recorded_inverse_dynamics_through_the_cache(name: str) -> None:
+    """A floating and a fixed base; defects where PhysX has them, on request."""
     data = {key: jnp.asarray(mechanisms.recorded(name)[key]) for key in ("in_qdd", "in_tau", "in_ext")}
 
     def compute(articulation, state, given):
-        return _compute(physx.create_simulation(articulation, state), given)
+        found = _compute(physx.create_simulation(articulation, state), given)
+        return {key: value for key, value in found.items() if key.startswith(INVERSE_DYNAMICS)}
 
     over_states = jax.jit(jax.vmap(compute, in_axes=(None, 0, 0)))
     found = over_states(mechanisms.build(name), mechanisms.states(name), data)
-    assert _errors(name, found) == {}
+    assert _errors(name, found, INVERSE_DYNAMICS) == {}
 
 
-#: Arrays by the beginnings of their names; the second group is also tested through the direct-GPU calls.
-GROUPS = [("id", "dep0"), pytest.param(("st_", "dep_"), marks=pytest.mark.slow)]
-
-
-@pytest.fixture(scope="module", params=GROUPS, ids=["inverse_dynamics", "others"])
-def everything(request) -> tuple[artix.Fleet, dict, tuple[str, ...]]:
+@pytest.fixture(scope="module")
+def everything() -> tuple[artix.Fleet, dict]:
     """All 40 mechanisms in their four states as one padded fleet in one program."""
     fleet = artix.Fleet([mechanisms.build(name) for name in mechanisms.NAMES])
     padding = fleet.padding
@@ -111,12 +110,11 @@ def everything(request) -> tuple[artix.Fleet, dict, tuple[str, ...]]:
         given.append(rows)
 
     def compute(articulation, state, given):
-        found = _compute(physx.create_simulation(articulation, state), given)
-        return {key: value for key, value in found.items() if key.startswith(request.param)}
+        return _compute(physx.create_simulation(articulation, state), given)
 
     over_states = jax.vmap(jax.vmap(compute), in_axes=(None, 0, 0))
     found = jax.jit(over_states)(fleet.articulation, _stack(states), _stack(given))
-    return fleet, jax.tree.map(np.asarray, found), request.param
+    return fleet, jax.tree.map(np.asarray, found)
 
 
 def _own_part(topology: artix.Topology, key: str, padded: np.ndarray) -> np.ndarray:
@@ -138,16 +136,20 @@ def _own_part(topology: artix.Topology, key: str, padded: np.ndarray) -> np.ndar
     return padded[:, :n]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mechanisms.NAMES)
-def test_recorded_numbers_through_the_cache(everything, name: str) -> None:
-    """Defects where PhysX has them, on request; the functions themselves are held to more in test_physx_golden.py."""
-    fleet, found, groups = everything
+def test_everything_recorded_through_the_cache(everything, name: str) -> None:
+    """The functions behind the cache are held to more in test_physx_golden.py."""
+    fleet, found = everything
     member = mechanisms.NAMES.index(name)
     own = {key: _own_part(fleet.topologies[member], key, value[:, member]) for key, value in found.items()}
-    assert _errors(name, own, groups) == {}
+    assert _errors(name, own) == {}
 
 
-@pytest.mark.parametrize("name", mechanisms.NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if "_mixed" in name else pytest.mark.slow) for name in mechanisms.NAMES],
+)
 def test_recorded_sizes_and_places(name: str) -> None:
     spec, articulation = mechanisms.specification(name), mechanisms.build(name)
     n, links = articulation.topology.num_dofs, articulation.topology.num_links
@@ -204,8 +206,8 @@ def _random_like(tree, seed: int):
 
 @pytest.fixture(scope="module")
 def scene() -> tuple[physx.ArticulationSimulation, physx.ArticulationCache]:
-    """An articulation of every joint kind in a scene, and its cache, all full of random numbers."""
-    articulation = zoo(fixed_base=False)
+    """An articulation in a scene and its cache, all full of random numbers."""
+    articulation = tree_of(["revolute_swing1", "spherical_012", "prismatic_z"], [0, 1, 0], fixed_base=False)
     simulation = physx.create_simulation(articulation, state_at(random_states(articulation, 1), 0))
     simulation = simulation.replace(
         report=_random_like(simulation.report, 1), joint_force=_random_like(simulation.joint_force, 2)
@@ -276,9 +278,9 @@ def test_the_cache_wakes_whom_it_moves(scene) -> None:
 
 
 @pytest.mark.parametrize("fixed_base", [True, False])
-def test_dtypes_and_shapes_stay(dtype, fixed_base: bool) -> None:
+def test_dtypes_and_shapes_stay(fixed_base: bool) -> None:
     """Everything that goes through the cache keeps its dtype and, but for the deprecated mass matrix, its shape."""
-    articulation = tree_of(["revolute_swing1", "spherical_01"], [0, 1], fixed_base=fixed_base, dtype=dtype)
+    articulation = tree_of(["revolute_swing1", "spherical_01"], [0, 1], fixed_base=fixed_base, dtype="float32")
     simulation = physx.create_simulation(articulation)
     cache = physx.create_cache(articulation)
     everything = Flag(2**15 - 1)
@@ -296,9 +298,9 @@ def test_dtypes_and_shapes_stay(dtype, fixed_base: bool) -> None:
         for leaf, old in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
             assert (leaf.shape, leaf.dtype, leaf.weak_type) == (old.shape, old.dtype, False), name
     reduced = jax.eval_shape(physx.compute_generalized_mass_matrix, simulation, cache).mass_matrix
-    assert (reduced.shape, reduced.dtype) == ((3, 3), dtype)
+    assert (reduced.shape, reduced.dtype) == ((3, 3), "float32")
     center = jax.eval_shape(physx.compute_articulation_com, simulation)
-    assert (center.shape, center.dtype) == ((3,), dtype)
+    assert (center.shape, center.dtype) == ((3,), "float32")
 
 
 def test_zero_cache_leaves_what_users_allocate_in_physx(scene) -> None:
@@ -370,6 +372,6 @@ def test_a_cache_of_another_articulation_is_refused(scene) -> None:
     with pytest.raises(TypeError, match=r"cache.joint_force: expected dtype float64"):
         physx.compute_joint_acceleration(simulation, wrong.replace(joint_velocity=cache.joint_velocity))
     with pytest.raises(ValueError, match="maximum: expected shape"):
-        physx.pack_joint_data(simulation, jnp.zeros(5))
+        physx.pack_joint_data(simulation, jnp.zeros(4))
     with pytest.raises(ValueError, match="reduced: expected shape"):
-        physx.unpack_joint_data(simulation, jnp.zeros(5))
+        physx.unpack_joint_data(simulation, jnp.zeros(4))
