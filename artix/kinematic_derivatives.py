@@ -119,7 +119,7 @@ def _setting(articulation: Articulation, state: State, acceleration: Array | Non
     kin = kinematics(articulation, state)
     joints = Motion(*stage(*dof_motions(tree, kin)))
     velocities, accelerations = body_accelerations(tree, kin, joints, state, acceleration)
-    motions, first, second, rate = _displacements(articulation, kin, joints, velocities, accelerations)
+    motions, first, second, rate = moving_displacements(articulation, kin, joints, velocities, accelerations)
     center = link_centers(articulation, kin)
     v, w, a, alpha = (take(part, tree.link_body) for part in (*velocities, *accelerations))
     velocity = v + spatial.cross(w, center)
@@ -131,7 +131,7 @@ def _setting(articulation: Articulation, state: State, acceleration: Array | Non
     return setting, linear, alpha
 
 
-def _displacements(
+def moving_displacements(
     articulation: Articulation, kin: Kinematics, joints: Motion, velocities: Motion, accelerations: Motion
 ) -> list[Motion]:
     """Motions S of the root's rotations and the DOFs, and what they change, [3, 1, 3 + n] each.

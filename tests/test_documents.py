@@ -55,6 +55,19 @@ def test_the_examples_of_the_page_on_derivatives_run():
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_the_examples_of_the_page_on_configurations_run(capsys):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/configuration.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) >= 7
+    namespace = {}
+    for block in blocks:
+        exec(compile(block, "docs/configuration.md", "exec"), namespace)
+    out = capsys.readouterr().out
+    assert "('screw', 'hinge:twist', 'hinge:swing1')\n7 4\n" in out
+    assert "[[0.2" in out
+
+
+@pytest.mark.slow
 def test_the_examples_of_the_stepping_page_run(capsys):
     pytest.importorskip("diffrax")
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/stepping.md").read_text(encoding="utf-8"), re.DOTALL)
@@ -82,6 +95,7 @@ def test_the_notebooks_run(notebook):
     [
         "README.md",
         "CONTRIBUTING.md",
+        "docs/configuration.md",
         "docs/conventions.md",
         "docs/derivatives.md",
         "docs/formats.md",
