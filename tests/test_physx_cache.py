@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import artix
-from artix import physx
+from artix import Axis, Joint, physx
 from artix.physx import ArticulationCacheFlag as Flag
 from tests import physx_mechanisms as mechanisms
-from tests.models import random_states, state_at, tree_of
+from tests.models import random_link, random_pose, random_states, state_at, tree_of
 
 #: Those that the recording states (``tests/data/physx/README.md``).
 TOLERANCES = {
@@ -344,7 +346,19 @@ def test_defects_of_physx_only_on_request() -> None:
 @pytest.mark.slow
 def test_joint_solver_forces_are_what_the_joints_carry() -> None:
     """A resting arm: the efforts along the DOFs are those that hold it against gravity, whatever holds it."""
-    articulation = tree_of(["revolute_swing1", "prismatic_y", "spherical_12"], [0, 1, 1], fixed_base=True)
+    joints = [
+        Joint.revolute(Axis.SWING1),
+        Joint.prismatic(Axis.Y),
+        Joint.spherical((Axis.SWING1, Axis.SWING2)),
+        Joint.helical(Axis.SWING2, pitch=0.3),
+    ]
+    rng = np.random.default_rng(0)
+    builder = artix.ArticulationBuilder(fixed_base=True)
+    builder.add_link(mass=1.0)
+    for parent, joint in zip((0, 1, 1, 1), joints, strict=True):
+        placed = dataclasses.replace(joint, parent_pose=random_pose(rng), child_pose=random_pose(rng))
+        builder.add_link(parent, placed, **random_link(rng))
+    articulation = builder.build()
     state = state_at(random_states(articulation, 1, speed=0.0), 0)
     holding = artix.gravity_compensation(articulation, state)
     simulation = physx.create_simulation(articulation, state, options=artix.SolverOptions())

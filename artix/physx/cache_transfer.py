@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from artix.bodies import screw_pitches
 from artix.checks import check_vector
 from artix.frames import link_velocities
 from artix.physx.cache import ArticulationCache, RootLinkData, check_cache
@@ -197,5 +198,8 @@ def _efforts(simulation: ArticulationSimulation) -> Array:
     """The components of the incoming joint forces along the DOFs, [n]: what drives, limits and loads sum up to."""
     tree = simulation.topology
     torque_first = jnp.roll(simulation.report.incoming_joint_force, 3, axis=1)
-    efforts = torque_first[jnp.asarray(tree.dof_link), jnp.asarray(tree.dof_axis)]
+    link, axis = jnp.asarray(tree.dof_link), jnp.asarray(tree.dof_axis)
+    efforts = torque_first[link, axis]
+    if tree.has_helical:
+        efforts = efforts + screw_pitches(simulation.articulation) * torque_first[link, axis % 3 + 3]
     return efforts if tree.dof_is_live is None else jnp.where(tree.dof_is_live, efforts, jnp.zeros_like(efforts))
