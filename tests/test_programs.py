@@ -342,6 +342,24 @@ def test_size_of_a_step(solver: str) -> None:
     assert instructions(step.lower(a, s).compile(DEFAULTS).as_text()) <= STEP_BUDGETS[solver]
 
 
+#: The same of what PhysX's cache computes beyond the functions above; the quadruped.
+PHYSX_BUDGETS = {
+    "compute_generalized_mass_matrix": 3471,
+    "compute_joint_force": 3568,
+    "compute_generalized_external_force": 3646,
+    "compute_generalized_gravity_force": 3651,
+    "compute_joint_acceleration": 5612,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", PHYSX_BUDGETS)
+def test_size_of_functions_on_the_cache(function: str) -> None:
+    simulation = artix.physx.create_simulation(ROBOTS["quadruped"]())
+    program = jax.jit(getattr(artix.physx, function)).lower(simulation, artix.physx.create_cache(simulation))
+    assert 2 < instructions(program.compile(DEFAULTS).as_text()) <= PHYSX_BUDGETS[function]
+
+
 def test_the_table_covers_the_public_functions() -> None:
     public = {name: value for name, value in vars(artix).items() if callable(value) and name.islower()}
     functions = {name for name, value in public.items() if not value.__module__.startswith("artix.io")}
