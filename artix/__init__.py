@@ -58,6 +58,7 @@ from artix.constraints.operators import delassus_matrix as delassus_matrix
 from artix.constraints.operators import operational_space_inertia as operational_space_inertia
 from artix.couplings import LoopJoint as LoopJoint
 from artix.couplings import LoopJointType as LoopJointType
+from artix.descriptors import builder_from_articulation as builder_from_articulation
 from artix.dynamics.derivatives import ForwardDynamicsDerivatives as ForwardDynamicsDerivatives
 from artix.dynamics.derivatives import InverseDynamicsDerivatives as InverseDynamicsDerivatives
 from artix.dynamics.derivatives import Linearization as Linearization
