@@ -19,6 +19,7 @@ import numpy as np
 
 from artix import spatial
 from artix.bodies import Inertias
+from artix.dynamics.inertia import spatial_inertias
 from artix.topology import Topology, level_schedule
 from artix.tree import Tree, stage, take
 
@@ -96,19 +97,17 @@ def follows_tree(tree: Tree) -> TypeGuard[Topology]:
     return isinstance(tree, Topology) and tree.nv >= _FEWEST_DOFS and len(elimination(tree).levels) <= _DEEPEST
 
 
-def spatial_inertias(inertias: Inertias) -> Array:
-    """Inertias as matrices that take motions to momenta, linear parts first, [6, 6, n]."""
-    first, second = inertias.first, inertias.second
-    unit, moment = spatial.identity_like(first), spatial.skew(first)
-    mass = jnp.broadcast_to(inertias.mass[None, None] * unit, second.shape)
-    turning = spatial.trace(second)[None, None] * unit - second
-    return jnp.concatenate(
-        [jnp.concatenate([mass, -moment], axis=1), jnp.concatenate([moment, turning], axis=1)], axis=0
-    )
-
-
 def factorize_along_tree(tree: Topology, motions: Array, inertias: Inertias, armature: Array) -> TreeFactors:
-    """The factors of the mass matrix, by elimination level by level.
+    """The factors of the mass matrix; arguments as :func:`eliminate_along_tree`."""
+    return eliminate_along_tree(tree, motions, inertias, armature)[0]
+
+
+def eliminate_along_tree(
+    tree: Topology, motions: Array, inertias: Inertias, armature: Array
+) -> tuple[TreeFactors, Array]:
+    """The factors of the mass matrix, by elimination level by level, and what each entry passes on to the one above.
+
+    The latter are articulated-body inertias less what the entries take themselves, ``I^A - U D^-1 U^T``, [6, 6, nv].
 
     Args:
       tree: the topology.
@@ -118,20 +117,23 @@ def factorize_along_tree(tree: Topology, motions: Array, inertias: Inertias, arm
     """
     order = elimination(tree)
     own = _padded(spatial_inertias(inertias))
-    forces, inverses, passed_on = [], [], None
+    forces: list[Array] = []
+    inverses: list[Array] = []
+    passed: list[Array] = []
     for depth in reversed(range(len(order.levels))):
         level = order.levels[depth]
         inertia = take(own, np.where(order.body[level] < 0, tree.num_bodies, order.body[level]))
-        if passed_on is not None:
-            inertia = inertia + _sum_by_parent(order, depth + 1, passed_on)
+        if passed:
+            inertia = inertia + _sum_by_parent(order, depth + 1, passed[-1])
         motion = take(motions, level)
         force = spatial.apply(inertia, motion)
         inverse = 1 / (spatial.dot(motion, force) + take(armature, level))
         force, inverse, inertia = stage(force, inverse, inertia)
-        passed_on = inertia - force[:, None] * (force * inverse[None])[None]
+        passed.append(inertia - force[:, None] * (force * inverse[None])[None])
         forces.append(force)
         inverses.append(inverse)
-    return TreeFactors(motions, _in_order(order, forces[::-1]), _in_order(order, inverses[::-1]))
+    factors = TreeFactors(motions, _in_order(order, forces[::-1]), _in_order(order, inverses[::-1]))
+    return factors, _in_order(order, passed[::-1])
 
 
 def solve_along_tree(tree: Tree, factors: TreeFactors, right: Array) -> Array:

@@ -22,8 +22,8 @@ from artix.dynamics.factorization import (
     solve_dense,
 )
 from artix.dynamics.inertia import reference_inertias
-from artix.dynamics.mass_matrix import generalized_armature, generalized_motions, inertia_matrix
-from artix.kinematics import Kinematics, kinematics
+from artix.dynamics.mass_matrix import generalized_armature, inertia_matrix
+from artix.kinematics import Kinematics, generalized_motions, kinematics
 from artix.tangents import times
 from artix.topology import Topology
 from artix.tree import Tree

@@ -1,0 +1,90 @@
+"""Articulated-body inertias: what a force on a link meets when everything below it is free to move."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix.articulation import Articulation, State
+from artix.dynamics.factorization import eliminate_along_tree
+from artix.dynamics.inertia import link_reference_inertias, reference_inertias, spatial_inertias
+from artix.dynamics.mass_matrix import generalized_armature
+from artix.frames import link_frames
+from artix.kinematics import generalized_motions, kinematics
+from artix.reference_frames import Axes, check_axes, force_in_axes
+from artix.topology import Topology
+from artix.tree import masked_sum, take
+
+Array = jax.Array
+
+
+def articulated_body_inertias(
+    articulation: Articulation,
+    state: State,
+    *,
+    axes: Axes = "local",
+    armature: bool = True,
+    projected: bool = False,
+) -> Array:
+    """Articulated-body inertias of all links, Pinocchio's ``Yaba`` (``"local"``) and ``oYaba`` (``"world"``).
+
+    Featherstone 2008, section 7.2: ``f = I^A a + p`` for a force f on the link alone, its own joint cut.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+      axes: ``"local"`` for the link's frame, ``"world_aligned"`` for its origin and the world's axes, ``"world"`` for
+        the world's origin and axes (in float32 ill-conditioned far away).
+      armature: whether the joints' armature resists, as in forward dynamics.
+      projected: whether of what the joint passes on to the parent, ``I^A - U D^-1 U^T``; that is what Pinocchio keeps
+        of all joints but those on the root.
+
+    Returns:
+      Symmetric matrices, linear part first, shape [L, 6, 6]. The root's is never projected: it has no parent.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape, or ``axes`` is not one of the three.
+      TypeError: an array of the state has another dtype than the articulation, or the articulation belongs to a mixed
+        fleet, whose tree is not known while JAX traces.
+
+    Identity: ``S_j . I^A_j S_j`` is D_j of :func:`artix.mass_matrix_cholesky` for joints of one DOF.
+    """
+    check_axes(axes)
+    tree = articulation.topology
+    if not isinstance(tree, Topology):
+        raise TypeError("articulated-body inertias need one topology; evaluate the kinds of a mixed fleet one by one")
+    kin = kinematics(articulation, state)
+    added = generalized_armature(articulation)
+    motions = generalized_motions(articulation, kin)
+    inertias = reference_inertias(articulation, kin)
+    _, passed = eliminate_along_tree(tree, motions, inertias, added if armature else jnp.zeros_like(added))
+    own = spatial_inertias(link_reference_inertias(articulation, kin))
+    within, attached, first = _attachments(tree)
+    below = take(passed, first)
+    matrices = masked_sum(own, within) + masked_sum(below, attached)
+    if projected:
+        places = np.arange(tree.num_links)
+        places[tree.body_link[1:]] = tree.num_links + np.arange(tree.num_bodies - 1)
+        matrices = take(jnp.concatenate([matrices, below], axis=-1), places)
+    frames = link_frames(tree, kin)
+    for _ in range(2):  # The columns are forces and, by symmetry, the rows.
+        columns = jax.vmap(lambda force: force_in_axes(kin, frames, force, axes), 1, 1)(matrices)
+        matrices = jnp.swapaxes(columns, 0, 1)
+    return jnp.moveaxis(matrices, -1, 0)
+
+
+@functools.lru_cache(maxsize=256)
+def _attachments(tree: Topology) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of what the links are made up: themselves, links that fixed joints hold, and bodies that hang on those.
+
+    Returns:
+      ``[m, l]``: whether link m is link l or rigidly below it, [L, L]; ``[b, l]``: whether body b + 1 hangs on one of
+      those, [B - 1, L]; the first entry of the generalised velocity that moves body b + 1, [B - 1].
+    """
+    within = tree.link_ancestors.T & (tree.link_body[:, None] == tree.link_body[None])
+    attached = within[tree.body_parent_link[1:]]
+    first = tree.num_base_dofs + np.searchsorted(tree.dof_body, np.arange(1, tree.num_bodies))
+    return within, attached, first
