@@ -1,16 +1,61 @@
 """artix: the dynamics of articulations in JAX, for one robot or for thousands."""
 
+from artix import lie as lie
 from artix import physx as physx
 from artix import robots as robots
 from artix.articulation import Articulation as Articulation
 from artix.articulation import State as State
 from artix.builder import ArticulationBuilder as ArticulationBuilder
+from artix.composite_joints import CompositeJoint as CompositeJoint
 from artix.configuration import difference as difference
+from artix.configuration import distance as distance
 from artix.configuration import integrate as integrate
+from artix.configuration import interpolate as interpolate
+from artix.configuration import is_normalized as is_normalized
+from artix.configuration import is_same_configuration as is_same_configuration
 from artix.configuration import joint_rate_from_velocity as joint_rate_from_velocity
 from artix.configuration import joint_velocity_from_rate as joint_velocity_from_rate
 from artix.configuration import neutral_state as neutral_state
+from artix.configuration import normalize as normalize
 from artix.configuration import random_state as random_state
+from artix.configuration import squared_distance as squared_distance
+from artix.configuration_derivatives import DifferenceDerivatives as DifferenceDerivatives
+from artix.configuration_derivatives import IntegrateDerivatives as IntegrateDerivatives
+from artix.configuration_derivatives import configuration_rate_map as configuration_rate_map
+from artix.configuration_derivatives import difference_derivatives as difference_derivatives
+from artix.configuration_derivatives import integrate_derivatives as integrate_derivatives
+from artix.configuration_derivatives import transport as transport
+from artix.constraints.constrained_derivatives import (
+    ConstrainedForwardDynamicsDerivatives as ConstrainedForwardDynamicsDerivatives,
+)
+from artix.constraints.constrained_derivatives import ImpactDerivatives as ImpactDerivatives
+from artix.constraints.constrained_derivatives import (
+    constrained_forward_dynamics_derivatives as constrained_forward_dynamics_derivatives,
+)
+from artix.constraints.constrained_derivatives import impulse_dynamics_derivatives as impulse_dynamics_derivatives
+from artix.constraints.constrained_dynamics import ConstrainedAcceleration as ConstrainedAcceleration
+from artix.constraints.constrained_dynamics import ConstrainedForces as ConstrainedForces
+from artix.constraints.constrained_dynamics import Impact as Impact
+from artix.constraints.constrained_dynamics import constrained_forward_dynamics as constrained_forward_dynamics
+from artix.constraints.constrained_dynamics import constrained_inverse_dynamics as constrained_inverse_dynamics
+from artix.constraints.constrained_dynamics import impulse_dynamics as impulse_dynamics
+from artix.constraints.constraint_derivatives import ConstraintDerivatives as ConstraintDerivatives
+from artix.constraints.constraint_derivatives import constraint_derivatives as constraint_derivatives
+from artix.constraints.constraint_model import Constraint as Constraint
+from artix.constraints.constraint_model import Constraints as Constraints
+from artix.constraints.contact_solver import ContactSolution as ContactSolution
+from artix.constraints.contact_solver import solve_contact as solve_contact
+from artix.constraints.contacts import ContactForces as ContactForces
+from artix.constraints.contacts import ContactProblem as ContactProblem
+from artix.constraints.contacts import Contacts as Contacts
+from artix.constraints.contacts import contact_forces as contact_forces
+from artix.constraints.contacts import contact_problem as contact_problem
+from artix.constraints.operators import constrained_solve as constrained_solve
+from artix.constraints.operators import constraint_bias as constraint_bias
+from artix.constraints.operators import constraint_jacobian as constraint_jacobian
+from artix.constraints.operators import constraint_kinematics as constraint_kinematics
+from artix.constraints.operators import delassus_matrix as delassus_matrix
+from artix.constraints.operators import operational_space_inertia as operational_space_inertia
 from artix.couplings import LoopJoint as LoopJoint
 from artix.couplings import LoopJointType as LoopJointType
 from artix.dynamic_parameters import dynamic_parameters as dynamic_parameters
@@ -25,7 +70,6 @@ from artix.dynamics.derivatives import InverseDynamicsDerivatives as InverseDyna
 from artix.dynamics.derivatives import Linearization as Linearization
 from artix.dynamics.derivatives import forward_dynamics_derivatives as forward_dynamics_derivatives
 from artix.dynamics.derivatives import gravity_derivatives as gravity_derivatives
-from artix.dynamics.derivatives import integrate_derivatives as integrate_derivatives
 from artix.dynamics.derivatives import inverse_dynamics_derivatives as inverse_dynamics_derivatives
 from artix.dynamics.derivatives import linearize as linearize
 from artix.dynamics.energy import kinetic_energy as kinetic_energy
@@ -137,14 +181,26 @@ from artix.link_motion import frame_acceleration as frame_acceleration
 from artix.link_motion import joint_placements as joint_placements
 from artix.link_motion import link_frame_accelerations as link_frame_accelerations
 from artix.link_motion import link_frame_velocities as link_frame_velocities
+from artix.mimic_map import MimicMap as MimicMap
+from artix.mimic_map import mimic_map as mimic_map
 from artix.padding import PaddedTopology as PaddedTopology
 from artix.padding import Padding as Padding
+from artix.simulation.continuous import vector_field as vector_field
+from artix.simulation.continuous import without_bounds as without_bounds
 from artix.simulation.options import Control as Control
 from artix.simulation.options import SolverOptions as SolverOptions
+from artix.simulation.report import Residual as Residual
 from artix.simulation.report import StepReport as StepReport
+from artix.simulation.sleeping import SleepState as SleepState
+from artix.simulation.sleeping import is_sleeping as is_sleeping
+from artix.simulation.sleeping import put_to_sleep as put_to_sleep
+from artix.simulation.sleeping import step_with_sleep as step_with_sleep
+from artix.simulation.sleeping import wake_up as wake_up
 from artix.simulation.step import rollout as rollout
 from artix.simulation.step import step as step
 from artix.simulation.step import step_and_report as step_and_report
+from artix.surgery import attach_articulation as attach_articulation
+from artix.surgery import lock_joints as lock_joints
 from artix.tendons import Attachment as Attachment
 from artix.tendons import FixedTendon as FixedTendon
 from artix.tendons import SpatialTendon as SpatialTendon

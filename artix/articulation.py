@@ -33,6 +33,7 @@ class Articulation(struct.PyTreeNode):
         3, 3].
       joint_parent_pose: inbound joint frame in the parent's link frame, shape [L, 7] (row 0 unused).
       joint_child_pose: inbound joint frame in the link's own frame, shape [L, 7] (row 0 unused).
+      joint_pitch: translation per angle of helical joints [m/rad], shape [n]; no other joint looks at it.
       armature: inertia that forward and inverse dynamics add to each DOF [kg m^2 or kg], shape [n].
       joint_lower_limit: lower position limits, ``-inf`` for none [rad or m], shape [n].
       joint_upper_limit: upper position limits, ``inf`` for none [rad or m], shape [n].
@@ -63,6 +64,7 @@ class Articulation(struct.PyTreeNode):
     link_inertia: jax.Array
     joint_parent_pose: jax.Array
     joint_child_pose: jax.Array
+    joint_pitch: jax.Array
     armature: jax.Array
     joint_lower_limit: jax.Array
     joint_upper_limit: jax.Array

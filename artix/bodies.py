@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from artix import spatial
 from artix.articulation import Articulation
 from artix.constants import computed_early
-from artix.tree import masked_sum, stage, take
+from artix.tree import by_body, masked_sum, stage, take
 
 Array = jax.Array
 
@@ -68,7 +68,7 @@ class JointGeometry(NamedTuple):
 
     ``rest`` and ``turns[k]`` are right-product matrices [4, 4, B-1]: the joint's quaternion is
     ``rest cos(angle / 2) + turns[k] sin(angle / 2)`` for a rotation about the k-th free axis. ``offset`` [3, B-1] is
-    the joint's origin in the parent's frame and ``slide`` [3, B-1] the direction of a translation there.
+    the joint's origin in the parent's frame and ``slide`` [3, B-1] its translation there per unit of its position.
     """
 
     rest: Array
@@ -110,8 +110,17 @@ def joint_geometry(articulation: Articulation, placements: Placement) -> JointGe
     joint = Placement(*stage(*(placements.take(tree.body_parent_link[1:]) @ turned)))
     rest = spatial.right_product_matrix(joint.rotation)
     turns = tuple(spatial.times_unit(rest, k) for k in range(3 if tree.has_spherical else 1))
-    slide = spatial.rotate(joint.rotation, jnp.zeros_like(joint.position).at[0].set(1))
+    axis = spatial.rotate(joint.rotation, jnp.zeros_like(joint.position).at[0].set(1))
+    slide = axis * jnp.asarray(tree.body_is_prismatic[1:], axis.dtype)[None]
+    if tree.has_helical:
+        slide = slide + axis * by_body(tree, screw_pitches(articulation))[:1]
     return JointGeometry(rest, turns, joint.position, slide)
+
+
+def screw_pitches(articulation: Articulation) -> Array:
+    """Translation per angle of each DOF, zero where its joint is not helical, [n]."""
+    tree, pitch = articulation.topology, articulation.joint_pitch
+    return jnp.where(take(jnp.asarray(tree.body_is_helical), tree.dof_body), pitch, jnp.zeros_like(pitch))
 
 
 @computed_early

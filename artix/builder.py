@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from artix import name_resolution
 from artix.articulation import Articulation
+from artix.composite_joints import CompositeJoint
 from artix.couplings import LoopJoint, LoopJoints, MimicJoint, MimicJoints
 from artix.joint_features import Drive, DriveEnvelope, DriveEnvelopes, Drives, JointFriction, JointFrictions
 from artix.joints import IDENTITY_POSE, Joint, JointType
@@ -74,7 +75,7 @@ class ArticulationBuilder:
     def add_link(
         self,
         parent: int | None = None,
-        joint: Joint | None = None,
+        joint: Joint | CompositeJoint | None = None,
         *,
         mass: float = 0.0,
         com_pose: npt.ArrayLike = IDENTITY_POSE,
@@ -91,7 +92,7 @@ class ArticulationBuilder:
 
         Args:
           parent: the parent's number as returned by this method; ``None`` for the root, which comes first.
-          joint: the joint to the parent; ``None`` for the root.
+          joint: the joint to the parent; ``None`` for the root. A composite joint adds massless links of its own first.
           mass: mass [kg], zero for a massless link.
           com_pose: mass frame in the link frame: position of the centre of mass [m], quaternion xyzw, shape [7].
           inertia: rotational inertia about the centre of mass in the axes of ``com_pose`` [kg m^2], shape [3, 3], or
@@ -112,6 +113,11 @@ class ArticulationBuilder:
             symmetric, not positive semi-definite or breaks the triangle inequality, a duplicate name, an unknown
             parent.
         """
+        if isinstance(joint, CompositeJoint):
+            name = f"link_{len(self._links)}" if name is None else name
+            *above, joint = joint.named_joints(name)
+            for between in above:
+                parent = self.add_link(parent, between, name=f"{name}:{between.name}")
         index = len(self._links)
         name = f"link_{index}" if name is None else name
         where = f"link {name!r}"
@@ -308,6 +314,7 @@ def _joint_parameters(joints: Sequence[Joint]) -> dict[str, Any]:
     return {
         "joint_parent_pose": np.array([joint.parent_pose for joint in joints]),
         "joint_child_pose": np.array([joint.child_pose for joint in joints]),
+        "joint_pitch": np.array([joint.pitch for joint in joints for _ in joint.axes], float),
         "armature": _per_dof(joints, "armature"),
         "max_joint_velocity": _per_dof(joints, "max_velocity"),
         "max_joint_force": _per_dof(joints, "max_force"),

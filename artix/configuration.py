@@ -1,4 +1,4 @@
-"""The configuration manifold: neutral and random states, integrate, difference, and position rates."""
+"""The configuration manifold: neutral and random states, integrate, difference, distances, and position rates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.checks import check_state, check_vector
-from artix.tree import Tree, by_body, take
+from artix.tree import Tree, by_body, masked_sum, take
 
 Array = jax.Array
 
@@ -140,6 +140,122 @@ def difference(articulation: Articulation, start: State, end: State) -> Array:
     return jnp.concatenate([root, joints])
 
 
+def interpolate(articulation: Articulation, start: State, end: State, fraction: float | Array) -> State:
+    """The configuration part of the way along the shortest path between two, Pinocchio's ``interpolate``.
+
+    Joints move at constant velocity; the root turns about an axis fixed in the world while its centre of mass moves on
+    a straight line (Pinocchio moves a free-flyer's frame on a screw).
+
+    Args:
+      articulation: the articulation.
+      start: the configuration at fraction 0.
+      end: the configuration at fraction 1.
+      fraction: part of the way, a number or an array of shape [].
+
+    Returns:
+      The state there, with the velocities of ``start``.
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+    """
+    part = jnp.asarray(fraction, articulation.dtype)
+    check_vector("fraction", part, (), articulation.dtype, "one number")
+    return integrate(articulation, start, part * difference(articulation, start, end))
+
+
+def squared_distance(articulation: Articulation, start: State, end: State) -> Array:
+    """Squared lengths of the joints' parts of :func:`difference`, Pinocchio's ``squaredDistance``.
+
+    Args:
+      articulation: the articulation.
+      start: one configuration.
+      end: the other.
+
+    Returns:
+      Shape [L]: of the root (squared displacement of its centre of mass [m^2] plus squared angle [rad^2]; zero for a
+      fixed base), then of the inbound joint of each other link [rad^2 or m^2].
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+    """
+    tree, base = articulation.topology, articulation.topology.num_base_dofs
+    squares = difference(articulation, start, end) ** 2
+    owner = jnp.asarray(tree.dof_link)[:, None] == jnp.arange(tree.num_links)[None]
+    if tree.dof_is_live is not None:
+        owner = owner & tree.dof_is_live[:, None]
+    return masked_sum(squares[base:], owner).at[0].add(jnp.sum(squares[:base]))
+
+
+def distance(articulation: Articulation, start: State, end: State) -> Array:
+    """Length of :func:`difference`, Pinocchio's ``distance``; shape [], its gradient finite everywhere.
+
+    Metres and radians count alike; weigh the parts of :func:`squared_distance` otherwise. Arguments and what is raised
+    are those of :func:`squared_distance`.
+    """
+    square = jnp.sum(squared_distance(articulation, start, end))
+    apart = square > 0
+    return jnp.where(apart, jnp.sqrt(jnp.where(apart, square, jnp.ones_like(square))), jnp.zeros_like(square))
+
+
+def normalize(articulation: Articulation, state: State) -> State:
+    """The same configuration in its normal form, Pinocchio's ``normalize``.
+
+    The root's quaternion gets length 1, rotation vectors of spherical joints with three free axes become the shortest
+    ones, at most pi long, and wrapped angles come back within [-2 pi, 2 pi]. Velocities are kept.
+
+    Args:
+      articulation: the articulation.
+      state: its state; the quaternion has any non-zero length.
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+    """
+    check_state(articulation, state)
+    tree, root = articulation.topology, state.root_pose
+    q = wrap_angles(tree, state.joint_position)
+    if tree.has_spherical:
+        shortest = spatial.quaternion_log(spatial.quaternion_exp(by_body(tree, state.joint_position)))
+        q = jnp.where(_in_full_rotation(tree), where_spherical(tree, shortest, q), q)
+    return state.replace(root_pose=jnp.concatenate([root[:3], _unit(root[3:])]), joint_position=q)
+
+
+def is_normalized(articulation: Articulation, state: State, tolerance: float = 1e-6) -> Array:
+    """Whether :func:`normalize` would change no number by more than ``tolerance``, shape [], bool.
+
+    Pinocchio's ``isNormalized``. Arguments and what is raised are those of :func:`normalize`.
+    """
+    there = normalize(articulation, state)
+    changes = jnp.concatenate([there.root_pose - state.root_pose, there.joint_position - state.joint_position])
+    return jnp.all(jnp.abs(changes) <= tolerance)
+
+
+def is_same_configuration(articulation: Articulation, start: State, end: State, tolerance: float = 1e-6) -> Array:
+    """Whether no entry of :func:`difference` exceeds ``tolerance`` [m, rad], shape [], bool.
+
+    Pinocchio's ``isSameConfiguration``, but the two quaternions of one rotation, and rotation vectors a whole turn
+    apart, are the same here. The poses of fixed bases are compared too.
+
+    Args:
+      articulation: the articulation.
+      start: one configuration.
+      end: the other.
+      tolerance: largest difference [m, rad].
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+    """
+    turn = spatial.quaternion_product(
+        _unit(end.root_pose[3:])[:, None], spatial.conjugate(_unit(start.root_pose[3:])[:, None])
+    )
+    root = jnp.concatenate([end.root_pose[:3] - start.root_pose[:3], spatial.quaternion_log(turn)[:, 0]])
+    changes = jnp.concatenate([root, difference(articulation, start, end)])
+    return jnp.all(jnp.abs(changes) <= tolerance)
+
+
 def joint_velocity_from_rate(articulation: Articulation, state: State, rate: Array) -> Array:
     """Joint velocities from the rates of change of the joint positions.
 
@@ -159,8 +275,8 @@ def joint_velocity_from_rate(articulation: Articulation, state: State, rate: Arr
     check_vector("rate", rate, (tree.num_dofs,), articulation.dtype, "n joint DOFs")
     if not tree.has_spherical:
         return rate
-    inverse = _rate_matrix(tree, state.joint_position)
-    return where_spherical(tree, spatial.apply(_inverse(inverse), by_body(tree, rate)), rate)
+    inverse = rate_matrix(tree, state.joint_position)
+    return where_spherical(tree, spatial.apply(spatial.inverse(inverse), by_body(tree, rate)), rate)
 
 
 def joint_rate_from_velocity(articulation: Articulation, state: State, velocity: Array) -> Array:
@@ -181,7 +297,7 @@ def joint_rate_from_velocity(articulation: Articulation, state: State, velocity:
     check_vector("velocity", velocity, (tree.num_dofs,), articulation.dtype, "n joint DOFs")
     if not tree.has_spherical:
         return velocity
-    matrix = _rate_matrix(tree, state.joint_position)
+    matrix = rate_matrix(tree, state.joint_position)
     return where_spherical(tree, spatial.apply(matrix, by_body(tree, velocity)), velocity)
 
 
@@ -199,15 +315,25 @@ def where_spherical(tree: Tree, vectors: Array, other: Array) -> Array:
     return jnp.where(take(jnp.asarray(tree.body_is_spherical), tree.dof_body), values, other)
 
 
-def _rate_matrix(tree: Tree, q: Array) -> Array:
+def spherical_vectors(tree: Tree, q: Array) -> Array:
+    """The DOF values [n] of spherical joints by place within the joint, zero for other joints, [3, B-1]."""
+    values = by_body(tree, q)
+    return jnp.where(jnp.asarray(tree.body_is_spherical)[1:], values, jnp.zeros_like(values))
+
+
+def rate_matrix(tree: Tree, q: Array) -> Array:
     """J_r(q)^-1 restricted to the free axes, the identity elsewhere, [3, 3, B-1]."""
-    matrix = _inverse(spatial.right_jacobian(by_body(tree, q)))
+    matrix = spatial.inverse(spatial.right_jacobian(spherical_vectors(tree, q)))
     free = jnp.asarray(tree.body_dofs)[:, 1:] < tree.num_dofs
     eye = jnp.broadcast_to(spatial.identity_like(matrix), matrix.shape)
     return jnp.where(free[:, None] & free[None], matrix, eye)
 
 
-def _inverse(matrix: Array) -> Array:
-    """Inverse of 3 x 3 matrices [3, 3, n] by cofactors."""
-    rows = [spatial.cross(matrix[(k + 1) % 3], matrix[(k + 2) % 3]) for k in range(3)]
-    return jnp.stack(rows, axis=1) / spatial.dot(matrix[0], rows[0])[None, None]
+def _in_full_rotation(tree: Tree) -> Array:
+    """Whether each DOF belongs to a spherical joint with three free axes, [n]."""
+    spherical = jnp.asarray(tree.body_is_spherical) & jnp.all(jnp.asarray(tree.body_dofs) < tree.num_dofs, axis=0)
+    return take(spherical, tree.dof_body)
+
+
+def _unit(quaternion: Array) -> Array:
+    return spatial.normalize(quaternion[:, None])[:, 0]

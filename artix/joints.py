@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from artix.joint_features import Drive, DriveEnvelope, JointFriction
+from artix.validation import number
 
 IDENTITY_POSE = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 
 
 class JointType(enum.IntEnum):
-    """How a link may move against its parent; names and values are those of ``PxArticulationJointType``."""
+    """How a link may move against its parent; names and values are ``PxArticulationJointType``'s, but the last."""
 
     FIX = 0
     PRISMATIC = 1
@@ -24,6 +25,8 @@ class JointType(enum.IntEnum):
     REVOLUTE_UNWRAPPED = 3
     SPHERICAL = 4
     """One, two or three free rotations; the position is a rotation vector."""
+    HELICAL = 6
+    """A screw: one rotation, and a translation of ``pitch`` times its angle along its axis; PhysX has none."""
 
 
 class Axis(enum.IntEnum):
@@ -48,7 +51,8 @@ class Joint:
 
     The world poses of the two links satisfy ``X_child = X_parent * parent_pose * J(q) * inverse(child_pose)``
     with ``J = translate(q e)`` for a prismatic joint, ``J = rot(e, q)`` for a revolute one and
-    ``J = exp(sum_k q_k e_k)`` (a rotation vector) for a spherical one.
+    ``J = exp(sum_k q_k e_k)`` (a rotation vector) for a spherical one, and ``J = translate(pitch q e) rot(e, q)`` for
+    a helical one.
 
     Attributes:
       type: the kind of joint.
@@ -63,6 +67,7 @@ class Joint:
       drive: spring and damper towards targets.
       friction: friction parameters, or a number for dry friction of that effort, sliding or not [N m or N].
       envelope: what the motor can do, in place of the drive's ``max_force``.
+      pitch: translation along the axis of a helical joint per angle [m/rad]; zero for all other types.
 
     ``drive``, ``friction`` and ``envelope`` hold for every free axis, or are sequences with one entry per free axis.
     """
@@ -79,6 +84,7 @@ class Joint:
     drive: Drive | Sequence[Drive | None] | None = None
     friction: JointFriction | float | Sequence[JointFriction | float] = 0.0
     envelope: DriveEnvelope | Sequence[DriveEnvelope | None] | None = None
+    pitch: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "type", JointType(self.type))
@@ -89,6 +95,7 @@ class Joint:
             JointType.REVOLUTE: (_ROTATIONS, 1, 1),
             JointType.REVOLUTE_UNWRAPPED: (_ROTATIONS, 1, 1),
             JointType.SPHERICAL: (_ROTATIONS, 1, 3),
+            JointType.HELICAL: (_ROTATIONS, 1, 1),
         }
         axes, fewest, most = allowed[self.type]
         free = self.axes
@@ -99,6 +106,11 @@ class Joint:
                 f"joint {self.name!r}: a {self.type.name.lower()} joint takes {count} free axes out of ({wanted}), "
                 f"each once and in this order; found ({', '.join(axis.name.lower() for axis in free)})"
             )
+
+        pitch = number(self.pitch, f"joint {self.name!r}: pitch")
+        if not np.isfinite(pitch) or (pitch != 0.0 and self.type is not JointType.HELICAL):
+            wanted = "be finite" if self.type is JointType.HELICAL else "be zero: only helical joints have one"
+            raise ValueError(f"joint {self.name!r}: pitch must {wanted}; found {pitch}")
 
     @classmethod
     def fixed(cls, **options) -> Joint:
@@ -120,3 +132,11 @@ class Joint:
     def spherical(cls, axes: Sequence[Axis] = _ROTATIONS, **options) -> Joint:
         """Rotations about one, two or three ``axes``; the position is their rotation vector."""
         return cls(type=JointType.SPHERICAL, axes=tuple(axes), **options)
+
+    @classmethod
+    def helical(cls, axis: Axis = Axis.TWIST, *, pitch: float, **options) -> Joint:
+        """A screw about ``axis`` that advances by ``pitch`` per radian [m/rad]; the position is the angle.
+
+        Pinocchio's ``JointModelHelical``. The angle never wraps.
+        """
+        return cls(type=JointType.HELICAL, axes=(axis,), pitch=pitch, **options)

@@ -116,7 +116,7 @@ def point_setting(
         check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
     joints = Motion(*stage(*dof_motions(tree, kin)))
     velocities, accelerations = body_accelerations(tree, kin, joints, state, acceleration)
-    motions, first, second, rate = _displacements(articulation, kin, joints, velocities, accelerations)
+    motions, first, second, rate = moving_displacements(articulation, kin, joints, velocities, accelerations)
     v, w, a, alpha = (take(part, body) for part in (*velocities, *accelerations))
     velocity = v + spatial.cross(w, point)
     linear = a + spatial.cross(alpha, point) + spatial.cross(w, velocity)
@@ -127,7 +127,7 @@ def point_setting(
     return PointSetting(motions, first, second, rate, point, velocity, w, linear, alpha, moved)
 
 
-def _displacements(
+def moving_displacements(
     articulation: Articulation, kin: Kinematics, joints: Motion, velocities: Motion, accelerations: Motion
 ) -> list[Motion]:
     """Motions S of the root's rotations and the DOFs, and what they change, [3, 1, 3 + n] each.

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from artix import spatial
 from artix.articulation import Articulation, State
-from artix.bodies import JointGeometry, Placement, joint_geometry, link_placements, mass_frames
+from artix.bodies import JointGeometry, Placement, joint_geometry, link_placements, mass_frames, screw_pitches
 from artix.checks import check_state
 from artix.tree import Tree, body_frames, by_body, free_root, path_sum, stage, take
 
@@ -32,6 +32,8 @@ class Kinematics(NamedTuple):
     """The same as matrices, [3, 3, B]."""
     position: Array
     """Origins of the bodies relative to ``reference``, [3, B]."""
+    pitch: Array | None
+    """Translation per angle of each DOF, [n]; ``None`` where no joint is helical."""
 
 
 class Motion(NamedTuple):
@@ -52,17 +54,16 @@ def kinematics(articulation: Articulation, state: State) -> Kinematics:
     local, offset = joint_transforms(tree, geometry, state.joint_position)
     quaternion, rotation, position = body_frames(tree, root_rotation, -root_center, local, offset)
     reference = state.root_pose[:3] + root_center[:, 0]
-    return Kinematics(placements, reference, *stage(quaternion, rotation, position))
+    pitch = screw_pitches(articulation) if tree.has_helical else None
+    quaternion, rotation, position = stage(quaternion, rotation, position)
+    return Kinematics(placements, reference, quaternion, rotation, position, pitch)
 
 
 def joint_transforms(tree: Tree, geometry: JointGeometry, q: Array) -> tuple[Array, Array]:
     """Rotations (right-product matrices [4, 4, B-1]) and origins [3, B-1] of bodies 1 .. B-1 against their parents."""
     values = by_body(tree, q)
     first = values[0]
-    revolute, prismatic, spherical = (
-        jnp.asarray(kind[1:], q.dtype)
-        for kind in (tree.body_is_revolute, tree.body_is_prismatic, tree.body_is_spherical)
-    )
+    revolute, spherical = (jnp.asarray(kind[1:], q.dtype) for kind in (tree.body_is_revolute, tree.body_is_spherical))
     half = 0.5 * first * revolute if tree.has_prismatic or tree.has_spherical else 0.5 * first
     cosine, sines = jnp.cos(half), [jnp.sin(half)]
     if tree.has_spherical:
@@ -72,7 +73,8 @@ def joint_transforms(tree: Tree, geometry: JointGeometry, q: Array) -> tuple[Arr
     local = geometry.rest * cosine[None, None]
     for turn, sine in zip(geometry.turns, sines, strict=True):
         local = local + turn * sine[None, None]
-    offset = geometry.offset + geometry.slide * (first * prismatic)[None] if tree.has_prismatic else geometry.offset
+    slides = tree.has_prismatic or tree.has_helical
+    offset = geometry.offset + geometry.slide * first[None] if slides else geometry.offset
     return stage(local, jnp.broadcast_to(offset, (3, *first.shape)))
 
 
@@ -86,6 +88,8 @@ def dof_motions(tree: Tree, kin: Kinematics) -> Motion:
     if tree.dof_is_live is not None:
         axis = axis * jnp.asarray(tree.dof_is_live, axis.dtype)[None]
     moment = spatial.cross(take(kin.position, tree.dof_body), axis)
+    if kin.pitch is not None:
+        moment = moment + kin.pitch[None] * axis
     if not tree.has_prismatic:
         return Motion(moment, axis)
     linear = jnp.asarray(tree.dof_is_linear)[None]

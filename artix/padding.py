@@ -37,6 +37,7 @@ class Padding:
       floating: whether any member has a floating base; generalised vectors then have the root's six entries.
       prismatic: whether any member has a prismatic joint.
       spherical: whether any member has a spherical joint.
+      helical: whether any member has a helical joint.
     """
 
     links: int
@@ -54,6 +55,7 @@ class Padding:
     floating: bool = True
     prismatic: bool = False
     spherical: bool = False
+    helical: bool = False
 
     @classmethod
     def of(cls, topology: Topology) -> Padding:
@@ -74,6 +76,7 @@ class Padding:
             floating=not topology.fixed_base,
             prismatic=topology.has_prismatic,
             spherical=topology.has_spherical,
+            helical=topology.has_helical,
         )
 
     @classmethod
@@ -120,6 +123,7 @@ class PaddedTopology(struct.PyTreeNode):
     body_is_revolute: Array
     body_is_prismatic: Array
     body_is_spherical: Array
+    body_is_helical: Array
     body_ancestors: Array
     bodies_below: Array
     dof_is_live: Array
@@ -178,6 +182,11 @@ class PaddedTopology(struct.PyTreeNode):
         """Whether any member has a spherical joint."""
         return self.padding.spherical
 
+    @property
+    def has_helical(self) -> bool:
+        """Whether any member has a helical joint."""
+        return self.padding.helical
+
 
 def pad_topology(topology: Topology, padding: Padding) -> PaddedTopology:
     """Turns a topology into data, padded with entries that do nothing."""
@@ -205,6 +214,7 @@ def pad_topology(topology: Topology, padding: Padding) -> PaddedTopology:
         "body_is_revolute": _pad(topology.body_is_revolute, (bodies,)),
         "body_is_prismatic": _pad(topology.body_is_prismatic, (bodies,)),
         "body_is_spherical": _pad(topology.body_is_spherical, (bodies,)),
+        "body_is_helical": _pad(topology.body_is_helical, (bodies,)),
         "body_ancestors": _pad(topology.body_ancestors, (bodies, bodies)),
         "bodies_below": _pad(topology.bodies_below, (bodies, 1 + dofs)),
         "dof_is_live": _pad(np.ones(topology.num_dofs, bool), (dofs,)),
@@ -260,7 +270,14 @@ def pad_articulation(articulation: Articulation, padding: Padding) -> Articulati
         "max_link_angular_velocity",
         "link_cfm_scale",
     )
-    per_dof = ("armature", "joint_lower_limit", "joint_upper_limit", "max_joint_velocity", "max_joint_force")
+    per_dof = (
+        "joint_pitch",
+        "armature",
+        "joint_lower_limit",
+        "joint_upper_limit",
+        "max_joint_velocity",
+        "max_joint_force",
+    )
     return articulation.replace(
         topology=padded,
         link_inertia=pad("link_inertia", links, 3, 3),

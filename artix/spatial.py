@@ -46,6 +46,12 @@ def multiply_transposed(a: Array, b: Array) -> Array:
     return sum(a[:, None, k] * b[None, :, k] for k in range(a.shape[1]))  # type: ignore[return-value]
 
 
+def inverse(matrix: Array) -> Array:
+    """Inverse of matrices [3, 3, n] by cofactors."""
+    rows = [cross(matrix[(k + 1) % 3], matrix[(k + 2) % 3]) for k in range(3)]
+    return jnp.stack(rows, axis=1) / dot(matrix[0], rows[0])[None, None]
+
+
 def skew(a: Array) -> Array:
     """The matrix [3, 3, n] whose product with b is ``cross(a, b)``."""
     zero = jnp.zeros_like(a[0])

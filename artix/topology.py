@@ -300,18 +300,28 @@ class Topology:
         """Whether any joint is prismatic."""
         return JointType.PRISMATIC in self.joint_types
 
+    @property
+    def has_helical(self) -> bool:
+        """Whether any joint is helical."""
+        return JointType.HELICAL in self.joint_types
+
     def _bodies_of(self, *types: JointType) -> np.ndarray:
         return _frozen([link > 0 and self.joint_types[link] in types for link in self.body_link], bool)
 
     @cached_property
     def body_is_revolute(self) -> np.ndarray:
-        """Whether each body's joint has one rotation, shape [B]."""
-        return self._bodies_of(JointType.REVOLUTE, JointType.REVOLUTE_UNWRAPPED)
+        """Whether each body's joint has one rotation, of a screw or by itself, shape [B]."""
+        return self._bodies_of(JointType.REVOLUTE, JointType.REVOLUTE_UNWRAPPED, JointType.HELICAL)
 
     @cached_property
     def body_is_prismatic(self) -> np.ndarray:
         """Whether each body's joint has one translation, shape [B]."""
         return self._bodies_of(JointType.PRISMATIC)
+
+    @cached_property
+    def body_is_helical(self) -> np.ndarray:
+        """Whether each body's joint is helical, shape [B]."""
+        return self._bodies_of(JointType.HELICAL)
 
     @cached_property
     def body_is_spherical(self) -> np.ndarray:

@@ -17,7 +17,7 @@ import numpy as np
 import pinocchio
 
 import artix
-from benchmarks.reference import Reference, States
+from benchmarks.reference import DAMPING, STEP, STIFFNESS, Reference, States, within
 from benchmarks.robots import Robot, articulation
 
 QUANTITIES = (
@@ -30,6 +30,7 @@ QUANTITIES = (
     "forward dynamics",
     "gradient of forward dynamics",
     "Jacobian of forward dynamics",
+    "step",
 )
 
 
@@ -76,16 +77,18 @@ class _Ordered:
         self.nv = reference.model.nv
         self.from_reference = [reference.joint_names.index(name) for name in joint_names]
         self.to_reference = [joint_names.index(name) for name in reference.joint_names]
+        self.limits = [jnp.asarray(part[self.from_reference], jnp.float32) for part in reference.limits]
 
     def ordered(self, quantity: str, value: np.ndarray) -> np.ndarray:
         """Joint axes of generalised quantities in the reference's order."""
         axes = {
             "mass matrix": (-1, -2),
             "gradient of forward dynamics": (-1,),
+            "step": (-1,),
             "Jacobian of forward dynamics": (-1, -2),
             **dict.fromkeys(("bias force", "inverse dynamics", "dense Jacobian", "forward dynamics"), (-1,)),
         }
-        base = 0 if quantity.endswith("of forward dynamics") else self.base
+        base = 0 if quantity.endswith("of forward dynamics") or quantity == "step" else self.base
         return permuted(np.asarray(value, float), axes.get(quantity, ()), base, self.to_reference)
 
     def joint_forces(self, acceleration: jax.Array) -> jax.Array:
@@ -119,7 +122,17 @@ class Artix(_Ordered):
                 lambda q: jnp.sum(self._joint_accelerations(q, s, a))
             )(s.joint_position),
             "Jacobian of forward dynamics": lambda s, a: jax.jacfwd(self._joint_accelerations)(s.joint_position, s, a),
+            "step": self._step,
         }
+        n = topology.num_dofs
+        gains = {"stiffness": jnp.full(n, STIFFNESS, jnp.float32), "damping": jnp.full(n, DAMPING, jnp.float32)}
+        self.driven = self.articulation.replace(drive=self.articulation.drive.replace(**gains))
+
+    def _step(self, state, acceleration):
+        start = state.replace(joint_position=within(state.joint_position, *self.limits))
+        end = artix.step(self.driven, start, None, STEP)
+        # The configuration is asked for, too; an unused part would be left out of the program.
+        return (end.joint_velocity - start.joint_velocity) / STEP, end
 
     def _joint_accelerations(self, q, state, acceleration):
         moved = state.replace(joint_position=q)
@@ -147,6 +160,8 @@ class Artix(_Ordered):
         return state, jnp.asarray(permuted(acceleration, (1,), self.base, self.from_reference), jnp.float32)
 
     def convert(self, quantity: str, value: Any) -> np.ndarray:
+        if quantity == "step":
+            return self.ordered(quantity, value[0])
         if quantity == "poses and velocities":
             return np.asarray(value.velocity, float)[:, self.links]
         value = np.asarray(value, float)
@@ -289,6 +304,18 @@ class Mjx(_WorldLinearBodyAngular):
             "dense Jacobian": jacobians,
         }
         self.functions |= self.dynamics()
+        model.opt.disableflags &= ~mujoco.mjtDisableBit.mjDSBL_CONSTRAINT
+        model.dof_damping[self.base :] = DAMPING
+        model.jnt_stiffness[0 if robot.fixed_base else 1 :] = STIFFNESS
+        model.qpos_spring[7 if self.base else 0 :] = 0.0
+        model.opt.timestep = STEP
+        self.driven, self.start = mjx.put_model(model), mjx.make_data(model)
+        self.functions["step"] = self._step
+
+    def _step(self, q: jax.Array, v: jax.Array, a: jax.Array) -> tuple[jax.Array, ...]:
+        q = q.at[7 if self.base else 0 :].set(within(q[7 if self.base else 0 :], *self.limits))
+        end = self.mjx.step(self.driven, self.start.replace(qpos=q, qvel=v))
+        return (end.qvel - v)[self.base :] / STEP, end.qpos, end.qvel
 
     def forward(self, q: jax.Array, v: jax.Array, force: jax.Array) -> jax.Array:
         return self.mjx.forward(self.model, self.data.replace(qpos=q, qvel=v, qfrc_applied=force)).qacc
@@ -298,6 +325,8 @@ class Mjx(_WorldLinearBodyAngular):
         return self.mjx.com_pos(self.model, data)
 
     def convert(self, quantity: str, value: Any) -> np.ndarray:
+        if quantity == "step":
+            return self.ordered(quantity, value[0])
         if quantity == "link poses":
             position, wxyz = (np.asarray(part, float)[:, self.bodies] for part in value)
             return np.concatenate([position[..., None], matrices(wxyz[..., [1, 2, 3, 0]])], axis=-1)

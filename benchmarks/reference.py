@@ -40,6 +40,15 @@ class States:
 Coordinates = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
+#: The quantity "step": a position servo on every joint, limits but no contacts, at MuJoCo's default step.
+STEP, STIFFNESS, DAMPING = 2e-3, 20.0, 0.5
+
+
+def within(q, middle, reach):
+    """Joint positions within [-1, 1] taken to the inner part of their ranges, where no limit acts."""
+    return middle + 0.7 * reach * q
+
+
 class Reference:
     """One robot in Pinocchio."""
 
@@ -52,6 +61,7 @@ class Reference:
         self.joint_names = tuple(self.model.names[self.first :])
         self.scalar = [self.model.joints[k].nq == 1 for k in range(self.first, self.model.njoints)]
         self.root_center = np.array(self.model.inertias[1].lever) if self.base else np.zeros(3)
+        self.limits = self._limits()
 
     def random_states(self, count: int, seed: int = 0) -> States:
         random = np.random.default_rng(seed)
@@ -93,9 +103,11 @@ class Reference:
         pinocchio.computeABADerivatives(model, data, q, v, force)
         by_joints = np.array(data.ddq_dq)[self.base :, self.base :]
         rate = np.linalg.solve(transform, np.array(data.ddq) - drift)
+        step = self._step(states, k, v)
         pinocchio.forwardKinematics(model, data, q, v)
         pinocchio.computeJointJacobians(model, data, q)
         return {
+            "step": step,
             "forward dynamics": rate,
             "gradient of forward dynamics": by_joints.sum(axis=0),
             "Jacobian of forward dynamics": by_joints,
@@ -106,6 +118,28 @@ class Reference:
             "dense Jacobian": np.stack([self._center_jacobian(j) @ transform for j in joints]),
             "poses and velocities": np.stack([self._center_velocity(j) for j in joints]),
         }
+
+    def _step(self, states: States, k: int, v: np.ndarray) -> np.ndarray:
+        """Mean joint accelerations of one step with implicit springs and dampers towards zero, away from the limits."""
+        model, data = self.model, self.data
+        moved = dataclasses.replace(states, q=within(states.q, *self.limits))
+        q = self._configuration(moved, k)
+        matrix = np.array(pinocchio.crba(model, data, q))
+        matrix = np.triu(matrix) + np.triu(matrix, 1).T
+        force = -np.array(pinocchio.nonLinearEffects(model, data, q, v))
+        force[self.base :] -= STIFFNESS * (moved.q[k] + STEP * v[self.base :]) + DAMPING * v[self.base :]
+        matrix[range(self.base, model.nv), range(self.base, model.nv)] += STEP * (DAMPING + STEP * STIFFNESS)
+        return np.linalg.solve(matrix, force)[self.base :]
+
+    def _limits(self) -> tuple[np.ndarray, np.ndarray]:
+        """Middles and half widths of the joints' ranges, a half turn to either side where there is no limit."""
+        ranges = []
+        for joint, scalar in zip(range(self.first, self.model.njoints), self.scalar, strict=True):
+            at = self.model.idx_qs[joint]
+            limits = (self.model.lowerPositionLimit[at], self.model.upperPositionLimit[at])
+            ranges.append(limits if scalar and np.all(np.isfinite(limits)) else (-np.pi, np.pi))
+        lower, upper = np.array(ranges).T
+        return (lower + upper) / 2, (upper - lower) / 2
 
     def _configuration(self, states: States, k: int) -> np.ndarray:
         root = [states.root_position[k], states.root_quaternion[k]] if self.base else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+from collections.abc import Iterator
 
 #: Later versions of XLA have no other emitters and abort on the flag that chooses them.
 FUSION_EMITTERS_ARE_OPTIONAL = importlib.metadata.version("jaxlib").startswith("0.10.")
@@ -36,6 +37,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept = [item for item in items if item.get_closest_marker("exhaustive") is None]
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = kept
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forget_compiled_programs() -> Iterator[None]:
+    """Frees what a module compiled; all of it together would take ten gigabytes per worker."""
+    yield
+    jax.clear_caches()
 
 
 @pytest.fixture(params=["float64", "float32"])

@@ -7,7 +7,7 @@ import numpy as np
 import pinocchio as pin
 
 import artix
-from artix.dynamics.factorization import elimination
+from artix.dynamics.articulated_inertia import elimination
 from tests.pinocchio_reference import AXES as PINOCCHIO_AXES
 from tests.pinocchio_reference import Reference
 from tests.pinocchio_rows import AXES, DEAD, GETTER, INDEX, RESULT, TEMPORARY, Row, moving, transform, transforms
@@ -364,7 +364,7 @@ INDICES = [
     Row(
         "`parents_fromRow`, `non_mimic_parents_fromRow`",
         INDEX,
-        "`artix.dynamics.factorization.elimination(topology).parent`",
+        "`artix.dynamics.articulated_inertia.elimination(topology).parent`",
         "",
         lambda a, s, x: jnp.asarray(elimination(a.topology).parent),
         _parents,

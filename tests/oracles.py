@@ -17,6 +17,7 @@ import numpy as np
 import pinocchio as pin
 
 from artix import Articulation, ArticulationBuilder, Axis, Joint, State
+from tests.models import random_link, random_pose
 
 ROBOTS = Path(sysconfig.get_paths()["purelib"]) / "cmeel.prefix" / "share" / "example-robot-data" / "robots"
 
@@ -38,13 +39,22 @@ def load_model(file: str, *, fixed_base: bool) -> pin.Model:
     return pin.buildModelFromUrdf(path) if fixed_base else pin.buildModelFromUrdf(path, pin.JointModelFreeFlyer())
 
 
-def _axis_of(joint: pin.JointModel) -> np.ndarray:
-    """Axis of a joint of one DOF, from its motion subspace at the neutral configuration."""
+def _subspace(joint: pin.JointModel) -> np.ndarray:
+    """The motion subspace of a joint of one DOF at the neutral configuration."""
     model = pin.Model()
     model.addJoint(0, joint, pin.SE3.Identity(), "joint")
-    data = model.createData()
-    subspace = np.reshape(pin.computeJointJacobians(model, data, pin.neutral(model)), 6)
-    return subspace[3:] if "JointModelR" in joint.shortname() else subspace[:3]
+    return np.reshape(pin.computeJointJacobians(model, model.createData(), pin.neutral(model)), 6)
+
+
+def _pitch_of(joint: pin.JointModel) -> float:
+    """Pitch of a helical joint."""
+    return float(_subspace(joint)[:3] @ _subspace(joint)[3:])
+
+
+def _axis_of(joint: pin.JointModel) -> np.ndarray:
+    """Axis of a joint of one DOF."""
+    subspace = _subspace(joint)
+    return subspace[:3] if "JointModelP" in joint.shortname() else subspace[3:]
 
 
 def articulation_from_pinocchio(model: pin.Model, dtype=None, root: pin.Inertia | None = None) -> Articulation:
@@ -81,6 +91,8 @@ def articulation_from_pinocchio(model: pin.Model, dtype=None, root: pin.Inertia 
                 made = Joint.revolute(Axis.TWIST, wrapped=False, **frames)
             elif "JointModelP" in kind and "Planar" not in kind:
                 made = Joint.prismatic(Axis.X, **frames)
+            elif "JointModelH" in kind:
+                made = Joint.helical(pitch=_pitch_of(model.joints[joint]), **frames)
             else:
                 raise NotImplementedError(kind)
         link = inertia_of(model.inertias[joint])
@@ -132,6 +144,32 @@ def spherical_model(seed: int, *, fixed_base: bool) -> tuple[pin.Model, Articula
     add(add(shoulder, pin.JointModelRZ(), "finger"), pin.JointModelSpherical(), "fingertip")
     add(add(base, pin.JointModelPY(), "rail"), pin.JointModelSpherical(), "camera")
     model.armature = rng.uniform(0.01, 0.2, model.nv) * (np.arange(model.nv) >= (0 if fixed_base else 6))
+    return model, articulation_from_pinocchio(model, root=root)
+
+
+def helical_model(*, fixed_base: bool) -> tuple[pin.Model, Articulation]:
+    """A random branching tree with helical joints along and across the axes among others."""
+    rng, model = np.random.default_rng(8), pin.Model()
+    model.gravity = pin.Motion(np.array([1.0, -2.0, -9.0]), np.zeros(3))
+    joints = [
+        pin.JointModelHX(0.3),
+        pin.JointModelRZ(),
+        pin.JointModelHelicalUnaligned(np.array([0.36, 0.48, 0.8]), -0.2),
+    ]
+    joints += [pin.JointModelSpherical(), pin.JointModelHY(0.5), pin.JointModelPZ(), pin.JointModelHZ(-0.1)]
+    parent = 0
+    if not fixed_base:
+        parent = model.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), "root")
+        model.appendBodyToJoint(parent, pin.Inertia.Random(), pin.SE3.Identity())
+    for k, joint in enumerate(joints):
+        above = parent if k in (0, 4) else model.njoints - 1
+        at = model.addJoint(above, joint, placement_of(random_pose(rng)), f"joint {k}")
+        link = random_link(rng)
+        body = pin.Inertia(link["mass"], link["com_pose"][:3], link["inertia"])
+        model.appendBodyToJoint(at, body, pin.SE3.Identity())
+    root = pin.Inertia(1.5, np.array([0.1, 0.2, 0.3]), np.diag([0.3, 0.2, 0.25]))
+    if not fixed_base:
+        model.inertias[1] = root
     return model, articulation_from_pinocchio(model, root=root)
 
 

@@ -58,6 +58,13 @@ def recorded_steps(name: str) -> dict[str, np.ndarray]:
 
 
 @functools.cache
+def recorded_inverse_dynamics(name: str) -> dict[str, np.ndarray]:
+    """The recorded arrays of inverse dynamics of a mechanism, in float64."""
+    with np.load(DATA / "inverse_dynamics.npz") as data:
+        return {key.split("/")[1]: data[key].astype(float) for key in data if key.startswith(f"{name}/")}
+
+
+@functools.cache
 def law_errors(name: str) -> dict[str, dict]:
     """How far PhysX itself is from a float64 evaluation of its law, by its own rounding; see the data's README."""
     return json.loads((DATA / "law_errors" / "errors.json").read_text())[name]

@@ -13,12 +13,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix import Articulation
-from tests import dynamic_rows, kinematic_rows, momentum_rows, oracles
+from tests import configuration_rows, dynamic_rows, kinematic_rows, momentum_rows, oracles
 from tests.models import random_pose, random_states, state_at
 from tests.pinocchio_reference import Reference
-from tests.pinocchio_rows import Row
+from tests.pinocchio_rows import GETTER, Row
 
 PAGE = Path(__file__).parent.parent / "docs" / "pinocchio.md"
+
+
+def _listed(rows: list[tuple[tuple[str, ...], str, str]]) -> list[Row]:
+    """Rows whose numbers tests of their own compare."""
+    return [
+        Row(", ".join(f"`{name}`" for name in names), GETTER, f"`{call}`", differs) for names, call, differs in rows
+    ]
+
 
 #: Other modules append their own sections here.
 TABLE: dict[str, list[Row]] = {
@@ -32,6 +40,9 @@ TABLE: dict[str, list[Row]] = {
     "Centroidal momentum and energy": momentum_rows.MOMENTUM,
     "Regressors": momentum_rows.REGRESSORS,
     "Indices of the tree": kinematic_rows.INDICES,
+    "Configuration space": _listed(configuration_rows.CONFIGURATION_ROWS),
+    "Joint models": _listed(configuration_rows.JOINT_ROWS),
+    "Model surgery": _listed(configuration_rows.SURGERY_ROWS),
 }
 
 STATES = 2
@@ -167,7 +178,7 @@ def page(measured: dict[str, str]) -> str:
 def entry(row: Row, worst: float) -> str:
     """The entry of the last column."""
     if not row.is_compared:
-        return _NO_ERROR
+        return _NO_ERROR if row.check == "Pinocchio" else row.check
     number = "0" if worst == 0 else f"{worst:.0e}"
     return number if row.check == "Pinocchio" else f"{number}, against {row.check}"
 

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import jax
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -61,11 +62,30 @@ def test_the_examples_of_the_page_on_derivatives_run():
 
 
 @pytest.mark.slow
-def test_the_example_of_the_stepping_page_runs(capsys):
-    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/stepping.md").read_text(encoding="utf-8"), re.DOTALL)
+@pytest.mark.slow
+def test_the_examples_of_the_page_on_configurations_run(capsys):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/configuration.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) >= 7
     namespace = {}
-    exec(compile(block, "stepping.md", "exec"), namespace)
+    for block in blocks:
+        exec(compile(block, "docs/configuration.md", "exec"), namespace)
+    out = capsys.readouterr().out
+    assert "('screw', 'hinge:twist', 'hinge:swing1')\n7 4\n" in out
+    assert "[[0.2" in out
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_stepping_page_run(capsys):
+    pytest.importorskip("diffrax")
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/stepping.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) >= 2
+    namespace = {}
+    with jax.numpy_dtype_promotion("standard"):  # Users' default, which diffrax needs.
+        for block in blocks:
+            exec(compile(block, "stepping.md", "exec"), namespace)
     assert abs(float(namespace["states"].joint_position[-1, 0]) - 0.8) < 0.1
+    # The smooth motion has no dry friction and no limit of 30 N m, but the same springs.
+    assert abs(float(namespace["solution"].ys.joint_position[-1, 0]) - 0.8) < 0.2
 
 
 @pytest.mark.slow
@@ -82,10 +102,12 @@ def test_the_notebooks_run(notebook):
     [
         "README.md",
         "CONTRIBUTING.md",
+        "docs/configuration.md",
         "docs/conventions.md",
         "docs/derivatives.md",
         "docs/formats.md",
         "docs/index.md",
+        "docs/physx.md",
         "docs/pinocchio.md",
         "docs/stepping.md",
         "docs/usd.md",

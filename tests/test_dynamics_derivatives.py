@@ -22,6 +22,7 @@ ON_PINOCCHIO = [
     "panda",
     "anymal_b",
     "spherical",
+    pytest.param("helical", marks=pytest.mark.slow),
     pytest.param("g1", marks=pytest.mark.slow),
     pytest.param("talos", marks=pytest.mark.slow),
     pytest.param("tiago", marks=pytest.mark.slow),
@@ -39,6 +40,8 @@ def robot_of(name: str, *, fixed_base: bool):
     """A Pinocchio model and the same articulation."""
     if name == "spherical":
         return oracles.spherical_model(3, fixed_base=fixed_base)
+    if name == "helical":
+        return oracles.helical_model(fixed_base=fixed_base)
     return oracles.load_robot(ROBOTS[name], fixed_base=fixed_base)
 
 
@@ -85,7 +88,9 @@ def test_first_derivatives_against_pinocchio(robot: str, fixed_base: bool) -> No
 
 
 @BASES
-@pytest.mark.parametrize("robot", ["panda", "spherical", pytest.param("anymal_b", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "robot", ["panda", "spherical", *(pytest.param(name, marks=pytest.mark.slow) for name in ("anymal_b", "helical"))]
+)
 def test_second_derivatives_against_pinocchio(robot: str, fixed_base: bool) -> None:
     """Against differences of fourth order of Pinocchio's first derivatives."""
     model, a = robot_of(robot, fixed_base=fixed_base)
@@ -170,26 +175,35 @@ def test_linearization(fixed_base: bool) -> None:
 
 
 @BASES
-def test_factors_and_solves(fixed_base: bool, monkeypatch) -> None:
-    """Along the tree and by the dense matrix alike."""
+def test_factors_and_solves(fixed_base: bool) -> None:
     a = small_tree(fixed_base)
     state, x, _ = case(a)
     matrix = np.asarray(artix.mass_matrix(a, state, armature=True))
-    found = {}
-    for few in (0, 1000):
-        monkeypatch.setattr(artix.dynamics.factorization, "_FEWEST_DOFS", few)
-        assert artix.dynamics.factorization.follows_tree(a.topology) == (few == 0)
-        upper, diagonal = artix.mass_matrix_cholesky(a, state)
-        np.testing.assert_array_equal(upper, np.triu(upper))
-        np.testing.assert_allclose(upper * diagonal[None] @ upper.T, matrix, atol=1e-13)
-        np.testing.assert_allclose(artix.mass_matrix_inverse(a, state) @ matrix, np.eye(len(matrix)), atol=1e-12)
-        np.testing.assert_allclose(matrix @ artix.mass_matrix_solve(a, state, x), x, atol=1e-12)
-        bare = artix.mass_matrix(a, state)
-        np.testing.assert_allclose(bare @ artix.mass_matrix_solve(a, state, x, armature=False), x, atol=1e-11)
-        force = artix.forward_dynamics(a, state, x)
-        found[few] = np.asarray(upper), np.asarray(diagonal), np.asarray(force)
-    for one, other in zip(found[0], found[1000], strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-12)
+    upper, diagonal = artix.mass_matrix_cholesky(a, state)
+    np.testing.assert_array_equal(np.where(a.topology.mass_matrix_halves[0], 0, upper), 0)
+    np.testing.assert_array_equal(upper, np.triu(upper))
+    np.testing.assert_array_equal(np.diagonal(upper), 1)
+    np.testing.assert_allclose(upper * diagonal[None] @ upper.T, matrix, atol=1e-13)
+    np.testing.assert_allclose(artix.mass_matrix_inverse(a, state) @ matrix, np.eye(len(matrix)), atol=1e-12)
+    np.testing.assert_allclose(matrix @ artix.mass_matrix_solve(a, state, x), x, atol=1e-12)
+    bare = artix.mass_matrix(a, state)
+    np.testing.assert_allclose(bare @ artix.mass_matrix_solve(a, state, x, armature=False), x, atol=1e-11)
+
+
+def test_factors_of_a_long_chain_and_of_branches() -> None:
+    """Against NumPy's solver, on matrices of many blocks."""
+    for kinds, parents in (
+        (["revolute_swing1"] * 40, list(range(40))),
+        (
+            ["revolute_swing1", "spherical_012", "prismatic_y", "spherical_02"] * 5,
+            [0, 0, 0, 1, 2, 3] + list(range(4, 18)),
+        ),
+    ):
+        a = tree_of(kinds, parents, fixed_base=False, armature=0.1, seed=3)
+        state, x, _ = case(a)
+        matrix = np.asarray(artix.mass_matrix(a, state, armature=True))
+        found = jax.jit(artix.mass_matrix_solve)(a, state, x)
+        np.testing.assert_allclose(found, np.linalg.solve(matrix, x), rtol=1e-9, atol=1e-9 * np.max(np.abs(found)))
 
 
 @BASES

@@ -362,12 +362,12 @@ def test_a_rollout_is_its_steps_with_one_control_each() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"solver": "newton"}, "solver must be 'implicit', 'pgs' or 'tgs'; found 'newton'"),
+        ({"solver": "newton"}, "solver must be 'implicit', 'pgs', 'tgs' or 'rk4'; found 'newton'"),
         ({"position_iterations": 0}, "position_iterations must be an integer of at least 1; found 0"),
         ({"velocity_iterations": -1}, "velocity_iterations must be an integer of at least 0; found -1"),
         ({"external_forces_every_iteration": True}, "external_forces_every_iteration needs solver='tgs'"),
         ({"tendon_law": "ideal"}, "tendon_law must be 'physx' or 'virtual_work'"),
-        ({"tendon_law": "virtual_work", "solver": "pgs"}, "tendon_law='virtual_work' needs solver='implicit'"),
+        ({"tendon_law": "virtual_work", "solver": "pgs"}, "tendon_law='virtual_work' needs solver='implicit' or 'rk4'"),
     ],
 )
 def test_refused_options(options: dict, message: str) -> None:
@@ -387,8 +387,8 @@ def test_refused_arguments() -> None:
     with pytest.raises(ValueError, match="give num_steps, or a control with a leading axis"):
         artix.rollout(articulation, state, None, 0.01)
     latch = pendulum(couple=lambda b: b.add_loop_joint(LoopJoint(name="latch", link_a=None, link_b="bar_0")))
-    with pytest.raises(ValueError, match=r"'pendulum': stepping does not know its loop joints yet \('latch'\)"):
-        artix.step(latch, state, None, 0.01)
+    with pytest.raises(ValueError, match=r"'pendulum': solver='pgs' has no loop joints \('latch'\)"):
+        artix.step(latch, state, None, 0.01, SolverOptions(solver="pgs"))
     fleet = artix.Fleet([articulation, pendulum(2)])
     with pytest.raises(TypeError, match="solver='pgs' needs a static topology"):
         fleet.evaluate(artix.step, fleet.neutral_state(), None, dt=0.01, options=SolverOptions(solver="pgs"))

@@ -85,7 +85,7 @@ def no_impulses(rows: Rows) -> Impulses:
 
 def sweep_once(
     rows: Rows, change: Array, impulses: Impulses, progress: Progress, free_velocity: Array, sweep: Sweep
-) -> tuple[Array, Impulses]:
+) -> tuple[Array, Impulses, Array]:
     """Solves every row once, in PhysX's order.
 
     Args:
@@ -97,17 +97,26 @@ def sweep_once(
       sweep: the kind of the sweep.
 
     Returns:
-      The new change and the new impulses.
+      The new change, the new impulses, and by how much this sweep corrected the velocities of the rows, one number per
+      path of a spatial tendon, joint of a fixed one, mimic joint and DOF: what the sweeps before it had left.
     """
     springs, cords, dofs = impulses
+    corrections = []
     if rows.spatial_tendons is not None:
-        change, springs = _sweep_spatial_tendons(rows.spatial_tendons, change, springs, progress.path_length, sweep)
+        change, (springs, corrected) = _sweep_spatial_tendons(
+            rows.spatial_tendons, change, springs, progress.path_length, sweep
+        )
+        corrections.append(corrected)
     if rows.fixed_tendons is not None:
-        change, cords = _sweep_fixed_tendons(rows.fixed_tendons, change, cords, progress.joint_motion, sweep)
+        change, (cords, corrected) = _sweep_fixed_tendons(
+            rows.fixed_tendons, change, cords, progress.joint_motion, sweep
+        )
+        corrections.append(jnp.ravel(corrected))
     if rows.mimics is not None:
-        change = _sweep_mimics(rows.mimics, change, progress.joint_motion, free_velocity, sweep)
-    change, dofs = _sweep_dofs(rows.dofs, change, dofs, progress.displacement, sweep)
-    return change, Impulses(springs, cords, dofs)
+        change, corrected = _sweep_mimics(rows.mimics, change, progress.joint_motion, free_velocity, sweep)
+        corrections.append(corrected)
+    change, (dofs, corrected) = _sweep_dofs(rows.dofs, change, dofs, progress.displacement, sweep)
+    return change, Impulses(springs, cords, dofs), jnp.concatenate([*corrections, corrected])
 
 
 def _sweep_spatial_tendons(rows: SpatialTendonRow, change: Array, impulses, path_length: Array, sweep: Sweep):
@@ -115,7 +124,8 @@ def _sweep_spatial_tendons(rows: SpatialTendonRow, change: Array, impulses, path
         row, spring, limit, length = inputs
         rate = row.free_rate + jnp.sum(row.direction * change)
         new = spatial_tendon_impulses(row, spring, limit, rate, length, sweep)
-        return change + row.effect * (new[0] - spring + new[1] - limit), new
+        given = new[0] - spring + new[1] - limit
+        return change + row.effect * given, (new, row.response * given)
 
     return jax.lax.scan(solve, change, (rows, *impulses, path_length))
 
@@ -126,7 +136,8 @@ def _sweep_fixed_tendons(rows: FixedTendonRow, change: Array, impulses, joint_mo
         rate = row.free_rate + jnp.sum(row.rate * change)
         stretch = jnp.sum(row.coefficient * joint_motion)
         new = fixed_tendon_impulses(row, spring, limit, rate, stretch, sweep)
-        return change + jnp.sum(row.effect * (new[0] - spring + new[1] - limit)[:, None], axis=0), new
+        given = new[0] - spring + new[1] - limit
+        return change + jnp.sum(row.effect * given[:, None], axis=0), (new, row.response * given)
 
     return jax.lax.scan(solve, change, (rows, *impulses))
 
@@ -137,9 +148,10 @@ def _sweep_mimics(rows: MimicRow, change: Array, joint_motion: Array, free_veloc
     def solve(change, row):
         rate = jnp.sum(row.direction * (free_velocity + change))
         error = row.error + jnp.sum(row.direction[base:] * joint_motion)
-        return change + row.effect * mimic_impulse(row, rate, error, sweep), None
+        given = mimic_impulse(row, rate, error, sweep)
+        return change + row.effect * given, row.response * given
 
-    return jax.lax.scan(solve, change, rows)[0]
+    return jax.lax.scan(solve, change, rows)
 
 
 def _sweep_dofs(rows: DofRow, change: Array, impulses: DofImpulses, displacement: Array, sweep: Sweep):
@@ -147,7 +159,7 @@ def _sweep_dofs(rows: DofRow, change: Array, impulses: DofImpulses, displacement
         row, old, moved = inputs
         velocity = row.free_velocity + change[row.place]
         new, total = _solve_dof(row, old, velocity, moved, sweep)
-        return change + row.effect * total, new
+        return change + row.effect * total, (new, row.response * total)
 
     return jax.lax.scan(solve, change, (rows, impulses, displacement))
 

@@ -51,6 +51,21 @@ class BoundImpulses(NamedTuple):
     velocity: Array
 
 
+class DistanceRow(NamedTuple):
+    """The distance of a loop joint's two origins (or all, with a leading axis [D])."""
+
+    direction: Array
+    """Change of the distance's rate by the generalised velocity, [nv]; also the generalised force of a unit impulse."""
+    effect: Array
+    """Change of the generalised velocity by a unit impulse, [nv]."""
+    response: Array
+    """Rate per impulse."""
+    lower_velocity: Array
+    """Least rate that the least distance allows."""
+    upper_velocity: Array
+    """Largest rate that the largest distance allows."""
+
+
 def solve_bounds(row: BoundRow, old: BoundImpulses, velocity: Array, sweep: Sweep) -> tuple[BoundImpulses, Array]:
     """One DOF's turn in a sweep: the new impulses, and the sum of their changes."""
     saturation = _saturation(row, velocity - row.response * old.saturation, sweep)
@@ -69,6 +84,14 @@ def solve_bounds(row: BoundRow, old: BoundImpulses, velocity: Array, sweep: Swee
     upper = _stopped(old.upper, row.upper_velocity, velocity, row.response, -1)
     new = BoundImpulses(saturation, friction, lower, upper, capped)
     return new, sum(after - before for after, before in zip(new, old, strict=True))  # type: ignore[return-value]
+
+
+def solve_distance(row: DistanceRow, old: tuple[Array, Array], rate: Array) -> tuple[tuple[Array, Array], Array]:
+    """One distance's turn in a sweep: the impulses of its lower and upper bound, and the sum of their changes."""
+    lower = _stopped(old[0], row.lower_velocity, rate, row.response, 1)
+    rate = rate + row.response * (lower - old[0])
+    upper = _stopped(old[1], row.upper_velocity, rate, row.response, -1)
+    return (lower, upper), lower - old[0] + upper - old[1]
 
 
 def _saturation(row: BoundRow, velocity: Array, sweep: Sweep) -> Array:

@@ -7,7 +7,7 @@ PhysX's law, or do virtual work: then their forces are gradients of their energy
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from artix.constraints.frozen import HIGHEST, Frozen, static_topology
 from artix.constraints.mimic import mimic_directions, mimic_errors
 from artix.constraints.spatial_tendons import end_wrenches, path_ends, path_gradients, path_lengths
 from artix.tendons import FixedTendons, SpatialTendons
+from artix.topology import Topology
 
 Array = jax.Array
 
@@ -37,6 +38,32 @@ class Springs(NamedTuple):
     """The same as wrenches on the links, where it acts on links rather than on DOFs."""
     transmitted: Array | None = None
     """What of these PhysX counts as transmitted by the joints of the links on which it acts."""
+
+
+def coupling_springs(
+    articulation: Articulation,
+    frozen: Frozen,
+    joint_position: Array,
+    tendon_law: Literal["physx", "virtual_work"],
+) -> list[Springs]:
+    """All springs that couple DOFs."""
+    topology, virtual_work = frozen.topology, tendon_law == "virtual_work"
+    found = []
+    if len(topology.mimic_dofs):
+        found.append(mimic_springs(articulation, frozen, joint_position))
+    if not isinstance(topology, Topology):
+        return found
+    if topology.fixed_tendons:
+        found.append(fixed_tendon_springs(articulation, frozen, joint_position, virtual_work=virtual_work))
+    if topology.spatial_tendons:
+        found.append(spatial_tendon_springs(articulation, frozen, virtual_work=virtual_work))
+    return found
+
+
+def spring_efforts(springs: Springs, velocity: Array, dt: Array) -> Array:
+    """The efforts of springs and dampers after a time with a generalised velocity."""
+    rate = jnp.matmul(springs.rate, velocity, precision=HIGHEST)
+    return springs.stiffness * (springs.stretch + dt * rate) + springs.damping * rate
 
 
 def mimic_springs(articulation: Articulation, frozen: Frozen, joint_position: Array) -> Springs:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
 from artix.checks import check_state, check_vector
-from artix.configuration import difference, integrate
+from artix.configuration_derivatives import integrate_derivatives
 from artix.displacements import generalized_columns
 from artix.dynamics.force_derivatives import force_derivatives
 from artix.dynamics.forward import forward_dynamics
@@ -100,7 +100,7 @@ def forward_dynamics_derivatives(
     """
     acceleration = forward_dynamics(articulation, state, force, external_force)
     kin, by_configuration, by_velocity = _force_derivatives(articulation, state, acceleration, external_force)
-    inverse = inverse_matrix(articulation, kin, after=acceleration)
+    inverse = inverse_matrix(articulation, kin)
     return ForwardDynamicsDerivatives(-times(inverse, by_configuration), -times(inverse, by_velocity), inverse)
 
 
@@ -139,33 +139,6 @@ def _force_derivatives(
     by = force_derivatives(articulation, kin, found, external_force, gravity=True)
     tree = articulation.topology
     return kin, generalized_columns(tree, by.configuration), generalized_columns(tree, by.velocity)
-
-
-def integrate_derivatives(articulation: Articulation, state: State, dnu: Array) -> tuple[Array, Array]:
-    """Derivatives of :func:`artix.integrate`, Pinocchio's ``dIntegrate``.
-
-    Args:
-      articulation: the articulation.
-      state: where to start.
-      dnu: displacement, shape [nv] [m, rad].
-
-    Returns:
-      How the end moves with the start, and with the displacement, in the tangent spaces of the end and the start, shape
-      [nv, nv] each. Both are identities but for the blocks of a floating root's rotation and of spherical joints.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
-    """
-    end = integrate(articulation, state, dnu)
-
-    def from_start(move: Array) -> Array:
-        return difference(articulation, end, integrate(articulation, integrate(articulation, state, move), dnu))
-
-    def from_displacement(displacement: Array) -> Array:
-        return difference(articulation, end, integrate(articulation, state, displacement))
-
-    return jax.jacfwd(from_start)(jnp.zeros_like(dnu)), jax.jacfwd(from_displacement)(dnu)
 
 
 class Linearization(NamedTuple):

@@ -1,210 +1,132 @@
-"""Factorising the mass matrix along the tree: ``M = U D U^T``, and the solves that this makes cheap.
+"""Factorising the mass matrix along the tree, ``M = U D U^T``, together with the inverse of U.
 
-Eliminating the DOFs from the leaves upwards leaves the ancestor pattern of M as it is. What the elimination of all that
-lies below DOF j makes of the inertia that j moves is its *articulated-body inertia* ``I^A_j`` (Featherstone 2008,
-chapter 7): ``D_j = S_j . I^A_j S_j`` and ``U_ij = S_i . I^A_j S_j / D_j`` for DOF i above j. The factors are therefore
-kept as spatial vectors, six numbers per DOF, and a solve runs through the levels of the tree once up and once down. The
-root's six velocities count as six DOFs in a row.
+Eliminating the DOFs from the leaves upwards keeps the ancestor pattern of M, so DOFs that do not move each other (one
+level of the tree, as a rule) are eliminated as one diagonal block (Featherstone 2005, *Efficient factorization of the
+joint-space inertia matrix for branched kinematic trees*). Between the blocks the elimination halves the matrix: with A
+above and C below,
+
+    [A  B ]   [U_A  W  ] [D_A    ]   [U_A  W  ]^T     W = B U_C^-T D_C^-1
+    [B' C ] = [     U_C] [    D_C] . [     U_C]       U_A D_A U_A^T = A - W D_C W^T
+
+so that a handful of matrix products per block is all there is, and a solve is two of them.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple, TypeAlias, TypeGuard
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import jaxlib
 import numpy as np
 
-from artix import spatial
-from artix.bodies import Inertias
-from artix.dynamics.inertia import spatial_inertias
-from artix.topology import Topology, level_schedule
-from artix.tree import Tree, stage, take
+from artix.tangents import times
+from artix.topology import Topology
+from artix.tree import Tree
 
 Array = jax.Array
 
-# In jaxlib 0.10 two LAPACK calls of one program that run at the same time on a CPU of few threads wait for each other
-# for ever: `sum(vmap(cho_solve)(a, b) for a, b in pairs)` with two pairs of 256 matrices hangs on two cores (jaxlib
-# 0.10.2; 0.12 does not). With that version the tree's factorisation serves wherever there is one; deep trees and padded
-# fleets have none, and one operation on them never runs two calls at a time.
-LAPACK_IS_SAFE = not jaxlib.__version__.startswith("0.10.")
-# Where the tree's factorisation pays, float32, batch 4096, two CPU cores, forward dynamics per articulation against
-# LAPACK's Cholesky of the dense matrix: 18 DOFs 4.8 us against 3.7, 29 DOFs 10.3 against 10.4, 35 DOFs 12.7 against
-# 13.7, 43 DOFs 14.8 against 19.5. Its program is the larger one (29 DOFs: 1,300 instructions more) and grows with the
-# depth, so that deep trees such as a 64-link chain keep to the dense matrix. Arrays with the batch last were no faster
-# (9.8 against 10.2 us for 29 DOFs) and took twice as long to compile.
-_FEWEST_DOFS = 40 if LAPACK_IS_SAFE else 0
-_DEEPEST = 40
 
-
-class TreeFactors(NamedTuple):
-    """The mass matrix's factors as spatial vectors."""
-
-    motions: Array
-    """S_j, unit motions of the generalised velocity, [6, nv]."""
-    forces: Array
-    """I^A_j S_j, [6, nv]."""
-    inverse_diagonal: Array
-    """1 / D_j, [nv]."""
-
-
-class DenseFactors(NamedTuple):
-    """The mass matrix's factors as arrays."""
+class Factors(NamedTuple):
+    """The factors of ``M = U D U^T``."""
 
     upper: Array
     """U, unit upper triangular, [nv, nv]."""
-    diagonal: Array
-    """D, [nv]."""
+    inverse_upper: Array
+    """U^-1, [nv, nv]."""
+    inverse_diagonal: Array
+    """1 / D, [nv]."""
 
 
-Factors: TypeAlias = "TreeFactors | DenseFactors"
+def factorize_matrix(tree: Tree, matrix: Array, added: Array) -> Factors:
+    """The factors of a tree's mass matrix, or of another matrix with its pattern.
+
+    Args:
+      tree: the tree.
+      matrix: the matrix, [nv, nv], of which only the upper half counts.
+      added: what to add to its diagonal, [nv].
+    """
+    # Measured beside this, which takes 5 us and 551 instructions with one solve (29 DOFs, float32, batch 4096, two CPU
+    # cores). LAPACK's Cholesky and triangular solves: 1.9 us, but in jaxlib 0.10 two LAPACK calls of one program that
+    # run at the same time wait for each other for ever (two batched Cholesky decompositions on two cores are enough),
+    # and every further solve costs as much again. Articulated bodies level by level: forward dynamics as fast to a few
+    # per cent from 18 to 43 DOFs, but 800 instructions more, 1,200 more with a gradient, and an inverse in 40 us.
+    # Products of up to four terms summed term by term: 3.4 us and 887 instructions. Rank-one updates: 34,024
+    # instructions.
+    return _factorize(matrix, added, _blocks(tree))
 
 
-class Elimination(NamedTuple):
-    """The tree of the generalised velocity's entries: every entry hangs below the one that moves it."""
+def solve(factors: Factors, right: Array) -> Array:
+    """The solution x [nv] of ``U D U^T x = right``."""
+    _, inverse, diagonal = factors
+    return times(times(inverse, right) * diagonal, inverse)
 
-    parent: np.ndarray
-    """The entry above each, -1 at the top, [nv]."""
-    body: np.ndarray
-    """The body that each entry is the last to move, -1 for none, [nv]."""
-    levels: tuple[np.ndarray, ...]
-    """Entries by depth."""
+
+def factorize_dense(matrix: Array, added: Array) -> Factors:
+    """The factors of any symmetric positive definite matrix [n, n], ``added`` [n] to its diagonal."""
+    return _factorize(matrix, added, (1,) * len(matrix))
+
+
+def solve_columns(factors: Factors, right: Array) -> Array:
+    """:func:`solve` for right sides [n, m]."""
+    _, inverse, diagonal = factors
+    return times(inverse.T, times(inverse, right) * diagonal[:, None])
+
+
+def half_solve(factors: Factors, rights: Array) -> Array:
+    """``D^-1/2 U^-1 right`` for the R rows of ``rights``, [R, n]; products of two are ``left . M^-1 right``."""
+    _, inverse, diagonal = factors
+    return times(rights, inverse.T) * jnp.sqrt(diagonal)[None]
+
+
+def finish_solve(factors: Factors, half: Array) -> Array:
+    """``M^-1 right`` from its half solve, [n]."""
+    _, inverse, diagonal = factors
+    return times(half * jnp.sqrt(diagonal), inverse)
+
+
+def _blocks(tree: Tree) -> tuple[int, ...]:
+    """Sizes of runs of entries of the generalised velocity that do not move each other."""
+    return _blocks_of(tree) if isinstance(tree, Topology) else (1,) * tree.nv
 
 
 @functools.lru_cache(maxsize=256)
-def elimination(tree: Topology) -> Elimination:
-    """The elimination tree of a topology's mass matrix."""
-    base = tree.num_base_dofs
-    parent = list(range(-1, base - 1))
-    last = {0: base - 1}
-    for dof, body in enumerate(tree.dof_body.tolist()):
-        first = tree.dof_column[dof] == 0
-        parent.append(last[int(tree.body_parent[body])] if first else base + dof - 1)
-        last[body] = base + dof
-    bodies = np.full(tree.nv, -1)
-    for body, entry in last.items():
-        if entry >= 0:
-            bodies[entry] = body
-    # level_schedule lists what hangs below a first item; a virtual one above the tops serves as such.
-    levels = level_schedule(np.concatenate([[-1], np.array(parent, int) + 1]))
-    return Elimination(np.array(parent, int), bodies, tuple(level - 1 for level in levels))
+def _blocks_of(tree: Topology) -> tuple[int, ...]:
+    coupled = np.asarray(tree.mass_matrix_halves[0])
+    sizes: list[int] = []
+    for entry in range(tree.nv):
+        if sizes and not coupled[entry - sizes[-1] : entry, entry].any():
+            sizes[-1] += 1
+        else:
+            sizes.append(1)
+    return tuple(sizes)
 
 
-def follows_tree(tree: Tree) -> TypeGuard[Topology]:
-    """Whether the mass matrix is factorised along the tree, a static choice; see the measurements above."""
-    return isinstance(tree, Topology) and tree.nv >= _FEWEST_DOFS and len(elimination(tree).levels) <= _DEEPEST
+def _factorize(matrix: Array, added: Array, blocks: tuple[int, ...]) -> Factors:
+    size = sum(blocks)
+    if len(blocks) <= 1:
+        eye = jnp.asarray(np.eye(size), matrix.dtype)
+        return Factors(eye, eye, 1 / (jnp.sum(eye * matrix, axis=0) + added))
+    ends = np.cumsum(blocks)[:-1]
+    place = int(np.argmin(np.abs(2 * ends - size)))
+    above, below, cut = blocks[: place + 1], blocks[place + 1 :], int(ends[place])
+    lower = _factorize(matrix[cut:, cut:], added[cut:], below)
+    # The U of a single block is the identity.
+    coupling = matrix[:cut, cut:]
+    if len(below) > 1:
+        coupling = times(coupling, lower.inverse_upper.T)
+    corner = coupling * lower.inverse_diagonal[None]
+    rest = matrix[:cut, :cut] - times(corner, coupling.T)
+    upper = _factorize(rest, added[:cut], above)
+    inverse = corner if len(below) == 1 else times(corner, lower.inverse_upper)
+    inverse = inverse if len(above) == 1 else times(upper.inverse_upper, inverse)
+    zero = jnp.zeros_like(matrix, shape=(size - cut, cut))
+    return Factors(
+        _assemble(upper.upper, corner, zero, lower.upper),
+        _assemble(upper.inverse_upper, -inverse, zero, lower.inverse_upper),
+        jnp.concatenate([upper.inverse_diagonal, lower.inverse_diagonal]),
+    )
 
 
-def factorize_along_tree(tree: Topology, motions: Array, inertias: Inertias, armature: Array) -> TreeFactors:
-    """The factors of the mass matrix; arguments as :func:`eliminate_along_tree`."""
-    return eliminate_along_tree(tree, motions, inertias, armature)[0]
-
-
-def eliminate_along_tree(
-    tree: Topology, motions: Array, inertias: Inertias, armature: Array
-) -> tuple[TreeFactors, Array]:
-    """The factors of the mass matrix, by elimination level by level, and what each entry passes on to the one above.
-
-    The latter are articulated-body inertias less what the entries take themselves, ``I^A - U D^-1 U^T``, [6, 6, nv].
-
-    Args:
-      tree: the topology.
-      motions: unit motions of the generalised velocity, [6, nv].
-      inertias: the bodies' inertias about the reference point.
-      armature: what to add to the diagonal, [nv].
-    """
-    order = elimination(tree)
-    own = _padded(spatial_inertias(inertias))
-    forces: list[Array] = []
-    inverses: list[Array] = []
-    passed: list[Array] = []
-    for depth in reversed(range(len(order.levels))):
-        level = order.levels[depth]
-        inertia = take(own, np.where(order.body[level] < 0, tree.num_bodies, order.body[level]))
-        if passed:
-            inertia = inertia + _sum_by_parent(order, depth + 1, passed[-1])
-        motion = take(motions, level)
-        force = spatial.apply(inertia, motion)
-        inverse = 1 / (spatial.dot(motion, force) + take(armature, level))
-        force, inverse, inertia = stage(force, inverse, inertia)
-        passed.append(inertia - force[:, None] * (force * inverse[None])[None])
-        forces.append(force)
-        inverses.append(inverse)
-    factors = TreeFactors(motions, _in_order(order, forces[::-1]), _in_order(order, inverses[::-1]))
-    return factors, _in_order(order, passed[::-1])
-
-
-def solve_along_tree(tree: Tree, factors: TreeFactors, right: Array) -> Array:
-    """The solution x [nv] of ``M x = right``: ``U^-1`` upwards, ``D^-1``, then ``U^-T`` downwards."""
-    assert isinstance(tree, Topology)
-    order = elimination(tree)
-    motions, forces, inverses = factors
-    scaled: list[Array] = []
-    passed_on = None
-    for depth in reversed(range(len(order.levels))):
-        level = order.levels[depth]
-        rest = take(right, level)
-        if passed_on is not None:
-            passed_on = _sum_by_parent(order, depth + 1, passed_on)
-            rest = rest - spatial.dot(take(motions, level), passed_on)
-        rest = stage(rest * take(inverses, level))
-        scaled.append(rest)
-        step = take(forces, level) * rest[None]
-        passed_on = step if passed_on is None else passed_on + step
-    solution: list[Array] = []
-    above = jnp.zeros_like(motions, shape=(6, 1))
-    for depth, (level, rest) in enumerate(zip(order.levels, scaled[::-1], strict=True)):
-        if depth:
-            above = take(above, np.searchsorted(order.levels[depth - 1], order.parent[level]))
-            rest = rest - take(inverses, level) * spatial.dot(take(forces, level), above)
-        solution.append(rest)
-        above = stage(above + take(motions, level) * rest[None])
-    return _in_order(order, solution)
-
-
-def dense_factors(tree: Tree, factors: TreeFactors) -> DenseFactors:
-    """The same factors as arrays."""
-    above = np.triu(np.asarray(tree.mass_matrix_halves[0]), 1)
-    motions, forces, inverses = factors
-    products = sum(motions[k][:, None] * (forces[k] * inverses)[None] for k in range(6))
-    eye = jnp.eye(tree.nv, dtype=motions.dtype)
-    return DenseFactors(jnp.asarray(above, motions.dtype) * products + eye, 1 / inverses)
-
-
-def factorize_dense(matrix: Array) -> DenseFactors:
-    """The factors of a matrix, the last row eliminated first, which keeps the tree's pattern.
-
-    By LAPACK: rank-one updates written out took 34,024 instructions for 30 DOFs.
-    """
-    upper = jnp.linalg.cholesky(matrix[::-1, ::-1])[::-1, ::-1]
-    root = jnp.diagonal(upper)
-    return DenseFactors(upper / root[None], root**2)
-
-
-def solve_dense(factors: DenseFactors, right: Array) -> Array:
-    """The solution x [nv] of ``U D U^T x = right``."""
-    upper, diagonal = factors
-    rest = jax.scipy.linalg.solve_triangular(upper, right, unit_diagonal=True) / diagonal
-    return jax.scipy.linalg.solve_triangular(upper, rest, trans=1, unit_diagonal=True)
-
-
-def _padded(x: Array) -> Array:
-    """With one item of zeros more."""
-    return jnp.concatenate([x, jnp.zeros_like(x[..., :1])], axis=-1)
-
-
-def _in_order(order: Elimination, by_level: list[Array]) -> Array:
-    return take(jnp.concatenate(by_level, axis=-1), np.argsort(np.concatenate(order.levels)))
-
-
-def _sum_by_parent(order: Elimination, depth: int, x: Array) -> Array:
-    """Sums what the entries at a depth pass on, over the entries with one parent: items of the level above."""
-    above, parents = order.levels[depth - 1], order.parent[order.levels[depth]]
-    if np.array_equal(parents, above):
-        return x
-    children = [np.flatnonzero(parents == parent) for parent in above]
-    padded, most = _padded(x), max(map(len, children))
-    places = np.array([np.pad(found, (0, most - len(found)), constant_values=len(parents)) for found in children])
-    return sum(take(padded, places[:, k]) for k in range(most))  # type: ignore[return-value]
+def _assemble(a: Array, b: Array, c: Array, d: Array) -> Array:
+    return jnp.concatenate([jnp.concatenate([a, b], axis=1), jnp.concatenate([c, d], axis=1)])

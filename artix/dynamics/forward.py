@@ -90,5 +90,5 @@ def _forward_dynamics_jvp(known, primals, tangents):
     change = add(None if is_zero(d_force) else d_force, None if moved is None else -moved)
     if change is None:
         return acceleration, jnp.zeros_like(acceleration)
-    factors = factorize(articulation, kin, after=acceleration)
+    factors = factorize(articulation, kin)
     return acceleration, linear_solve(articulation, kin, factors, change)

@@ -150,6 +150,7 @@ def main() -> None:
 def movable_links(robot: artix.Articulation) -> tuple[str, ...]:
     """Names of the links with mass that some joint moves."""
     topology = robot.topology
+    assert isinstance(topology, artix.Topology)
     moved = topology.dof_moves_link.any(axis=0)
     return tuple(
         name

@@ -29,6 +29,9 @@ _HEADER = "header.json"
 _DTYPES = ("float16", "float32", "float64")
 _LARGEST_HEADER = 2**21  # bytes: some ten thousand links
 
+#: Arrays that older files lack; they are then zero.
+_ADDED = frozenset({"joint_pitch"})
+
 #: Version 1.0 of the .npy format as NumPy writes it: the length of what follows, the type of number, the shape.
 _NPY = re.compile(
     rb"\x93NUMPY\x01\x00(..)\{'descr': '(<f[248])', 'fortran_order': False, "
@@ -123,9 +126,18 @@ def _read(path: Path) -> tuple[Articulation, dict[str, np.ndarray]]:
         articulation = read_header(archive.read(_HEADER).decode("utf-8"))
         expected = named_arrays(articulation)
         wanted = {_HEADER, *(f"{name}.npy" for name in expected)}
-        if wanted != set(members):
-            raise ValueError(f"its members are not those of its header: {', '.join(sorted(wanted ^ set(members))[:5])}")
-        arrays = {name: _array(name, archive.read(f"{name}.npy"), like.shape) for name, like in expected.items()}
+        wrong = (wanted ^ set(members)) - {f"{name}.npy" for name in _ADDED}
+        if wrong:
+            raise ValueError(f"its members are not those of its header: {', '.join(sorted(wrong)[:5])}")
+        arrays = {
+            name: _array(name, archive.read(f"{name}.npy"), like.shape)
+            for name, like in expected.items()
+            if f"{name}.npy" in members
+        }
+    mass = arrays["link_mass"]
+    for name in _ADDED - set(arrays):
+        arrays[name] = np.zeros((*mass.shape[:-1], *expected[name].shape), mass.dtype)
+    arrays = {name: arrays[name] for name in expected}
     check_values(arrays)
     return articulation, arrays
 

@@ -189,8 +189,9 @@ class MjcfWriter:
         axes, kind = topology.joint_axes[link], topology.joint_types[link]
         if not axes:
             return
-        if len(axes) == 2:
-            self.refuse(f"joint {name!r}", "MJCF has no spherical joint with two axes")
+        lacking = "spherical joint with two axes" if len(axes) == 2 else kind.name.lower()
+        if len(axes) == 2 or kind is JointType.HELICAL:
+            self.refuse(f"joint {name!r}", f"MJCF has no {lacking}")
             return
         dofs = topology.dofs(name)
         first = dofs.start

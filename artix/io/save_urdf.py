@@ -33,7 +33,7 @@ def save_urdf(articulation: Articulation, path: str | Path) -> list[Issue]:
       What URDF cannot say, one warning each.
 
     Raises:
-      DescriptionError: a joint has no counterpart, spherical with two or three axes, or a name cannot be in XML.
+      DescriptionError: a joint has no counterpart (helical, or spherical with several axes), or XML forbids a name.
       TypeError, ValueError: the articulation is padded or batched.
       OSError: the file cannot be written.
     """
@@ -95,11 +95,11 @@ class _Writer:
                 self.file,
                 1,
                 f"joint {self.topology.joint_names[link - 1]!r}",
-                "URDF has no spherical joints",
+                f"URDF has no {_kind(self.topology, link)} joints",
                 "write an MJCF or an .npz archive instead",
             )
             for link in range(1, self.topology.num_links)
-            if _kind(self.topology, link) == "spherical"
+            if _kind(self.topology, link) in ("spherical", "helical")
         ]
         if errors:
             raise DescriptionError(errors)
@@ -206,6 +206,8 @@ def _kind(topology: Topology, link: int) -> str:
     axes = topology.joint_axes[link]
     if topology.joint_types[link] is JointType.PRISMATIC:
         return "prismatic"
+    if topology.joint_types[link] is JointType.HELICAL:
+        return "helical"
     return {0: "fixed", 1: "revolute"}.get(len(axes), "spherical")
 
 

@@ -7,20 +7,25 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from artix.articulation import Articulation
 from artix.builder import STANDARD_GRAVITY, ArticulationBuilder
+from artix.composite_joints import CompositeJoint
 from artix.io.diagnostics import DescriptionWarning, Issue, Report
 from artix.io.links import ROTATIONS, TRANSLATIONS, LinkDescription, add_links, joint_frame
-from artix.io.poses import compose
-from artix.io.urdf_checks import check_masses, check_mimics, check_tree
-from artix.io.urdf_parser import REPAIRS, UrdfJoint, UrdfMimic, UrdfRobot, parse_urdf
+from artix.io.poses import IDENTITY, compose, quaternion_from_x_to
+from artix.io.urdf_checks import check_composites, check_masses, check_mimics, check_tree
+from artix.io.urdf_parser import COMPOSITE_TYPES, REPAIRS, UrdfJoint, UrdfMimic, UrdfRobot, parse_urdf
 from artix.io.xml_tree import is_text
 from artix.joint_features import JointFriction
 from artix.joints import Joint
 
 WORLD_LINK = "world"
+
+#: A frame whose z is the x of the one around it.
+_X_TO_Z = np.array([0.0, 0.0, 0.0, 0.0, np.sqrt(0.5), 0.0, np.sqrt(0.5)])
 
 
 def load_urdf(
@@ -35,7 +40,8 @@ def load_urdf(
     """Reads a URDF.
 
     Links, joints, limits, joint damping and friction, and mimic joints are read; ``continuous`` joints become
-    ``REVOLUTE``, whose angle wraps, limited ``revolute`` joints ``REVOLUTE_UNWRAPPED``. Geometry, materials, safety
+    ``REVOLUTE``, whose angle wraps, limited ``revolute`` joints ``REVOLUTE_UNWRAPPED``, ``planar`` and ``floating``
+    ones the sequences of joints of :class:`~artix.composite_joints.CompositeJoint`. Geometry, materials, safety
     controllers, calibrations, transmissions and the extensions of simulators are skipped, and no mesh is opened.
     Links are numbered breadth-first and degrees of freedom follow them, so address joints by name
     (``topology.dofs(name)``) rather than by their order in the file. :func:`check_urdf` lists warnings.
@@ -67,7 +73,7 @@ def load_urdf(
         fixed_base=order[0] == WORLD_LINK if fixed_base is None else fixed_base, gravity=gravity, name=robot.name
     )
     inbound = {joint.child: joint for joint in robot.joints.values()}
-    links = [_description(robot, name, inbound.get(name)) for name in order]
+    links = [description for name in order for description in _descriptions(robot, name, inbound.get(name))]
     add_links(builder, links, merge_fixed_joints=merge_fixed_joints)
     for follower, mimic in mimics.items():
         builder.add_mimic(follower, mimic.joint, gear_ratio=-mimic.multiplier, offset=-mimic.offset)
@@ -107,15 +113,32 @@ def _read(path_or_text: str | Path, repair: Collection[str]) -> _Reading:
     mimics = check_mimics(robot, report, repair)
     if not report.num_errors:
         check_masses(robot, order, report)
+        check_composites(robot, order, report)
     return report, robot, order, mimics
 
 
-def _description(robot: UrdfRobot, name: str, joint: UrdfJoint | None) -> LinkDescription:
-    link = robot.links[name]
-    parent = None if joint is None else joint.parent
-    return LinkDescription(
-        name, parent, None if joint is None else _joint(joint), link.mass, link.com_pose, link.inertia
-    )
+def _descriptions(robot: UrdfRobot, name: str, joint: UrdfJoint | None) -> list[LinkDescription]:
+    """The link, behind the massless ones that a joint of several degrees of freedom puts before it."""
+    link, parent, joints = robot.links[name], None if joint is None else joint.parent, list[Joint | None]([None])
+    if joint is not None:
+        joints = [*_composite(joint).named_joints(name)] if joint.type in COMPOSITE_TYPES else [_joint(joint)]
+    between = []
+    for part in joints[:-1]:
+        assert part is not None  # Only the root has no joint.
+        number = f"{name}:{part.name}"
+        between.append(LinkDescription(number, parent, part, 0.0, IDENTITY, np.zeros((3, 3))))
+        parent = number
+    return [*between, LinkDescription(name, parent, joints[-1], link.mass, link.com_pose, link.inertia)]
+
+
+def _composite(joint: UrdfJoint) -> CompositeJoint:
+    """A floating joint, or a planar one, whose axis is the normal of its plane."""
+    if joint.type == "floating":
+        return CompositeJoint.free(name=joint.name, parent_pose=joint.origin)
+    coordinate, turn = joint_frame(joint.axis)
+    if coordinate != 2:
+        turn = compose(np.concatenate([IDENTITY[:3], quaternion_from_x_to(joint.axis)]), _X_TO_Z)
+    return CompositeJoint.planar(name=joint.name, parent_pose=compose(joint.origin, turn), child_pose=turn)
 
 
 def _joint(joint: UrdfJoint) -> Joint:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from artix.io.diagnostics import Report
-from artix.io.urdf_parser import MOVING_TYPES, UrdfJoint, UrdfMimic, UrdfRobot
+from artix.io.urdf_parser import COMPOSITE_TYPES, MOVING_TYPES, UrdfJoint, UrdfMimic, UrdfRobot
 
 
 def check_tree(robot: UrdfRobot, report: Report) -> list[str]:
@@ -70,7 +70,7 @@ def check_masses(robot: UrdfRobot, order: list[str], report: Report) -> None:
     for name in reversed(order[1:]):
         joint = inbound[name]
         below[joint.parent] += below[name]
-        if joint.type not in MOVING_TYPES:
+        if joint.type == "fixed":
             own[joint.parent] += own[name]
         elif below[name] == 0.0:
             message = f"moves no mass at all (link {name!r} and all below): the mass matrix may be singular"
@@ -78,6 +78,22 @@ def check_masses(robot: UrdfRobot, order: list[str], report: Report) -> None:
         elif own[name] == 0.0:
             message = f"link {name!r} has no mass of its own; only what further joints carry gives it inertia"
             report.warning(joint.element, message, "nothing, if it stands for one axis of a compound joint")
+
+
+def check_composites(robot: UrdfRobot, order: list[str], report: Report) -> None:
+    """Notes names that the parts of planar and floating joints need, and joints by which the whole robot floats."""
+    for joint in robot.joints.values():
+        if joint.type not in COMPOSITE_TYPES:
+            continue
+        if joint.type == "floating" and joint.parent == order[0]:
+            message = "it is read as a joint within a tree; a floating base costs less"
+            fix = f"delete the joint and the link {joint.parent!r}, and read with fixed_base=False"
+            report.warning(joint.element, message, fix)
+        for name, part in ((f"{joint.name}:", robot.joints), (f"{joint.child}:{joint.name}:", robot.links)):
+            for taken in part:
+                if taken.startswith(name):
+                    message = f"the parts of the {joint.type} joint {joint.name!r} are named {name}x and so on"
+                    report.error(part[taken].element, message, "rename it")
 
 
 def check_mimics(robot: UrdfRobot, report: Report, repair: Collection[str] = ()) -> dict[str, UrdfMimic]:
@@ -93,7 +109,7 @@ def check_mimics(robot: UrdfRobot, report: Report, repair: Collection[str] = ())
         if mimic is None or mimic.joint in unread:
             continue
         if joint.type not in MOVING_TYPES:
-            report.warning(mimic.element, "a fixed joint follows nothing; ignored", "remove the <mimic>")
+            report.warning(mimic.element, f"a {joint.type} joint follows nothing; ignored", "remove the <mimic>")
             continue
         followed = robot.joints.get(mimic.joint)
         if followed is None:
@@ -101,7 +117,7 @@ def check_mimics(robot: UrdfRobot, report: Report, repair: Collection[str] = ())
         elif followed is joint:
             message = "the joint follows itself"
         elif followed.type not in MOVING_TYPES:
-            message = f"joint {mimic.joint!r} is fixed and cannot be followed"
+            message = f"joint {mimic.joint!r} is {followed.type} and cannot be followed"
         else:
             mimics[joint.name] = mimic
             continue

@@ -13,7 +13,10 @@ from artix.io.diagnostics import Report
 from artix.io.poses import IDENTITY, quaternion_from_rpy
 from artix.io.xml_tree import Element, read_child, read_name, read_number, read_numbers, read_xml
 
+#: Joints of one degree of freedom.
 MOVING_TYPES = ("revolute", "continuous", "prismatic")
+#: Joints of several, without limits and dynamics by URDF's own definition.
+COMPOSITE_TYPES = ("planar", "floating")
 
 #: The repairs that may be asked for by name.
 REPAIRS = ("inertia", "mimic")
@@ -247,6 +250,13 @@ def _joint(name: str, element: Element, report: Report) -> UrdfJoint | None:
     origin = _origin(element, report)
     mimic = _mimic(element, report)
     joint = UrdfJoint(name, element, kind, parent or "", child or "", origin, np.array([1.0, 0.0, 0.0]), mimic=mimic)
+    if kind == "planar":
+        joint = dataclasses.replace(joint, axis=_axis(element, report))
+    if kind in COMPOSITE_TYPES:
+        for tag in ("limit", "dynamics"):
+            ignored = read_child(report, element, tag)
+            if ignored is not None:
+                report.warning(ignored, f"<{tag}> of a {kind} joint means nothing; ignored", "remove it")
     if kind in MOVING_TYPES:
         limits, max_force, max_velocity = _limit(element, kind, report)
         dynamics = read_child(report, element, "dynamics")
@@ -264,14 +274,8 @@ def _joint(name: str, element: Element, report: Report) -> UrdfJoint | None:
 
 def _joint_type(element: Element, report: Report) -> str:
     kind = element.attributes.get("type")
-    if kind in ("planar", "floating"):
-        replacement = {
-            "planar": "chain two prismatic joints and a continuous one through massless links",
-            "floating": "if it floats the whole robot, delete it and its parent link and read with fixed_base=False",
-        }[kind]
-        report.error(element, f"joints of type {kind!r} are not supported yet", replacement)
-    elif kind not in ("fixed", *MOVING_TYPES):
-        known = ", ".join(("fixed", *MOVING_TYPES))
+    if kind not in ("fixed", *MOVING_TYPES, *COMPOSITE_TYPES):
+        known = ", ".join(("fixed", *MOVING_TYPES, *COMPOSITE_TYPES))
         message = "the joint has no type" if kind is None else f"unknown joint type {kind[:60]!r}"
         report.error(element, message, f"choose one of: {known}")
     else:

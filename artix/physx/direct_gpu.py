@@ -6,7 +6,6 @@ articulation packs its matrix with its own column count; what lies beyond is zer
 
 from __future__ import annotations
 
-import dataclasses
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -23,30 +22,11 @@ from artix.fleet import Fleet
 from artix.frames import dense_jacobian, forward_kinematics
 from artix.physx.enums import ArticulationGPUAPIComputeType as ComputeType
 from artix.physx.generalized import coriolis_and_centrifugal_force, generalized_gravity_force, generalized_mass_matrix
+from artix.physx.gpu_layout import ArticulationGPUAPIMaxCounts, check_indices, get_articulation_gpu_api_max_counts
+from artix.physx.simulation import ArticulationSimulation
 
 Array = jax.Array
 Index: TypeAlias = jax.Array | np.ndarray | int
-
-
-@dataclasses.dataclass(frozen=True)
-class ArticulationGPUAPIMaxCounts:
-    """``PxArticulationGPUAPIMaxCounts``: the maxima over a fleet that stride the direct-GPU buffers.
-
-    Attributes:
-      max_dofs: joint degrees of freedom.
-      max_links: links.
-      max_fixed_tendons: fixed tendons, zero until artix has tendons; likewise the following.
-      max_fixed_tendon_joints: joints of one fixed tendon.
-      max_spatial_tendons: spatial tendons.
-      max_spatial_tendon_attachments: attachments of one spatial tendon.
-    """
-
-    max_dofs: int
-    max_links: int
-    max_fixed_tendons: int = 0
-    max_fixed_tendon_joints: int = 0
-    max_spatial_tendons: int = 0
-    max_spatial_tendon_attachments: int = 0
 
 
 class LinkKinematics(NamedTuple):
@@ -61,15 +41,9 @@ class LinkKinematics(NamedTuple):
     link_angular_velocity: Array
 
 
-def get_articulation_gpu_api_max_counts(fleet: Fleet) -> ArticulationGPUAPIMaxCounts:
-    """The fleet's maxima, as ``PxScene::getArticulationGPUAPIMaxCounts``; a padded fleet's padding counts."""
-    tree = fleet.articulation.topology
-    return ArticulationGPUAPIMaxCounts(max_dofs=tree.num_dofs, max_links=tree.num_links)
-
-
 def compute_articulation_data(
     fleet: Fleet,
-    state: State,
+    state: State | ArticulationSimulation,
     indices: npt.ArrayLike,
     operation: ComputeType,
     *,
@@ -79,7 +53,7 @@ def compute_articulation_data(
 
     Args:
       fleet: the articulations of the scene.
-      state: the fleet's state, leading axis N.
+      state: the fleet's state, or its simulation, whose parameters then count; leading axis N.
       indices: which articulations to compute, in which order; concrete integers, shape [nb].
       operation: what to compute.
       physx_compat: reproduce what PhysX 5.6.1 computes where it departs from its documentation: gravity compensation
@@ -107,8 +81,11 @@ def compute_articulation_data(
       IndexError: an index is not a member of the fleet.
       TypeError: the indices are not integers.
     """
-    indices = _check_indices(fleet, indices)
-    return _compute(ComputeType(operation), physx_compat, fleet.articulation, state, indices, _counts(fleet, indices))
+    indices = check_indices(fleet, indices)
+    articulation = fleet.articulation
+    if isinstance(state, ArticulationSimulation):
+        articulation, state = state.articulation, state.state
+    return _compute(ComputeType(operation), physx_compat, articulation, state, indices, _counts(fleet, indices))
 
 
 def unpack_articulation_data(fleet: Fleet, data: Array, indices: npt.ArrayLike, operation: ComputeType) -> Any:
@@ -125,7 +102,7 @@ def unpack_articulation_data(fleet: Fleet, data: Array, indices: npt.ArrayLike, 
       matrices [nb, 6 + D, 6 + D] or [nb, D, D] (deprecated entry), the four arrays (M, c, A, bias) of the centroidal
       entry; all other results are dense as they are.
     """
-    indices = _check_indices(fleet, indices)
+    indices = check_indices(fleet, indices)
     return _unpack(ComputeType(operation), get_articulation_gpu_api_max_counts(fleet), data, _counts(fleet, indices))
 
 
@@ -153,16 +130,6 @@ def _counts(fleet: Fleet, indices: np.ndarray) -> _Counts:
     }
     rows = np.array([table[fleet.topologies[index]] for index in indices], np.int32).reshape(-1, 4)
     return _Counts(*rows.T)
-
-
-def _check_indices(fleet: Fleet, indices: npt.ArrayLike) -> np.ndarray:
-    array = np.asarray(indices)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise TypeError(f"indices must be a list of integers; found shape {array.shape}, dtype {array.dtype}")
-    bad = array[(array < 0) | (array >= fleet.num_members)]
-    if bad.size:
-        raise IndexError(f"indices must lie in [0, {fleet.num_members}); found {bad.tolist()[:8]}")
-    return array.astype(np.int32)
 
 
 def _pack(dense: Array, rows: Index, columns: Index, first: tuple[Index, Index], size: int) -> Array:

@@ -1,8 +1,119 @@
-"""PhysX's enumerations, with its names and the values of PhysX 5.6.1."""
+"""PhysX's enumerations, with its names and the values of PhysX 5.6.1.
+
+An entry ``eJOINT_POSITION`` of ``PxArticulationGPUAPIReadType`` is ``ArticulationGPUAPIReadType.JOINT_POSITION`` here.
+``PxArticulationAxis`` and ``PxArticulationJointType`` are :class:`artix.Axis` and :class:`artix.JointType`, which have
+PhysX's names and values (there is no ``eUNDEFINED``: every joint has a type).
+"""
 
 from __future__ import annotations
 
 import enum
+
+from artix.joints import Axis, JointType
+
+ArticulationAxis = Axis
+ArticulationJointType = JointType
+
+
+class ArticulationMotion(enum.IntEnum):
+    """``PxArticulationMotion``: freedom of one joint axis; see :func:`~artix.physx.get_motion`."""
+
+    LOCKED = 0
+    LIMITED = 1
+    FREE = 2
+
+
+class ArticulationDriveType(enum.IntEnum):
+    """``PxArticulationDriveType``; see :func:`~artix.physx.get_drive_type`."""
+
+    FORCE = 0
+    ACCELERATION = 1
+    NONE = 2
+
+
+class ArticulationFlag(enum.IntFlag):
+    """``PxArticulationFlag``; see :func:`~artix.physx.set_articulation_flag`."""
+
+    FIX_BASE = 1
+    DRIVE_LIMITS_ARE_FORCES = 2
+    """Deprecated in PhysX 5.6.1."""
+    DISABLE_SELF_COLLISION = 4
+
+
+class ArticulationKinematicFlag(enum.IntFlag):
+    """``PxArticulationKinematicFlag``: what :func:`~artix.physx.update_kinematic` is told has changed."""
+
+    POSITION = 1
+    VELOCITY = 2
+
+
+class ArticulationCacheFlag(enum.IntFlag):
+    """``PxArticulationCacheFlag``: what moves between an articulation and its cache.
+
+    As in PhysX, ``ALL`` has no ``FORCE``, no targets, no link forces and no incoming joint forces.
+    """
+
+    VELOCITY = 1 << 0
+    ACCELERATION = 1 << 1
+    POSITION = 1 << 2
+    FORCE = 1 << 3
+    LINK_VELOCITY = 1 << 4
+    LINK_ACCELERATION = 1 << 5
+    ROOT_TRANSFORM = 1 << 6
+    ROOT_VELOCITIES = 1 << 7
+    JOINT_SOLVER_FORCES = 1 << 8
+    """Removed in PhysX 5.4."""
+    SENSOR_FORCES = 1 << 9
+    """Removed in PhysX 5.4."""
+    LINK_INCOMING_JOINT_FORCE = 1 << 10
+    JOINT_TARGET_POSITIONS = 1 << 11
+    JOINT_TARGET_VELOCITIES = 1 << 12
+    LINK_FORCE = 1 << 13
+    LINK_TORQUE = 1 << 14
+    ALL = VELOCITY | ACCELERATION | POSITION | LINK_VELOCITY | LINK_ACCELERATION | ROOT_TRANSFORM | ROOT_VELOCITIES
+
+
+class ArticulationGPUAPIReadType(enum.IntEnum):
+    """``PxArticulationGPUAPIReadType``: what :func:`~artix.physx.get_articulation_data` reads."""
+
+    JOINT_POSITION = 0
+    JOINT_VELOCITY = 1
+    JOINT_ACCELERATION = 2
+    JOINT_FORCE = 3
+    JOINT_TARGET_VELOCITY = 4
+    JOINT_TARGET_POSITION = 5
+    ROOT_GLOBAL_POSE = 6
+    ROOT_LINEAR_VELOCITY = 7
+    ROOT_ANGULAR_VELOCITY = 8
+    LINK_GLOBAL_POSE = 9
+    LINK_LINEAR_VELOCITY = 10
+    LINK_ANGULAR_VELOCITY = 11
+    LINK_LINEAR_ACCELERATION = 12
+    LINK_ANGULAR_ACCELERATION = 13
+    LINK_INCOMING_JOINT_FORCE = 14
+    FIXED_TENDON = 15
+    FIXED_TENDON_JOINT = 16
+    SPATIAL_TENDON = 17
+    SPATIAL_TENDON_ATTACHMENT = 18
+
+
+class ArticulationGPUAPIWriteType(enum.IntEnum):
+    """``PxArticulationGPUAPIWriteType``: what :func:`~artix.physx.set_articulation_data` writes."""
+
+    JOINT_POSITION = 0
+    JOINT_VELOCITY = 1
+    JOINT_FORCE = 2
+    JOINT_TARGET_VELOCITY = 3
+    JOINT_TARGET_POSITION = 4
+    ROOT_GLOBAL_POSE = 5
+    ROOT_LINEAR_VELOCITY = 6
+    ROOT_ANGULAR_VELOCITY = 7
+    LINK_FORCE = 8
+    LINK_TORQUE = 9
+    FIXED_TENDON = 10
+    FIXED_TENDON_JOINT = 11
+    SPATIAL_TENDON = 12
+    SPATIAL_TENDON_ATTACHMENT = 13
 
 
 class ArticulationGPUAPIComputeType(enum.IntEnum):

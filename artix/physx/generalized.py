@@ -1,4 +1,4 @@
-"""PhysX's deprecated generalised quantities: what joints feel when a floating root is free and carries no force.
+"""PhysX's generalised quantities of the joints alone: what they feel when a floating root is free and carries no force.
 
 With root rows r and joint rows j of the equation of motion, eliminating the root's acceleration leaves the Schur
 complement ``Sch(y) = y_j - M_jr M_rr^-1 y_r``. For a fixed base each function is the plain one.
@@ -15,6 +15,7 @@ from artix.bodies import Placement
 from artix.dynamics.inverse import coriolis_compensation, generalized_external_force, gravity_compensation
 from artix.dynamics.mass_matrix import mass_matrix
 from artix.frames import link_poses
+from artix.kinematics import root_motion
 
 Array = jax.Array
 
@@ -34,44 +35,80 @@ def generalized_gravity_force(articulation: Articulation, state: State, *, physx
     """``computeGeneralizedGravityForce``: joint forces that cancel gravity, the root free, shape [n].
 
     A free root falls with its links, so the result is zero unless some link's ``gravity_scale`` differs. PhysX 5.6.1
-    returns the opposite sign for a floating base and adds the gyroscopic torques of all links at the root's angular
-    velocity; ``physx_compat=True`` does the same.
+    ignores ``gravity_scale`` for a fixed base; for a floating one it returns the opposite sign and adds the gyroscopic
+    torques of all links at the root's angular velocity. ``physx_compat=True`` does the same.
     """
-    gravity = gravity_compensation(articulation, state)
     tree = articulation.topology
-    if physx_compat and tree.num_base_dofs:
-        wrong = (
-            generalized_external_force(articulation, state, _root_gyroscopic_wrenches(articulation, state)) - gravity
-        )
-        free = tree.base_is_free
-        gravity = wrong if free is None else jnp.where(free, wrong, gravity)
+    if not physx_compat:
+        return _eliminate_root(articulation, state, gravity_compensation(articulation, state)[:, None])[:, 0]
+    free = tree.num_base_dofs > 0 if tree.base_is_free is None else tree.base_is_free
+    scale = jnp.where(free, articulation.gravity_scale, jnp.ones_like(articulation.gravity_scale))
+    gravity = gravity_compensation(articulation.replace(gravity_scale=scale), state)
+    gravity = jnp.where(free, _leaked_gyroscopic_force(articulation, state) - gravity, gravity)
     return _eliminate_root(articulation, state, gravity[:, None])[:, 0]
 
 
+def joint_force_for(
+    articulation: Articulation, state: State, joint_acceleration: Array, *, physx_compat: bool = False
+) -> Array:
+    """``computeJointForce``: joint forces for joint accelerations [n] at rest without gravity, the root free, [n].
+
+    ``physx_compat=True`` adds, as PhysX 5.6.1 does for a floating base, the gyroscopic torques of all links at the
+    root's angular velocity.
+    """
+    base = articulation.topology.num_base_dofs
+    inertia = mass_matrix(articulation, state)[:, base:]
+    force = jnp.matmul(inertia, joint_acceleration, precision=jax.lax.Precision.HIGHEST)
+    if physx_compat:
+        force = force + _leaked_gyroscopic_force(articulation, state)
+    return _eliminate_root(articulation, state, force[:, None])[:, 0]
+
+
+def counteracting_joint_force(
+    articulation: Articulation, state: State, external_force: Array, *, physx_compat: bool = False
+) -> Array:
+    """``computeGeneralizedExternalForce``: joint forces that cancel wrenches [L, 6] on the links, the root free, [n].
+
+    ``physx_compat`` as for :func:`joint_force_for`.
+    """
+    force = -generalized_external_force(articulation, state, external_force)
+    if physx_compat:
+        force = force + _leaked_gyroscopic_force(articulation, state)
+    return _eliminate_root(articulation, state, force[:, None])[:, 0]
+
+
 def _eliminate_root(articulation: Articulation, state: State, rows: Array) -> Array:
-    """The Schur complement of rows [nv, k] in the root: [n, k]."""
+    """The Schur complement of rows [nv, k] in the root: [n, k].
+
+    Six steps of Gaussian elimination, which need no pivoting, as the inertia of the whole is positive definite.
+    """
     tree = articulation.topology
     base = tree.num_base_dofs
     if base == 0:
         return rows
-    matrix = mass_matrix(articulation, state)
-    root = matrix[:base, :base]
+    columns = mass_matrix(articulation, state)[:, :base]
     if tree.base_is_free is not None:
-        root = jnp.where(tree.base_is_free, root, jnp.eye(base, dtype=root.dtype))
-    solved = jnp.linalg.solve(root, rows[:base])
-    return rows[base:] - jnp.matmul(matrix[base:, :base], solved, precision=jax.lax.Precision.HIGHEST)
+        columns = jnp.where(tree.base_is_free, columns, jnp.eye(tree.nv, base, dtype=columns.dtype))
+    system = jnp.concatenate([columns, rows], axis=1)
+    for pivot in range(base):
+        step = system[pivot] / system[pivot, pivot]
+        factor = jnp.where(jnp.arange(tree.nv) > pivot, system[:, pivot], 0)
+        system = system - factor[:, None] * step[None]
+    return system[base:, base:]
 
 
-def _root_gyroscopic_wrenches(articulation: Articulation, state: State) -> Array:
-    """``w x I_i w`` of each link at the root's angular velocity w, as wrenches [L, 6]."""
+def _leaked_gyroscopic_force(articulation: Articulation, state: State) -> Array:
+    """Generalised force [nv] of ``w x I_i w`` on each link at the angular velocity w of a floating root, else zero."""
+    tree = articulation.topology
+    omega = root_motion(tree, state.root_velocity).angular
     frames = Placement.from_poses(_with_unit_padding(link_poses(articulation, state)))
-    axes = frames @ Placement.from_poses(articulation.link_com_pose)
-    rotation = spatial.rotation_matrix(axes.rotation)
-    omega = jnp.broadcast_to(state.root_velocity[3:, None], frames.position.shape)
+    rotation = spatial.rotation_matrix((frames @ Placement.from_poses(articulation.link_com_pose)).rotation)
+    omega = jnp.broadcast_to(omega, frames.position.shape)
     inertia = jnp.moveaxis(articulation.link_inertia, 0, -1)
     momentum = spatial.apply(rotation, spatial.apply(inertia, spatial.apply_transposed(rotation, omega)))
     torque = spatial.cross(omega, momentum).T
-    return jnp.concatenate([jnp.zeros_like(torque), torque], axis=1)
+    wrenches = jnp.concatenate([jnp.zeros_like(torque), torque], axis=1)
+    return generalized_external_force(articulation, state, wrenches)
 
 
 def _with_unit_padding(poses: Array) -> Array:

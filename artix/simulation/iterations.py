@@ -31,6 +31,10 @@ class Solution(NamedTuple):
     impulses: Impulses
     configuration: Configuration
     """Where the articulation is at the end of the step."""
+    position_corrections: Array
+    """By how much the last position sweep corrected the velocities of the rows; see :func:`sweep_once`."""
+    velocity_corrections: Array
+    """The same of the last velocity sweep, or of the last position sweep where there is no velocity sweep."""
 
 
 class _Carry(NamedTuple):
@@ -71,21 +75,21 @@ def iterate(
     zero = jnp.zeros_like(free.velocity)
     joints = zero[topology.num_base_dofs :]
 
-    def position_sweep(carry: _Carry, number: Array) -> tuple[_Carry, None]:
+    def position_sweep(carry: _Carry, number: Array) -> tuple[_Carry, Array]:
         change = carry.change if late is None else carry.change + h * late
         progress = carry.progress
         if temporal:
             progress = progress._replace(path_length=_lengths(articulation, state, frozen, carry.configuration))
         sweep = _sweep(options, dt, h, number * h if temporal else jnp.zeros_like(h), moves_positions=True)
-        change, impulses = sweep_once(rows, change, carry.impulses, progress, free.velocity, sweep)
+        change, impulses, corrected = sweep_once(rows, change, carry.impulses, progress, free.velocity, sweep)
         configuration = carry.configuration
         if temporal:
             configuration, progress = _advanced(frozen, rows, free, change, configuration, progress, h)
-        return _Carry(change, carry.total_change + change, impulses, configuration, progress), None
+        return _Carry(change, carry.total_change + change, impulses, configuration, progress), corrected
 
     configuration = start_configuration(frozen, state)
     progress = Progress(joints, joints, _lengths(articulation, state, frozen, None))
-    carry, _ = jax.lax.scan(
+    carry, corrections = jax.lax.scan(
         position_sweep,
         _Carry(zero, zero, no_impulses(rows), configuration, progress),
         jnp.arange(count).astype(dt.dtype),
@@ -97,21 +101,24 @@ def iterate(
     else:
         configuration, _ = _advanced(frozen, rows, free, carry.change, configuration, progress, dt)
     sweep = _sweep(options, dt, h, dt if temporal else jnp.zeros_like(dt), moves_positions=False)
-    change, impulses = _velocity_sweeps(
+    change, impulses, late_corrections = _velocity_sweeps(
         rows, carry.change, carry.impulses, progress, free.velocity, sweep, options.velocity_iterations
     )
-    return Solution(change, mean_change, impulses, configuration)
+    last = late_corrections if options.velocity_iterations else corrections
+    return Solution(change, mean_change, impulses, configuration, corrections[-1], last[-1])
 
 
 def _velocity_sweeps(
     rows: Rows, change: Array, impulses: Impulses, progress: Progress, velocity: Array, sweep: Sweep, count: int
-) -> tuple[Array, Impulses]:
-    """The sweeps after the positions have moved."""
+) -> tuple[Array, Impulses, Array]:
+    """The sweeps after the positions have moved; their corrections have a leading axis ``count``."""
 
-    def once(carry: tuple[Array, Impulses], _) -> tuple[tuple[Array, Impulses], None]:
-        return sweep_once(rows, carry[0], carry[1], progress, velocity, sweep), None
+    def once(carry: tuple[Array, Impulses], _) -> tuple[tuple[Array, Impulses], Array]:
+        change, impulses, corrected = sweep_once(rows, carry[0], carry[1], progress, velocity, sweep)
+        return (change, impulses), corrected
 
-    return jax.lax.scan(once, (change, impulses), length=count)[0]
+    (change, impulses), corrections = jax.lax.scan(once, (change, impulses), length=count)
+    return change, impulses, corrections
 
 
 def _sweep(options: SolverOptions, dt: Array, h: Array, elapsed: Array, *, moves_positions: bool) -> Sweep:

@@ -42,10 +42,11 @@ class SolverOptions:
     Attributes:
       solver: ``"implicit"``: all springs, dampers and hard relations in one linear system, inequalities by sweeps over
         the DOFs; textbook mechanics without PhysX's particularities. ``"pgs"`` (projected Gauss-Seidel) or ``"tgs"``
-        (temporal Gauss-Seidel: one substep per position iteration): PhysX's law, as ``PxSolverType``.
-      tendon_law: with ``"implicit"``, whether tendons pull by PhysX's law or by virtual work, which keeps energy and so
-        suits optimisation. PhysX's fixed tendons put the reaction on a root link instead of the parent links, and its
-        spatial tendons pull at the ends of their paths alone, whatever the coefficients between.
+        (temporal Gauss-Seidel: one substep per position iteration): PhysX's law, as ``PxSolverType``. ``"rk4"``: the
+        classical Runge-Kutta method of order 4 on :func:`artix.vector_field`, for smooth forces alone.
+      tendon_law: with ``"implicit"`` and ``"rk4"``, whether tendons pull by PhysX's law or by virtual work, which keeps
+        energy and so suits optimisation. PhysX's fixed tendons put the reaction on a root link instead of the parent
+        links, and its spatial tendons pull at the ends of their paths alone, whatever the coefficients between.
       position_iterations: sweeps over all rows before positions move (PhysX's default is 4).
       velocity_iterations: sweeps after that, which change velocities alone (PhysX's default is 1); ``"implicit"`` has
         none.
@@ -58,7 +59,7 @@ class SolverOptions:
       ValueError: a name is unknown, a count is out of range, or the options contradict each other.
     """
 
-    solver: Literal["implicit", "pgs", "tgs"] = "implicit"
+    solver: Literal["implicit", "pgs", "tgs", "rk4"] = "implicit"
     tendon_law: Literal["physx", "virtual_work"] = "physx"
     position_iterations: int = 4
     velocity_iterations: int = 1
@@ -66,12 +67,14 @@ class SolverOptions:
     drive_limits_are_forces: bool = True
 
     def __post_init__(self) -> None:
-        if self.solver not in ("implicit", "pgs", "tgs"):
-            raise ValueError(f"solver must be 'implicit', 'pgs' or 'tgs'; found {self.solver!r}")
+        if self.solver not in ("implicit", "pgs", "tgs", "rk4"):
+            raise ValueError(f"solver must be 'implicit', 'pgs', 'tgs' or 'rk4'; found {self.solver!r}")
         if self.tendon_law not in ("physx", "virtual_work"):
             raise ValueError(f"tendon_law must be 'physx' or 'virtual_work'; found {self.tendon_law!r}")
-        if self.tendon_law != "physx" and self.solver != "implicit":
-            raise ValueError("tendon_law='virtual_work' needs solver='implicit'; the others follow PhysX's law")
+        if self.tendon_law != "physx" and self.solver in ("pgs", "tgs"):
+            raise ValueError(
+                "tendon_law='virtual_work' needs solver='implicit' or 'rk4'; the others follow PhysX's law"
+            )
         for name, least in (("position_iterations", 1), ("velocity_iterations", 0)):
             value = getattr(self, name)
             if not isinstance(value, int) or value < least:

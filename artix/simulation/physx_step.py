@@ -22,7 +22,7 @@ from artix.simulation.momentum_correction import momentum_of, restore_momentum
 from artix.simulation.momentum_end import with_momentum
 from artix.simulation.options import Control, SolverOptions, commands_of
 from artix.simulation.positions import to_state
-from artix.simulation.report import StepReport
+from artix.simulation.report import StepReport, residual_of
 from artix.simulation.unconstrained import (
     Unconstrained,
     clamp_joint_velocities,
@@ -63,7 +63,10 @@ def physx_step(
     joint_forces = incoming_joint_forces(
         articulation, frozen, end_frame, motion, link_acceleration, given + brake, tendons
     )
-    return end, StepReport(acceleration[base:], link_velocity, link_acceleration, joint_forces)
+    residuals = [residual_of(found) for found in (solution.position_corrections, solution.velocity_corrections)]
+    return end, StepReport(
+        acceleration[base:], link_velocity, link_acceleration, joint_forces, joint_forces[:0], *residuals
+    )
 
 
 def _corrected(frozen: Frozen, free: Unconstrained) -> Unconstrained:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
 from artix.checks import check_state
+from artix.simulation.continuous import rk4_step
 from artix.simulation.implicit_step import implicit_step
 from artix.simulation.options import Control, SolverOptions, check_control
 from artix.simulation.physx_step import physx_step
@@ -28,8 +29,8 @@ def step(
     """Moves an articulation on by one step, as PhysX's ``simulate`` does between contacts.
 
     Gravity, joint forces, external wrenches, drives with limits and envelopes, joint friction, position and velocity
-    limits, mimic joints, tendons, and damping and speed limits of links act. Semi-implicit in time: velocities first,
-    then positions along the new velocities.
+    limits, mimic joints, loop joints, tendons, and damping and speed limits of links act. Semi-implicit in time:
+    velocities first, then positions along the new velocities.
 
     Args:
       articulation: the articulation; every parameter may be traced, batched and differentiated.
@@ -42,10 +43,14 @@ def step(
       The state a step later.
 
     Raises:
-      ValueError: an array has the wrong shape, or the articulation has loop joints, which stepping does not know.
+      ValueError: an array has the wrong shape, or the articulation has what the solver does not know (loop joints with
+        ``"pgs"`` and ``"tgs"``, what is not smooth with ``"rk4"``).
       TypeError: an array has another dtype than the articulation, or a padded articulation needs a static topology for
         what it has or for the solver.
     """
+    if options.solver == "rk4":
+        control = _checked(articulation, state, control, options)
+        return rk4_step(articulation, state, control, jnp.asarray(dt, articulation.dtype), options.tendon_law)
     return step_and_report(articulation, state, control, dt, options)[0]
 
 
@@ -56,11 +61,13 @@ def step_and_report(
     dt: float | Array,
     options: SolverOptions = DEFAULT_OPTIONS,
 ) -> tuple[State, StepReport]:
-    """A :func:`step` together with accelerations and joint forces; arguments and exceptions are the same."""
-    control = Control() if control is None else control
-    check_state(articulation, state)
-    check_control(articulation, control)
-    _check_topology(articulation, options)
+    """A :func:`step` together with accelerations and joint forces.
+
+    Arguments and exceptions are the same; ``solver="rk4"`` has no report and raises ``ValueError``.
+    """
+    if options.solver == "rk4":
+        raise ValueError("solver='rk4' has no report: accelerations of a smooth motion are those of artix.vector_field")
+    control = _checked(articulation, state, control, options)
     take_step = implicit_step if options.solver == "implicit" else physx_step
     return take_step(articulation, state, control, jnp.asarray(dt, articulation.dtype), options)
 
@@ -102,14 +109,26 @@ def rollout(
     return jax.lax.scan(advance, state, None if num_steps is not None else control, length=num_steps)[1]
 
 
+def _checked(articulation: Articulation, state: State, control: Control | None, options: SolverOptions) -> Control:
+    """The control, once all arguments are found to be right."""
+    control = Control() if control is None else control
+    check_state(articulation, state)
+    check_control(articulation, control)
+    _check_topology(articulation, options)
+    return control
+
+
 def _check_topology(articulation: Articulation, options: SolverOptions) -> None:
     topology = articulation.topology
     if isinstance(topology, Topology):
-        if topology.loop_joints:
+        if topology.loop_joints and options.solver in ("pgs", "tgs"):
             names = ", ".join(repr(joint.name) for joint in topology.loop_joints)
-            raise ValueError(f"articulation {topology.name!r}: stepping does not know its loop joints yet ({names})")
+            raise ValueError(
+                f"articulation {topology.name!r}: solver={options.solver!r} has no loop joints ({names}); step with "
+                "solver='implicit'"
+            )
         return
-    if options.solver != "implicit":
+    if options.solver in ("pgs", "tgs"):
         raise TypeError(
             f"solver={options.solver!r} needs a static topology: put articulations of one topology into a fleet of "
             "their own, or step this one, which is padded, with solver='implicit'"

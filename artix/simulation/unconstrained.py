@@ -43,12 +43,7 @@ def external_wrenches(
     is braked to it within the step.
     """
     a = articulation
-    linear = (a.link_mass * a.gravity_scale)[:, None] * a.gravity[None]
-    given = jnp.concatenate([linear, jnp.zeros_like(linear)], axis=1)
-    if load is not None:
-        given = given + load
-    spin = jnp.einsum("lij,lj->li", frozen.inertia, motion[:, 3:], precision=HIGHEST)
-    momentum = jnp.concatenate([a.link_mass[:, None] * motion[:, :3], spin], axis=1)
+    given = gravity_and_loads(a, load)
     rates, excess = [], []
     for damping, limit, velocity in (
         (a.link_linear_damping, a.max_link_linear_velocity, motion[:, :3]),
@@ -60,8 +55,22 @@ def external_wrenches(
         excess.append(jnp.where(fast, 1 - jnp.where(fast, limit, 1) / speed, 0))
         rates.append(jnp.minimum(damping, 1 / dt))
     rate = jnp.repeat(jnp.stack(rates, axis=1), 3, axis=1)
-    brake = -momentum * (rate + jnp.repeat(jnp.stack(excess, axis=1), 3, axis=1) / dt)
+    brake = -link_momenta(frozen, motion) * (rate + jnp.repeat(jnp.stack(excess, axis=1), 3, axis=1) / dt)
     return given * (1 - rate * dt), brake
+
+
+def gravity_and_loads(articulation: Articulation, load: Array | None) -> Array:
+    """Wrenches of gravity and of what is given besides on the links at their centres of mass, [L, 6]."""
+    a = articulation
+    linear = (a.link_mass * a.gravity_scale)[:, None] * a.gravity[None]
+    weight = jnp.concatenate([linear, jnp.zeros_like(linear)], axis=1)
+    return weight if load is None else weight + load
+
+
+def link_momenta(frozen: Frozen, motion: Array) -> Array:
+    """Linear and angular momenta [L, 6] of the links about their own centres of mass."""
+    spin = jnp.einsum("lij,lj->li", frozen.inertia, motion[:, 3:], precision=HIGHEST)
+    return jnp.concatenate([frozen.mass[:, None] * motion[:, :3], spin], axis=1)
 
 
 def unconstrained_velocities(

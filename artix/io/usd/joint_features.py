@@ -22,13 +22,14 @@ def make_joint(joint: UsdJoint, parent: str | None) -> Joint:
     """
     first, second = joint.frames(parent)
     axes = [_axis_options(joint, axis, joint.sign(parent)) for axis in joint.axes]
+    options: dict[str, Any] = {key: [one[key] for one in axes] for key in axes[0]} if axes else {}
     return Joint(
         type=joint.type,
         axes=tuple(axis.axis for axis in joint.axes),
         name=joint.prim.name,
         parent_pose=first,
         child_pose=second,
-        **({key: [options[key] for options in axes] for key in axes[0]} if axes else {}),
+        **options,
     )
 
 

@@ -27,6 +27,7 @@ from artix.io.usd.mass import ZERO_KEY
 from artix.io.usd.stage import import_pxr
 from artix.io.usd.tree import ROOT_SCHEMA
 from artix.io.usd.units import DEGREE
+from artix.joints import JointType
 from artix.topology import Topology
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def save_usd(articulation: Articulation, path: str | os.PathLike[str], *, state:
       What the file does not say, or only to ``load_usd``, one warning each.
 
     Raises:
-      ValueError: the suffix is another, or the articulation is a batch.
+      ValueError: the suffix is another, a joint is helical, or the articulation is a batch.
       TypeError: the articulation is padded; its members are what can be saved.
       OSError: the file cannot be written.
       ModuleNotFoundError: ``usd-core`` is not installed.
@@ -63,6 +64,9 @@ def save_usd(articulation: Articulation, path: str | os.PathLike[str], *, state:
         raise TypeError("a padded articulation has no names to write; save the articulation that was padded")
     if articulation.link_mass.ndim != 1:
         raise ValueError("a batch of articulations is not one robot; save its members, one file each")
+    screws = [topology.joint_names[k - 1] for k, kind in enumerate(topology.joint_types) if kind is JointType.HELICAL]
+    if screws:
+        raise ValueError(f"USD has no helical joints, such as {', '.join(screws)}; write an .npz archive instead")
     report = Report(os.fspath(path))
     stage = _author_stage(topology, articulation, state, report)
     _export(stage, Path(path), suffix)

@@ -1,0 +1,101 @@
+"""The kinematics of pairs of frames that constraints hold together: errors, velocities, Jacobians and drifts.
+
+An anchor is a pair of frames, a and b, each on a link or in the world. Everything is of a relative to b: an error, its
+velocity ``J nu`` and its acceleration ``J nu' + bias``. A force ``lambda`` on the rows pushes a and pushes back on b;
+it enters the equation of motion as ``+ J^T lambda``. These are Pinocchio's signs, its ``joint1`` being a.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.articulation import Articulation, State
+from artix.constraints.anchor_sides import anchor_jacobian, anchor_sides, relative_motion
+from artix.constraints.anchor_structure import Anchors as Anchors
+from artix.constraints.anchor_structure import AnchorStructure as AnchorStructure
+from artix.constraints.anchor_structure import AnchorType as AnchorType
+from artix.couplings import LoopJointType
+from artix.kinematics import Kinematics, kinematics
+from artix.topology import Topology
+
+Array = jax.Array
+
+
+class AnchorRows(NamedTuple):
+    """The R rows of anchors, in their order, each anchor's in the order of its ``rows``; units m and rad.
+
+    Attributes:
+      error: what shall vanish, [R]: ``R_a^T (p_a - p_b)`` and ``-log(R_a^T R_b)``; of a weld ``-log6`` of the placement
+        of b in a; always in the axes of frame a but for ``world_aligned`` rows. The distance itself of a distance row.
+      velocity: ``jacobian @ nu``, [R].
+      jacobian: [R, nv].
+      bias: the acceleration of the rows at zero generalised acceleration, [R].
+    """
+
+    error: Array
+    velocity: Array
+    jacobian: Array
+    bias: Array
+
+
+def loop_anchors(articulation: Articulation) -> Anchors:
+    """The loop joints of an articulation as anchors, one each, in their order.
+
+    The rows of a joint are its locked axes, translations before rotations; they are along frame a's axes. That of a
+    ``distance`` joint is the distance, whose bounds are ``articulation.loop_joints.min_distance`` and ``max_distance``.
+
+    Args:
+      articulation: the articulation.
+
+    Raises:
+      ValueError: the articulation is padded to a fleet, whose members differ in their loop joints.
+    """
+    topology = articulation.topology
+    if not isinstance(topology, Topology):
+        raise ValueError(
+            "the members of a padded fleet differ in their loop joints; take the anchors of one articulation"
+        )
+    structure = []
+    for joint in topology.loop_joints:
+        kind = AnchorType.DISTANCE if joint.type is LoopJointType.DISTANCE else AnchorType.JOINT
+        # artix.Axis counts rotations first.
+        rows = tuple(sorted((int(axis) + 3) % 6 for axis in joint.locked_axes))
+        if kind is AnchorType.DISTANCE:
+            rows = (0,)
+        structure.append(AnchorStructure(joint.link_a, joint.link_b, kind, rows))
+    joints = articulation.loop_joints
+    return Anchors(tuple(structure), joints.pose_a, joints.pose_b)
+
+
+def anchor_rows(articulation: Articulation, state: State, anchors: Anchors) -> AnchorRows:
+    """Errors, velocities, Jacobian and drift of anchors.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      anchors: K pairs of frames.
+
+    Returns:
+      The R selected rows.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Identities: ``velocity == jacobian @ nu``; for :attr:`AnchorType.JOINT` near a vanishing error, ``velocity`` and
+    ``jacobian @ nu' + bias`` are the first and second time derivatives of ``error``.
+    """
+    return solved_anchor_rows(articulation, state, kinematics(articulation, state), anchors)
+
+
+def solved_anchor_rows(articulation: Articulation, state: State, kin: Kinematics, anchors: Anchors) -> AnchorRows:
+    """The same with kinematics already solved."""
+    if not anchors.structure:
+        empty = jnp.zeros(0, articulation.dtype)
+        return AnchorRows(empty, empty, jnp.zeros((0, articulation.topology.nv), articulation.dtype), empty)
+    sides = anchor_sides(articulation, state, kin, anchors)
+    error, velocity, bias = relative_motion(anchors, *sides)
+    return AnchorRows(error, velocity, anchor_jacobian(articulation, kin, anchors, *sides), bias)

@@ -1,0 +1,77 @@
+"""Rows of joints that lock one or two rotations: angles that exist however far the free rotations go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix import spatial
+
+Array = jax.Array
+
+
+class RotationRows(NamedTuple):
+    """What to make of the relative angular velocity z of frame a against frame b, in the axes of frame a.
+
+    Attributes:
+      error: the angles that shall vanish, [3, K].
+      projection: P, whose product with z is their rate, [3, 3, K].
+      drift: ``dP/dt z``, [3, K].
+    """
+
+    error: Array
+    projection: Array
+    drift: Array
+
+
+def locked_rotations(locked: Sequence[tuple[int, ...]], turn: Array, angular: Array) -> RotationRows:
+    """The rows of K joints.
+
+    With all three rotations locked, or none, the angles are the rotation vector and P the identity, which has the same
+    null space as their derivative. With two locked, they are the components of the cross product of the two free axes.
+    With one locked, it is the twist about that axis, which turns with the bisector of the two frames' axes.
+
+    Args:
+      locked: which of the axes 0 .. 2 of frame a each joint locks, K tuples.
+      turn: rotation of frame b in frame a, unit quaternions [4, K].
+      angular: relative angular velocity z, [3, K].
+    """
+    error = -spatial.quaternion_log(turn)
+    projection = jnp.broadcast_to(spatial.identity_like(error), (3, *error.shape))
+    rows = RotationRows(error, projection, jnp.zeros_like(error))
+    for count, make in ((2, _two_locked), (1, _one_locked)):
+        chosen = np.array([len(axes) == count for axes in locked])
+        if chosen.any():
+            # The axis that is locked alone or free alone, axis 0 for the joints that are not meant.
+            special = [sum(axes) if count == 1 else 3 - sum(axes) for axes in locked]
+            unit = np.eye(3)[np.where(chosen, special, 0)].T
+            made = make(jnp.asarray(unit, turn.dtype), turn, angular)
+            rows = RotationRows(*(jnp.where(chosen, new, old) for new, old in zip(made, rows, strict=True)))
+    return rows
+
+
+def _two_locked(unit: Array, turn: Array, angular: Array) -> RotationRows:
+    axis = spatial.rotate(turn, unit)
+    rate = -spatial.cross(angular, axis)
+    aligned, aligned_rate = spatial.dot(axis, unit), spatial.dot(rate, unit)
+    projection = aligned[None, None] * spatial.identity_like(axis) - axis[:, None] * unit[None]
+    drift = aligned_rate[None] * angular - spatial.dot(angular, unit)[None] * rate
+    return RotationRows(spatial.cross(axis, unit), projection, drift)
+
+
+def _one_locked(unit: Array, turn: Array, angular: Array) -> RotationRows:
+    turn = jnp.where(turn[3] < 0, -turn, turn)
+    sine, cosine = spatial.dot(turn[:3], unit), turn[3]
+    # Where the axis points back, a half turn away, there is no twist; zero is as good an answer as any, and finite.
+    exists = sine**2 + cosine**2 > 1e-9
+    sine, cosine = jnp.where(exists, sine, jnp.zeros_like(sine)), jnp.where(exists, cosine, jnp.ones_like(cosine))
+    axis = spatial.rotate(turn, unit)
+    scale = 2 * (sine**2 + cosine**2)  # 1 + axis . unit
+    bisector = (unit + axis) / scale[None]
+    rate = -spatial.dot(spatial.cross(angular, axis), unit)
+    drift = -spatial.dot(bisector, angular) * rate / scale
+    return RotationRows(-2 * unit * jnp.arctan2(sine, cosine)[None], unit[:, None] * bisector[None], unit * drift[None])

@@ -1,0 +1,230 @@
+"""``PxArticulationCache`` as a pytree: arrays in PhysX's order of links and DOFs, and what makes and converts them."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from artix.articulation import Articulation
+from artix.checks import check_vector
+from artix.couplings import LoopJointType
+from artix.physx.simulation import ArticulationSimulation
+from artix.topology import Topology
+from artix.tree import Tree
+
+Array = jax.Array
+AnyArticulation: TypeAlias = Articulation | ArticulationSimulation
+
+
+class RootLinkData(struct.PyTreeNode):
+    """``PxArticulationRootLinkData``: the root link's pose and motion.
+
+    Attributes:
+      transform: world pose of the root link's frame, position [m] and quaternion xyzw (PhysX's ``PxTransform`` has the
+        quaternion first; only direct-GPU buffers do so here), shape [7].
+      world_lin_vel: velocity of its centre of mass [m/s], world axes, shape [3].
+      world_ang_vel: its angular velocity [rad/s], world axes, shape [3].
+      world_lin_accel: acceleration of its centre of mass in the last step [m/s^2], shape [3]; read only.
+      world_ang_accel: its angular acceleration in the last step [rad/s^2], shape [3]; read only.
+    """
+
+    transform: Array
+    world_lin_vel: Array
+    world_ang_vel: Array
+    world_lin_accel: Array
+    world_ang_accel: Array
+
+
+class ArticulationCache(struct.PyTreeNode):
+    """``PxArticulationCache``: inputs and results of the functions on an articulation.
+
+    L links, n joint DOFs, nv generalised velocities (n, or 6 + n for a floating base), L' = L, or L - 1 for a fixed
+    base, r rows of loop joints. Where PhysX reserves n + 6 entries, a field has the nv that count. World axes and SI
+    units; wrenches and velocities are linear first, at the links' centres of mass, unless said otherwise. Build one
+    with :func:`create_cache`; which flag moves which field is said at :func:`copy_internal_state_to_cache` and
+    :func:`apply_cache`.
+
+    Attributes:
+      external_forces: input of ``compute_generalized_external_force`` and of nothing else, shape [L, 6].
+      dense_jacobian: from ``compute_dense_jacobian``, shape [6 L', nv].
+      mass_matrix: from ``compute_mass_matrix``, shape [nv, nv]; from the deprecated
+        ``compute_generalized_mass_matrix``, shape [n, n].
+      coriolis_force: from ``compute_coriolis_compensation``, shape [nv].
+      gravity_compensation_force: from ``compute_gravity_compensation``, shape [nv].
+      centroidal_momentum_matrix: from ``compute_centroidal_momentum_matrix``, shape [6, nv].
+      centroidal_momentum_bias: from the same, shape [6].
+      joint_velocity: joint velocities, shape [n].
+      joint_acceleration: joint accelerations, shape [n].
+      joint_position: joint positions, shape [n].
+      joint_force: joint forces: applied ones, input and result of inverse dynamics, shape [n].
+      joint_solver_forces: efforts that the joints transmitted along their DOFs in the last step, whatever made them,
+        shape [n]; removed in PhysX 5.4.
+      sensor_forces: force sensors, of which there are none, shape [0, 6]; removed in PhysX 5.4, in favour of
+        ``link_incoming_joint_force``.
+      joint_target_positions: targets of the drives, shape [n].
+      joint_target_velocities: target velocities of the drives, shape [n].
+      link_velocity: velocities of the links, shape [L, 6].
+      link_acceleration: classical accelerations of the links in the last step, shape [L, 6].
+      link_incoming_joint_force: wrench of the parent on each link through its joint in the last step, at the origin and
+        in the axes of the child joint frame, shape [L, 6].
+      link_force: forces on the links during the next step, shape [L, 3].
+      link_torque: torques on the links during the next step, shape [L, 3].
+      root_link_data: the root link.
+      coefficient_matrix: from ``compute_coefficient_matrix``, shape [r, nv].
+      lambda_: from ``compute_lambda`` (``lambda`` is a keyword of Python), shape [r].
+      version: what the cache was made for; static. Functions refuse a cache of another articulation.
+    """
+
+    external_forces: Array
+    dense_jacobian: Array
+    mass_matrix: Array
+    coriolis_force: Array
+    gravity_compensation_force: Array
+    centroidal_momentum_matrix: Array
+    centroidal_momentum_bias: Array
+    joint_velocity: Array
+    joint_acceleration: Array
+    joint_position: Array
+    joint_force: Array
+    joint_solver_forces: Array
+    sensor_forces: Array
+    joint_target_positions: Array
+    joint_target_velocities: Array
+    link_velocity: Array
+    link_acceleration: Array
+    link_incoming_joint_force: Array
+    link_force: Array
+    link_torque: Array
+    root_link_data: RootLinkData
+    coefficient_matrix: Array
+    lambda_: Array
+    version: int = struct.field(pytree_node=False)
+
+
+def create_cache(articulation: AnyArticulation) -> ArticulationCache:
+    """``createCache``: a cache of zeros for one articulation (an articulation or its simulation)."""
+    tree, dtype = articulation.topology, articulation.dtype
+    n, links, nv, rows = tree.num_dofs, tree.num_links, tree.nv, num_loop_rows(tree)
+
+    def zeros(*shape: int) -> Array:
+        return jnp.zeros(shape, dtype)
+
+    return ArticulationCache(
+        external_forces=zeros(links, 6),
+        dense_jacobian=zeros(6 * (links - (tree.num_base_dofs == 0)), nv),
+        mass_matrix=zeros(nv, nv),
+        coriolis_force=zeros(nv),
+        gravity_compensation_force=zeros(nv),
+        centroidal_momentum_matrix=zeros(6, nv),
+        centroidal_momentum_bias=zeros(6),
+        joint_velocity=zeros(n),
+        joint_acceleration=zeros(n),
+        joint_position=zeros(n),
+        joint_force=zeros(n),
+        joint_solver_forces=zeros(n),
+        sensor_forces=zeros(0, 6),
+        joint_target_positions=zeros(n),
+        joint_target_velocities=zeros(n),
+        link_velocity=zeros(links, 6),
+        link_acceleration=zeros(links, 6),
+        link_incoming_joint_force=zeros(links, 6),
+        link_force=zeros(links, 3),
+        link_torque=zeros(links, 3),
+        root_link_data=RootLinkData(zeros(7), zeros(3), zeros(3), zeros(3), zeros(3)),
+        coefficient_matrix=zeros(rows, nv),
+        lambda_=zeros(rows),
+        version=_version(tree),
+    )
+
+
+def zero_cache(cache: ArticulationCache) -> ArticulationCache:
+    """``zeroCache``: zeros in all fields; as in PhysX, ``coefficient_matrix`` and ``lambda_`` stay."""
+    zeros = jax.tree.map(jnp.zeros_like, cache)
+    return zeros.replace(coefficient_matrix=cache.coefficient_matrix, lambda_=cache.lambda_)
+
+
+def get_cache_data_size(articulation: AnyArticulation) -> int:
+    """``getCacheDataSize``: the bytes of PhysX 5.6.1's cache for this articulation, in its own float32 layout.
+
+    It reserves n + 6 entries for generalised vectors and pads vectors of three, so it is no size of artix's cache.
+    """
+    n, links = articulation.topology.num_dofs, articulation.topology.num_links
+    spatial_vectors = 4 * 32 * links  # external forces, velocities, accelerations, incoming joint forces
+    jacobian, mass_matrix = 4 * 6 * links * (n + 6), 4 * (n + 6) ** 2
+    compensations, centroidal = 2 * 4 * (n + 6), 4 * 6 * (n + 6) + 4 * 6
+    joints, link_loads = 6 * 4 * n, 2 * 12 * links
+    root_link_data = 4 * (7 + 4 * 3)
+    return spatial_vectors + jacobian + mass_matrix + compensations + centroidal + joints + link_loads + root_link_data
+
+
+def pack_joint_data(articulation: AnyArticulation, maximum: Array) -> Array:
+    """``packJointData``: from six axes per joint to the DOFs.
+
+    Args:
+      articulation: the articulation or its simulation.
+      maximum: a number for each axis of each joint, those of link i at ``6 (i - 1)`` in the order of
+        :class:`artix.Axis`, shape [6 (L - 1)].
+
+    Returns:
+      Those of the free axes, shape [n].
+
+    Raises:
+      ValueError: ``maximum`` has the wrong shape.
+    """
+    tree = articulation.topology
+    check_vector("maximum", maximum, (6 * (tree.num_links - 1),), articulation.dtype, "six axes per joint")
+    places, live = _axis_places(tree)
+    packed = maximum[jnp.where(live, places, 0)] if tree.num_dofs else maximum[:0]
+    return jnp.where(live, packed, jnp.zeros_like(packed))
+
+
+def unpack_joint_data(articulation: AnyArticulation, reduced: Array) -> Array:
+    """``unpackJointData``: the inverse of :func:`pack_joint_data`, with zeros for locked axes.
+
+    Args:
+      articulation: the articulation or its simulation.
+      reduced: a number for each DOF, shape [n].
+
+    Returns:
+      Shape [6 (L - 1)].
+
+    Raises:
+      ValueError: ``reduced`` has the wrong shape.
+    """
+    tree = articulation.topology
+    check_vector("reduced", reduced, (tree.num_dofs,), articulation.dtype, "n joint DOFs")
+    places, live = _axis_places(tree)
+    size = 6 * (tree.num_links - 1)
+    # Padded DOFs get a place beyond the end, where nothing is written.
+    return jnp.zeros(size, articulation.dtype).at[jnp.where(live, places, size)].set(reduced, mode="drop")
+
+
+def check_cache(articulation: AnyArticulation, cache: ArticulationCache) -> None:
+    """Raises ``ValueError`` unless the cache was made for this articulation, as PhysX checks its version."""
+    if cache.version != _version(articulation.topology):
+        raise ValueError(
+            "cache: it was made for another articulation, or for this one before its links or joints changed; make a "
+            "new one with artix.physx.create_cache(articulation)"
+        )
+
+
+def num_loop_rows(tree: Tree) -> int:
+    """Number of scalar constraints of all loop joints; a fleet padded to several topologies has none."""
+    if not isinstance(tree, Topology):
+        return 0
+    return sum(1 if joint.type is LoopJointType.DISTANCE else len(joint.locked_axes) for joint in tree.loop_joints)
+
+
+def _axis_places(tree: Tree) -> tuple[Array, Array]:
+    """Place of each DOF among six axes per joint, and whether the DOF is more than padding, [n] each."""
+    link, axis = jnp.asarray(tree.dof_link, jnp.int32), jnp.asarray(tree.dof_axis, jnp.int32)
+    live = np.ones(tree.num_dofs, bool) if tree.dof_is_live is None else tree.dof_is_live
+    return 6 * (link - 1) + axis, jnp.asarray(live)
+
+
+def _version(tree: Tree) -> int:
+    return hash(tree if isinstance(tree, Topology) else tree.padding)

@@ -1,0 +1,182 @@
+"""Moving state between an articulation and its cache: ``copyInternalStateToCache`` and ``applyCache``."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from artix.checks import check_vector
+from artix.frames import link_velocities
+from artix.physx.cache import ArticulationCache, RootLinkData, check_cache
+from artix.physx.enums import ArticulationCacheFlag as Flag
+from artix.physx.simulation import ArticulationSimulation
+from artix.physx.sleeping import wake_if
+
+Array = jax.Array
+
+
+def copy_internal_state_to_cache(
+    simulation: ArticulationSimulation, cache: ArticulationCache, flags: Flag
+) -> ArticulationCache:
+    """``copyInternalStateToCache``: reads the articulation's state.
+
+    ===============================  ===========================================================================
+    flag                             fields
+    ===============================  ===========================================================================
+    ``VELOCITY``                     ``joint_velocity``
+    ``ACCELERATION``                 ``joint_acceleration``, of the last step
+    ``POSITION``                     ``joint_position``
+    ``FORCE``                        ``joint_force``, the applied ones
+    ``LINK_VELOCITY``                ``link_velocity``
+    ``LINK_ACCELERATION``            ``link_acceleration``, of the last step
+    ``ROOT_TRANSFORM``               ``root_link_data.transform``
+    ``ROOT_VELOCITIES``              the velocities and accelerations of ``root_link_data``
+    ``JOINT_SOLVER_FORCES``          ``joint_solver_forces``, of the last step
+    ``LINK_INCOMING_JOINT_FORCE``    ``link_incoming_joint_force``, of the last step
+    ===============================  ===========================================================================
+
+    All other flags move nothing, as in PhysX, where targets and link forces are only written; ``SENSOR_FORCES`` has
+    nothing to move.
+
+    Args:
+      simulation: the articulation in its scene.
+      cache: its cache.
+      flags: what to read; static.
+
+    Returns:
+      The cache with the fields that the flags name.
+
+    Raises:
+      ValueError: the cache was made for another articulation.
+    """
+    check_cache(simulation, cache)
+    state, report, flags = simulation.state, simulation.report, Flag(flags)
+    fields: dict[str, Array] = {}
+    if Flag.VELOCITY in flags:
+        fields["joint_velocity"] = state.joint_velocity
+    if Flag.ACCELERATION in flags:
+        fields["joint_acceleration"] = report.joint_acceleration
+    if Flag.POSITION in flags:
+        fields["joint_position"] = state.joint_position
+    if Flag.FORCE in flags:
+        fields["joint_force"] = simulation.joint_force
+    if Flag.LINK_VELOCITY in flags:
+        fields["link_velocity"] = link_velocities(simulation.articulation, state)
+    if Flag.LINK_ACCELERATION in flags:
+        fields["link_acceleration"] = report.link_acceleration
+    if Flag.JOINT_SOLVER_FORCES in flags:
+        fields["joint_solver_forces"] = _efforts(simulation)
+    if Flag.LINK_INCOMING_JOINT_FORCE in flags:
+        fields["link_incoming_joint_force"] = report.incoming_joint_force
+    return cache.replace(root_link_data=_read_root(simulation, cache.root_link_data, flags), **fields)
+
+
+def apply_cache(
+    simulation: ArticulationSimulation, cache: ArticulationCache, flags: Flag, *, autowake: bool = True
+) -> ArticulationSimulation:
+    """``applyCache``: writes the articulation's state, forces and targets.
+
+    ===============================  ===========================================================================
+    flag                             fields
+    ===============================  ===========================================================================
+    ``VELOCITY``                     ``joint_velocity``
+    ``ROOT_TRANSFORM``               ``root_link_data.transform``
+    ``ROOT_VELOCITIES``              ``root_link_data.world_lin_vel`` and ``world_ang_vel``
+    ``POSITION``                     ``joint_position``
+    ``FORCE``                        ``joint_force``, which persists
+    ``JOINT_TARGET_POSITIONS``       ``joint_target_positions``, likewise
+    ``JOINT_TARGET_VELOCITIES``      ``joint_target_velocities``, likewise
+    ``LINK_FORCE``                   ``link_force``, for one step
+    ``LINK_TORQUE``                  ``link_torque``, for one step
+    ===============================  ===========================================================================
+
+    All other flags name what is only read and move nothing, as in PhysX. Poses and velocities of links always follow
+    from the state, so no ``update_kinematic`` is needed.
+
+    Args:
+      simulation: the articulation in its scene.
+      cache: its cache.
+      flags: what to write; static.
+      autowake: wake the articulation, at least for the reset value of the wake counter. A velocity, force or torque
+        that is not zero, or a target that changes, wakes it in any case.
+
+    Returns:
+      The changed simulation.
+
+    Raises:
+      ValueError: the cache was made for another articulation, or a field has the wrong shape.
+      TypeError: a field has another dtype than the articulation.
+    """
+    check_cache(simulation, cache)
+    flags, root = Flag(flags), cache.root_link_data
+    for name, shape in _written_fields(simulation, flags).items():
+        value = getattr(root if hasattr(root, name) else cache, name)
+        check_vector(f"cache.{name}", value, shape, simulation.dtype, "as create_cache makes it")
+    state, loads = {}, {}
+    wakes: list[Array] = []
+    if Flag.VELOCITY in flags:
+        state["joint_velocity"] = cache.joint_velocity
+        wakes.append(cache.joint_velocity)
+    if Flag.ROOT_TRANSFORM in flags:
+        state["root_pose"] = root.transform
+    if Flag.ROOT_VELOCITIES in flags:
+        state["root_velocity"] = jnp.concatenate([root.world_lin_vel, root.world_ang_vel])
+        wakes.append(state["root_velocity"])
+    if Flag.POSITION in flags:
+        state["joint_position"] = cache.joint_position
+    if Flag.FORCE in flags:
+        loads["joint_force"] = cache.joint_force
+        wakes.append(cache.joint_force)
+    if Flag.JOINT_TARGET_POSITIONS in flags:
+        loads["drive_target"] = cache.joint_target_positions
+        wakes.append(cache.joint_target_positions - simulation.drive_target)
+    if Flag.JOINT_TARGET_VELOCITIES in flags:
+        loads["drive_target_velocity"] = cache.joint_target_velocities
+        wakes.append(cache.joint_target_velocities - simulation.drive_target_velocity)
+    if flags & (Flag.LINK_FORCE | Flag.LINK_TORQUE):
+        force = cache.link_force if Flag.LINK_FORCE in flags else simulation.external_force[:, :3]
+        torque = cache.link_torque if Flag.LINK_TORQUE in flags else simulation.external_force[:, 3:]
+        loads["external_force"] = jnp.concatenate([force, torque], axis=1)
+        wakes.append(loads["external_force"])
+    changed = simulation.replace(state=simulation.state.replace(**state), **loads)
+    forced = [jnp.any(values != 0) for values in wakes]
+    return wake_if(changed, jnp.any(jnp.stack([jnp.asarray(autowake), *forced])))
+
+
+def _written_fields(simulation: ArticulationSimulation, flags: Flag) -> dict[str, tuple[int, ...]]:
+    """The fields that flags write, with their shapes."""
+    n, links = (simulation.topology.num_dofs,), (simulation.topology.num_links, 3)
+    fields: dict[Flag, dict[str, tuple[int, ...]]] = {
+        Flag.VELOCITY: {"joint_velocity": n},
+        Flag.ROOT_TRANSFORM: {"transform": (7,)},
+        Flag.ROOT_VELOCITIES: {"world_lin_vel": (3,), "world_ang_vel": (3,)},
+        Flag.POSITION: {"joint_position": n},
+        Flag.FORCE: {"joint_force": n},
+        Flag.JOINT_TARGET_POSITIONS: {"joint_target_positions": n},
+        Flag.JOINT_TARGET_VELOCITIES: {"joint_target_velocities": n},
+        Flag.LINK_FORCE: {"link_force": links},
+        Flag.LINK_TORQUE: {"link_torque": links},
+    }
+    return {name: shape for flag, group in fields.items() if flag in flags for name, shape in group.items()}
+
+
+def _read_root(simulation: ArticulationSimulation, root: RootLinkData, flags: Flag) -> RootLinkData:
+    state, acceleration = simulation.state, simulation.report.link_acceleration[0]
+    if Flag.ROOT_TRANSFORM in flags:
+        root = root.replace(transform=state.root_pose)
+    if Flag.ROOT_VELOCITIES in flags:
+        root = root.replace(
+            world_lin_vel=state.root_velocity[:3],
+            world_ang_vel=state.root_velocity[3:],
+            world_lin_accel=acceleration[:3],
+            world_ang_accel=acceleration[3:],
+        )
+    return root
+
+
+def _efforts(simulation: ArticulationSimulation) -> Array:
+    """The components of the incoming joint forces along the DOFs, [n]: what drives, limits and loads sum up to."""
+    tree = simulation.topology
+    torque_first = jnp.roll(simulation.report.incoming_joint_force, 3, axis=1)
+    efforts = torque_first[jnp.asarray(tree.dof_link), jnp.asarray(tree.dof_axis)]
+    return efforts if tree.dof_is_live is None else jnp.where(tree.dof_is_live, efforts, jnp.zeros_like(efforts))

@@ -1,0 +1,68 @@
+"""What strides the buffers of PhysX's direct-GPU API, and which of their blocks a call may touch."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import numpy.typing as npt
+
+from artix.fleet import Fleet
+
+
+@dataclasses.dataclass(frozen=True)
+class ArticulationGPUAPIMaxCounts:
+    """``PxArticulationGPUAPIMaxCounts``: the maxima over a fleet that stride the direct-GPU buffers.
+
+    Attributes:
+      max_dofs: joint degrees of freedom.
+      max_links: links.
+      max_fixed_tendons: fixed tendons.
+      max_fixed_tendon_joints: joints of one fixed tendon, its root counted as PhysX does.
+      max_spatial_tendons: spatial tendons.
+      max_spatial_tendon_attachments: attachments of one spatial tendon.
+    """
+
+    max_dofs: int
+    max_links: int
+    max_fixed_tendons: int = 0
+    max_fixed_tendon_joints: int = 0
+    max_spatial_tendons: int = 0
+    max_spatial_tendon_attachments: int = 0
+
+
+def get_articulation_gpu_api_max_counts(fleet: Fleet) -> ArticulationGPUAPIMaxCounts:
+    """The fleet's maxima, as ``PxScene::getArticulationGPUAPIMaxCounts``; a padded fleet's padding counts."""
+    tree = fleet.articulation.topology
+    fixed = [tendon for topology in set(fleet.topologies) for tendon in topology.fixed_tendons]
+    spatial = [tendon for topology in set(fleet.topologies) for tendon in topology.spatial_tendons]
+    return ArticulationGPUAPIMaxCounts(
+        max_dofs=tree.num_dofs,
+        max_links=tree.num_links,
+        max_fixed_tendons=fleet.articulation.fixed_tendons.stiffness.shape[1],
+        max_fixed_tendon_joints=max((1 + len(tendon.dofs) for tendon in fixed), default=0),
+        max_spatial_tendons=fleet.articulation.spatial_tendons.stiffness.shape[1],
+        max_spatial_tendon_attachments=max((len(tendon.links) for tendon in spatial), default=0),
+    )
+
+
+def check_indices(fleet: Fleet, indices: npt.ArrayLike, *, distinct: bool = False) -> np.ndarray:
+    """The indices of articulations as an array [nb], looked at before anything is traced.
+
+    Raises:
+      IndexError: an index is not a member of the fleet.
+      TypeError: the indices are not a list of concrete integers.
+      ValueError: ``distinct`` and an index appears twice.
+    """
+    array = np.asarray(indices)
+    if array.size == 0 and array.ndim == 1:
+        return array.astype(np.int32)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise TypeError(f"indices must be a list of integers; found shape {array.shape}, dtype {array.dtype}")
+    bad = array[(array < 0) | (array >= fleet.num_members)]
+    if bad.size:
+        raise IndexError(f"indices must lie in [0, {fleet.num_members}); found {bad.tolist()[:8]}")
+    numbers, counts = np.unique(array, return_counts=True)
+    if distinct and np.any(counts > 1):
+        raise ValueError(f"indices to write must be distinct; found {numbers[counts > 1].tolist()[:8]} more than once")
+    return array.astype(np.int32)

@@ -1,0 +1,249 @@
+"""``getArticulationData`` and ``setArticulationData`` of PhysX's direct-GPU API: the state of a fleet in padded blocks.
+
+Block k of a buffer belongs to ``indices[k]`` and is as long as the fleet's maxima. What lies beyond an articulation's
+own links and DOFs is padding: zero when read (PhysX leaves it untouched), ignored when written.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from artix.articulation import State
+from artix.fleet import Fleet
+from artix.frames import link_poses, link_velocities
+from artix.physx.enums import ArticulationGPUAPIReadType as ReadType
+from artix.physx.enums import ArticulationGPUAPIWriteType as WriteType
+from artix.physx.gpu_layout import check_indices, get_articulation_gpu_api_max_counts
+from artix.physx.gpu_tendons import read_tendons, write_tendons
+from artix.physx.motion import update_kinematic
+from artix.physx.simulation import PHYSX_OPTIONS, ArticulationSimulation, create_simulation
+from artix.simulation.options import SolverOptions
+
+Array = jax.Array
+
+_TENDON_READS = range(ReadType.FIXED_TENDON, ReadType.SPATIAL_TENDON_ATTACHMENT + 1)
+_TENDON_WRITES = range(WriteType.FIXED_TENDON, WriteType.SPATIAL_TENDON_ATTACHMENT + 1)
+
+
+def create_fleet_simulation(
+    fleet: Fleet, state: State | None = None, *, options: SolverOptions | None = None
+) -> ArticulationSimulation:
+    """The simulations of all members of a fleet in one batch, leading axis N; see :func:`create_simulation`.
+
+    Args:
+      fleet: the articulations of the scene.
+      state: the fleet's state; neutral when ``None``.
+      options: how :func:`simulate` steps; PhysX's default solver for a fleet of one topology, ``SolverOptions()`` for a
+        padded one, when ``None``.
+    """
+    if options is None:
+        options = PHYSX_OPTIONS if fleet.padding is None else SolverOptions()
+    state = fleet.neutral_state() if state is None else state
+    return jax.vmap(partial(create_simulation, options=options))(fleet.articulation, state)
+
+
+def get_articulation_data(
+    fleet: Fleet, simulation: ArticulationSimulation, indices: npt.ArrayLike, data_type: ReadType
+) -> Any:
+    """``PxDirectGPUAPI::getArticulationData`` as a pure function.
+
+    Args:
+      fleet: the articulations of the scene.
+      simulation: their simulations, leading axis N; see :func:`create_fleet_simulation`.
+      indices: which articulations to read, in which order; concrete integers, shape [nb].
+      data_type: what to read.
+
+    Returns:
+      With D = maxDofs and K = maxLinks, world axes, velocities and accelerations of centres of mass:
+
+      * ``JOINT_POSITION``, ``JOINT_VELOCITY``, ``JOINT_ACCELERATION``, ``JOINT_FORCE`` (the applied one),
+        ``JOINT_TARGET_VELOCITY``, ``JOINT_TARGET_POSITION``: [nb, D].
+      * ``ROOT_GLOBAL_POSE``: ``PxTransform`` of the link frame, quaternion xyzw first, then position, [nb, 7].
+      * ``ROOT_LINEAR_VELOCITY``, ``ROOT_ANGULAR_VELOCITY``: [nb, 3].
+      * ``LINK_GLOBAL_POSE``: as the root's, [nb, K, 7]; ``LINK_LINEAR_VELOCITY``, ``LINK_ANGULAR_VELOCITY``,
+        ``LINK_LINEAR_ACCELERATION``, ``LINK_ANGULAR_ACCELERATION``: [nb, K, 3].
+      * ``LINK_INCOMING_JOINT_FORCE``: force, then torque, in the child joint frame, [nb, K, 6].
+      * ``FIXED_TENDON``, ``FIXED_TENDON_JOINT``, ``SPATIAL_TENDON``, ``SPATIAL_TENDON_ATTACHMENT``: a
+        :class:`GpuFixedTendonData`, :class:`GpuTendonJointCoefficientData`, :class:`GpuSpatialTendonData` or
+        :class:`GpuTendonAttachmentData`; :func:`to_physx` makes PhysX's bytes of them.
+
+      Poses and velocities of links always belong to the state; accelerations and incoming joint forces to the
+      last step.
+
+    Raises:
+      IndexError: an index is not a member of the fleet.
+      TypeError: the indices are not integers.
+      ValueError: the simulation is not that of the fleet.
+    """
+    data_type, indices = ReadType(data_type), check_indices(fleet, indices)
+    _check_simulation(fleet, simulation)
+    if data_type in _TENDON_READS:
+        return read_tendons(fleet, simulation.articulation, indices, data_type.name)
+    return _read(data_type, simulation, indices)
+
+
+def set_articulation_data(
+    fleet: Fleet, simulation: ArticulationSimulation, data: Any, indices: npt.ArrayLike, data_type: WriteType
+) -> ArticulationSimulation:
+    """``PxDirectGPUAPI::setArticulationData`` as a pure function.
+
+    Args:
+      fleet: the articulations of the scene.
+      simulation: their simulations, leading axis N.
+      data: blocks for the listed articulations, in the layout of :func:`get_articulation_data`; ``LINK_FORCE`` and
+        ``LINK_TORQUE`` have shape [nb, K, 3] and act during one step, joint forces and targets until they are written
+        again.
+      indices: which articulations to write; concrete, distinct integers, shape [nb].
+      data_type: what to write.
+
+    Returns:
+      The simulations with the listed ones changed. Link poses and velocities follow at once.
+
+    Raises:
+      IndexError: an index is not a member of the fleet.
+      TypeError: the indices are not integers, or the data has another dtype than the fleet.
+      ValueError: an index appears twice, the data has another shape, the simulation is not that of the fleet, or a
+        tendon joint's axis is another than the topology's.
+    """
+    data_type, indices = WriteType(data_type), check_indices(fleet, indices, distinct=True)
+    _check_simulation(fleet, simulation)
+    if data_type in _TENDON_WRITES:
+        articulation = write_tendons(fleet, simulation.articulation, data, indices, data_type.name)
+        return simulation.replace(articulation=articulation)
+    shape = _block_shape(fleet, data_type)
+    if getattr(data, "shape", None) != (len(indices), *shape):
+        raise ValueError(
+            f"data for {data_type.name}: expected shape {(len(indices), *shape)}, a block of the fleet's maxima per "
+            f"index, found {getattr(data, 'shape', type(data).__name__)}"
+        )
+    if data.dtype != simulation.dtype:
+        raise TypeError(f"data for {data_type.name}: expected dtype {simulation.dtype}, found {data.dtype}")
+    return _write(data_type, simulation, jnp.asarray(data), indices)
+
+
+def update_articulation_kinematics(
+    fleet: Fleet, simulation: ArticulationSimulation, indices: npt.ArrayLike
+) -> ArticulationSimulation:
+    """What ``eUPDATE_KINEMATIC`` clears: accelerations and incoming joint forces of the listed articulations.
+
+    Link poses and velocities need no update here; ``compute_articulation_data(..., UPDATE_KINEMATIC)`` returns them.
+
+    Raises:
+      IndexError: an index is not a member of the fleet.
+      TypeError: the indices are not integers.
+      ValueError: an index appears twice, or the simulation is not that of the fleet.
+    """
+    indices = check_indices(fleet, indices, distinct=True)
+    _check_simulation(fleet, simulation)
+    cleared = update_kinematic(simulation).report
+    report = jax.tree.map(lambda old, new: old.at[indices].set(new[indices]), simulation.report, cleared)
+    return simulation.replace(report=report)
+
+
+def _check_simulation(fleet: Fleet, simulation: ArticulationSimulation) -> None:
+    tree = fleet.articulation.topology
+    wanted, found = (fleet.num_members, tree.num_dofs), simulation.state.joint_position.shape
+    links = simulation.state.root_pose.shape[:1] + simulation.report.link_velocity.shape[1:2]
+    if found != wanted or links != (fleet.num_members, tree.num_links):
+        raise ValueError(
+            f"the simulation is not that of the fleet: joint positions must have shape {wanted}, found {found}; make "
+            "it with artix.physx.create_fleet_simulation(fleet)"
+        )
+
+
+def _block_shape(fleet: Fleet, data_type: WriteType) -> tuple[int, ...]:
+    maxima = get_articulation_gpu_api_max_counts(fleet)
+    if data_type is WriteType.ROOT_GLOBAL_POSE:
+        return (7,)
+    if data_type in (WriteType.ROOT_LINEAR_VELOCITY, WriteType.ROOT_ANGULAR_VELOCITY):
+        return (3,)
+    if data_type in (WriteType.LINK_FORCE, WriteType.LINK_TORQUE):
+        return (maxima.max_links, 3)
+    return (maxima.max_dofs,)
+
+
+def _to_transform(pose: Array) -> Array:
+    """Poses [..., 7] with the quaternion first, as ``PxTransform``."""
+    return jnp.concatenate([pose[..., 3:], pose[..., :3]], axis=-1)
+
+
+@partial(jax.jit, static_argnums=0)
+def _read(data_type: ReadType, simulation: ArticulationSimulation, indices: np.ndarray) -> Array:
+    simulation = jax.tree.map(lambda leaf: leaf[indices], simulation)
+    state, report = simulation.state, simulation.report
+    match data_type:
+        case ReadType.JOINT_POSITION:
+            return state.joint_position
+        case ReadType.JOINT_VELOCITY:
+            return state.joint_velocity
+        case ReadType.JOINT_ACCELERATION:
+            return report.joint_acceleration
+        case ReadType.JOINT_FORCE:
+            return simulation.joint_force
+        case ReadType.JOINT_TARGET_VELOCITY:
+            return simulation.drive_target_velocity
+        case ReadType.JOINT_TARGET_POSITION:
+            return simulation.drive_target
+        case ReadType.ROOT_GLOBAL_POSE:
+            return _to_transform(state.root_pose)
+        case ReadType.ROOT_LINEAR_VELOCITY:
+            return state.root_velocity[:, :3]
+        case ReadType.ROOT_ANGULAR_VELOCITY:
+            return state.root_velocity[:, 3:]
+        case ReadType.LINK_GLOBAL_POSE:
+            return _to_transform(jax.vmap(link_poses)(simulation.articulation, state))
+        case ReadType.LINK_LINEAR_VELOCITY:
+            return jax.vmap(link_velocities)(simulation.articulation, state)[..., :3]
+        case ReadType.LINK_ANGULAR_VELOCITY:
+            return jax.vmap(link_velocities)(simulation.articulation, state)[..., 3:]
+        case ReadType.LINK_LINEAR_ACCELERATION:
+            return report.link_acceleration[..., :3]
+        case ReadType.LINK_ANGULAR_ACCELERATION:
+            return report.link_acceleration[..., 3:]
+        case ReadType.LINK_INCOMING_JOINT_FORCE:
+            return report.incoming_joint_force
+    raise AssertionError(data_type)
+
+
+@partial(jax.jit, static_argnums=0)
+def _write(
+    data_type: WriteType, simulation: ArticulationSimulation, data: Array, indices: np.ndarray
+) -> ArticulationSimulation:
+    state, tree = simulation.state, simulation.topology
+    dofs = None if tree.dof_is_live is None else tree.dof_is_live[indices]
+    links = None if tree.link_is_live is None else tree.link_is_live[indices][..., None]
+
+    def put(old: Array, new: Array, live: Array | None = None) -> Array:
+        """The blocks written where they count."""
+        return old.at[indices].set(new if live is None else jnp.where(live, new, old[indices]))
+
+    root, load = state.root_velocity, simulation.external_force
+    match data_type:
+        case WriteType.JOINT_POSITION:
+            state = state.replace(joint_position=put(state.joint_position, data, dofs))
+        case WriteType.JOINT_VELOCITY:
+            state = state.replace(joint_velocity=put(state.joint_velocity, data, dofs))
+        case WriteType.JOINT_FORCE:
+            return simulation.replace(joint_force=put(simulation.joint_force, data, dofs))
+        case WriteType.JOINT_TARGET_VELOCITY:
+            return simulation.replace(drive_target_velocity=put(simulation.drive_target_velocity, data, dofs))
+        case WriteType.JOINT_TARGET_POSITION:
+            return simulation.replace(drive_target=put(simulation.drive_target, data, dofs))
+        case WriteType.ROOT_GLOBAL_POSE:
+            pose = jnp.concatenate([data[:, 4:], data[:, :4]], axis=1)
+            state = state.replace(root_pose=put(state.root_pose, pose))
+        case WriteType.ROOT_LINEAR_VELOCITY:
+            state = state.replace(root_velocity=root.at[:, :3].set(put(root[:, :3], data)))
+        case WriteType.ROOT_ANGULAR_VELOCITY:
+            state = state.replace(root_velocity=root.at[:, 3:].set(put(root[:, 3:], data)))
+        case WriteType.LINK_FORCE:
+            return simulation.replace(external_force=load.at[..., :3].set(put(load[..., :3], data, links)))
+        case WriteType.LINK_TORQUE:
+            return simulation.replace(external_force=load.at[..., 3:].set(put(load[..., 3:], data, links)))
+    return simulation.replace(state=state)

@@ -1,0 +1,126 @@
+"""The tendon structures of PhysX's direct-GPU buffers, as arrays per field and as PhysX's bytes.
+
+A ``PxGpuFixedTendonData*`` buffer becomes a NumPy array of :data:`GPU_FIXED_TENDON_DTYPE` and so on; :func:`to_physx`
+and :func:`from_physx` convert. Padding bytes are zero.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Array = jax.Array
+
+
+class GpuFixedTendonData(NamedTuple):
+    """``PxGpuFixedTendonData``, each array [nb, maxFixedTendons]; see :class:`artix.FixedTendon`."""
+
+    stiffness: Array
+    damping: Array
+    limit_stiffness: Array
+    offset: Array
+    low_limit: Array
+    high_limit: Array
+    rest_length: Array
+
+
+class GpuTendonJointCoefficientData(NamedTuple):
+    """``PxGpuTendonJointCoefficientData``, each array [nb, maxFixedTendons, maxFixedTendonJoints].
+
+    As in PhysX, tendon joints are in breadth-first order and the first is the tendon's root, whose numbers mean
+    nothing: they are zero when read. ``axis`` (unsigned 32-bit integers, :class:`artix.Axis`) belongs to the
+    topology: writing another one is refused.
+    """
+
+    coefficient: Array
+    recip_coefficient: Array
+    axis: Array
+
+
+class GpuSpatialTendonData(NamedTuple):
+    """``PxGpuSpatialTendonData``, each array [nb, maxSpatialTendons]; see :class:`artix.SpatialTendon`."""
+
+    stiffness: Array
+    damping: Array
+    limit_stiffness: Array
+    offset: Array
+
+
+class GpuTendonAttachmentData(NamedTuple):
+    """``PxGpuTendonAttachmentData``, each array [nb, maxSpatialTendons, maxSpatialTendonAttachments].
+
+    Attachments are in breadth-first order. ``relative_offset`` [..., 3] is in the **mass frame** of the link, where
+    ``articulation.spatial_tendons.position`` is in the link's frame. Rest length and limits mean something for leaves.
+    """
+
+    relative_offset: Array
+    rest_length: Array
+    coefficient: Array
+    low_limit: Array
+    high_limit: Array
+
+
+TendonData: TypeAlias = (
+    GpuFixedTendonData | GpuTendonJointCoefficientData | GpuSpatialTendonData | GpuTendonAttachmentData
+)
+
+#: Fields of the C structures in order; what is left of ``itemsize`` is padding to 16 bytes.
+GPU_FIXED_TENDON_DTYPE = np.dtype(
+    {
+        "names": list(GpuFixedTendonData._fields),
+        "formats": ["<f4"] * 7,
+        "offsets": list(range(0, 28, 4)),
+        "itemsize": 32,
+    }
+)
+GPU_TENDON_JOINT_DTYPE = np.dtype(
+    {
+        "names": list(GpuTendonJointCoefficientData._fields),
+        "formats": ["<f4", "<f4", "<u4"],
+        "offsets": [0, 4, 8],
+        "itemsize": 16,
+    }
+)
+GPU_SPATIAL_TENDON_DTYPE = np.dtype([(name, "<f4") for name in GpuSpatialTendonData._fields])
+GPU_TENDON_ATTACHMENT_DTYPE = np.dtype(
+    {
+        "names": list(GpuTendonAttachmentData._fields),
+        "formats": [("<f4", (3,)), "<f4", "<f4", "<f4", "<f4"],
+        "offsets": [0, 12, 16, 20, 24],
+        "itemsize": 32,
+    }
+)
+_DTYPES: dict[type, np.dtype] = {
+    GpuFixedTendonData: GPU_FIXED_TENDON_DTYPE,
+    GpuTendonJointCoefficientData: GPU_TENDON_JOINT_DTYPE,
+    GpuSpatialTendonData: GPU_SPATIAL_TENDON_DTYPE,
+    GpuTendonAttachmentData: GPU_TENDON_ATTACHMENT_DTYPE,
+}
+
+
+def to_physx(data: TendonData) -> np.ndarray:
+    """The structures as PhysX has them in memory: a structured NumPy array, whose ``tobytes()`` is PhysX's buffer."""
+    dtype = _DTYPES[type(data)]
+    buffer = np.zeros(data[-1].shape, dtype)
+    for name in data._fields:
+        buffer[name] = np.asarray(getattr(data, name))
+    return buffer
+
+
+def from_physx(buffer: np.ndarray, dtype: Any = jnp.float32) -> TendonData:
+    """The inverse of :func:`to_physx`: arrays per field, floating-point ones in ``dtype``.
+
+    Raises:
+      TypeError: the array has none of the four structured dtypes; view one of bytes as such first.
+    """
+    for kind, structure in _DTYPES.items():
+        if buffer.dtype == structure:
+            fields = [buffer[name] for name in structure.names or ()]
+            return kind(*(jnp.asarray(field, dtype if field.dtype.kind == "f" else jnp.uint32) for field in fields))
+    raise TypeError(
+        f"expected one of the structures artix.physx.GPU_..._DTYPE, found dtype {buffer.dtype}; "
+        "np.frombuffer(data, artix.physx.GPU_FIXED_TENDON_DTYPE).reshape(...) reads bytes"
+    )

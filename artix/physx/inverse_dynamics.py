@@ -1,0 +1,203 @@
+"""The compute functions of ``PxArticulationReducedCoordinate``: from an articulation and its cache to the cache.
+
+Each reads what PhysX's reads: poses, the root's velocity and parameters from the simulation; joint velocities,
+accelerations, forces and link wrenches from the cache. By default the result is the physically right one;
+``physx_compat=True`` reproduces what PhysX 5.6.1 does instead, where its documentation says otherwise.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from artix.articulation import State
+from artix.checks import check_vector
+from artix.dynamics.forward import forward_dynamics
+from artix.dynamics.inverse import coriolis_compensation, gravity_compensation
+from artix.dynamics.mass_matrix import mass_matrix
+from artix.dynamics.momentum import center_of_mass, centroidal_momentum_matrix
+from artix.frames import dense_jacobian
+from artix.physx.cache import ArticulationCache, check_cache
+from artix.physx.generalized import (
+    coriolis_and_centrifugal_force,
+    counteracting_joint_force,
+    generalized_gravity_force,
+    generalized_mass_matrix,
+    joint_force_for,
+)
+from artix.physx.simulation import ArticulationSimulation
+from artix.simulation.unconstrained import clamp_joint_velocities
+
+Array = jax.Array
+
+
+def common_init(simulation: ArticulationSimulation) -> ArticulationSimulation:
+    """``commonInit``: the simulation as it is.
+
+    PhysX computes here what the other functions rely on, and asks for the call after every change of state. The
+    functions of artix are pure and compute what they need themselves.
+    """
+    return simulation
+
+
+def compute_dense_jacobian(
+    simulation: ArticulationSimulation, cache: ArticulationCache
+) -> tuple[ArticulationCache, int, int]:
+    """``computeDenseJacobian``: :func:`artix.dense_jacobian` into ``cache.dense_jacobian``.
+
+    Returns:
+      The cache, the number of rows and the number of columns.
+    """
+    check_cache(simulation, cache)
+    jacobian = dense_jacobian(simulation.articulation, simulation.state)
+    rows, columns = jacobian.shape
+    return cache.replace(dense_jacobian=jacobian), rows, columns
+
+
+def compute_mass_matrix(simulation: ArticulationSimulation, cache: ArticulationCache) -> ArticulationCache:
+    """``computeMassMatrix``: :func:`artix.mass_matrix`, without armature, into ``cache.mass_matrix``."""
+    check_cache(simulation, cache)
+    return cache.replace(mass_matrix=mass_matrix(simulation.articulation, simulation.state))
+
+
+def compute_gravity_compensation(
+    simulation: ArticulationSimulation, cache: ArticulationCache, *, physx_compat: bool = False
+) -> ArticulationCache:
+    """``computeGravityCompensation``: :func:`artix.gravity_compensation` into ``cache.gravity_compensation_force``.
+
+    ``physx_compat=True`` ignores ``gravity_scale``, as PhysX ignores ``eDISABLE_GRAVITY`` here.
+    """
+    check_cache(simulation, cache)
+    articulation = simulation.articulation
+    if physx_compat:
+        articulation = articulation.replace(gravity_scale=jnp.ones_like(articulation.gravity_scale))
+    return cache.replace(gravity_compensation_force=gravity_compensation(articulation, simulation.state))
+
+
+def compute_coriolis_compensation(
+    simulation: ArticulationSimulation, cache: ArticulationCache, *, physx_compat: bool = False
+) -> ArticulationCache:
+    """``computeCoriolisCompensation``: :func:`artix.coriolis_compensation` into ``cache.coriolis_force``.
+
+    Takes ``cache.joint_velocity``, and the root's velocity from the simulation. ``physx_compat=True`` first scales all
+    joint velocities by one factor, so that none exceeds ``max_joint_velocity``, and leaves them so in the cache.
+    """
+    state, cache = _moving(simulation, cache, physx_compat)
+    return cache.replace(coriolis_force=coriolis_compensation(simulation.articulation, state))
+
+
+def compute_generalized_external_force(
+    simulation: ArticulationSimulation, cache: ArticulationCache, *, physx_compat: bool = False
+) -> ArticulationCache:
+    """``computeGeneralizedExternalForce``: joint forces that counteract ``cache.external_forces``.
+
+    The result, in ``cache.joint_force``, is ``-sum_i J_i^T w_i`` for a fixed base; the root of a floating one is free
+    and carries no force. ``physx_compat=True`` adds the gyroscopic torques of all links at the root's angular velocity,
+    which PhysX mixes in for a floating base.
+    """
+    check_cache(simulation, cache)
+    wrenches = cache.external_forces
+    check_vector("cache.external_forces", wrenches, (simulation.topology.num_links, 6), simulation.dtype, "L links")
+    force = counteracting_joint_force(simulation.articulation, simulation.state, wrenches, physx_compat=physx_compat)
+    return cache.replace(joint_force=force)
+
+
+def compute_joint_force(
+    simulation: ArticulationSimulation, cache: ArticulationCache, *, physx_compat: bool = False
+) -> ArticulationCache:
+    """``computeJointForce``: joint forces for ``cache.joint_acceleration``, into ``cache.joint_force``.
+
+    Without gravity, velocities and armature, as PhysX's: ``M qdd`` for a fixed base, and for a floating one with its
+    root free. For the whole equation of motion use :func:`artix.inverse_dynamics`. ``physx_compat`` as for
+    :func:`compute_generalized_external_force`.
+    """
+    check_cache(simulation, cache)
+    acceleration = cache.joint_acceleration
+    _check_joints(simulation, "joint_acceleration", acceleration)
+    force = joint_force_for(simulation.articulation, simulation.state, acceleration, physx_compat=physx_compat)
+    return cache.replace(joint_force=force)
+
+
+def compute_joint_acceleration(
+    simulation: ArticulationSimulation, cache: ArticulationCache, *, physx_compat: bool = False
+) -> ArticulationCache:
+    """``computeJointAcceleration``: forward dynamics under ``cache.joint_force`` at ``cache.joint_velocity``.
+
+    The result, in ``cache.joint_acceleration``, is that of :func:`artix.forward_dynamics` with gravity, velocities and
+    armature; no drive, limit, friction, damping, tendon or link force acts, and a floating root carries no force.
+    ``physx_compat`` as for :func:`compute_coriolis_compensation`.
+    """
+    state, cache = _moving(simulation, cache, physx_compat)
+    _check_joints(simulation, "joint_force", cache.joint_force)
+    base = simulation.topology.num_base_dofs
+    force = jnp.pad(cache.joint_force, (base, 0))
+    acceleration = forward_dynamics(simulation.articulation, state, force)[base:]
+    return cache.replace(joint_acceleration=acceleration)
+
+
+def compute_articulation_com(simulation: ArticulationSimulation, *, root_frame: bool = False) -> Array:
+    """``computeArticulationCOM``: :func:`artix.center_of_mass` in the world or the root's mass frame [m], shape [3]."""
+    return center_of_mass(simulation.articulation, simulation.state, "root" if root_frame else "world")
+
+
+def compute_centroidal_momentum_matrix(
+    simulation: ArticulationSimulation, cache: ArticulationCache
+) -> ArticulationCache:
+    """``computeCentroidalMomentumMatrix``: :func:`artix.centroidal_momentum_matrix` at ``cache.joint_velocity``.
+
+    The results are ``cache.centroidal_momentum_matrix`` and ``cache.centroidal_momentum_bias``. PhysX wants the mass
+    matrix and the Coriolis compensation in the cache first, and a floating base; neither is needed here.
+    """
+    state, cache = _moving(simulation, cache, False)
+    matrix, bias = centroidal_momentum_matrix(simulation.articulation, state)
+    return cache.replace(centroidal_momentum_matrix=matrix, centroidal_momentum_bias=bias)
+
+
+# --- deprecated in PhysX 5.5 and removed in 5.7 ---------------------------------------------------------------------
+
+
+def compute_generalized_mass_matrix(simulation: ArticulationSimulation, cache: ArticulationCache) -> ArticulationCache:
+    """``computeGeneralizedMassMatrix``: the joints' inertia, a floating root free; ``cache.mass_matrix`` is [n, n]."""
+    check_cache(simulation, cache)
+    return cache.replace(mass_matrix=generalized_mass_matrix(simulation.articulation, simulation.state))
+
+
+def compute_generalized_gravity_force(
+    simulation: ArticulationSimulation, cache: ArticulationCache, *, physx_compat: bool = False
+) -> ArticulationCache:
+    """``computeGeneralizedGravityForce``: joint forces against gravity, in ``cache.joint_force``.
+
+    A floating root is free and falls with its links, so the result is then zero unless ``gravity_scale`` differs among
+    links. ``physx_compat`` as for :func:`artix.physx.generalized.generalized_gravity_force`.
+    """
+    check_cache(simulation, cache)
+    force = generalized_gravity_force(simulation.articulation, simulation.state, physx_compat=physx_compat)
+    return cache.replace(joint_force=force)
+
+
+def compute_coriolis_and_centrifugal_force(
+    simulation: ArticulationSimulation, cache: ArticulationCache, *, physx_compat: bool = False
+) -> ArticulationCache:
+    """``computeCoriolisAndCentrifugalForce``: joint forces against velocity effects at ``cache.joint_velocity``.
+
+    The result, in ``cache.joint_force``, leaves a floating root free. ``physx_compat`` as for
+    :func:`compute_coriolis_compensation`.
+    """
+    state, cache = _moving(simulation, cache, physx_compat)
+    return cache.replace(joint_force=coriolis_and_centrifugal_force(simulation.articulation, state))
+
+
+def _moving(
+    simulation: ArticulationSimulation, cache: ArticulationCache, physx_compat: bool
+) -> tuple[State, ArticulationCache]:
+    """The state with the cache's joint velocities, and the cache with those that were used."""
+    check_cache(simulation, cache)
+    _check_joints(simulation, "joint_velocity", cache.joint_velocity)
+    state = simulation.state.replace(joint_velocity=cache.joint_velocity)
+    if physx_compat:
+        state = clamp_joint_velocities(simulation.articulation, state)
+    return state, cache.replace(joint_velocity=state.joint_velocity)
+
+
+def _check_joints(simulation: ArticulationSimulation, name: str, value: Array) -> None:
+    check_vector(f"cache.{name}", value, (simulation.topology.num_dofs,), simulation.dtype, "n joint DOFs")

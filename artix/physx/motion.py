@@ -1,0 +1,122 @@
+"""Root and link accessors of ``PxArticulationReducedCoordinate``, and ``updateKinematic``."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from artix.checks import check_vector
+from artix.physx.cache import AnyArticulation
+from artix.physx.enums import ArticulationKinematicFlag
+from artix.physx.simulation import ArticulationSimulation
+from artix.physx.sleeping import wake_if
+from artix.topology import Topology
+
+Array = jax.Array
+
+_ALL_KINEMATICS = ArticulationKinematicFlag.POSITION | ArticulationKinematicFlag.VELOCITY
+
+
+def get_links(articulation: AnyArticulation) -> tuple[int, ...]:
+    """``getLinks``: the numbers of the links in the order of their creation.
+
+    Every array is in the order of these numbers (PhysX's low-level index, breadth-first), not of their creation;
+    ``topology.link_names`` has their names.
+
+    Raises:
+      TypeError: the articulation is padded to several topologies, which are data; ask ``fleet.topologies[member]``.
+    """
+    tree = articulation.topology
+    if not isinstance(tree, Topology):
+        raise TypeError("the links of a padded articulation are data; use creation_index of fleet.topologies[member]")
+    return tuple(sorted(range(tree.num_links), key=tree.creation_index.__getitem__))
+
+
+def get_root_global_pose(simulation: ArticulationSimulation) -> Array:
+    """``getRootGlobalPose``: world pose of the root link's frame, position [m] and quaternion xyzw, shape [7]."""
+    return simulation.state.root_pose
+
+
+def set_root_global_pose(
+    simulation: ArticulationSimulation, pose: Array, *, autowake: bool | Array = True
+) -> ArticulationSimulation:
+    """``setRootGlobalPose``: moves the root link's frame, and all links with it.
+
+    Args:
+      simulation: the articulation in its scene.
+      pose: position [m] and quaternion xyzw, shape [7].
+      autowake: wake the articulation.
+
+    Raises:
+      ValueError: the shape is wrong.
+      TypeError: the dtype is not the articulation's.
+    """
+    check_vector("pose", pose, (7,), simulation.dtype, "position, quaternion xyzw")
+    return wake_if(simulation.replace(state=simulation.state.replace(root_pose=pose)), autowake)
+
+
+def get_root_linear_velocity(simulation: ArticulationSimulation) -> Array:
+    """``getRootLinearVelocity``: of the root link's centre of mass, world axes [m/s], shape [3]."""
+    return simulation.state.root_velocity[:3]
+
+
+def set_root_linear_velocity(
+    simulation: ArticulationSimulation, velocity: Array, *, autowake: bool | Array = True
+) -> ArticulationSimulation:
+    """``setRootLinearVelocity``: of the root link's centre of mass, world axes [m/s], shape [3].
+
+    A velocity that is not zero wakes the articulation, and ``autowake`` does. A fixed base keeps the number and does
+    not move; PhysX lets its links' velocities follow until the next step.
+    """
+    return _set_root_velocity(simulation, velocity, simulation.state.root_velocity[3:], velocity, autowake)
+
+
+def get_root_angular_velocity(simulation: ArticulationSimulation) -> Array:
+    """``getRootAngularVelocity``: world axes [rad/s], shape [3]."""
+    return simulation.state.root_velocity[3:]
+
+
+def set_root_angular_velocity(
+    simulation: ArticulationSimulation, velocity: Array, *, autowake: bool | Array = True
+) -> ArticulationSimulation:
+    """``setRootAngularVelocity``: world axes [rad/s], shape [3]; otherwise as :func:`set_root_linear_velocity`."""
+    return _set_root_velocity(simulation, simulation.state.root_velocity[:3], velocity, velocity, autowake)
+
+
+def get_link_acceleration(simulation: ArticulationSimulation, link: int | Array) -> Array:
+    """``getLinkAcceleration``: of one link in the last step, zero before the first.
+
+    Args:
+      simulation: the articulation in its scene.
+      link: the link's number, not its place in the order of creation.
+
+    Returns:
+      Classical acceleration of its centre of mass [m/s^2], then angular [rad/s^2], world axes, shape [6].
+
+    Raises:
+      IndexError: there is no such link.
+    """
+    count = simulation.topology.num_links
+    if not isinstance(link, jax.core.Tracer) and not 0 <= int(link) < count:
+        raise IndexError(f"link {link} does not exist; links are numbered 0 to {count - 1}")
+    return simulation.report.link_acceleration[link]
+
+
+def update_kinematic(
+    simulation: ArticulationSimulation, flags: ArticulationKinematicFlag = _ALL_KINEMATICS
+) -> ArticulationSimulation:
+    """``updateKinematic``: what is left of it where link poses and velocities always follow from the state.
+
+    As PhysX's ``eUPDATE_KINEMATIC`` on a GPU, it clears the last step's accelerations and incoming joint forces, which
+    do not belong to the new state. ``flags`` says what changed and makes no difference.
+    """
+    ArticulationKinematicFlag(flags)
+    return simulation.replace(report=jax.tree.map(jnp.zeros_like, simulation.report))
+
+
+def _set_root_velocity(
+    simulation: ArticulationSimulation, linear: Array, angular: Array, given: Array, autowake: bool | Array
+) -> ArticulationSimulation:
+    check_vector("velocity", given, (3,), simulation.dtype, "world axes")
+    moved = simulation.replace(state=simulation.state.replace(root_velocity=jnp.concatenate([linear, angular])))
+    return wake_if(moved, jnp.any(given != 0) | jnp.asarray(autowake))

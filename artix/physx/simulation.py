@@ -1,0 +1,181 @@
+"""What PhysX keeps of an articulation in a scene, as one pytree, and the step that moves it on."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from artix.articulation import Articulation, State
+from artix.checks import check_state, check_vector
+from artix.configuration import neutral_state
+from artix.dynamics.momentum import centroidal_momentum_matrix
+from artix.simulation.options import Control, SolverOptions
+from artix.simulation.report import StepReport
+from artix.simulation.sleeping import SLEEP_THRESHOLD, SleepState, is_sleeping, sleep_after_step, wake_up, woken_by
+from artix.simulation.step import step_and_report
+
+Array = jax.Array
+
+#: PhysX's default for a speed scale of ten metres per second.
+STABILIZATION_THRESHOLD = 5e-6 * 10.0**2
+#: PhysX's default solver.
+PHYSX_OPTIONS = SolverOptions(solver="pgs")
+
+
+class ArticulationSimulation(struct.PyTreeNode):
+    """One articulation in a scene: ``PxArticulationReducedCoordinate`` as a value.
+
+    The functions of :mod:`artix.physx` that change something return a changed simulation. Batch it with ``jax.vmap``.
+    Build one with :func:`create_simulation`.
+
+    Attributes:
+      articulation: the parameters, and the static topology.
+      state: root pose and velocity, joint positions and velocities.
+      joint_force: applied joint forces [N m or N], which persist, shape [n].
+      drive_target: target positions of the drives [rad or m], which persist, shape [n].
+      drive_target_velocity: their target velocities [rad/s or m/s], which persist, shape [n].
+      external_force: forces [N] and torques [N m] on the links during the next step only, world axes, at the centres of
+        mass, shape [L, 6].
+      report: accelerations and incoming joint forces of the last step, zero before the first one.
+      sleep: how near to sleep the links are; see :class:`artix.SleepState`.
+      sleep_threshold: mass-normalised kinetic energy below which it may fall asleep [m^2/s^2], shape [].
+      stabilization_threshold: the same for PhysX's stabilisation, which artix has not: held, without effect.
+      max_com_linear_velocity: limit of the speed of the whole articulation's centre of mass [m/s], shape []; ``None``
+        for none. Floating bases only; removed in PhysX 5.6.
+      max_com_angular_velocity: limit of its angular velocity as a whole [rad/s], likewise.
+      options: solver, iteration counts and ``drive_limits_are_forces``; static.
+      disable_self_collision: PhysX's ``eDISABLE_SELF_COLLISION``, held without effect: there are no contacts; static.
+    """
+
+    articulation: Articulation
+    state: State
+    joint_force: Array
+    drive_target: Array
+    drive_target_velocity: Array
+    external_force: Array
+    report: StepReport
+    sleep: SleepState
+    sleep_threshold: Array
+    stabilization_threshold: Array
+    max_com_linear_velocity: Array | None = None
+    max_com_angular_velocity: Array | None = None
+    options: SolverOptions = struct.field(pytree_node=False, default=PHYSX_OPTIONS)
+    disable_self_collision: bool = struct.field(pytree_node=False, default=False)
+
+    @property
+    def topology(self):
+        """The articulation's topology."""
+        return self.articulation.topology
+
+    @property
+    def dtype(self):
+        """The floating-point type of the articulation."""
+        return self.articulation.dtype
+
+    @property
+    def control(self) -> Control:
+        """What acts during the next step, for :func:`artix.step`."""
+        return Control(self.joint_force, self.drive_target, self.drive_target_velocity, self.external_force)
+
+
+def create_simulation(
+    articulation: Articulation, state: State | None = None, *, options: SolverOptions = PHYSX_OPTIONS
+) -> ArticulationSimulation:
+    """Puts an articulation into a scene: awake, without forces, drives at the articulation's own targets.
+
+    Args:
+      articulation: the articulation.
+      state: where it is; the neutral state when ``None``.
+      options: how :func:`simulate` steps; PhysX's default solver PGS with 4 position and 1 velocity iterations.
+        Articulations padded to several topologies need ``SolverOptions()``.
+
+    Returns:
+      The simulation; its thresholds and its wake counter have PhysX's defaults.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+    """
+    tree, dtype = articulation.topology, articulation.dtype
+    state = neutral_state(articulation) if state is None else state
+    check_state(articulation, state)
+    links, dofs = jnp.zeros((tree.num_links, 6), dtype), jnp.zeros(tree.num_dofs, dtype)
+    drive = articulation.drive
+    return ArticulationSimulation(
+        articulation=articulation,
+        state=state,
+        joint_force=dofs,
+        drive_target=drive.target_position,
+        drive_target_velocity=drive.target_velocity,
+        external_force=links,
+        report=StepReport.zeros(articulation),
+        sleep=wake_up(articulation),
+        sleep_threshold=jnp.asarray(SLEEP_THRESHOLD, dtype),
+        stabilization_threshold=jnp.asarray(STABILIZATION_THRESHOLD, dtype),
+        options=options,
+    )
+
+
+def simulate(simulation: ArticulationSimulation, dt: float | Array) -> ArticulationSimulation:
+    """One step, ``PxScene::simulate`` and ``fetchResults`` for one articulation: :func:`artix.step_and_report`.
+
+    Joint forces and drive targets persist, link forces and torques are cleared. The articulation falls asleep as
+    :func:`artix.step_with_sleep` says, unless the sleep threshold is zero; what sleeps does not move and has no
+    accelerations, and wakes by an applied force or by what sets its state.
+
+    Args:
+      simulation: the articulation in its scene.
+      dt: the step [s].
+
+    Returns:
+      The simulation a step later.
+
+    Raises:
+      ValueError: an array has the wrong shape, or the articulation has what :func:`artix.step` does not step.
+      TypeError: an array has another dtype, or the solver needs a static topology.
+    """
+    before, control, articulation = simulation.state, simulation.control, simulation.articulation
+    sleeps = is_sleeping(woken_by(control, simulation.sleep))
+    end, report = step_and_report(articulation, before, control, dt, simulation.options)
+    end = limit_com_velocity(simulation, end)
+    state, sleep = sleep_after_step(
+        articulation, before, end, simulation.sleep, control, dt, simulation.sleep_threshold
+    )
+    report = jax.tree.map(lambda moving: jnp.where(sleeps, jnp.zeros_like(moving), moving), report)
+    unloaded = jnp.zeros_like(simulation.external_force)
+    return simulation.replace(state=state, sleep=sleep, report=report, external_force=unloaded)
+
+
+def limit_com_velocity(simulation: ArticulationSimulation, state: State) -> State:
+    """The state with the velocity of the articulation as a whole scaled down to the simulation's limits.
+
+    The root's velocity changes, and all links with it as one rigid body; joint velocities stay. A fixed base has no
+    velocity as a whole.
+    """
+    linear, angular = simulation.max_com_linear_velocity, simulation.max_com_angular_velocity
+    tree = simulation.topology
+    if (linear is None and angular is None) or tree.num_base_dofs == 0:
+        return state
+    matrix, _ = centroidal_momentum_matrix(simulation.articulation, state)
+    velocity = jnp.concatenate([state.root_velocity, state.joint_velocity])
+    momentum = jnp.matmul(matrix, velocity, precision=jax.lax.Precision.HIGHEST)
+    mass = jnp.sum(simulation.articulation.link_mass)
+    change = _excess(momentum[:3] / mass, linear)
+    turn = _excess(jnp.linalg.solve(matrix[3:, 3:6], momentum[3:]), angular)
+    # A turn of the root about its own centre of mass would move that of the articulation.
+    carried = jnp.matmul(matrix[:3, 3:6], turn, precision=jax.lax.Precision.HIGHEST) / mass
+    slower = state.root_velocity - jnp.concatenate([change - carried, turn])
+    if tree.base_is_free is not None:
+        slower = jnp.where(tree.base_is_free, slower, state.root_velocity)
+    return state.replace(root_velocity=slower)
+
+
+def _excess(velocity: Array, limit: Array | None) -> Array:
+    """What of a velocity [3] is beyond a limit of its magnitude."""
+    if limit is None:
+        return jnp.zeros_like(velocity)
+    check_vector("limit of the velocity of the centre of mass", limit, (), velocity.dtype, "a number")
+    square = jnp.sum(velocity**2)
+    fast = square > limit**2
+    return velocity * jnp.where(fast, 1 - limit / jnp.sqrt(jnp.where(fast, square, 1)), 0)

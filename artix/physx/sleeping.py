@@ -1,0 +1,86 @@
+"""Sleeping of an articulation as a whole: who wakes it and puts it to sleep, and the thresholds that it keeps."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+
+from artix.physx.simulation import ArticulationSimulation
+from artix.simulation import sleeping
+
+Array = jax.Array
+
+
+def is_sleeping(simulation: ArticulationSimulation) -> Array:
+    """``isSleeping``: whether the wake counters of all links are zero, a boolean, shape []."""
+    return sleeping.is_sleeping(simulation.sleep)
+
+
+def wake_up(simulation: ArticulationSimulation) -> ArticulationSimulation:
+    """``wakeUp``: awake, with the wake counters at their reset value of 0.4 s."""
+    return simulation.replace(sleep=sleeping.wake_up(simulation.articulation))
+
+
+def put_to_sleep(simulation: ArticulationSimulation) -> ArticulationSimulation:
+    """``putToSleep``: asleep, with all velocities, forces and wake counters zero; targets and positions stay."""
+    state, sleep = sleeping.put_to_sleep(simulation.articulation, simulation.state)
+    return simulation.replace(
+        state=state,
+        sleep=sleep,
+        joint_force=jnp.zeros_like(simulation.joint_force),
+        external_force=jnp.zeros_like(simulation.external_force),
+    )
+
+
+def wake_if(simulation: ArticulationSimulation, condition: bool | Array) -> ArticulationSimulation:
+    """What PhysX's ``autowake`` does where the condition holds: the wake counters at least at their reset value."""
+    return simulation.replace(sleep=sleeping.woken_if(condition, simulation.sleep))
+
+
+def get_wake_counter(simulation: ArticulationSimulation) -> Array:
+    """``getWakeCounter``: the longest of the links' counters [s], shape []."""
+    return jnp.max(simulation.sleep.wake_counter)
+
+
+def set_wake_counter(simulation: ArticulationSimulation, wake_counter: float | Array) -> ArticulationSimulation:
+    """``setWakeCounter`` of all links [s]: a positive value wakes the articulation, zero lets it sleep.
+
+    Raises:
+      ValueError: the value is negative or not finite.
+    """
+    counter = _checked("wake_counter", wake_counter, simulation)
+    awake = sleeping.wake_up(simulation.articulation)
+    return simulation.replace(sleep=awake.replace(wake_counter=jnp.full_like(awake.wake_counter, counter)))
+
+
+def get_sleep_threshold(simulation: ArticulationSimulation) -> Array:
+    """``getSleepThreshold`` [m^2/s^2], shape []."""
+    return simulation.sleep_threshold
+
+
+def set_sleep_threshold(simulation: ArticulationSimulation, threshold: float | Array) -> ArticulationSimulation:
+    """``setSleepThreshold``: mass-normalised kinetic energy [m^2/s^2]; raises ``ValueError`` for a negative one."""
+    return simulation.replace(sleep_threshold=_checked("sleep_threshold", threshold, simulation))
+
+
+def get_stabilization_threshold(simulation: ArticulationSimulation) -> Array:
+    """``getStabilizationThreshold`` [m^2/s^2], shape []."""
+    return simulation.stabilization_threshold
+
+
+def set_stabilization_threshold(simulation: ArticulationSimulation, threshold: float | Array) -> ArticulationSimulation:
+    """``setStabilizationThreshold`` [m^2/s^2], which artix keeps without effect: it has no stabilisation.
+
+    Raises:
+      ValueError: the value is negative or not finite.
+    """
+    return simulation.replace(stabilization_threshold=_checked("stabilization_threshold", threshold, simulation))
+
+
+def _checked(name: str, value: float | Array, simulation: ArticulationSimulation) -> Array:
+    """A number as an array [] of the articulation's dtype; traced ones are not looked at."""
+    if not isinstance(value, jax.core.Tracer) and not (math.isfinite(value) and value >= 0):
+        raise ValueError(f"{name} must be finite and not negative; found {value}")
+    return jnp.asarray(value, simulation.dtype)

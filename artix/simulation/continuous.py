@@ -1,0 +1,192 @@
+"""Smooth dynamics in continuous time: the vector field for ODE solvers, and the classical Runge-Kutta step.
+
+Bounds (limits, dry friction, envelopes) and hard relations are no part of a vector field; :func:`artix.step` with its
+other solvers has them.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix import spatial
+from artix.articulation import Articulation, State
+from artix.checks import check_state
+from artix.configuration import integrate, joint_rate_from_velocity
+from artix.constants import is_known
+from artix.constraints.frozen import (
+    Frozen,
+    freeze,
+    generalized_force,
+    inertial_wrenches,
+    link_motion,
+    response,
+)
+from artix.constraints.rows import position_error
+from artix.constraints.springs import coupling_springs, spring_efforts
+from artix.simulation.options import Control, check_control, commands_of
+from artix.simulation.unconstrained import gravity_and_loads, link_momenta
+from artix.topology import Topology
+from artix.tree import free_root
+
+Array = jax.Array
+TendonLaw = Literal["physx", "virtual_work"]
+
+#: Where in the step each stage of the classical Runge-Kutta method looks, and what its rate counts (Kutta 1901).
+_REACH = (0.0, 0.5, 0.5, 1.0)
+_WEIGHT = (1 / 6, 1 / 3, 1 / 3, 1 / 6)
+
+
+def vector_field(
+    t: float | Array, state: State, args: tuple[Articulation, Control | None], *, tendon_law: TendonLaw = "physx"
+) -> State:
+    """The rate of change of a state under smooth forces, in the form ``f(t, y, args)`` that ``diffrax`` wants.
+
+    Gravity, commanded joint forces, external wrenches, springs and dampers of drives and tendons, viscous friction and
+    the damping of links act. In ``diffrax.ODETerm(artix.vector_field)`` the state is the pytree that is integrated.
+
+    Args:
+      t: time [s]; nothing depends on it. Close over a control that does:
+        ``lambda t, y, args: artix.vector_field(t, y, (args, control_at(t)))``.
+      state: where the articulation is. The root's quaternion may have any length; the field keeps it.
+      args: the articulation and the control, ``None`` for none.
+      tendon_law: as in :class:`~artix.simulation.options.SolverOptions`.
+
+    Returns:
+      The rates of all arrays of the state: of the root's pose (position and quaternion xyzw, [7]) and velocity [6], of
+      the joint positions [n] (for spherical joints, those of the rotation vector, which are singular at a whole turn;
+      :func:`artix.integrate` by zero brings it back within half of one) and of the joint velocities [n]. Zero for the
+      root of a fixed base.
+
+    Raises:
+      ValueError: an array has the wrong shape; or the articulation has what no vector field has: hard relations (mimic
+        joints, loop joints), or position limits, speed limits, dry friction, limits of drives or envelopes. The latter
+        are numbers, which are read where they are known while JAX traces, and ignored where they are traced.
+      TypeError: an array has another dtype than the articulation.
+    """
+    articulation, control = args
+    control = Control() if control is None else control
+    check_state(articulation, state)
+    check_control(articulation, control)
+    refuse_bounds(articulation)
+    frozen = freeze(articulation, state)
+    acceleration = _acceleration(articulation, frozen, state, control, tendon_law)
+    base = frozen.topology.num_base_dofs
+    joints = joint_rate_from_velocity(articulation, state, state.joint_velocity)
+    if base == 0:
+        zero = jnp.zeros_like(state.root_pose)
+        return State(zero, zero[:6], joints, acceleration)
+    return State(_root_rate(articulation, state), acceleration[:6], joints, acceleration[base:])
+
+
+def rk4_step(articulation: Articulation, state: State, control: Control, dt: Array, tendon_law: TendonLaw) -> State:
+    """One step of the classical Runge-Kutta method of order 4, back on the manifold; see :func:`artix.step`."""
+
+    def one_stage(carry: tuple[State, State], place: tuple[Array, Array]) -> tuple[tuple[State, State], None]:
+        rate, total = carry
+        reach, weight = place
+        moved = jax.tree.map(lambda x, dx: x + reach * dt * dx, state, rate)
+        rate = vector_field(0.0, moved, (articulation, control), tendon_law=tendon_law)
+        return (rate, jax.tree.map(lambda x, dx: x + weight * dx, total, rate)), None
+
+    zero = jax.tree.map(jnp.zeros_like, state)
+    places = (jnp.array(_REACH, dt.dtype), jnp.array(_WEIGHT, dt.dtype))
+    mean = jax.lax.scan(one_stage, (zero, zero), places)[0][1]
+    end = jax.tree.map(lambda x, dx: x + dt * dx, state, mean)
+    # Unit quaternions, rotation vectors within half a turn, wrapped angles.
+    return integrate(articulation, end, jnp.zeros_like(dt, shape=(articulation.topology.nv,)))
+
+
+def without_bounds(articulation: Articulation) -> Articulation:
+    """The articulation without what no vector field has, for ``solver="rk4"`` and :func:`vector_field`.
+
+    Position limits, speed limits of joints and links, dry friction, limits of drives and envelopes of motors are taken
+    away; ``max_joint_force``, which cuts commanded forces alone, stays.
+    """
+    a, infinite = articulation, lambda x: jnp.full_like(x, jnp.inf)
+    return a.replace(
+        joint_lower_limit=-infinite(a.joint_lower_limit),
+        joint_upper_limit=infinite(a.joint_upper_limit),
+        max_joint_velocity=infinite(a.max_joint_velocity),
+        max_link_linear_velocity=infinite(a.max_link_linear_velocity),
+        max_link_angular_velocity=infinite(a.max_link_angular_velocity),
+        drive=a.drive.replace(max_force=infinite(a.drive.max_force)),
+        envelope=a.envelope.replace(max_effort=infinite(a.envelope.max_effort)),
+        friction=a.friction.replace(static=0 * a.friction.static, dynamic=0 * a.friction.dynamic),
+    )
+
+
+def refuse_bounds(articulation: Articulation) -> None:
+    """Raises for what no vector field has, by name; see :func:`vector_field`."""
+    topology = articulation.topology
+    if len(topology.mimic_dofs):
+        raise ValueError("smooth dynamics has no mimic joints, which are relations: step with solver='implicit'")
+    if not isinstance(topology, Topology):
+        return
+    if topology.loop_joints:
+        names = ", ".join(repr(joint.name) for joint in topology.loop_joints)
+        raise ValueError(
+            f"articulation {topology.name!r}: smooth dynamics has no loop joints ({names}): step with solver='implicit'"
+        )
+    for what, arrays, is_bound, places_named in _bounds(articulation):
+        if not is_known(arrays):
+            continue
+        places = np.flatnonzero(np.any([is_bound(np.asarray(array)) for array in arrays], axis=0))
+        if len(places):
+            listed = ", ".join(repr(places_named[k]) for k in places)
+            raise ValueError(
+                f"articulation {topology.name!r}: smooth dynamics has no {what} ({listed}): take them away with "
+                "artix.without_bounds(articulation), or step with solver='implicit'"
+            )
+
+
+def _bounds(articulation: Articulation) -> list[tuple[str, tuple[Array, ...], np.ufunc, tuple[str, ...]]]:
+    """Every kind of bound: its arrays, which of their numbers are bounds, and the names of their places."""
+    a, topology = articulation, articulation.topology
+    assert isinstance(topology, Topology)
+    dofs, links = topology.dof_names, topology.link_names
+    return [
+        ("position limits", (a.joint_lower_limit, a.joint_upper_limit), np.isfinite, dofs),
+        ("speed limits of joints", (a.max_joint_velocity,), np.isfinite, dofs),
+        ("dry friction", (a.friction.static, a.friction.dynamic), np.sign, dofs),
+        ("limits of drives", (a.drive.max_force,), np.isfinite, dofs),
+        ("performance envelopes", (a.envelope.max_effort,), np.isfinite, dofs),
+        ("speed limits of links", (a.max_link_linear_velocity, a.max_link_angular_velocity), np.isfinite, links),
+    ]
+
+
+def _acceleration(
+    articulation: Articulation, frozen: Frozen, state: State, control: Control, tendon_law: TendonLaw
+) -> Array:
+    """The generalised acceleration [nv] under smooth forces."""
+    a, topology = articulation, frozen.topology
+    base, q, qd = topology.num_base_dofs, state.joint_position, state.joint_velocity
+    velocity = jnp.concatenate([state.root_velocity, qd]) if base else qd
+    motion = link_motion(frozen, velocity)
+    damping = jnp.repeat(jnp.stack([a.link_linear_damping, a.link_angular_damping], axis=1), 3, axis=1)
+    wrench = gravity_and_loads(a, control.external_force) - damping * link_momenta(frozen, motion)
+    turning = inertial_wrenches(frozen, motion, frozen.velocity_product)
+    commands = commands_of(a, control)
+    error = position_error(topology, q, commands.target_position)
+    spring = a.drive.stiffness * error + a.drive.damping * (commands.target_velocity - qd)
+    inertia = jnp.where(a.drive.is_acceleration > 0, 1 / jnp.diagonal(frozen.inverse_mass)[base:], 1)
+    joints = commands.joint_force + inertia * spring - a.friction.viscous * qd
+    force = generalized_force(frozen, wrench - turning) + jnp.pad(joints, (base, 0))
+    for group in coupling_springs(a, frozen, q, tendon_law):
+        effort = spring_efforts(group, velocity, jnp.zeros_like(velocity, shape=()))
+        force = force - jnp.matmul(effort, group.force, precision=jax.lax.Precision.HIGHEST)
+    return response(frozen, force)
+
+
+def _root_rate(articulation: Articulation, state: State) -> Array:
+    """The rate of the root link's pose, [7]."""
+    velocity = free_root(articulation.topology, state.root_velocity)
+    linear, angular = velocity[:3, None], velocity[3:, None]
+    quaternion = state.root_pose[3:, None]
+    arm = spatial.rotate(spatial.normalize(quaternion), articulation.link_com_pose[0, :3, None])
+    spin = jnp.concatenate([0.5 * angular, jnp.zeros_like(angular[:1])])
+    turned = spatial.quaternion_product(spin, quaternion)
+    return jnp.concatenate([linear - spatial.cross(angular, arm), turned])[:, 0]

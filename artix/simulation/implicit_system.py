@@ -1,0 +1,68 @@
+"""The linear system of the implicit solver: what springs, dampers and hard relations leave of the velocity."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.articulation import Articulation, State
+from artix.constraints.frozen import HIGHEST, Frozen
+from artix.constraints.hard_rows import HardRows, hard_rows
+from artix.constraints.loop_closures import LoopClosures
+from artix.constraints.rows import Commands, position_error
+from artix.constraints.springs import Springs, spring_efforts
+
+Array = jax.Array
+
+#: Part of a position error that a hard mimic joint or a limit corrects in one step (Baumgarte); PhysX's too.
+ERROR_REDUCTION = 0.8
+
+
+class ImplicitSystem(NamedTuple):
+    """The velocity that springs and dampers leave, how impulses change it, and the hard relations."""
+
+    velocity: Array
+    """[nv], before the hard relations act."""
+    response: Array
+    """Change of the generalised velocity [nv] per generalised impulse [nv], without the hard relations."""
+    drive_gain: Array
+    """Impulse that each drive takes back per velocity, [n]."""
+    drive_push: Array
+    """Impulse of each drive at zero velocity, [n]."""
+    hard: HardRows | None
+    """The hard relations; ``None`` if there can be none."""
+
+
+def implicit_system(
+    articulation: Articulation,
+    state: State,
+    frozen: Frozen,
+    commands: Commands,
+    springs: list[Springs],
+    loops: LoopClosures | None,
+    velocity: Array,
+    force: Array,
+    dt: Array,
+) -> ImplicitSystem:
+    """Solves ``(Mh + dt D + dt^2 K) (nu' - nu) = dt (force + forces of springs and dampers at nu)``."""
+    topology, drive, base = frozen.topology, articulation.drive, frozen.topology.num_base_dofs
+    inertia = jnp.where(drive.is_acceleration > 0, 1 / jnp.diagonal(frozen.inverse_mass)[base:], 1)
+    error = position_error(topology, state.joint_position, commands.target_position)
+    gain = dt * inertia * (dt * drive.stiffness + drive.damping)
+    push = dt * inertia * (drive.stiffness * error + drive.damping * commands.target_velocity)
+    diagonal = gain + dt * articulation.friction.viscous
+    matrix = frozen.mass_matrix + jnp.diag(jnp.pad(diagonal, (base, 0)))
+    impulse = dt * force + jnp.pad(push - diagonal * velocity[base:], (base, 0))
+    for group in springs:
+        impulse = impulse - dt * jnp.matmul(spring_efforts(group, velocity, dt), group.force, precision=HIGHEST)
+        stiffened = dt * (dt * group.stiffness + group.damping)
+        matrix = matrix + jnp.einsum("s,sv,sw->vw", stiffened, group.force, group.rate, precision=HIGHEST)
+    if any(group.transmitted is not None for group in springs):  # PhysX's fixed tendons: the matrix is not symmetric.
+        response = jnp.linalg.inv(matrix)
+    else:
+        response = jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(matrix), True), jnp.eye(topology.nv, dtype=dt.dtype))
+    hard = hard_rows(articulation, state, frozen, loops, response, dt, ERROR_REDUCTION)
+    free = velocity + jnp.matmul(response, impulse, precision=HIGHEST)
+    return ImplicitSystem(free, response, gain, push, hard)

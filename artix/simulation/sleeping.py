@@ -1,0 +1,165 @@
+"""Sleeping: an articulation whose links have hardly moved for a while is not stepped any more, as in PhysX.
+
+The counters are a small pytree that the user carries beside the state. Nothing here is differentiable: a sleeping
+articulation does not answer to anything, and when it falls asleep its velocities jump to zero.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from artix import spatial
+from artix.articulation import Articulation, State
+from artix.bodies import Placement
+from artix.frames import forward_kinematics
+from artix.simulation.options import Control, SolverOptions
+from artix.simulation.step import DEFAULT_OPTIONS, step
+
+Array = jax.Array
+
+#: PhysX's ``wakeCounterResetValue``: how long a link that is woken stays awake without moving [s].
+WAKE_TIME = 0.4
+#: PhysX's default sleep threshold for lengths in metres [m^2/s^2].
+SLEEP_THRESHOLD = 5e-3
+# What is left to links that came to rest before the others did [s].
+_ALMOST_ASLEEP = 1e-6
+
+
+class SleepState(struct.PyTreeNode):
+    """How near to sleep the links of an articulation are.
+
+    Attributes:
+      wake_counter: time for which each link stays awake without moving [s], shape [L]; the articulation sleeps when all
+        are zero.
+      linear_sum: sum of the velocities of each link's centre of mass over the last steps [m/s], world axes, [L, 3].
+      angular_sum: the same of its angular velocities [rad/s], in the axes of its mass frame, shape [L, 3].
+    """
+
+    wake_counter: Array
+    linear_sum: Array
+    angular_sum: Array
+
+
+def wake_up(articulation: Articulation, wake_counter: float = WAKE_TIME) -> SleepState:
+    """An articulation that has just been woken, PhysX's ``wakeUp`` and ``setWakeCounter``.
+
+    Args:
+      articulation: the articulation.
+      wake_counter: time for which it stays awake without moving [s].
+    """
+    counter = jnp.full_like(articulation.link_mass, wake_counter)
+    zero = jnp.zeros_like(articulation.link_com_pose[:, :3])
+    return SleepState(counter, zero, zero)
+
+
+def put_to_sleep(articulation: Articulation, state: State) -> tuple[State, SleepState]:
+    """Stops an articulation and lets it sleep at once, PhysX's ``putToSleep``."""
+    return _stopped(state), wake_up(articulation, 0.0)
+
+
+def is_sleeping(sleep: SleepState) -> Array:
+    """Whether the articulation sleeps, shape []; PhysX's ``isSleeping``."""
+    return jnp.all(sleep.wake_counter == 0)
+
+
+def step_with_sleep(
+    articulation: Articulation,
+    state: State,
+    sleep: SleepState,
+    control: Control | None,
+    dt: float | Array,
+    options: SolverOptions = DEFAULT_OPTIONS,
+    *,
+    sleep_threshold: float | Array = SLEEP_THRESHOLD,
+) -> tuple[State, SleepState]:
+    """A :func:`artix.step` of an articulation that is awake; one that sleeps stays where it is, at rest.
+
+    PhysX's rule: half a wake time before a link would fall asleep, its velocities begin to be summed; when the kinetic
+    energy per mass of the sum (not of the mean) reaches the threshold, the link stays awake for up to a wake time more.
+    The articulation sleeps as a whole, once every link may. A commanded joint force or an external wrench that is not
+    zero wakes it; for anything else (new targets of drives, parameters) use :func:`wake_up`. Not differentiable. Under
+    ``jax.vmap`` a sleeping articulation costs as much as a step.
+
+    Args:
+      articulation: the articulation.
+      state: where it is.
+      sleep: its counters; :func:`wake_up` to begin with.
+      control: as for :func:`artix.step`.
+      dt: the step [s].
+      options: as for :func:`artix.step`.
+      sleep_threshold: kinetic energy per mass below which a link may sleep [m^2/s^2], PhysX's ``setSleepThreshold``.
+
+    Returns:
+      The state a step later and the counters that belong to it.
+
+    Raises:
+      ValueError: as :func:`artix.step`.
+      TypeError: as :func:`artix.step`.
+    """
+    end = step(articulation, state, control, dt, options)
+    return sleep_after_step(articulation, state, end, sleep, control, dt, sleep_threshold)
+
+
+def sleep_after_step(
+    articulation: Articulation,
+    state: State,
+    end: State,
+    sleep: SleepState,
+    control: Control | None,
+    dt: float | Array,
+    sleep_threshold: float | Array = SLEEP_THRESHOLD,
+) -> tuple[State, SleepState]:
+    """What sleeping makes of a step from ``state`` to ``end``; otherwise as :func:`step_with_sleep`."""
+    dt = jnp.asarray(dt, articulation.dtype)
+    sleep = woken_by(control, sleep)
+    after = _counted(articulation, end, sleep, dt, jnp.asarray(sleep_threshold, dt.dtype))
+    slept, falls_asleep = is_sleeping(sleep), is_sleeping(after)
+    end = _where(falls_asleep, _stopped(end), end)
+    return _where(slept, _stopped(state), end), _where(slept, sleep, after)
+
+
+def _counted(articulation: Articulation, end: State, sleep: SleepState, dt: Array, threshold: Array) -> SleepState:
+    """The counters after a step that ended in ``end``."""
+    links = forward_kinematics(articulation, end)
+    frame = Placement.from_poses(links.pose) @ Placement.from_poses(articulation.link_com_pose)
+    spin = spatial.rotate_inverse(frame.rotation, links.velocity[:, 3:].T).T
+    drowsy = (sleep.wake_counter < WAKE_TIME / 2) | (sleep.wake_counter < dt)
+    linear, angular = (
+        jnp.where(drowsy[:, None], old + new, old)
+        for old, new in ((sleep.linear_sum, links.velocity[:, :3]), (sleep.angular_sum, spin))
+    )
+    turning = jnp.einsum(
+        "li,lij,lj->l", angular, articulation.link_inertia, angular, precision=jax.lax.Precision.HIGHEST
+    )
+    heavy = articulation.link_mass > 0
+    turning = jnp.where(heavy, turning / jnp.where(heavy, articulation.link_mass, 1), 0)
+    energy = 0.5 * (jnp.sum(linear**2, axis=1) + turning)
+    stirs = drowsy & (energy >= threshold)
+    ratio = jnp.where(energy < 2 * threshold, energy / jnp.where(threshold > 0, threshold, 1), 2)
+    counter = jnp.where(stirs, ratio * WAKE_TIME / 2, jnp.maximum(sleep.wake_counter - dt, 0))
+    counter = jnp.where(jnp.all(counter == 0), counter, jnp.maximum(counter, _ALMOST_ASLEEP))
+    return SleepState(counter, *(jnp.where(stirs[:, None], 0, total) for total in (linear, angular)))
+
+
+def woken_by(control: Control | None, sleep: SleepState) -> SleepState:
+    """The counters, at their reset value at least, where a control commands a force."""
+    forces = [] if control is None else [control.joint_force, control.external_force]
+    pushed = [jnp.any(force != 0) for force in forces if force is not None]
+    return woken_if(jnp.any(jnp.array(pushed, bool)), sleep)
+
+
+def woken_if(condition: bool | Array, sleep: SleepState) -> SleepState:
+    """The counters, at their reset value at least where the condition holds: PhysX's ``autowake``."""
+    awake = jnp.maximum(sleep.wake_counter, WAKE_TIME)
+    return sleep.replace(wake_counter=jnp.where(condition, awake, sleep.wake_counter))
+
+
+def _stopped(state: State) -> State:
+    zero = jnp.zeros_like
+    return state.replace(root_velocity=zero(state.root_velocity), joint_velocity=zero(state.joint_velocity))
+
+
+def _where(condition: Array, yes, no):
+    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), yes, no)
