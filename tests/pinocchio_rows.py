@@ -11,7 +11,7 @@ import numpy as np
 
 from artix import spatial
 
-RESULT, TEMPORARY, INDEX, DEAD, GETTER = "result", "temporary", "static index", "dead", "function"
+RESULT, TEMPORARY, INDEX, DEAD, GETTER, TYPE = "result", "temporary", "static index", "dead", "function", "type"
 AXES = ("local", "world_aligned", "world")
 
 

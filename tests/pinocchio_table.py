@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix import Articulation
-from tests import configuration_rows, dynamic_rows, kinematic_rows, momentum_rows, oracles
+from tests import configuration_rows, dynamic_rows, kinematic_rows, momentum_rows, oracles, topology_rows
 from tests.models import random_pose, random_states, state_at
 from tests.pinocchio_reference import Reference
 from tests.pinocchio_rows import GETTER, Row
@@ -23,8 +23,10 @@ PAGE = Path(__file__).parent.parent / "docs" / "pinocchio.md"
 
 def _listed(rows: list[tuple[tuple[str, ...], str, str]]) -> list[Row]:
     """Rows whose numbers tests of their own compare."""
+    tests = "`tests/test_configuration.py`, `test_composite_joints.py`, `test_surgery.py`"
     return [
-        Row(", ".join(f"`{name}`" for name in names), GETTER, f"`{call}`", differs) for names, call, differs in rows
+        Row(", ".join(f"`{name}`" for name in names), GETTER, f"`{call}`", differs, check=tests)
+        for names, call, differs in rows
     ]
 
 
@@ -39,10 +41,11 @@ TABLE: dict[str, list[Row]] = {
     "Centres of mass": momentum_rows.CENTERS,
     "Centroidal momentum and energy": momentum_rows.MOMENTUM,
     "Regressors": momentum_rows.REGRESSORS,
-    "Indices of the tree": kinematic_rows.INDICES,
+    "Indices of the tree": topology_rows.INDICES,
     "Configuration space": _listed(configuration_rows.CONFIGURATION_ROWS),
     "Joint models": _listed(configuration_rows.JOINT_ROWS),
     "Model surgery": _listed(configuration_rows.SURGERY_ROWS),
+    "Types": topology_rows.TYPES,
 }
 
 STATES = 2

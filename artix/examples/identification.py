@@ -151,12 +151,8 @@ def movable_links(robot: artix.Articulation) -> tuple[str, ...]:
     """Names of the links with mass that some joint moves."""
     topology = robot.topology
     assert isinstance(topology, artix.Topology)
-    moved = topology.dof_moves_link.any(axis=0)
-    return tuple(
-        name
-        for name, mass, moves in zip(topology.link_names, robot.link_mass, moved, strict=True)
-        if moves and mass > 0
-    )
+    moved = [bool(column.any()) for column in topology.dof_moves_link.T]
+    return tuple(name for k, name in enumerate(topology.link_names) if moved[k] and float(robot.link_mass[k]) > 0)
 
 
 def disturbed(robot: artix.Articulation, key: Array, links: list[str], size: float) -> artix.Articulation:
