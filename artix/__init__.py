@@ -58,6 +58,7 @@ from artix.constraints.operators import delassus_matrix as delassus_matrix
 from artix.constraints.operators import operational_space_inertia as operational_space_inertia
 from artix.couplings import LoopJoint as LoopJoint
 from artix.couplings import LoopJointType as LoopJointType
+from artix.descriptors import builder_from_articulation as builder_from_articulation
 from artix.dynamic_parameters import dynamic_parameters as dynamic_parameters
 from artix.dynamic_parameters import with_dynamic_parameters as with_dynamic_parameters
 from artix.dynamics.articulated_inertia import articulated_body_inertias as articulated_body_inertias
