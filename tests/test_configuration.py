@@ -19,7 +19,10 @@ from tests.oracle_derivatives import differences
 
 pin = oracles.pin
 
-BASES = pytest.mark.parametrize("fixed_base", [True, False], ids=["fixed", "floating"])
+#: A floating base has all that a fixed one has.
+BASES = pytest.mark.parametrize(
+    "fixed_base", [pytest.param(True, marks=pytest.mark.slow), False], ids=["fixed", "floating"]
+)
 TOLERANCE = 1e-12
 FRACTION = 0.3
 

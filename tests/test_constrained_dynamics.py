@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ import artix
 from artix import Constraint, Constraints
 from artix.constraints.anchors import AnchorStructure, AnchorType
 from tests import oracle_constraints, oracles
+from tests.constraint_rows import ROWS
 from tests.models import nu_of, random_states, state_at, with_nu
 from tests.oracle_constraints import ConstrainedOracle, point, weld
 from tests.oracle_derivatives import differences
@@ -32,6 +34,19 @@ CASES = {
     "panda": [(weld, "panda_joint7", None, "world_aligned")],
     "spherical": [(point, "fingertip"), (weld, "wrist", "camera"), (point, "slider", None, "world_aligned")],
 }
+#: Two of them every day.
+ON_PINOCCHIO = pytest.mark.parametrize(
+    ("robot", "fixed_base"),
+    [
+        pytest.param(
+            robot,
+            fixed,
+            marks=() if (robot, fixed) in {("anymal_b", False), ("spherical", True)} else pytest.mark.slow,
+        )
+        for robot in CASES
+        for fixed in (True, False)
+    ],
+)
 GAINS = [(4.0, 3.0), (0.0, 2.0), (5.0, 0.0), (1.0, 1.0)]
 
 
@@ -70,8 +85,7 @@ def quantities(a, state, force, constraints):
     }
 
 
-@BASES
-@pytest.mark.parametrize("robot", CASES)
+@ON_PINOCCHIO
 def test_against_pinocchio(robot: str, fixed_base: bool) -> None:
     oracle, a, state, force, constraints, gains = case(robot, fixed_base)
     found = quantities(a, state, force, constraints)
@@ -96,8 +110,7 @@ def test_against_pinocchio(robot: str, fixed_base: bool) -> None:
     np.testing.assert_allclose(found["jacobian"] @ (after + 0.3 * before), 0, atol=1e-9)
 
 
-@BASES
-@pytest.mark.parametrize("robot", CASES)
+@ON_PINOCCHIO
 def test_derivatives_against_pinocchio(robot: str, fixed_base: bool) -> None:
     oracle, a, state, force, constraints, gains = case(robot, fixed_base)
     found = exact_derivatives(a, state, force, constraints)
@@ -115,6 +128,7 @@ def exact_derivatives(a, state, force, constraints):
     return artix.constrained_forward_dynamics_derivatives(a, state, force, constraints, **exact)
 
 
+@pytest.mark.slow
 @BASES
 def test_derivatives_against_differences(fixed_base: bool) -> None:
     """Every type of anchor, both kinds of axes, wrenches, armature and gravity scales; impacts and rows, too."""
@@ -169,7 +183,7 @@ def test_derivatives_against_differences(fixed_base: bool) -> None:
     assert relative(found[1], differences(values, along_velocity(a, state), nv, step=2e-4)) <= 1e-9
 
 
-@pytest.mark.parametrize("iterations", [1, 7])
+@pytest.mark.parametrize("iterations", [pytest.param(1, marks=pytest.mark.slow), 7])
 def test_redundant_rows_against_pinocchio(iterations: int) -> None:
     """A weld across five degrees of freedom, twice: every proximal iterate is Pinocchio's, and so are the derivatives."""
     model, a = robot_of("spherical", fixed_base=True)
@@ -193,6 +207,7 @@ def test_redundant_rows_against_pinocchio(iterations: int) -> None:
             assert relative(have, number) <= 1e-9
 
 
+@pytest.mark.slow
 def test_transformations() -> None:
     """``jvp`` and ``grad`` through states, parameters and constraints; in a batch, in float32, without a loop."""
     a = small_tree(False)
@@ -269,3 +284,12 @@ def test_constraints_of_descriptors() -> None:
         Constraints.of_loop_joints(a)
     with pytest.raises(ValueError, match="iterations"):
         artix.impulse_dynamics(a, state, found, iterations=0)
+
+
+def test_the_rows_for_users_of_pinocchio_name_public_things() -> None:
+    names = [name for name, _, _ in ROWS]
+    assert len(set(names)) == len(names) > 60
+    for _, call, _ in ROWS:
+        first = re.match(r"\w+", call)
+        assert first is not None
+        assert hasattr(artix, first[0]) or first[0] in ("damping", "topology"), call

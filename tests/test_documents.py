@@ -103,6 +103,7 @@ def test_the_notebooks_run(notebook):
         "README.md",
         "CONTRIBUTING.md",
         "docs/configuration.md",
+        "docs/constraints.md",
         "docs/conventions.md",
         "docs/derivatives.md",
         "docs/formats.md",

@@ -128,6 +128,7 @@ def test_functions_with_arguments(fleet, members) -> None:
                 np.testing.assert_allclose(value[member][where], wanted[name], atol=1e-11, rtol=1e-11)
 
 
+@pytest.mark.slow
 def test_jacobians_of_configurations(members) -> None:
     pair = artix.Fleet(members[2:4])
     tree = pair.articulation.topology

@@ -14,20 +14,17 @@ from artix import ArticulationBuilder, Joint, LoopJoint, State, surgery
 from tests import oracles
 from tests.models import nu_of, random_pose, random_states, state_at, with_nu, zoo
 from tests.test_archive import with_couplings
-from tests.test_configuration import close
+from tests.test_configuration import BASES, close
 from tests.test_pinocchio import ROBOTS
 
 pin = oracles.pin
 
-BASES = pytest.mark.parametrize("fixed_base", [True, False], ids=["fixed", "floating"])
-
 
 def entries(a: artix.Articulation, names) -> np.ndarray:
     """Places in ``nu`` of the base and of joints by name."""
-    topology = a.topology
-    base = np.arange(topology.num_base_dofs)
-    joints = [base + 0, *(len(base) + np.arange(topology.num_dofs)[topology.dofs(name)] for name in names)]
-    return np.concatenate(joints)
+    topology, base = a.topology, a.topology.num_base_dofs
+    joints = [base + np.arange(topology.num_dofs)[topology.dofs(name)] for name in names]
+    return np.concatenate([np.arange(base), *joints])
 
 
 @jax.jit
@@ -39,8 +36,7 @@ def dynamics(a, state, acceleration):
 
 def same_dynamics(one: artix.Articulation, other: artix.Articulation, root_pose) -> None:
     """Compares two articulations with joints of the same names in a random state, whatever the order of their DOFs."""
-    names = [name for name in other.topology.joint_names if other.topology.dofs(name) != slice(0, 0)]
-    names = [name for name in names if len(entries(other, [name])) > other.topology.num_base_dofs]
+    names = [name for name, axes in zip(other.topology.joint_names, other.topology.joint_axes[1:], strict=True) if axes]
     first, second = entries(one, names), entries(other, names)
     assert len(first) == len(second) == one.topology.nv == other.topology.nv
     start = state_at(random_states(one, 1, seed=3), 0).replace(root_pose=root_pose)
@@ -103,7 +99,7 @@ def test_gradient_through_a_locked_joint() -> None:
     assert abs(change) > 1e-3
 
 
-@pytest.mark.parametrize("fixed_base", [pytest.param(True, marks=pytest.mark.slow), False], ids=["fixed", "floating"])
+@BASES
 def test_attached_articulation_against_pinocchio(fixed_base: bool) -> None:
     rng = np.random.default_rng(0)
     model, a = model_with_frames(4, fixed_base=fixed_base)
