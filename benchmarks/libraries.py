@@ -125,8 +125,9 @@ class Artix(_Ordered):
             "step": self._step,
         }
         n = topology.num_dofs
-        gains = {"stiffness": jnp.full(n, STIFFNESS, jnp.float32), "damping": jnp.full(n, DAMPING, jnp.float32)}
-        self.driven = self.articulation.replace(drive=self.articulation.drive.replace(**gains))
+        stiffness, damping = (jnp.full(n, gain, jnp.float32) for gain in (STIFFNESS, DAMPING))
+        drive = self.articulation.drive.replace(stiffness=stiffness, damping=damping, target_position=self.limits[0])
+        self.driven = self.articulation.replace(drive=drive)
 
     def _step(self, state, acceleration):
         start = state.replace(joint_position=within(state.joint_position, *self.limits))
@@ -304,10 +305,10 @@ class Mjx(_WorldLinearBodyAngular):
             "dense Jacobian": jacobians,
         }
         self.functions |= self.dynamics()
-        model.opt.disableflags &= ~mujoco.mjtDisableBit.mjDSBL_CONSTRAINT
+        model.opt.disableflags = int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
         model.dof_damping[self.base :] = DAMPING
         model.jnt_stiffness[0 if robot.fixed_base else 1 :] = STIFFNESS
-        model.qpos_spring[7 if self.base else 0 :] = 0.0
+        model.qpos_spring[7 if self.base else 0 :] = self.limits[0]
         model.opt.timestep = STEP
         self.driven, self.start = mjx.put_model(model), mjx.make_data(model)
         self.functions["step"] = self._step

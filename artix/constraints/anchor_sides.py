@@ -17,8 +17,7 @@ from artix.bodies import Placement
 from artix.checks import check_vector
 from artix.constraints.anchor_structure import Anchors, AnchorType
 from artix.constraints.locked_rotations import RotationRows, locked_rotations
-from artix.dynamics.mass_matrix import generalized_motions
-from artix.kinematics import Kinematics, Motion, body_accelerations, dof_motions, root_motion
+from artix.kinematics import Kinematics, Motion, body_accelerations, dof_motions, generalized_motions, root_motion
 from artix.tree import stage, take
 
 Array = jax.Array

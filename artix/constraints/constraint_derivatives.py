@@ -28,9 +28,17 @@ from artix.constraints.anchor_structure import Anchors
 from artix.constraints.constraint_model import Constraints
 from artix.constraints.operators import stabilized_bias
 from artix.displacements import NUM_ROOT, displacements, generalized_columns
-from artix.dynamics.mass_matrix import generalized_motions, outer
+from artix.dynamics.mass_matrix import outer
 from artix.kinematic_derivatives import moving_displacements
-from artix.kinematics import Kinematics, Motion, body_accelerations, dof_motions, kinematics, root_motion
+from artix.kinematics import (
+    Kinematics,
+    Motion,
+    body_accelerations,
+    dof_motions,
+    generalized_motions,
+    kinematics,
+    root_motion,
+)
 from artix.tangents import times
 from artix.tree import free_root, stage
 
