@@ -34,8 +34,10 @@ class Frozen(NamedTuple):
     """Link frames, L items."""
     center: Array
     """Centres of mass of the links, [L, 3]."""
-    inertia: Array
-    """Rotational inertias about the centres of mass in world axes [kg m^2], [L, 3, 3]."""
+    mass_axes: Array
+    """Orientations of the links' mass frames, [4, L]."""
+    own_inertia: Array
+    """Rotational inertias about the centres of mass in the mass frames [kg m^2], [3, 3, L]."""
     mass: Array
     """Masses of the links [kg], [L]."""
     motions: Motion
@@ -61,7 +63,9 @@ class Frozen(NamedTuple):
 def freeze(articulation: Articulation, state: State) -> Frozen:
     """Evaluates everything that stays as it is during the step."""
     topology = articulation.topology
-    frame, center, inertia = link_bodies(articulation, state)
+    kin = kinematics(articulation, state)
+    frame = link_frames(topology, kin)
+    mass_frame = frame @ Placement.from_poses(articulation.link_com_pose)
     links, parents = topology.dof_link, topology.dof_parent_link
     child = frame.take(links) @ Placement.from_poses(articulation.joint_child_pose).take(links)
     parent = frame.take(parents) @ Placement.from_poses(articulation.joint_parent_pose).take(links)
@@ -77,10 +81,11 @@ def freeze(articulation: Articulation, state: State) -> Frozen:
     return Frozen(
         topology=topology,
         frame=frame,
-        center=center,
-        inertia=inertia,
+        center=mass_frame.position.T,
+        mass_axes=mass_frame.rotation,
+        own_inertia=jnp.moveaxis(articulation.link_inertia, 0, -1),
         mass=articulation.link_mass,
-        motions=Motion(*stage(*dof_motions(topology, kinematics(articulation, state)))),
+        motions=Motion(*stage(*dof_motions(topology, kin))),
         jacobian=jacobian,
         velocity_product=link_accelerations(articulation, state, jnp.zeros(nv, articulation.dtype)),
         mass_matrix=matrix,
@@ -92,18 +97,11 @@ def freeze(articulation: Articulation, state: State) -> Frozen:
     )
 
 
-def link_bodies(articulation: Articulation, state: State) -> tuple[Placement, Array, Array]:
-    """Frames (L items), centres of mass [L, 3] and inertias about them [L, 3, 3] of the links, in world axes.
-
-    Positions are relative to the root's centre of mass.
-    """
-    kin = kinematics(articulation, state)
-    frame = link_frames(articulation.topology, kin)
-    mass_frame = frame @ Placement.from_poses(articulation.link_com_pose)
-    axes = spatial.rotation_matrix(mass_frame.rotation)
-    own = jnp.moveaxis(articulation.link_inertia, 0, -1)
-    inertia = spatial.multiply_transposed(spatial.multiply(axes, own), axes)
-    return frame, mass_frame.position.T, jnp.moveaxis(inertia, -1, 0)
+def world_inertias(frozen: Frozen) -> Array:
+    """Rotational inertias about the centres of mass in world axes [kg m^2], [L, 3, 3]."""
+    axes = spatial.rotation_matrix(frozen.mass_axes)
+    turned = spatial.multiply_transposed(spatial.multiply(axes, frozen.own_inertia), axes)
+    return jnp.moveaxis(turned, -1, 0)
 
 
 def link_motion(frozen: Frozen, velocity: Array) -> Array:
@@ -123,15 +121,15 @@ def response(frozen: Frozen, impulse: Array) -> Array:
 
 def inertial_wrenches(frozen: Frozen, motion: Array, acceleration: Array) -> Array:
     """The wrenches [L, 6] at the links' centres of mass that their motion and acceleration take (Newton and Euler)."""
-    momentum, spin = (spins(frozen.inertia, vector) for vector in (motion[:, 3:], acceleration[:, 3:]))
-    turning = jnp.cross(motion[:, 3:], momentum)
-    return jnp.concatenate([frozen.mass[:, None] * acceleration[:, :3], spin + turning], axis=1)
+    omega, alpha = motion[:, 3:].T, acceleration[:, 3:].T
+    moment = spins(frozen, alpha) + spatial.cross(omega, spins(frozen, omega))
+    return jnp.concatenate([frozen.mass[:, None] * acceleration[:, :3], moment.T], axis=1)
 
 
-def spins(inertia: Array, angular: Array) -> Array:
-    """Products of inertias [L, 3, 3] and angular velocities [L, 3]."""
-    # Not a matrix product: those of many small matrices are slow.
-    return jnp.sum(inertia * angular[:, None], axis=2)
+def spins(frozen: Frozen, angular: Array) -> Array:
+    """Angular momenta of the links about their own centres of mass, for angular velocities [3, L] in world axes."""
+    axes = frozen.mass_axes
+    return spatial.rotate(axes, spatial.apply(frozen.own_inertia, spatial.rotate_inverse(axes, angular)))
 
 
 def inverse_of(factors: Factors) -> Array:

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
 from artix.configuration import integrate
-from artix.constraints.frozen import HIGHEST, Frozen, freeze, link_bodies, link_motion
+from artix.constraints.frozen import HIGHEST, Frozen, freeze, link_motion
 from artix.constraints.loop_closures import LoopClosures, closure_errors, loop_closures, loop_wrenches
 from artix.constraints.springs import Springs, coupling_springs, spring_efforts
 from artix.dynamics.momentum import about, mass_center
 from artix.dynamics.newton_euler import body_wrenches, generalized_forces, newton_euler
-from artix.frames import link_velocities
+from artix.frames import link_frames, link_velocities
 from artix.kinematics import kinematics
 from artix.simulation.implicit_bounds import bounded
 from artix.simulation.implicit_system import ImplicitSystem, implicit_system
@@ -66,7 +66,7 @@ def implicit_step(
         free = with_momentum(articulation, start, center, moved[:3], target, target.linear, dt, magnitude_only=False)
         link_velocity = _where_free(frozen, link_velocities(articulation, free), link_velocity)
         end = _where_free(frozen, free, end.replace(root_pose=state.root_pose))
-    end_frame, _, _ = link_bodies(articulation, end)
+    end_frame = link_frames(frozen.topology, kinematics(articulation, end))
     tendons = _tendon_wrenches(springs, new, jnp.zeros_like(given), dt)
     on_links, on_link_b = loop_wrenches(frozen, loops, found.loop_impulse / dt) if loops else (0 * given, given[:0])
     forces = incoming_joint_forces(

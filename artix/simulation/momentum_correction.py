@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 
 from artix import spatial
-from artix.constraints.frozen import spins
 
 Array = jax.Array
 
@@ -26,7 +25,8 @@ def momentum_of(mass: Array, inertia: Array, center: Array, motion: Array) -> Mo
     total = jnp.sum(mass)
     arm = center - jnp.sum(mass[:, None] * center, axis=0)[None] / total
     relative = motion[:, :3] - linear[None] / total
-    spin = spins(inertia, motion[:, 3:])
+    # Not a matrix product: those of many small matrices are slow.
+    spin = jnp.sum(inertia * motion[:, None, 3:], axis=2)
     return Momentum(linear, jnp.sum(spin + mass[:, None] * jnp.cross(arm, relative), axis=0))
 
 
