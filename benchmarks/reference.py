@@ -36,6 +36,9 @@ class States:
     acceleration: np.ndarray
 
 
+#: States of a batch that are judged, from the first.
+JUDGED_STATES = 32
+
 #: From a rotation of the root [3, 3], its twist [6] and its centre of mass in its frame [3]: X [6, 6] and drift [6].
 Coordinates = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
@@ -60,10 +63,12 @@ class Reference:
         self.first = 1 if robot.fixed_base else 2
         self.joint_names = tuple(self.model.names[self.first :])
         self.scalar = [self.model.joints[k].nq == 1 for k in range(self.first, self.model.njoints)]
+        self.levers = np.array([self.model.inertias[k].lever for k in range(self.first, self.model.njoints)])
         self.root_center = np.array(self.model.inertias[1].lever) if self.base else np.zeros(3)
         self.limits = self._limits()
 
     def random_states(self, count: int, seed: int = 0) -> States:
+        """States of joint angles within [-1, 1] rad, normal velocities and accelerations, any attitude of the root."""
         random = np.random.default_rng(seed)
         n = len(self.joint_names)
         floating = float(self.base > 0)
@@ -79,7 +84,7 @@ class Reference:
             acceleration=random.normal(size=(count, self.base + n)),
         )
 
-    def coordinates(self, states: States, k: int, coordinates: Coordinates) -> tuple[np.ndarray, np.ndarray]:
+    def _coordinates(self, states: States, k: int, coordinates: Coordinates) -> tuple[np.ndarray, np.ndarray]:
         """X and drift of state k for the whole robot."""
         nv = self.model.nv
         transform, drift = np.eye(nv), np.zeros(nv)
@@ -91,26 +96,27 @@ class Reference:
     def values(self, states: States, k: int, coordinates: Coordinates) -> dict[str, np.ndarray]:
         """The quantities at state k in a library's coordinates."""
         model, data = self.model, self.data
-        q, v = self._configuration(states, k), np.zeros(model.nv)
-        v[: self.base] = states.root_velocity[k, : self.base]
-        v[self.base :] = states.v[k]
-        transform, drift = self.coordinates(states, k, coordinates)
+        q, v = self.configuration(states, k), self.velocity(states, k)
+        transform, drift = self._coordinates(states, k, coordinates)
         matrix = np.array(pinocchio.crba(model, data, q))
         matrix = np.triu(matrix) + np.triu(matrix, 1).T - np.diag(model.armature)
         bias = np.array(pinocchio.nonLinearEffects(model, data, q, v))
         joints = range(self.first, model.njoints)
         force = np.r_[np.zeros(self.base), states.acceleration[k, self.base :]]
         pinocchio.computeABADerivatives(model, data, q, v, force)
-        by_joints = np.array(data.ddq_dq)[self.base :, self.base :]
+        forward = self._joints(data.ddq_dq, data.ddq_dv)
         rate = np.linalg.solve(transform, np.array(data.ddq) - drift)
         step = self._step(states, k, v)
+        pinocchio.computeRNEADerivatives(model, data, q, v, states.acceleration[k])
+        inverse = self._joints(data.dtau_dq, data.dtau_dv)
         pinocchio.forwardKinematics(model, data, q, v)
         pinocchio.computeJointJacobians(model, data, q)
         return {
             "step": step,
             "forward dynamics": rate,
-            "gradient of forward dynamics": by_joints.sum(axis=0),
-            "Jacobian of forward dynamics": by_joints,
+            "inverse dynamics derivatives": inverse,
+            "forward dynamics derivatives": forward,
+            "gradient of forward dynamics": forward[:, 0].sum(axis=0),
             "mass matrix": transform.T @ matrix @ transform,
             "bias force": transform.T @ (bias + matrix @ drift),
             "inverse dynamics": transform.T @ (bias + matrix @ states.acceleration[k]),
@@ -123,7 +129,7 @@ class Reference:
         """Mean joint accelerations of one step with implicit springs and dampers towards zero, away from the limits."""
         model, data = self.model, self.data
         moved = dataclasses.replace(states, q=within(states.q, *self.limits))
-        q = self._configuration(moved, k)
+        q = self.configuration(moved, k)
         matrix = np.array(pinocchio.crba(model, data, q))
         matrix = np.triu(matrix) + np.triu(matrix, 1).T
         force = -np.array(pinocchio.nonLinearEffects(model, data, q, v))
@@ -141,13 +147,22 @@ class Reference:
         lower, upper = np.array(ranges).T
         return (lower + upper) / 2, (upper - lower) / 2
 
-    def _configuration(self, states: States, k: int) -> np.ndarray:
+    def configuration(self, states: States, k: int) -> np.ndarray:
+        """Pinocchio's q of state k, [nq]."""
         root = [states.root_position[k], states.root_quaternion[k]] if self.base else []
         joints = [
             np.array([angle]) if scalar else np.array([np.cos(angle), np.sin(angle)])
             for angle, scalar in zip(states.q[k], self.scalar, strict=True)
         ]
         return np.concatenate([*root, *joints])
+
+    def velocity(self, states: States, k: int) -> np.ndarray:
+        """Pinocchio's v of state k, [nv]."""
+        return np.concatenate([states.root_velocity[k, : self.base], states.v[k]])
+
+    def _joints(self, by_q: np.ndarray, by_v: np.ndarray) -> np.ndarray:
+        """The joints' part [n, 2, n] of derivatives by configuration and velocity."""
+        return np.stack([np.array(by)[self.base :, self.base :] for by in (by_q, by_v)], axis=1)
 
     def _center_jacobian(self, joint: int) -> np.ndarray:
         jacobian = np.array(

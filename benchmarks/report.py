@@ -1,0 +1,195 @@
+"""The Markdown tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from benchmarks.libraries import JAX_PEERS
+from benchmarks.measure import Result
+from benchmarks.roofline import Machine
+
+CPP = "Pinocchio (C++)"
+
+#: Quantity: by how many times artix shall be faster than the best JAX peer, and than Pinocchio in C++ on all cores.
+AIMS = {
+    "link poses": (2.0, 0.7),
+    "poses and velocities": (2.0, 0.7),
+    "dense Jacobian": (4.0, 1.0),
+    "mass matrix": (4.0, 1.0),
+    "bias force": (4.0, 1.5),
+    "inverse dynamics": (4.0, 1.5),
+    "forward dynamics": (4.0, 1.0),
+    "inverse dynamics derivatives": (6.0, 1.0),
+    "forward dynamics derivatives": (6.0, 1.0),
+}
+
+
+class Table:
+    """All results of a run, found by robot, quantity, batch and library."""
+
+    def __init__(self, results: Iterable[Result]) -> None:
+        self.results = list(results)
+        self._found = {(r.robot, r.quantity, r.batch, r.library): r for r in self.results}
+        self.libraries = _unique(r.library for r in self.results)
+        self.batches = sorted(_unique(r.batch for r in self.results))
+        self.rows = _unique((r.robot, r.quantity) for r in self.results)
+        #: the batch of the tables that show but one
+        self.batch = max((b for b in self.batches if b <= 4096), default=max(self.batches, default=0))
+        self.reasons = _unique(r.failure for r in self.results if r.failure is not None)
+
+    def result(self, robot: str, quantity: str, batch: int, library: str) -> Result | None:
+        """One cell, if there is one."""
+        return self._found.get((robot, quantity, batch, library))
+
+    def ratio(self, robot: str, quantity: str, batch: int, peer: str) -> float | None:
+        """How many times as long as artix the peer takes."""
+        ours, theirs = (self.result(robot, quantity, batch, name) for name in ("artix", peer))
+        if ours is None or theirs is None or not ours.microseconds or not theirs.microseconds:
+            return None
+        return theirs.microseconds / ours.microseconds
+
+    def best_peer(self, robot: str, quantity: str, batch: int) -> tuple[str, float] | None:
+        """The fastest other JAX library and its ratio."""
+        ratios = [(name, self.ratio(robot, quantity, batch, name)) for name in JAX_PEERS]
+        found = [(name, ratio) for name, ratio in ratios if ratio is not None]
+        return min(found, key=lambda pair: pair[1]) if found else None
+
+
+def report(table: Table, machine: Machine | None) -> str:
+    """All tables of a run, one section each."""
+    parts = [_times(table), _aims(table), _programs(table), _errors(table)]
+    if len(table.batches) > 1:
+        parts.append(_batches(table))
+    if machine is not None:
+        parts.append(_roofline(table, machine))
+    if table.reasons:
+        parts.append("## Why there is no number\n\n" + "\n".join(f"{k}. {r}" for k, r in enumerate(table.reasons, 1)))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _times(table: Table) -> str:
+    def cells(robot: str, quantity: str) -> list[str]:
+        found = [table.result(robot, quantity, table.batch, name) for name in table.libraries]
+        best = table.best_peer(robot, quantity, table.batch)
+        cpp = table.ratio(robot, quantity, table.batch, CPP)
+        return [
+            *(_cell(table, result, lambda r: _short(r.microseconds)) for result in found),
+            "" if best is None else f"{best[1]:.1f} ({best[0]})",
+            "" if cpp is None else f"{cpp:.1f}",
+        ]
+
+    heads = [*table.libraries, "best JAX peer / artix", "C++ / artix"]
+    return f"## Microseconds for one articulation, batch {table.batch}\n\n" + _markdown(table, heads, cells)
+
+
+def _aims(table: Table) -> str:
+    """For each aim how many robots reach it, and the least and the most ratio."""
+    lines = []
+    for quantity, aims in AIMS.items():
+        robots = [robot for robot, name in table.rows if name == quantity]
+        best = [table.best_peer(robot, quantity, table.batch) for robot in robots]
+        ratios = (
+            [pair[1] for pair in best if pair is not None],
+            [r for robot in robots if (r := table.ratio(robot, quantity, table.batch, CPP)) is not None],
+        )
+        if any(ratios):
+            shown = [_aim(aim, values) for aim, values in zip(aims, ratios, strict=True)]
+            lines.append(f"| {quantity} | {shown[0]} | {shown[1]} |")
+    if not lines:
+        return ""
+    head = "| quantity | best JAX peer / artix | Pinocchio C++ / artix |\n|---|---|---|\n"
+    return f"## What is aimed at, batch {table.batch}\n\n{head}" + "\n".join(lines)
+
+
+def _aim(aim: float, ratios: Sequence[float]) -> str:
+    if not ratios:
+        return ""
+    reached = sum(ratio >= aim for ratio in ratios)
+    verdict = "reached" if reached == len(ratios) else f"reached by {reached} of {len(ratios)} robots"
+    return f"{min(ratios):.1f} to {max(ratios):.1f}, aim {aim:g}: {verdict}"
+
+
+def _programs(table: Table) -> str:
+    def show(result: Result) -> str:
+        if result.compile_seconds is None:
+            return ""
+        memory = "" if result.peak_bytes is None else f", {result.peak_bytes / 1e6:.3g} MB"
+        return f"{result.compile_seconds:.1f} s, {result.instructions:.0f}{memory}"
+
+    title = f"## Seconds to compile, HLO instructions, peak memory, batch {table.batch}"
+    return f"{title}\n\n" + _each_library(table, table.batch, show)
+
+
+def _errors(table: Table) -> str:
+    title = "## Largest error against Pinocchio in double precision, relative to the largest entry"
+    show: Callable[[Result], str] = lambda r: "" if r.error is None else f"{r.error:.0e}"  # noqa: E731
+    return f"{title}\n\n" + _each_library(table, table.batch, show)
+
+
+def _batches(table: Table) -> str:
+    def cells(robot: str, quantity: str) -> list[str]:
+        return [
+            " / ".join(
+                _cell(table, table.result(robot, quantity, batch, name), lambda r: _short(r.microseconds))
+                for batch in table.batches
+            )
+            for name in table.libraries
+        ]
+
+    batches = " / ".join(map(str, table.batches))
+    return f"## Microseconds for one articulation, batch {batches}\n\n" + _markdown(table, table.libraries, cells)
+
+
+def _roofline(table: Table, machine: Machine) -> str:
+    def cells(robot: str, quantity: str) -> list[str]:
+        result = table.result(robot, quantity, table.batch, "artix")
+        fraction = None if result is None else machine.fraction(result)
+        if result is None or fraction is None:
+            return [""] * 4
+        assert result.operations is not None
+        assert result.moved_bytes is not None
+        per = [value / result.batch for value in (result.operations, result.moved_bytes)]
+        return [f"{per[0]:.0f}", f"{per[1]:.0f}", machine.bound(result), f"{100 * fraction:.1f} %"]
+
+    heads = ["operations", "bytes in and out", "bound by", "of the roofline"]
+    return (
+        f"## artix and the roofline, batch {table.batch}\n\nThis machine multiplies matrices at "
+        f"{machine.operations_per_second / 1e9:.0f} GFLOP/s and copies at {machine.bytes_per_second / 1e9:.1f} GB/s. "
+        "Operations and bytes are those of one articulation.\n\n" + _markdown(table, heads, cells)
+    )
+
+
+# --- cells ----------------------------------------------------------------------------------------------------------
+
+
+def _each_library(table: Table, batch: int, show: Callable[[Result], str]) -> str:
+    def cells(robot: str, quantity: str) -> list[str]:
+        return [_cell(table, table.result(robot, quantity, batch, name), show) for name in table.libraries]
+
+    return _markdown(table, table.libraries, cells)
+
+
+def _markdown(table: Table, heads: Sequence[str], cells: Callable[[str, str], list[str]]) -> str:
+    lines = ["| robot | quantity | " + " | ".join(heads) + " |", "|---|---|" + "---:|" * len(heads)]
+    lines += [
+        f"| {robot} | {quantity} | " + " | ".join(cells(robot, quantity)) + " |" for robot, quantity in table.rows
+    ]
+    return "\n".join(lines)
+
+
+def _cell(table: Table, result: Result | None, show: Callable[[Result], str]) -> str:
+    if result is None:
+        return ""
+    if result.failure is not None:
+        return f"fails [{table.reasons.index(result.failure) + 1}]"
+    return show(result)
+
+
+def _short(microseconds: float | None) -> str:
+    if microseconds is None:
+        return ""
+    return f"{microseconds:.3g}" if microseconds < 1000 else f"{microseconds:.0f}"
+
+
+def _unique(values: Iterable) -> list:
+    return list(dict.fromkeys(values))
