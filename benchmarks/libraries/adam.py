@@ -27,6 +27,7 @@ class Adam(MixedCoordinates):
         super().__init__(reference, reference.joint_names)
         gravity = jnp.array([0, 0, -9.81, 0, 0, 0], jnp.float32)
         self.adam = KinDynComputations(robot.urdf, list(reference.joint_names), dtype=jnp.float32, gravity=gravity)
+        self.adam.rbdalgos.math.factory._device = None  # jnp.asarray(..., device=...) of a tracer fails in JAX 0.10
         self.adam.set_frame_velocity_representation(Representations.MIXED_REPRESENTATION)
         child = {
             joint.get("name"): joint.find("child").get("link")

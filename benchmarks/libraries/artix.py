@@ -46,7 +46,9 @@ class Artix(JaxLibrary):
         }
         n = topology.num_dofs
         gains = {"stiffness": jnp.full(n, STIFFNESS, jnp.float32), "damping": jnp.full(n, DAMPING, jnp.float32)}
-        self.driven = self.articulation.replace(drive=self.articulation.drive.replace(**gains))
+        unlimited = jnp.full(n, jnp.inf, jnp.float32)  # joint speeds, which MuJoCo does not limit
+        drive = self.articulation.drive.replace(**gains)
+        self.driven = self.articulation.replace(drive=drive, max_joint_velocity=unlimited)
 
     def _gradient(self, state: artix.State, acceleration: jax.Array) -> jax.Array:
         def joint_accelerations(q):

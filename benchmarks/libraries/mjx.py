@@ -38,7 +38,7 @@ class Mjx(MujocoCoordinates):
             **self.dynamics(),
             "step": self._step,
         }
-        model.opt.disableflags &= ~mujoco.mjtDisableBit.mjDSBL_CONSTRAINT
+        model.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
         model.dof_damping[self.base :] = DAMPING
         model.jnt_stiffness[0 if robot.fixed_base else 1 :] = STIFFNESS
         model.qpos_spring[self._first :] = 0.0
