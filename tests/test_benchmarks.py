@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from benchmarks import guard
+from benchmarks import guard, roofline
 from benchmarks.__main__ import MARK, main
 from benchmarks.measure import Result
 from benchmarks.report import Table, report
@@ -25,8 +25,10 @@ def tiny(tmp_path_factory):
     folder = tmp_path_factory.mktemp("benchmarks")
     page = folder / "page.md"
     page.write_text(f"# Before\n\n{MARK}\nold tables\n")
-    chosen = ["--robot", "arm", "--quantity", "bias force", "--library", "artix", PYTHON, "--batch", "2", "8"]
-    assert main([*chosen, "--repeats", "2", "--output", str(folder), "--page", str(page)]) == 0
+    chosen = ["--robot", "arm", "--quantity", "mass matrix", "--library", "artix", PYTHON, "--batch", "2", "8"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(roofline.SIZES, "cpu", (256, 2**22))
+        assert main([*chosen, "--repeats", "2", "--output", str(folder), "--page", str(page)]) == 0
     return folder
 
 
@@ -42,15 +44,15 @@ def test_a_tiny_run_measures_and_judges_every_cell(tiny):
         assert result.error < (1e-5 if result.library == "artix" else 1e-12)
     ours = next(result for result in run.results if result.library == "artix")
     assert min(ours.compile_seconds, ours.instructions, ours.peak_bytes, ours.operations) > 0
-    # Pose, velocity, positions, velocities and acceleration of float32 in; forces out: at most, as XLA drops unused ones.
-    assert 2 * 4 * (7 + 7) < ours.moved_bytes <= 2 * 4 * (13 + 3 * 7 + 7)
+    # Positions of float32 in, the matrix out; what else is in a state XLA may drop.
+    assert 2 * 4 * (7 + 49) <= ours.moved_bytes <= 2 * 4 * (13 + 3 * 7 + 49)
 
 
 def test_a_run_is_written_as_tables_and_plots(tiny):
     text = (tiny / "page.md").read_text()
     assert text.startswith("# Before")
     assert "old tables" not in text
-    for part in ("| bias force |", "## artix and the roofline", "batch 2 / 8", "throughput-arm.svg"):
+    for part in ("| mass matrix |", "## artix and the roofline", "batch 2 / 8", "throughput-arm.svg"):
         assert part in text
     assert (tiny / "page" / "throughput-arm.svg").read_text().startswith("<?xml")
 
