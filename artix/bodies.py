@@ -133,6 +133,16 @@ def mass_frames(articulation: Articulation, placements: Placement) -> Placement:
 def body_inertias(articulation: Articulation, placements: Placement) -> Inertias:
     """Lumps the links of each body: mass moments about the origin of the body's frame, in its axes."""
     tree = articulation.topology
+    mass, first, second = link_inertias(articulation, placements)
+    rows = stage(jnp.concatenate([mass[None], first, second.reshape(9, tree.num_links)]))
+    if tree.has_rigid_links:
+        rows = masked_sum(rows, tree.link_in_body)
+    return Inertias(rows[0], rows[1:4], rows[4:].reshape(3, 3, tree.num_bodies))
+
+
+@computed_early
+def link_inertias(articulation: Articulation, placements: Placement) -> Inertias:
+    """Mass moments of the links about the origins of their bodies' frames, in those axes (L items)."""
     frame = mass_frames(articulation, placements)
     mass, center = articulation.link_mass, frame.position
     inertia = jnp.moveaxis(articulation.link_inertia, 0, -1)
@@ -143,11 +153,7 @@ def body_inertias(articulation: Articulation, placements: Placement) -> Inertias
     rotation = stage(spatial.rotation_matrix(frame.rotation))
     first = mass[None] * center
     turned = spatial.multiply_transposed(stage(spatial.multiply(rotation, own)), rotation)
-    second = turned + first[:, None] * center[None]
-    rows = stage(jnp.concatenate([mass[None], first, second.reshape(9, tree.num_links)]))
-    if tree.has_rigid_links:
-        rows = masked_sum(rows, tree.link_in_body)
-    return Inertias(rows[0], rows[1:4], rows[4:].reshape(3, 3, tree.num_bodies))
+    return Inertias(mass, first, turned + first[:, None] * center[None])
 
 
 @computed_early

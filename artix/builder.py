@@ -36,7 +36,7 @@ class _Link:
 
 
 #: Numbers of a link that end up in arrays [L]: the argument of ``add_link``, the array, and whether it may be infinite.
-_LINK_NUMBERS = {
+LINK_NUMBERS = {
     "gravity_scale": ("gravity_scale", -np.inf, False),
     "linear_damping": ("link_linear_damping", 0.0, False),
     "angular_damping": ("link_angular_damping", 0.0, False),
@@ -290,7 +290,7 @@ class ArticulationBuilder:
 
 
 def _link_number(argument: str, value: float, where: str) -> float:
-    _, low, infinite = _LINK_NUMBERS[argument]
+    _, low, infinite = LINK_NUMBERS[argument]
     found = number(value, f"{where}: {argument}")
     if not (found >= low and (infinite or np.isfinite(found))):
         wanted = "finite" if low < 0 else "not negative (inf for none)" if infinite else "finite and not negative"
@@ -300,7 +300,7 @@ def _link_number(argument: str, value: float, where: str) -> float:
 
 def _link_parameters(links: Sequence[_Link]) -> dict[str, Any]:
     """What the articulation holds per link, as NumPy arrays."""
-    parameters = {name: np.array([link.numbers[key] for link in links]) for key, (name, *_) in _LINK_NUMBERS.items()}
+    parameters = {name: np.array([link.numbers[key] for link in links]) for key, (name, *_) in LINK_NUMBERS.items()}
     return parameters | {
         "link_mass": np.array([link.mass for link in links]),
         "link_com_pose": np.array([link.com_pose for link in links]),

@@ -182,7 +182,8 @@ def squared_distance(articulation: Articulation, start: State, end: State) -> Ar
     """
     tree, base = articulation.topology, articulation.topology.num_base_dofs
     squares = difference(articulation, start, end) ** 2
-    owner = jnp.asarray(tree.dof_link)[:, None] == jnp.arange(tree.num_links)[None]
+    link = jnp.asarray(tree.dof_link)
+    owner = link[:, None] == jnp.arange(tree.num_links, dtype=link.dtype)[None]
     if tree.dof_is_live is not None:
         owner = owner & tree.dof_is_live[:, None]
     return masked_sum(squares[base:], owner).at[0].add(jnp.sum(squares[:base]))
@@ -214,10 +215,11 @@ def normalize(articulation: Articulation, state: State) -> State:
       TypeError: an array has another dtype than the articulation.
     """
     check_state(articulation, state)
-    tree, root = articulation.topology, state.root_pose
-    q = wrap_angles(tree, state.joint_position)
+    tree, root, span = articulation.topology, state.root_pose, 4 * jnp.pi
+    q = state.joint_position
+    q = jnp.where(jnp.asarray(tree.dof_wraps), q - span * jnp.round(q / span), q)
     if tree.has_spherical:
-        shortest = spatial.quaternion_log(spatial.quaternion_exp(by_body(tree, state.joint_position)))
+        shortest = spatial.quaternion_log(spatial.quaternion_exp(by_body(tree, q)))
         q = jnp.where(_in_full_rotation(tree), where_spherical(tree, shortest, q), q)
     return state.replace(root_pose=jnp.concatenate([root[:3], _unit(root[3:])]), joint_position=q)
 

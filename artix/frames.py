@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -23,11 +21,11 @@ from artix.kinematics import (
     motion_rates,
     root_motion,
 )
+from artix.reference_frames import Axes, check_axes, origin, turned
 from artix.topology import Topology
 from artix.tree import Tree, stage, take
 
 Array = jax.Array
-Axes = Literal["world_aligned", "local", "world"]
 
 
 class LinkStates(struct.PyTreeNode):
@@ -65,7 +63,7 @@ def link_poses(articulation: Articulation, state: State) -> Array:
     kin = kinematics(articulation, state)
     placement = link_frames(articulation.topology, kin)
     poses = placement._replace(position=placement.position + kin.reference[:, None]).poses()
-    return _live_links(articulation.topology, poses)
+    return live_links(articulation.topology, poses)
 
 
 def link_velocities(articulation: Articulation, state: State) -> Array:
@@ -90,7 +88,7 @@ def link_velocities(articulation: Articulation, state: State) -> Array:
     velocity = body_velocities(tree, motions, root_motion(tree, state.root_velocity), state.joint_velocity)
     linear, angular = (take(part, tree.link_body) for part in velocity)
     center = link_centers(articulation, kin)
-    return _live_links(tree, jnp.concatenate([linear + spatial.cross(angular, center), angular]).T)
+    return live_links(tree, jnp.concatenate([linear + spatial.cross(angular, center), angular]).T)
 
 
 def link_accelerations(articulation: Articulation, state: State, acceleration: Array) -> Array:
@@ -122,7 +120,7 @@ def link_accelerations(articulation: Articulation, state: State, acceleration: A
     classical = (
         spatial_linear + spatial.cross(alpha, center) + spatial.cross(omega, linear + spatial.cross(omega, center))
     )
-    return _live_links(tree, jnp.concatenate([classical, alpha]).T)
+    return live_links(tree, jnp.concatenate([classical, alpha]).T)
 
 
 def dense_jacobian(articulation: Articulation, state: State) -> Array:
@@ -146,7 +144,7 @@ def dense_jacobian(articulation: Articulation, state: State) -> Array:
     kin = kinematics(articulation, state)
     motions = Motion(*stage(*dof_motions(tree, kin)))
     center = link_centers(articulation, kin)
-    jacobian = _live_links(tree, _point_jacobian(tree, motions, center, tree.dof_moves_link))
+    jacobian = live_links(tree, point_jacobian(tree, motions, center, tree.dof_moves_link))
     if tree.num_base_dofs == 0:
         jacobian = jacobian[1:]
     return jacobian.reshape(6 * len(jacobian), tree.nv)
@@ -173,7 +171,7 @@ def frame_pose(
       TypeError: an array has another dtype than the articulation.
     """
     kin = kinematics(articulation, state)
-    _, placement = _frame(articulation, kin, frame, offset)
+    _, placement = locate_frame(articulation, kin, frame, offset)
     return placement._replace(position=placement.position + kin.reference[:, None]).poses()[0]
 
 
@@ -222,13 +220,13 @@ def frame_jacobian(
 
     Identity: ``frame_jacobian(...) @ nu`` is the rate of change of the frame's pose.
     """
-    _check_axes(axes)
+    check_axes(axes)
     kin = kinematics(articulation, state)
     tree = articulation.topology
-    body, placement = _frame(articulation, kin, frame, offset)
-    point = -kin.reference[:, None] if axes == "world" else placement.position
-    jacobian = _point_jacobian(tree, dof_motions(tree, kin), point, _mask_column(tree, body))[0]
-    return _to_local(placement, jacobian) if axes == "local" else jacobian
+    body, placement = locate_frame(articulation, kin, frame, offset)
+    point = origin(kin, placement, axes)
+    jacobian = point_jacobian(tree, dof_motions(tree, kin), point, mask_column(tree, body))[0]
+    return turned(placement, jacobian, axes)
 
 
 def frame_jacobian_rate(
@@ -243,17 +241,17 @@ def frame_jacobian_rate(
 
     Identity: the frame's acceleration is ``J acceleration + dJ/dt nu``.
     """
-    _check_axes(axes)
+    check_axes(axes)
     kin = kinematics(articulation, state)
     tree = articulation.topology
-    body, placement = _frame(articulation, kin, frame, offset)
+    body, placement = locate_frame(articulation, kin, frame, offset)
     motions = dof_motions(tree, kin)
     root = root_motion(tree, state.root_velocity)
     at_rest = Motion(jnp.zeros_like(root.linear), root.angular)  # seen from the root's centre of mass
     velocity = body_velocities(tree, motions, at_rest, state.joint_velocity)
     rates = motion_rates(tree, velocity, motions)
     linear, angular = (take(part, body) for part in velocity)
-    mask = _mask_column(tree, body)
+    mask = mask_column(tree, body)
     if axes == "world":
         point, speed = -kin.reference[:, None], -root.linear
     else:
@@ -261,19 +259,19 @@ def frame_jacobian_rate(
     carried = Motion(
         rates.linear + spatial.cross(motions.angular, jnp.broadcast_to(speed, rates.linear.shape)), rates.angular
     )
-    rate = _point_jacobian(tree, carried, point, mask, point_rate=speed)[0]
+    rate = point_jacobian(tree, carried, point, mask, point_rate=speed)[0]
     if axes != "local":
         return rate
-    jacobian = _point_jacobian(tree, motions, point, mask)[0]
+    jacobian = point_jacobian(tree, motions, point, mask)[0]
     spin = jnp.broadcast_to(angular, (3, tree.nv))
-    turned = jnp.concatenate([spatial.cross(spin, jacobian[:3]), spatial.cross(spin, jacobian[3:])])
-    return _to_local(placement, rate - turned)
+    spun = jnp.concatenate([spatial.cross(spin, jacobian[:3]), spatial.cross(spin, jacobian[3:])])
+    return turned(placement, rate - spun, axes)
 
 
 # --- internals ------------------------------------------------------------------------------------------------------
 
 
-def _live_links(tree: Tree, rows: Array) -> Array:
+def live_links(tree: Tree, rows: Array) -> Array:
     """Rows [L, ...] with those of padded links set to zero."""
     if tree.link_is_live is None:
         return rows
@@ -286,21 +284,10 @@ def link_frames(tree: Tree, kin: Kinematics) -> Placement:
     return Placement(take(kin.quaternion, body), take(kin.position, body)) @ kin.placements
 
 
-def _frame(articulation: Articulation, kin: Kinematics, frame, offset: Array | None) -> tuple[Array, Placement]:
+def locate_frame(articulation: Articulation, kin: Kinematics, frame, offset: Array | None) -> tuple[Array, Placement]:
     """The body [1] of a frame and the frame's placement relative to the reference point (1 item)."""
     tree = articulation.topology
-    local: Placement | None = None
-    if isinstance(frame, str):
-        if not isinstance(tree, Topology):
-            raise KeyError(f"frame {frame!r}: the members of a fleet name their links differently; give a link's index")
-        if frame in tree.frame_names:
-            k = tree.frame_names.index(frame)
-            link, local = tree.frame_links[k], Placement.from_poses(articulation.frame_local_pose[k : k + 1])
-        else:
-            link = tree.link_index(frame)
-    else:
-        link = frame
-    index = jnp.asarray(link).reshape(1)
+    index, local = link_of_frame(articulation, frame)
     placement = link_frames(tree, kin).take(index)
     if local is not None:
         placement = placement @ local
@@ -310,22 +297,25 @@ def _frame(articulation: Articulation, kin: Kinematics, frame, offset: Array | N
     return jnp.asarray(tree.link_body)[index], placement
 
 
-def _mask_column(tree: Tree, body: Array) -> Array:
+def link_of_frame(articulation: Articulation, frame: str | int | Array) -> tuple[Array, Placement | None]:
+    """The link [1] that a frame rides on, and the frame's placement there; ``None`` for the link's own frame."""
+    tree = articulation.topology
+    if not isinstance(frame, str):
+        return jnp.asarray(frame).reshape(1), None
+    if not isinstance(tree, Topology):
+        raise KeyError(f"frame {frame!r}: the members of a fleet name their links differently; give a link's index")
+    if frame not in tree.frame_names:
+        return jnp.asarray(tree.link_index(frame)).reshape(1), None
+    k = tree.frame_names.index(frame)
+    return jnp.asarray(tree.frame_links[k]).reshape(1), Placement.from_poses(articulation.frame_local_pose[k : k + 1])
+
+
+def mask_column(tree: Tree, body: Array) -> Array:
+    """Which DOFs move the bodies of the given numbers [m], [n, m]."""
     return jnp.asarray(tree.dof_moves_body)[:, body]
 
 
-def _check_axes(axes: str) -> None:
-    if axes not in ("world_aligned", "local", "world"):
-        raise ValueError(f"axes must be 'world_aligned', 'local' or 'world'; found {axes!r}")
-
-
-def _to_local(placement: Placement, jacobian: Array) -> Array:
-    rotation = jnp.broadcast_to(spatial.rotation_matrix(placement.rotation), (3, 3, jacobian.shape[-1]))
-    parts = [spatial.apply_transposed(rotation, jacobian[:3]), spatial.apply_transposed(rotation, jacobian[3:])]
-    return jnp.concatenate(parts)
-
-
-def _point_jacobian(tree: Tree, motions: Motion, points: Array, mask, point_rate: Array | None = None) -> Array:
+def point_jacobian(tree: Tree, motions: Motion, points: Array, mask, point_rate: Array | None = None) -> Array:
     """Jacobians of points [3, m], each moved by the DOFs in its column of ``mask`` [n, m]: [m, 6, nv].
 
     With ``point_rate`` [3, m] the root's columns are those of the Jacobian's rate of change instead.

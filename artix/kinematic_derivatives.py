@@ -1,4 +1,4 @@
-"""Closed-form derivatives of the velocities and accelerations of the links."""
+"""Closed-form derivatives of the velocities and accelerations of points, above all of the links' centres of mass."""
 
 from __future__ import annotations
 
@@ -34,18 +34,24 @@ class LinkAccelerationDerivatives(NamedTuple):
     """The Jacobians of the links' centres of mass."""
 
 
-class _Setting(NamedTuple):
-    """Motions of the unit displacements [3, 1, c] and of the links [3, L, 1] that they move, about the reference."""
+class PointSetting(NamedTuple):
+    """Motions of the unit displacements [3, 1, c] about the reference, and of the points [3, k, 1] that they move.
+
+    Seen from the root's centre of mass in uniform motion.
+    """
 
     motions: Motion
     first: Motion
     second: Motion
     rate: Motion
-    center: Array
+    point: Array
     velocity: Array
     angular: Array
+    acceleration: Array
+    """Classical accelerations of the points."""
+    angular_acceleration: Array
     moved: Array
-    """Which link moves with which displacement, [1, L, c]."""
+    """Which point moves with which displacement, [1, k, c]."""
 
 
 def link_velocity_derivatives(articulation: Articulation, state: State) -> LinkVelocityDerivatives:
@@ -65,8 +71,8 @@ def link_velocity_derivatives(articulation: Articulation, state: State) -> LinkV
 
     Identity: ``.velocity @ nu`` are the link velocities.
     """
-    found, _, _ = _setting(articulation, state, None)
-    return LinkVelocityDerivatives(_velocity_by_configuration(articulation, found), _jacobians(articulation, found))
+    found = _link_setting(articulation, state, None)
+    return LinkVelocityDerivatives(velocity_by_configuration(articulation, found), point_jacobians(articulation, found))
 
 
 def link_acceleration_derivatives(
@@ -87,51 +93,41 @@ def link_acceleration_derivatives(
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
     """
-    found, linear, angular = _setting(articulation, state, acceleration)
-    motions, first, second, rate, center, velocity, omega, _ = found
-    by_configuration = jnp.concatenate(
-        [
-            second.linear
-            + spatial.cross(second.angular, center)
-            + 2 * spatial.cross(first.angular, velocity)
-            + spatial.cross(motions.angular, linear),
-            second.angular - spatial.cross(omega, first.angular) + spatial.cross(motions.angular, angular),
-        ]
-    )
-    by_velocity = jnp.concatenate(
-        [
-            rate.linear + spatial.cross(rate.angular, center) + 2 * spatial.cross(motions.angular, velocity),
-            rate.angular - spatial.cross(omega, motions.angular),
-        ]
-    )
+    found = _link_setting(articulation, state, acceleration)
     return LinkAccelerationDerivatives(
-        _columns(articulation, found, by_configuration),
-        _columns(articulation, found, by_velocity),
-        _jacobians(articulation, found),
+        acceleration_by_configuration(articulation, found),
+        acceleration_by_velocity(articulation, found),
+        point_jacobians(articulation, found),
     )
 
 
-def _setting(articulation: Articulation, state: State, acceleration: Array | None) -> tuple[_Setting, Array, Array]:
-    """What the derivatives are made of, and the accelerations of the links [3, L, 1], linear and angular."""
+def _link_setting(articulation: Articulation, state: State, acceleration: Array | None) -> PointSetting:
+    kin = kinematics(articulation, state)
+    center = link_centers(articulation, kin)
+    return point_setting(articulation, kin, state, acceleration, center, articulation.topology.link_body)
+
+
+def point_setting(
+    articulation: Articulation, kin: Kinematics, state: State, acceleration: Array | None, point: Array, body
+) -> PointSetting:
+    """What the derivatives of points [3, k] fixed in the bodies ``body`` [k] are made of."""
     tree = articulation.topology
     if acceleration is not None:
         check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
-    kin = kinematics(articulation, state)
     joints = Motion(*stage(*dof_motions(tree, kin)))
     velocities, accelerations = body_accelerations(tree, kin, joints, state, acceleration)
-    motions, first, second, rate = _displacements(articulation, kin, joints, velocities, accelerations)
-    center = link_centers(articulation, kin)
-    v, w, a, alpha = (take(part, tree.link_body) for part in (*velocities, *accelerations))
-    velocity = v + spatial.cross(w, center)
-    linear = a + spatial.cross(alpha, center) + spatial.cross(w, velocity)
-    moves = jnp.asarray(tree.dof_moves_link)
-    moved = jnp.concatenate([jnp.ones_like(moves, shape=(NUM_ROOT, tree.num_links)), moves]).T[None]
-    center, velocity, w, linear, alpha = (x[..., None] for x in (center, velocity, w, linear, alpha))
-    setting = _Setting(motions, first, second, rate, center, velocity, w, moved.astype(center.dtype))
-    return setting, linear, alpha
+    motions, first, second, rate = moving_displacements(articulation, kin, joints, velocities, accelerations)
+    v, w, a, alpha = (take(part, body) for part in (*velocities, *accelerations))
+    velocity = v + spatial.cross(w, point)
+    linear = a + spatial.cross(alpha, point) + spatial.cross(w, velocity)
+    moves = jnp.asarray(tree.dof_moves_body)[:, body]
+    moved = jnp.concatenate([jnp.ones_like(moves, shape=(NUM_ROOT, moves.shape[1])), moves]).T[None]
+    point, velocity, w, linear, alpha = (x[..., None] for x in (point, velocity, w, linear, alpha))
+    moved = moved.astype(point.dtype)
+    return PointSetting(motions, first, second, rate, point, velocity, w, linear, alpha, moved)
 
 
-def _displacements(
+def moving_displacements(
     articulation: Articulation, kin: Kinematics, joints: Motion, velocities: Motion, accelerations: Motion
 ) -> list[Motion]:
     """Motions S of the root's rotations and the DOFs, and what they change, [3, 1, 3 + n] each.
@@ -151,21 +147,48 @@ def _displacements(
     return [Motion(*(part[:, None] for part in stage(*motion))) for motion in (motions, first, second, rate)]
 
 
-def _velocity_by_configuration(articulation: Articulation, found: _Setting) -> Array:
+def velocity_by_configuration(articulation: Articulation, found: PointSetting) -> Array:
+    """Derivatives of the points' velocities, [k, 6, nv]."""
     motions, first = found.motions, found.first
-    linear = first.linear + spatial.cross(first.angular, found.center) + spatial.cross(motions.angular, found.velocity)
+    linear = first.linear + spatial.cross(first.angular, found.point) + spatial.cross(motions.angular, found.velocity)
     angular = first.angular + spatial.cross(motions.angular, found.angular)
     return _columns(articulation, found, jnp.concatenate([linear, angular]))
 
 
-def _jacobians(articulation: Articulation, found: _Setting) -> Array:
-    linear = found.motions.linear + spatial.cross(found.motions.angular, found.center)
+def acceleration_by_configuration(articulation: Articulation, found: PointSetting) -> Array:
+    """Derivatives of the points' classical accelerations, [k, 6, nv]."""
+    motions, first, second = found.motions, found.first, found.second
+    linear = (
+        second.linear
+        + spatial.cross(second.angular, found.point)
+        + 2 * spatial.cross(first.angular, found.velocity)
+        + spatial.cross(motions.angular, found.acceleration)
+    )
+    angular = (
+        second.angular
+        - spatial.cross(found.angular, first.angular)
+        + spatial.cross(motions.angular, found.angular_acceleration)
+    )
+    return _columns(articulation, found, jnp.concatenate([linear, angular]))
+
+
+def acceleration_by_velocity(articulation: Articulation, found: PointSetting) -> Array:
+    """Derivatives of the points' classical accelerations, [k, 6, nv]."""
+    angular, rate = found.motions.angular, found.rate
+    linear = rate.linear + spatial.cross(rate.angular, found.point) + 2 * spatial.cross(angular, found.velocity)
+    turning = rate.angular - spatial.cross(found.angular, angular)
+    return _columns(articulation, found, jnp.concatenate([linear, turning]))
+
+
+def point_jacobians(articulation: Articulation, found: PointSetting) -> Array:
+    """Jacobians of the points, [k, 6, nv]."""
+    linear = found.motions.linear + spatial.cross(found.motions.angular, found.point)
     angular = jnp.broadcast_to(found.motions.angular, linear.shape)
     return _columns(articulation, found, jnp.concatenate([linear, angular]), translation=True)
 
 
-def _columns(articulation: Articulation, found: _Setting, rows: Array, translation: bool = False) -> Array:
-    """From [6, L, 3 + n] to [L, 6, nv]; the root's translation moves all links alike, or changes nothing."""
+def _columns(articulation: Articulation, found: PointSetting, rows: Array, translation: bool = False) -> Array:
+    """From [6, k, 3 + n] to [k, 6, nv]; the root's translation moves all points alike, or changes nothing."""
     tree = articulation.topology
     columns = generalized_columns(tree, jnp.moveaxis(rows * found.moved, 0, 1))
     if translation and tree.num_base_dofs:

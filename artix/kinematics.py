@@ -11,7 +11,7 @@ from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import JointGeometry, Placement, joint_geometry, link_placements, mass_frames, screw_pitches
 from artix.checks import check_state
-from artix.tree import Tree, body_frames, by_body, path_sum, stage, take
+from artix.tree import Tree, body_frames, by_body, free_root, path_sum, stage, take
 
 Array = jax.Array
 
@@ -94,6 +94,15 @@ def dof_motions(tree: Tree, kin: Kinematics) -> Motion:
         return Motion(moment, axis)
     linear = jnp.asarray(tree.dof_is_linear)[None]
     return Motion(jnp.where(linear, axis, moment), jnp.where(linear, jnp.zeros_like(axis), axis))
+
+
+def generalized_motions(articulation: Articulation, kin: Kinematics) -> Array:
+    """The unit motions S_j of the generalised velocity about the reference point, linear part first, [6, nv]."""
+    tree = articulation.topology
+    motions = jnp.concatenate(Motion(*stage(*dof_motions(tree, kin))))
+    if tree.num_base_dofs == 0:
+        return motions
+    return jnp.concatenate([free_root(tree, jnp.eye(6, dtype=motions.dtype)), motions], axis=1)
 
 
 def root_motion(tree: Tree, root: Array) -> Motion:

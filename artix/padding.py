@@ -109,6 +109,7 @@ class PaddedTopology(struct.PyTreeNode):
     padding: Padding = struct.field(pytree_node=False)
     base_is_free: Array
     link_is_live: Array
+    parent: Array
     link_is_rigid: Array
     link_body: Array
     link_in_body: Array
@@ -197,6 +198,7 @@ def pad_topology(topology: Topology, padding: Padding) -> PaddedTopology:
     arrays: dict[str, Any] = {
         "base_is_free": np.bool_(not topology.fixed_base),
         "link_is_live": _pad(np.ones(topology.num_links, bool), (links,)),
+        "parent": _pad(np.array(topology.parent), (links,)),
         "link_is_rigid": _pad(topology.link_is_rigid, (links,)),
         "link_body": _pad(topology.link_body, (links,)),
         "link_in_body": _pad(topology.link_in_body, (links, bodies)),

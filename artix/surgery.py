@@ -108,13 +108,15 @@ def attach_articulation(
       KeyError: the parent has no link of the name.
       ValueError: two parts would share a name, a number of the joint is out of range, or a loop joint ties the child to
         the world.
-      TypeError: an articulation is padded, or their dtypes differ.
+      TypeError: an articulation is padded, their dtypes differ, or the joint is a composite one.
     """
     above, below = _static(parent), _prefixed(_static(child), prefix)
     if parent.dtype != child.dtype:
         raise TypeError(
             f"the two must have one dtype; found {parent.dtype} and {child.dtype}; convert with astype(...)"
         )
+    if not isinstance(joint, Joint | None):
+        raise TypeError(f"joint must be one Joint, found {joint!r}; begin the child with the links of a composite one")
     bridge = _bridge(Joint.fixed() if joint is None else joint, below.link_names[0], parent.dtype)
     topology, order, dof_order = _numbered_anew(
         _one_after_another(above, _static(bridge), below, above.link_index(link))

@@ -43,13 +43,13 @@ JUDGED_STATES = 32
 Coordinates = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
-#: The quantity "step": a position servo on every joint, limits but no contacts, at MuJoCo's default step.
-STEP, STIFFNESS, DAMPING = 2e-3, 20.0, 0.5
+#: The quantity "step": a servo towards the middle of each range, limits, no contacts, MuJoCo's default step.
+STEP, STIFFNESS, DAMPING = 2e-3, 10.0, 0.5
 
 
 def within(q, middle, reach):
     """Joint positions within [-1, 1] taken to the inner part of their ranges, where no limit acts."""
-    return middle + 0.7 * reach * q
+    return middle + 0.3 * reach * q
 
 
 class Reference:
@@ -126,14 +126,16 @@ class Reference:
         }
 
     def _step(self, states: States, k: int, v: np.ndarray) -> np.ndarray:
-        """Mean joint accelerations of one step with implicit springs and dampers towards zero, away from the limits."""
+        """Mean joint accelerations of one step with implicit springs and dampers towards the middles of the ranges."""
         model, data = self.model, self.data
         moved = dataclasses.replace(states, q=within(states.q, *self.limits))
         q = self.configuration(moved, k)
         matrix = np.array(pinocchio.crba(model, data, q))
         matrix = np.triu(matrix) + np.triu(matrix, 1).T
         force = -np.array(pinocchio.nonLinearEffects(model, data, q, v))
-        force[self.base :] -= STIFFNESS * (moved.q[k] + STEP * v[self.base :]) + DAMPING * v[self.base :]
+        force[self.base :] -= (
+            STIFFNESS * (moved.q[k] - self.limits[0] + STEP * v[self.base :]) + DAMPING * v[self.base :]
+        )
         matrix[range(self.base, model.nv), range(self.base, model.nv)] += STEP * (DAMPING + STEP * STIFFNESS)
         return np.linalg.solve(matrix, force)[self.base :]
 

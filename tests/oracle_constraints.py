@@ -10,6 +10,7 @@ import pinocchio as pin
 
 from artix.constraints.anchors import Anchors, AnchorStructure, AnchorType
 from tests.models import random_pose
+from tests.oracle_derivatives import _drift_by_velocity, _turns
 from tests.oracles import Oracle, placement_of
 
 
@@ -68,3 +69,60 @@ def constraint_kinematics(oracle: Oracle, anchors: Anchors) -> dict[str, np.ndar
         drift.append((found.contact1_acceleration_drift - found.contact2_acceleration_drift).vector[rows])
     drift = np.concatenate(drift) - jacobian @ oracle.twist_map_drift
     return {"error": np.concatenate(error), "jacobian": jacobian, "bias": drift}
+
+
+class ConstrainedOracle:
+    """Pinocchio's constrained dynamics at one state, in artix's conventions."""
+
+    def __init__(self, oracle: Oracle, anchors: Anchors, gains=None, mu: float = 0.0, iterations: int = 1) -> None:
+        self.oracle, self.model, self.data = oracle, oracle.model, oracle.model.createData()
+        self.models = constraint_models(oracle, anchors, gains)
+        self.datas = pin.StdVec_RigidConstraintData()
+        self.datas.extend(one.createData() for one in self.models)
+        self.settings = pin.ProximalSettings(0.0, 0.0, mu, iterations)
+        pin.initConstraintDynamics(self.model, self.data, self.models, self.datas)
+
+    def forward_dynamics(self, force) -> tuple[np.ndarray, np.ndarray]:
+        """Acceleration and constraint forces."""
+        oracle = self.oracle
+        torque = oracle.twist_map.T @ np.asarray(force, float)
+        args = (self.model, self.data, oracle.q, oracle.v, torque, self.models, self.datas, self.settings)
+        rate = pin.constraintDynamics(*args).copy()
+        return oracle.twist_map @ rate + oracle.twist_map_drift, self.data.lambda_c.copy()
+
+    def impact(self, restitution: float) -> tuple[np.ndarray, np.ndarray]:
+        """Velocity after an impact, and impulses."""
+        oracle = self.oracle
+        args = (self.model, self.data, oracle.q, oracle.v, self.models, self.datas, restitution, self.settings)
+        after = pin.impulseDynamics(*args).copy()
+        return oracle.twist_map @ after, self.data.impulse_c.copy()
+
+    def delassus(self) -> np.ndarray:
+        """Delassus' matrix, after the dynamics; ``computeDelassusMatrix`` takes all rows for ``LOCAL`` ones."""
+        return np.asarray(self.data.constraint_chol.getInverseOperationalSpaceInertiaMatrix())
+
+    def local_delassus(self) -> np.ndarray:
+        """The same by ``computeDelassusMatrix``, for rows in local axes."""
+        return np.asarray(pin.computeDelassusMatrix(self.model, self.data, self.oracle.q, self.models, self.datas, 0.0))
+
+    def forward_dynamics_derivatives(self, force) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Of acceleration and of constraint forces, by configuration, velocity and force, after the dynamics."""
+        pin.computeConstraintDynamicsDerivatives(self.model, self.data, self.models, self.datas, self.settings)
+        oracle, data, force = self.oracle, self.data, np.asarray(force, float)
+        forward, backward = oracle.twist_map, np.linalg.inv(oracle.twist_map)
+        by = data.ddq_dq.copy(), data.ddq_dv.copy(), data.ddq_dtau.copy()
+        forces = data.dlambda_dq.copy(), data.dlambda_dv.copy(), data.dlambda_dtau.copy()
+        nu, rest = forward @ oracle.v, forward @ data.ddq.copy()
+        found = []
+        for (by_q, by_v, by_force), left in ((by, forward), (forces, np.eye(len(forces[0])))):
+            by_configuration = left @ by_q @ backward
+            for k, turn in enumerate(_turns(oracle)):
+                held = by_v @ backward @ turn @ nu + by_force @ forward.T @ turn @ force
+                by_configuration[:, k] -= left @ held
+                if left is forward:
+                    by_configuration[:, k] += turn @ rest
+            by_velocity = left @ by_v @ backward
+            if left is forward:
+                by_velocity = by_velocity + _drift_by_velocity(oracle, nu)
+            found.append([by_configuration, by_velocity, left @ by_force @ forward.T])
+        return found[0], found[1]

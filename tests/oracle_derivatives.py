@@ -14,7 +14,7 @@ from artix import State
 from tests.oracles import Oracle
 
 
-def _turns(oracle: Oracle) -> np.ndarray:
+def turns_of_root(oracle: Oracle) -> np.ndarray:
     """W_k for a unit displacement along each entry of ``nu``, [nv, nv, nv]."""
     nv = oracle.model.nv
     turns = np.zeros((nv, nv, nv))
@@ -24,7 +24,7 @@ def _turns(oracle: Oracle) -> np.ndarray:
     return turns
 
 
-def _drift_by_velocity(oracle: Oracle, nu: np.ndarray) -> np.ndarray:
+def drift_by_velocity(oracle: Oracle, nu: np.ndarray) -> np.ndarray:
     """db/dnu: the root's b is the cross product of its angular and linear velocity in world axes."""
     matrix = np.zeros((oracle.model.nv,) * 2)
     if not oracle.fixed_base:
@@ -32,7 +32,8 @@ def _drift_by_velocity(oracle: Oracle, nu: np.ndarray) -> np.ndarray:
     return matrix
 
 
-def _full(matrix: np.ndarray) -> np.ndarray:
+def symmetric(matrix: np.ndarray) -> np.ndarray:
+    """A symmetric matrix from its upper triangle."""
     upper = np.triu(matrix)
     return upper + np.triu(upper, 1).T
 
@@ -42,7 +43,7 @@ def pinocchio_rnea_derivatives(oracle: Oracle, acceleration) -> tuple[np.ndarray
     rate = np.linalg.solve(oracle.twist_map, np.asarray(acceleration, float) - oracle.twist_map_drift)
     data = oracle.model.createData()
     pin.computeRNEADerivatives(oracle.model, data, oracle.q, oracle.v, rate)
-    mass = _full(pin.crba(oracle.model, oracle.model.createData(), oracle.q))
+    mass = symmetric(pin.crba(oracle.model, oracle.model.createData(), oracle.q))
     return data.dtau_dq.copy(), data.dtau_dv.copy(), mass
 
 
@@ -54,10 +55,10 @@ def inverse_dynamics_derivatives(oracle: Oracle, acceleration) -> tuple[np.ndarr
     data = oracle.model.createData()
     force = backward.T @ pin.rnea(oracle.model, data, oracle.q, oracle.v, backward @ rest)
     by_configuration = backward.T @ by_q @ backward
-    for k, turn in enumerate(_turns(oracle)):
+    for k, turn in enumerate(turns_of_root(oracle)):
         held = by_v @ backward @ turn @ nu + mass @ backward @ turn @ rest
         by_configuration[:, k] += turn @ force - backward.T @ held
-    by_velocity = backward.T @ (by_v @ backward - mass @ backward @ _drift_by_velocity(oracle, nu))
+    by_velocity = backward.T @ (by_v @ backward - mass @ backward @ drift_by_velocity(oracle, nu))
     return by_configuration, by_velocity, backward.T @ mass @ backward
 
 
@@ -68,8 +69,8 @@ def to_pinocchio(oracle: Oracle, found, force, acceleration) -> tuple[np.ndarray
     nu, rest = forward @ oracle.v, np.asarray(acceleration, float) - oracle.twist_map_drift
     # Held in the base's axes, velocities, accelerations and forces turn with the base.
     by_q = by_configuration.copy()
-    drift = _drift_by_velocity(oracle, nu)
-    for k, turn in enumerate(_turns(oracle)):
+    drift = drift_by_velocity(oracle, nu)
+    for k, turn in enumerate(turns_of_root(oracle)):
         turned = turn @ rest + drift @ turn @ nu
         by_q[:, k] += by_velocity @ turn @ nu + matrix @ turned - turn @ np.asarray(force, float)
     by_v = by_velocity + matrix @ drift
@@ -82,13 +83,13 @@ def forward_dynamics_derivatives(oracle: Oracle, force) -> tuple[np.ndarray, ...
     force, nu = np.asarray(force, float), forward @ oracle.v
     data = oracle.model.createData()
     pin.computeABADerivatives(oracle.model, data, oracle.q, oracle.v, forward.T @ force)
-    by_q, by_v, inverse = data.ddq_dq.copy(), data.ddq_dv.copy(), _full(data.Minv)
+    by_q, by_v, inverse = data.ddq_dq.copy(), data.ddq_dv.copy(), symmetric(data.Minv)
     rest = forward @ data.ddq.copy()
     by_configuration = forward @ by_q @ backward
-    for k, turn in enumerate(_turns(oracle)):
+    for k, turn in enumerate(turns_of_root(oracle)):
         held = by_v @ backward @ turn @ nu + inverse @ forward.T @ turn @ force
         by_configuration[:, k] += turn @ rest - forward @ held
-    by_velocity = forward @ by_v @ backward + _drift_by_velocity(oracle, nu)
+    by_velocity = forward @ by_v @ backward + drift_by_velocity(oracle, nu)
     return by_configuration, by_velocity, forward @ inverse @ forward.T
 
 

@@ -8,6 +8,7 @@ import itertools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import artix
 from artix import ArticulationBuilder, Axis, Joint, LoopJoint, LoopJointType
@@ -106,6 +107,7 @@ def test_loop_joints() -> None:
     assert loop_anchors(tree_of(["fixed"], [0], fixed_base=True)).num_rows == 0
 
 
+@pytest.mark.slow
 def test_errors_have_finite_derivatives() -> None:
     """At coinciding frames and at half turns; in both modes."""
     structure = joints_of(1, [(0, 1, 2, *locked) for locked in [(), *COUNTS, (3, 4, 5)]])

@@ -14,7 +14,7 @@ from artix import ArticulationBuilder, Axis, CompositeJoint, Joint
 from tests import oracle_derivatives, oracles
 from tests.models import random_link, random_pose, random_states, state_at, tree_of
 from tests.test_archive import members_of, write
-from tests.test_configuration import close
+from tests.test_configuration import BASES, close
 
 pin = oracles.pin
 
@@ -174,6 +174,7 @@ def test_refusals_about_planar_and_floating_joints_of_urdf() -> None:
     assert "a floating base costs less; fix: delete the joint and the link 'world'" in str(costs)
 
 
+@pytest.mark.slow
 def test_derivatives_against_differences_of_pinocchio() -> None:
     """Pinocchio's own derivatives are wrong for joints whose motion is not constant in their frame (pin 4.1)."""
     model, a = branches()
@@ -195,7 +196,7 @@ def test_derivatives_against_differences_of_pinocchio() -> None:
         assert np.abs(have - wanted).max() <= 1e-9 * np.abs(wanted).max()
 
 
-@pytest.mark.parametrize("fixed_base", [True, False], ids=["fixed", "floating"])
+@BASES
 def test_helical_joints_against_pinocchio(fixed_base: bool) -> None:
     model, a = oracles.helical_model(fixed_base=fixed_base)
     rng = np.random.default_rng(1)

@@ -44,6 +44,13 @@ def test_the_examples_about_usd_run(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
+def test_the_example_of_the_page_on_pinocchio_runs(capsys):
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/pinocchio.md").read_text(encoding="utf-8"), re.DOTALL)
+    exec(compile(block, "pinocchio.md", "exec"), {})
+    assert capsys.readouterr().out == "(256, 18, 18)\n"
+
+
+@pytest.mark.slow
 def test_the_examples_of_the_page_on_derivatives_run():
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/derivatives.md").read_text(encoding="utf-8"), re.DOTALL)
     assert len(blocks) >= 7
@@ -96,11 +103,13 @@ def test_the_notebooks_run(notebook):
         "README.md",
         "CONTRIBUTING.md",
         "docs/configuration.md",
+        "docs/constraints.md",
         "docs/conventions.md",
         "docs/derivatives.md",
         "docs/formats.md",
         "docs/index.md",
         "docs/physx.md",
+        "docs/pinocchio.md",
         "docs/stepping.md",
         "docs/usd.md",
     ],

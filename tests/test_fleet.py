@@ -48,6 +48,15 @@ def with_arguments(articulation, state, acceleration, wrench) -> dict:
     }
 
 
+def on_the_manifold(articulation, state, there, displacement) -> dict:
+    return {
+        "squared_distance": artix.squared_distance(articulation, state, there),
+        "integrate_derivatives": artix.integrate_derivatives(articulation, state, displacement),
+        "difference_derivatives": artix.difference_derivatives(articulation, state, there),
+        "configuration_rate_map": artix.configuration_rate_map(articulation, state),
+    }
+
+
 def place(name: str, leaf: np.ndarray, topology: artix.Topology, tree: artix.PaddedTopology) -> tuple[slice, ...]:
     """Where one member's own result lies inside its padded block, axis by axis."""
     skip = tree.num_base_dofs - topology.num_base_dofs
@@ -56,6 +65,7 @@ def place(name: str, leaf: np.ndarray, topology: artix.Topology, tree: artix.Pad
         tree.num_dofs: slice(0, topology.num_dofs),
         tree.num_links: slice(0, topology.num_links),
         6 * tree.num_links: slice(skip, 6 * topology.num_links),
+        7 + tree.num_dofs: slice(7 if topology.fixed_base else 0, 7 + topology.num_dofs),
     }
     return tuple(own.get(size, slice(None)) for size in leaf.shape)
 
@@ -113,12 +123,25 @@ def test_functions_with_arguments(fleet, members) -> None:
                 value = fleet.member_state(value, member)
                 for leaf, alone in zip(jax.tree.leaves(value), jax.tree.leaves(wanted[name]), strict=True):
                     np.testing.assert_allclose(leaf, alone, atol=1e-12)
-            elif name in ("inverse_dynamics", "difference"):
-                where = place(name, value[member], topology, tree)
-                np.testing.assert_allclose(value[member][where], wanted[name], atol=1e-11, rtol=1e-11)
             else:
                 where = place(name, value[member], topology, tree)
                 np.testing.assert_allclose(value[member][where], wanted[name], atol=1e-11, rtol=1e-11)
+
+
+@pytest.mark.slow
+def test_jacobians_of_configurations(members) -> None:
+    pair = artix.Fleet(members[2:4])
+    tree = pair.articulation.topology
+    state, there = (pair.random_state(jax.random.key(k)) for k in range(2))
+    displacement = jnp.asarray(np.random.default_rng(0).normal(size=(2, tree.nv)))
+    found = pair.evaluate(on_the_manifold, state, there, displacement)
+    for member, one in enumerate(members[2:4]):
+        skip = tree.num_base_dofs - one.topology.num_base_dofs
+        own = (pair.member_state(x, member) for x in (state, there))
+        wanted = jax.jit(on_the_manifold)(one, *own, displacement[member, skip : skip + one.topology.nv])
+        for name, leaves in found.items():
+            for leaf, alone in zip(jax.tree.leaves(leaves), jax.tree.leaves(wanted[name]), strict=True):
+                assert_equal_inside(name, leaf[member], alone, one.topology, tree, 1e-12)
 
 
 def test_a_new_member_that_fits_needs_no_compilation(fleet, members) -> None:

@@ -47,11 +47,18 @@ def _tree(dofs: int, *, fixed_base: bool, seed: int) -> artix.Articulation:
     return tree_of(kinds, parents, fixed_base=fixed_base, seed=seed, dtype="float32")
 
 
-@pytest.fixture(scope="module")
-def fleet() -> artix.Fleet:
-    """Fixed and floating trees of 0 to 40 DOFs, in no order."""
-    sizes = [7, 0, 40, 1, 12, 23, 3]
-    return artix.Fleet([_tree(n, fixed_base=k % 2 == 0, seed=k) for k, n in enumerate(sizes)])
+@pytest.fixture(scope="module", params=[0, *(pytest.param(k, marks=pytest.mark.exhaustive) for k in range(1, 5))])
+def fleet(request) -> artix.Fleet:
+    """Random fixed and floating trees of 0 to 40 DOFs, in no order."""
+    rng = np.random.default_rng(request.param)
+    sizes = rng.permutation([0, 40, *rng.integers(1, 30, 5)])
+    fixed = rng.permutation([True] * 3 + [False] * 4)
+    return artix.Fleet(
+        [
+            _tree(int(n), fixed_base=bool(f), seed=7 * request.param + k)
+            for k, (n, f) in enumerate(zip(sizes, fixed, strict=True))
+        ]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +151,45 @@ def test_writing_and_reading_back_is_bit_exact(fleet, simulation, write) -> None
     assert np.asarray(found).tobytes() == wanted.tobytes()
     back = physx.set_articulation_data(fleet, after, before, range(len(fleet)), write)
     assert all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(back), jax.tree.leaves(simulation), strict=True))
+
+
+def test_a_fleet_of_one_topology(tendons) -> None:
+    """Without padding the blocks are the members' arrays; the same calls under jit."""
+    fleet = artix.Fleet([_with_tendons(seed=0, fixed=2, spatial=True)] * 3)
+    assert fleet.padding is None
+    simulation = physx.create_fleet_simulation(fleet, fleet.random_state(jax.random.key(1)))
+    assert simulation.options.solver == "pgs"
+    data = jnp.asarray(np.random.default_rng(2).normal(size=(2, 6)), "float32")
+
+    @jax.jit
+    def write_and_read(simulation, data):
+        after = physx.set_articulation_data(fleet, simulation, data, [2, 0], WriteType.JOINT_TARGET_POSITION)
+        return after, physx.get_articulation_data(fleet, after, [0, 1, 2], ReadType.JOINT_TARGET_POSITION)
+
+    after, found = write_and_read(simulation, data)
+    np.testing.assert_array_equal(found, [data[1], simulation.drive_target[1], data[0]])
+    np.testing.assert_array_equal(after.drive_target, found)
+    mixed = tendons[0].articulation.fixed_tendons
+    read = physx.get_articulation_data(fleet, simulation, [1], ReadType.FIXED_TENDON)
+    np.testing.assert_array_equal(read.stiffness[0], mixed.stiffness[0])
+    np.testing.assert_array_equal(read.high_limit[0], mixed.upper_limit[0])
+
+
+def test_joint_data_of_padded_articulations(fleet) -> None:
+    """Padded DOFs and links take no part in packing and unpacking."""
+    tree = fleet.articulation.topology
+    reduced = np.where(tree.dof_is_live, np.random.default_rng(0).normal(size=tree.dof_is_live.shape), 0).astype("f4")
+    full = np.asarray(jax.vmap(physx.unpack_joint_data)(fleet.articulation, jnp.asarray(reduced)))
+    back = jax.vmap(physx.pack_joint_data)(fleet.articulation, jnp.asarray(full))
+    np.testing.assert_array_equal(back, reduced)
+    for index, topology in enumerate(fleet.topologies):
+        wanted = np.zeros(full.shape[1], "f4")
+        dof = 0
+        for link, axes in enumerate(topology.joint_axes):
+            for axis in axes:
+                wanted[6 * (link - 1) + int(axis)] = reduced[index, dof]
+                dof += 1
+        np.testing.assert_array_equal(full[index], wanted)
 
 
 @pytest.mark.parametrize(("write", "part"), [(WriteType.LINK_FORCE, slice(0, 3)), (WriteType.LINK_TORQUE, slice(3, 6))])

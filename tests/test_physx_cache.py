@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import artix
-from artix import physx
+from artix import Axis, Joint, physx
 from artix.physx import ArticulationCacheFlag as Flag
 from tests import physx_mechanisms as mechanisms
-from tests.models import random_states, state_at, tree_of, zoo
+from tests.models import random_link, random_pose, random_states, state_at, tree_of
 
 #: Those that the recording states (``tests/data/physx/README.md``).
 TOLERANCES = {
@@ -61,11 +63,11 @@ def _stack(trees: list):
     return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *trees)
 
 
-def _errors(name: str, found: dict) -> dict[str, float]:
+def _errors(name: str, found: dict, groups: tuple[str, ...] = ("st_", "dep", "id")) -> dict[str, float]:
     """Those beyond their tolerances, of arrays [4, ...] as they are recorded; every recorded array must be there."""
     data = mechanisms.recorded(name) | mechanisms.recorded_inverse_dynamics(name)
-    expected = {key for key in data if key.startswith(("st_", "dep", "id"))} - {"st_link_pose"}
-    assert len(expected) >= 12
+    expected = {key for key in data if key.startswith(groups)} - {"st_link_pose"}
+    assert len(expected) >= len(groups)
     errors = {}
     for key in expected:
         assert found[key].shape == data[key].shape, key
@@ -75,17 +77,22 @@ def _errors(name: str, found: dict) -> dict[str, float]:
     return errors
 
 
-@pytest.mark.slow
-def test_recorded_numbers_through_the_cache_of_one() -> None:
-    name = "d_mixed_floating"
+#: Arrays by the beginnings of their names: those that no other test holds to the recording.
+INVERSE_DYNAMICS = ("id", "dep0")
+
+
+@pytest.mark.parametrize("name", ["d_disable_gravity", "d_universal"])
+def test_recorded_inverse_dynamics_through_the_cache(name: str) -> None:
+    """A floating and a fixed base; defects where PhysX has them, on request."""
     data = {key: jnp.asarray(mechanisms.recorded(name)[key]) for key in ("in_qdd", "in_tau", "in_ext")}
 
     def compute(articulation, state, given):
-        return _compute(physx.create_simulation(articulation, state), given)
+        found = _compute(physx.create_simulation(articulation, state), given)
+        return {key: value for key, value in found.items() if key.startswith(INVERSE_DYNAMICS)}
 
     over_states = jax.jit(jax.vmap(compute, in_axes=(None, 0, 0)))
     found = over_states(mechanisms.build(name), mechanisms.states(name), data)
-    assert _errors(name, found) == {}
+    assert _errors(name, found, INVERSE_DYNAMICS) == {}
 
 
 @pytest.fixture(scope="module")
@@ -131,16 +138,20 @@ def _own_part(topology: artix.Topology, key: str, padded: np.ndarray) -> np.ndar
     return padded[:, :n]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mechanisms.NAMES)
-def test_recorded_numbers_through_the_cache(everything, name: str) -> None:
-    """Defects where PhysX has them, on request; the functions themselves are held to more in test_physx_golden.py."""
+def test_everything_recorded_through_the_cache(everything, name: str) -> None:
+    """The functions behind the cache are held to more in test_physx_golden.py."""
     fleet, found = everything
     member = mechanisms.NAMES.index(name)
     own = {key: _own_part(fleet.topologies[member], key, value[:, member]) for key, value in found.items()}
     assert _errors(name, own) == {}
 
 
-@pytest.mark.parametrize("name", mechanisms.NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if "_mixed" in name else pytest.mark.slow) for name in mechanisms.NAMES],
+)
 def test_recorded_sizes_and_places(name: str) -> None:
     spec, articulation = mechanisms.specification(name), mechanisms.build(name)
     n, links = articulation.topology.num_dofs, articulation.topology.num_links
@@ -197,8 +208,8 @@ def _random_like(tree, seed: int):
 
 @pytest.fixture(scope="module")
 def scene() -> tuple[physx.ArticulationSimulation, physx.ArticulationCache]:
-    """An articulation of every joint kind in a scene, and its cache, all full of random numbers."""
-    articulation = zoo(fixed_base=False)
+    """An articulation in a scene and its cache, all full of random numbers."""
+    articulation = tree_of(["revolute_swing1", "spherical_012", "prismatic_z"], [0, 1, 0], fixed_base=False)
     simulation = physx.create_simulation(articulation, state_at(random_states(articulation, 1), 0))
     simulation = simulation.replace(
         report=_random_like(simulation.report, 1), joint_force=_random_like(simulation.joint_force, 2)
@@ -268,6 +279,32 @@ def test_the_cache_wakes_whom_it_moves(scene) -> None:
         assert float(physx.get_wake_counter(after)) == (0.4 if wakes else 0.0)
 
 
+@pytest.mark.parametrize("fixed_base", [True, False])
+def test_dtypes_and_shapes_stay(fixed_base: bool) -> None:
+    """Everything that goes through the cache keeps its dtype and, but for the deprecated mass matrix, its shape."""
+    articulation = tree_of(["revolute_swing1", "spherical_01"], [0, 1], fixed_base=fixed_base, dtype="float32")
+    simulation = physx.create_simulation(articulation)
+    cache = physx.create_cache(articulation)
+    everything = Flag(2**15 - 1)
+    functions = {name: f for name, f in vars(physx).items() if name.startswith("compute_")}
+    changed = {"compute_generalized_mass_matrix", "compute_articulation_data", "compute_articulation_com"}
+    calls = {name: functions[name] for name in functions.keys() - changed - {"compute_lambda"}}
+    calls["compute_lambda"] = lambda s, c: physx.compute_lambda(s, c, c.joint_force)
+    calls["read"] = lambda s, c: physx.copy_internal_state_to_cache(s, c, everything)
+    calls["apply"] = lambda s, c: physx.apply_cache(s, c, everything)
+    assert len(calls) == 14
+    for name, call in calls.items():
+        found = jax.eval_shape(call, simulation, cache)
+        found = found[0] if isinstance(found, tuple) else found
+        wanted = simulation if name == "apply" else cache
+        for leaf, old in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+            assert (leaf.shape, leaf.dtype, leaf.weak_type) == (old.shape, old.dtype, False), name
+    reduced = jax.eval_shape(physx.compute_generalized_mass_matrix, simulation, cache).mass_matrix
+    assert (reduced.shape, reduced.dtype) == ((3, 3), "float32")
+    center = jax.eval_shape(physx.compute_articulation_com, simulation)
+    assert (center.shape, center.dtype) == ((3,), "float32")
+
+
 def test_zero_cache_leaves_what_users_allocate_in_physx(scene) -> None:
     cache = scene[1].replace(lambda_=jnp.ones(2), coefficient_matrix=jnp.ones((2, 3)))
     left = {name for name, value in _fields(physx.zero_cache(cache)).items() if np.any(value)}
@@ -306,9 +343,22 @@ def test_defects_of_physx_only_on_request() -> None:
     assert np.max(np.abs(gravity.gravity_compensation_force - wanted)) > 1e-2
 
 
+@pytest.mark.slow
 def test_joint_solver_forces_are_what_the_joints_carry() -> None:
     """A resting arm: the efforts along the DOFs are those that hold it against gravity, whatever holds it."""
-    articulation = tree_of(["revolute_swing1", "prismatic_y", "spherical_12"], [0, 1, 1], fixed_base=True)
+    joints = [
+        Joint.revolute(Axis.SWING1),
+        Joint.prismatic(Axis.Y),
+        Joint.spherical((Axis.SWING1, Axis.SWING2)),
+        Joint.helical(Axis.SWING2, pitch=0.3),
+    ]
+    rng = np.random.default_rng(0)
+    builder = artix.ArticulationBuilder(fixed_base=True)
+    builder.add_link(mass=1.0)
+    for parent, joint in zip((0, 1, 1, 1), joints, strict=True):
+        placed = dataclasses.replace(joint, parent_pose=random_pose(rng), child_pose=random_pose(rng))
+        builder.add_link(parent, placed, **random_link(rng))
+    articulation = builder.build()
     state = state_at(random_states(articulation, 1, speed=0.0), 0)
     holding = artix.gravity_compensation(articulation, state)
     simulation = physx.create_simulation(articulation, state, options=artix.SolverOptions())
@@ -336,6 +386,6 @@ def test_a_cache_of_another_articulation_is_refused(scene) -> None:
     with pytest.raises(TypeError, match=r"cache.joint_force: expected dtype float64"):
         physx.compute_joint_acceleration(simulation, wrong.replace(joint_velocity=cache.joint_velocity))
     with pytest.raises(ValueError, match="maximum: expected shape"):
-        physx.pack_joint_data(simulation, jnp.zeros(5))
+        physx.pack_joint_data(simulation, jnp.zeros(4))
     with pytest.raises(ValueError, match="reduced: expected shape"):
-        physx.unpack_joint_data(simulation, jnp.zeros(5))
+        physx.unpack_joint_data(simulation, jnp.zeros(4))

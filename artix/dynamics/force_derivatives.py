@@ -136,6 +136,23 @@ def force_derivatives(
     return ForceDerivatives(by_configuration, by_velocity)
 
 
+def coriolis_columns(articulation: Articulation, kin: Kinematics, found: NewtonEuler) -> Array:
+    """The Coriolis matrix's columns of the root's angular velocity and the joint velocities, [nv, 3 + n].
+
+    Seen from the root's centre of mass in uniform motion, where the root's own motions do not change.
+    """
+    tree = articulation.topology
+    count = NUM_ROOT + tree.num_dofs
+    sums = _composites(articulation, kin, found, None, gravity=False)
+    motions = Motion(*(part[:, :count] for part in stage(*displacement_motions(tree, kin, found.motions))))
+    carried = motion_cross(Motion(*(take(part, tree.dof_body) for part in found.velocity)), found.motions)
+    rates = Motion(*stage(*(jnp.pad(part, ((0, 0), (NUM_ROOT, 0))) for part in carried)))
+    moved, dofs = (jax.tree.map(lambda x, k=first: x[..., k:count], sums) for first in (0, NUM_ROOT))
+    whole = jnp.concatenate(momentum(moved.inertias, rates)) + 0.5 * twice_coriolis(moved, motions.angular)
+    rows = [*momentum(dofs.inertias, found.motions), 0.5 * twice_coriolis_transposed(dofs, found.motions)]
+    return _assemble(articulation, found.motions, whole, rows, [*rates, motions.angular])
+
+
 def _assemble(articulation: Articulation, motions: Motion, whole: Array, rows: list, columns: list) -> Array:
     """The matrix [nv, c] from what each displacement does to all that it moves, and from rows of the DOFs below."""
     tree = articulation.topology

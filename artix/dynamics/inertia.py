@@ -7,17 +7,38 @@ import jax.numpy as jnp
 
 from artix import spatial
 from artix.articulation import Articulation
-from artix.bodies import Inertias, body_inertias, lumped_masses
+from artix.bodies import Inertias, body_inertias, link_inertias, lumped_masses
 from artix.kinematics import Kinematics, Motion
-from artix.tree import Tree, stage, subtree_sums
+from artix.tree import Tree, masked_sum, stage, subtree_sums, take
 
 Array = jax.Array
 
 
 def reference_inertias(articulation: Articulation, kin: Kinematics) -> Inertias:
     """Mass moments of the bodies about the common reference point, in world axes."""
-    mass, first, second = body_inertias(articulation, kin.placements)
-    rotation, position = kin.rotation, kin.position
+    return _about_reference(body_inertias(articulation, kin.placements), kin.rotation, kin.position)
+
+
+def link_reference_inertias(articulation: Articulation, kin: Kinematics) -> Inertias:
+    """The same of the links, whether or not others are rigidly attached to them (L items)."""
+    body = articulation.topology.link_body
+    inertias = link_inertias(articulation, kin.placements)
+    return _about_reference(inertias, take(kin.rotation, body), take(kin.position, body))
+
+
+def subtree_inertias(tree: Tree, inertias: Inertias) -> Inertias:
+    """Mass moments of each link and all links below it, from those of the links about one point (L items)."""
+    return Inertias(*(link_subtree_sums(tree, part) for part in inertias))
+
+
+def link_subtree_sums(tree: Tree, x: Array) -> Array:
+    """Sums x [..., L] over each link and all links below it: [..., L]."""
+    return masked_sum(x, tree.link_ancestors.T)
+
+
+def _about_reference(inertias: Inertias, rotation: Array, position: Array) -> Inertias:
+    """From frames with these rotations and positions to the reference point and world axes."""
+    mass, first, second = inertias
     half = stage(spatial.multiply(rotation, second) + position[:, None] * first[None])
     moved = stage(spatial.apply(rotation, first) + mass[None] * position)
     return Inertias(mass, moved, stage(spatial.multiply_transposed(half, rotation) + moved[:, None] * position[None]))
@@ -51,6 +72,17 @@ def momentum(inertias: Inertias, motion: Motion) -> Motion:
     linear = inertias.mass[None] * motion.linear + spatial.cross(motion.angular, inertias.first)
     spin = spatial.trace(inertias.second)[None] * motion.angular - spatial.apply(inertias.second, motion.angular)
     return Motion(linear, spin + spatial.cross(inertias.first, motion.linear))
+
+
+def spatial_inertias(inertias: Inertias) -> Array:
+    """Inertias as matrices that take motions to momenta, linear parts first, [6, 6, n]."""
+    first, second = inertias.first, inertias.second
+    unit, moment = spatial.identity_like(first), spatial.skew(first)
+    mass = jnp.broadcast_to(inertias.mass[None, None] * unit, second.shape)
+    turning = spatial.trace(second)[None, None] * unit - second
+    return jnp.concatenate(
+        [jnp.concatenate([mass, -moment], axis=1), jnp.concatenate([moment, turning], axis=1)], axis=0
+    )
 
 
 def first_moments(articulation: Articulation, kin: Kinematics, mass: Array) -> tuple[Array, Array]:

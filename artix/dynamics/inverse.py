@@ -121,6 +121,24 @@ def gravity_compensation(articulation: Articulation, state: State) -> Array:
     return generalized(articulation, root, joints)
 
 
+def static_torque(articulation: Articulation, state: State, external_force: Array | None = None) -> Array:
+    """Forces that hold the articulation at rest against gravity and wrenches, Pinocchio's ``computeStaticTorque``.
+
+    Args:
+      articulation: the articulation; ``gravity_scale`` is honoured.
+      state: its state; only the configuration matters.
+      external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape [L,
+        6].
+
+    Returns:
+      Generalised forces, shape [nv]; layout, units and exceptions as :func:`inverse_dynamics`.
+
+    Identity: ``gravity_compensation(a, s) - generalized_external_force(a, s, external_force)``.
+    """
+    held = gravity_compensation(articulation, state)
+    return held if external_force is None else held - generalized_external_force(articulation, state, external_force)
+
+
 def generalized_external_force(articulation: Articulation, state: State, external_force: Array) -> Array:
     """The generalised force ``sum_i J_i^T w_i`` of wrenches on the links.
 

@@ -13,9 +13,9 @@ from artix.checks import check_state
 from artix.constants import split_known
 from artix.displacements import displaced_bodies, displacement_of, has_all_displacements
 from artix.dynamics.inertia import composite_inertias, displaced_inertias, momentum, reference_inertias
-from artix.kinematics import Kinematics, Motion, dof_motions, kinematics, motion_cross
+from artix.kinematics import Kinematics, Motion, generalized_motions, kinematics, motion_cross
 from artix.tangents import add, along
-from artix.tree import Tree, free_root, stage, take
+from artix.tree import Tree, stage, take
 
 Array = jax.Array
 
@@ -74,9 +74,7 @@ def _mass_matrix_jvp(known, primals, tangents):
         inertias = reference_inertias(articulation, kin)
         d_joints = motion_cross(Motion(*(take(part, tree.dof_body) for part in moved)), joints)
         d_motions = jnp.pad(jnp.concatenate(d_joints), ((0, 0), (base, 0)))
-        d_forces = _momenta(tree, displaced_inertias(inertias, moved), motions)
-        d_forces = d_forces + jnp.pad(_momenta(tree, inertias, d_motions)[:, base:], ((0, 0), (base, 0)))
-        d_motions, d_forces = stage(d_motions, d_forces)
+        d_motions, d_forces = stage(d_motions, momenta_rates(tree, inertias, moved, motions, d_motions))
         above = outer(d_motions, forces) + outer(motions, d_forces)
         change = add(change, upper * above + lower * above.T)
     return matrix, jnp.zeros_like(matrix) if change is None else change
@@ -100,15 +98,6 @@ def outer(rows: Array, columns: Array) -> Array:
     return sum(rows[k][:, None] * columns[k][None] for k in range(rows.shape[0]))  # type: ignore[return-value]
 
 
-def generalized_motions(articulation: Articulation, kin: Kinematics) -> Array:
-    """The unit motions S_j of the generalised velocity about the reference point, linear part first, [6, nv]."""
-    tree = articulation.topology
-    motions = jnp.concatenate(Motion(*stage(*dof_motions(tree, kin))))
-    if tree.num_base_dofs == 0:
-        return motions
-    return jnp.concatenate([free_root(tree, jnp.eye(6, dtype=motions.dtype)), motions], axis=1)
-
-
 def generalized_momenta(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
     """For each entry of the generalised velocity, its unit motion S_j and the momentum ``I^c_j S_j`` of all that it
     moves.
@@ -117,6 +106,16 @@ def generalized_momenta(articulation: Articulation, kin: Kinematics) -> tuple[Ar
     """
     motions = generalized_motions(articulation, kin)
     return stage(motions, _momenta(articulation.topology, reference_inertias(articulation, kin), motions))
+
+
+def momenta_rates(tree: Tree, inertias: Inertias, moved: Motion, motions: Array, d_motions: Array) -> Array:
+    """Changes of the momenta ``I^c_j S_j`` [6, nv] with motions [3, B] of the bodies and changes [6, nv] of the S_j.
+
+    The root's own motions do not change.
+    """
+    base = tree.num_base_dofs
+    turned = jnp.pad(_momenta(tree, inertias, d_motions)[:, base:], ((0, 0), (base, 0)))
+    return _momenta(tree, displaced_inertias(inertias, moved), motions) + turned
 
 
 def _momenta(tree: Tree, inertias: Inertias, motions: Array) -> Array:

@@ -20,9 +20,17 @@ from artix.dynamics.force_derivatives import (
     velocity_rates,
 )
 from artix.dynamics.inertia import first_moments, momentum, reference_inertias
-from artix.dynamics.mass_matrix import generalized_momenta
+from artix.dynamics.mass_matrix import generalized_momenta, momenta_rates
 from artix.dynamics.newton_euler import newton_euler
-from artix.kinematics import Kinematics, Motion, body_velocities, dof_motions, kinematics, root_motion
+from artix.kinematics import (
+    Kinematics,
+    Motion,
+    body_velocities,
+    dof_motions,
+    kinematics,
+    motion_rates,
+    root_motion,
+)
 from artix.tree import stage
 
 Array = jax.Array
@@ -118,6 +126,61 @@ def centroidal_momentum(articulation: Articulation, state: State) -> Array:
     return _about(_center(articulation, kin), jnp.sum(momenta, axis=1, keepdims=True))[:, 0]
 
 
+def centroidal_momentum_rate(articulation: Articulation, state: State, acceleration: Array) -> Array:
+    """Rate of change of :func:`centroidal_momentum`, Pinocchio's ``dhg``; gravity is not in it.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      acceleration: generalised acceleration, shape [nv].
+
+    Returns:
+      Force [N], then torque about the centre of mass [N m], world axes, shape [6].
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+
+    Identity: ``A nu' + bias`` of :func:`centroidal_momentum_matrix`.
+    """
+    check_vector("acceleration", acceleration, (articulation.topology.nv,), articulation.dtype, "nv")
+    kin = kinematics(articulation, state)
+    force = newton_euler(articulation, kin, state, acceleration, gravity=False).force
+    return _about(_center(articulation, kin), jnp.sum(force, axis=1, keepdims=True))[:, 0]
+
+
+def centroidal_momentum_matrix_rate(articulation: Articulation, state: State) -> Array:
+    """Rate of change of the centroidal momentum matrix, Pinocchio's ``dAg``.
+
+    Wensing and Orin, *Improved computation of the humanoid centroidal dynamics and application for whole-body control*,
+    International Journal of Humanoid Robotics 2016.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+
+    Returns:
+      Shape [6, nv].
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Identity: times nu it is the bias of :func:`centroidal_momentum_matrix`.
+    """
+    tree = articulation.topology
+    kin = kinematics(articulation, state)
+    # Seen from the root's centre of mass in uniform motion, where the root's own motions do not change.
+    found = newton_euler(articulation, kin, state, None, gravity=False)
+    motions, momenta = generalized_momenta(articulation, kin)
+    rates = jnp.concatenate(motion_rates(tree, found.velocity, found.motions))
+    rates = jnp.pad(rates, ((0, 0), (tree.num_base_dofs, 0)))
+    changes = momenta_rates(tree, found.inertias, found.velocity, motions, rates)
+    speed = jnp.sum(momentum(found.inertias, found.velocity).linear, axis=1, keepdims=True)
+    speed = speed / jnp.sum(articulation.link_mass)
+    return _about(_center(articulation, kin), changes) - _moment(speed, momenta[:3])
+
+
 def _about(center: Array, rows: Array) -> Array:
     """Moves momenta or forces [6, k] from the reference point to ``center`` [3, 1]."""
     return jnp.concatenate([rows[:3], rows[3:] - spatial.cross(jnp.broadcast_to(center, rows[:3].shape), rows[:3])])
@@ -183,5 +246,5 @@ def centroidal_derivatives(articulation: Articulation, state: State, acceleratio
 
 
 def _moment(arm: Array, force: Array) -> Array:
-    """Moments [3, k] of one force [3, 1] at arms [3, k], below three rows of zeros."""
-    return jnp.pad(spatial.cross(arm, jnp.broadcast_to(force, arm.shape)), ((3, 0), (0, 0)))
+    """Moments [3, k] of forces [3, k] at arms [3, k], either of which may be one, below three rows of zeros."""
+    return jnp.pad(spatial.cross(arm, force), ((3, 0), (0, 0)))

@@ -47,22 +47,24 @@ def newton_euler(
     motions = Motion(*stage(*dof_motions(tree, kin)))
     velocity, rate = body_accelerations(tree, kin, motions, state, acceleration)
     inertias = reference_inertias(articulation, kin)
-    force = body_forces(articulation, kin, velocity, rate, inertias, gravity=gravity)
+    pulled = weights(articulation, kin) if gravity else None
+    force = forces_of_motion(articulation, velocity, rate, inertias, pulled)
     if external_force is not None:
         force = force - body_wrenches(articulation, kin, external_force)
     return NewtonEuler(motions, velocity, rate, inertias, force)
 
 
-def body_forces(
+def forces_of_motion(
     articulation: Articulation,
-    kin: Kinematics,
     velocity: Motion,
     rate: Motion,
     inertias: Inertias,
-    *,
-    gravity: bool,
+    pulled: tuple[Array, Array] | None,
 ) -> Array:
-    """Forces and torques about the reference point that the motion of each body takes, [6, B]."""
+    """Forces and torques about the reference point that the motion of each body (or link) takes, [6, k].
+
+    ``pulled`` are the masses [k] and first moments [3, k] that gravity acts on, ``None`` for no gravity.
+    """
     omega = velocity.angular
     # A point at r from the reference point accelerates by ``at_reference + turning @ r``. Multiplied by the
     # pseudo-inertia this gives the force and the matrix of moments in one product, without any nested cross product.
@@ -73,8 +75,8 @@ def body_forces(
     mass, first, second = inertias
     force = mass[None] * at_reference + spatial.apply(turning, first)
     moments = spatial.multiply(turning, second) + at_reference[:, None] * first[None]
-    if gravity:
-        weight, moment = weights(articulation, kin)
+    if pulled is not None:
+        weight, moment = pulled
         pull = articulation.gravity[:, None]
         force = force - weight[None] * pull
         moments = moments - pull[:, None] * moment[None]
@@ -84,12 +86,18 @@ def body_forces(
 def body_wrenches(articulation: Articulation, kin: Kinematics, external_force: Array) -> Array:
     """Wrenches on the links [L, 6], each at its centre of mass, as wrenches on the bodies about the reference point."""
     tree = articulation.topology
+    wrench = link_wrenches(articulation, kin, external_force)
+    return masked_sum(wrench, tree.link_in_body) if tree.has_rigid_links else wrench
+
+
+def link_wrenches(articulation: Articulation, kin: Kinematics, external_force: Array) -> Array:
+    """The same, still one per link, [6, L]."""
+    tree = articulation.topology
     shape = (tree.num_links, 6)
     check_vector("external_force", external_force, shape, articulation.dtype, "a wrench per link")
     force, torque = external_force[:, :3].T, external_force[:, 3:].T
     center = link_centers(articulation, kin)
-    wrench = jnp.concatenate([force, torque + spatial.cross(center, force)])
-    return masked_sum(wrench, tree.link_in_body) if tree.has_rigid_links else wrench
+    return jnp.concatenate([force, torque + spatial.cross(center, force)])
 
 
 def generalized_forces(articulation: Articulation, motions: Motion, forces: Array) -> Array:

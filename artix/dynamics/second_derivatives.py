@@ -37,9 +37,9 @@ from artix.dynamics.force_derivatives import (
     velocity_rates,
 )
 from artix.dynamics.inertia import momentum
-from artix.dynamics.mass_matrix import generalized_momenta, generalized_motions
+from artix.dynamics.mass_matrix import generalized_momenta
 from artix.dynamics.newton_euler import newton_euler
-from artix.kinematics import Motion, kinematics, motion_cross
+from artix.kinematics import Motion, generalized_motions, kinematics, motion_cross
 from artix.tree import Tree
 
 Array = jax.Array

@@ -189,7 +189,7 @@ class MjcfWriter:
         axes, kind = topology.joint_axes[link], topology.joint_types[link]
         if not axes:
             return
-        lacking = "spherical joint with two axes" if len(axes) == 2 else kind.name.lower()
+        lacking = "spherical joint with two axes" if len(axes) == 2 else "helical joint"
         if len(axes) == 2 or kind is JointType.HELICAL:
             self.refuse(f"joint {name!r}", f"MJCF has no {lacking}")
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from artix.bodies import screw_pitches
 from artix.checks import check_vector
 from artix.frames import link_velocities
 from artix.physx.cache import ArticulationCache, RootLinkData, check_cache
@@ -108,39 +109,58 @@ def apply_cache(
       TypeError: a field has another dtype than the articulation.
     """
     check_cache(simulation, cache)
-    flags, root = Flag(flags), cache.root_link_data
+    flags = Flag(flags)
     for name, shape in _written_fields(simulation, flags).items():
-        value = getattr(root if hasattr(root, name) else cache, name)
+        value = getattr(cache.root_link_data if hasattr(cache.root_link_data, name) else cache, name)
         check_vector(f"cache.{name}", value, shape, simulation.dtype, "as create_cache makes it")
-    state, loads = {}, {}
-    wakes: list[Array] = []
+    state = simulation.state.replace(**_state_fields(cache, flags))
+    changed = simulation.replace(state=state, **_load_fields(simulation, cache, flags))
+    return wake_if(changed, jnp.asarray(autowake) | _is_moved(simulation, changed, flags))
+
+
+def _state_fields(cache: ArticulationCache, flags: Flag) -> dict[str, Array]:
+    """What flags write into the state."""
+    root, fields = cache.root_link_data, {}
     if Flag.VELOCITY in flags:
-        state["joint_velocity"] = cache.joint_velocity
-        wakes.append(cache.joint_velocity)
+        fields["joint_velocity"] = cache.joint_velocity
     if Flag.ROOT_TRANSFORM in flags:
-        state["root_pose"] = root.transform
+        fields["root_pose"] = root.transform
     if Flag.ROOT_VELOCITIES in flags:
-        state["root_velocity"] = jnp.concatenate([root.world_lin_vel, root.world_ang_vel])
-        wakes.append(state["root_velocity"])
+        fields["root_velocity"] = jnp.concatenate([root.world_lin_vel, root.world_ang_vel])
     if Flag.POSITION in flags:
-        state["joint_position"] = cache.joint_position
+        fields["joint_position"] = cache.joint_position
+    return fields
+
+
+def _load_fields(simulation: ArticulationSimulation, cache: ArticulationCache, flags: Flag) -> dict[str, Array]:
+    """What flags write into the forces and targets."""
+    fields = {}
     if Flag.FORCE in flags:
-        loads["joint_force"] = cache.joint_force
-        wakes.append(cache.joint_force)
+        fields["joint_force"] = cache.joint_force
     if Flag.JOINT_TARGET_POSITIONS in flags:
-        loads["drive_target"] = cache.joint_target_positions
-        wakes.append(cache.joint_target_positions - simulation.drive_target)
+        fields["drive_target"] = cache.joint_target_positions
     if Flag.JOINT_TARGET_VELOCITIES in flags:
-        loads["drive_target_velocity"] = cache.joint_target_velocities
-        wakes.append(cache.joint_target_velocities - simulation.drive_target_velocity)
+        fields["drive_target_velocity"] = cache.joint_target_velocities
     if flags & (Flag.LINK_FORCE | Flag.LINK_TORQUE):
         force = cache.link_force if Flag.LINK_FORCE in flags else simulation.external_force[:, :3]
         torque = cache.link_torque if Flag.LINK_TORQUE in flags else simulation.external_force[:, 3:]
-        loads["external_force"] = jnp.concatenate([force, torque], axis=1)
-        wakes.append(loads["external_force"])
-    changed = simulation.replace(state=simulation.state.replace(**state), **loads)
-    forced = [jnp.any(values != 0) for values in wakes]
-    return wake_if(changed, jnp.any(jnp.stack([jnp.asarray(autowake), *forced])))
+        fields["external_force"] = jnp.concatenate([force, torque], axis=1)
+    return fields
+
+
+def _is_moved(before: ArticulationSimulation, after: ArticulationSimulation, flags: Flag) -> Array:
+    """Whether what flags wrote wakes an articulation whatever ``autowake`` says."""
+    moves = {
+        Flag.VELOCITY: after.state.joint_velocity,
+        Flag.ROOT_VELOCITIES: after.state.root_velocity,
+        Flag.FORCE: after.joint_force,
+        Flag.JOINT_TARGET_POSITIONS: after.drive_target - before.drive_target,
+        Flag.JOINT_TARGET_VELOCITIES: after.drive_target_velocity - before.drive_target_velocity,
+        Flag.LINK_FORCE: after.external_force[:, :3],
+        Flag.LINK_TORQUE: after.external_force[:, 3:],
+    }
+    moved = [jnp.any(values != 0) for flag, values in moves.items() if flag in flags]
+    return jnp.any(jnp.array(moved, bool))
 
 
 def _written_fields(simulation: ArticulationSimulation, flags: Flag) -> dict[str, tuple[int, ...]]:
@@ -178,5 +198,8 @@ def _efforts(simulation: ArticulationSimulation) -> Array:
     """The components of the incoming joint forces along the DOFs, [n]: what drives, limits and loads sum up to."""
     tree = simulation.topology
     torque_first = jnp.roll(simulation.report.incoming_joint_force, 3, axis=1)
-    efforts = torque_first[jnp.asarray(tree.dof_link), jnp.asarray(tree.dof_axis)]
+    link, axis = jnp.asarray(tree.dof_link), jnp.asarray(tree.dof_axis)
+    efforts = torque_first[link, axis]
+    if tree.has_helical:
+        efforts = efforts + screw_pitches(simulation.articulation) * torque_first[link, axis % 3 + 3]
     return efforts if tree.dof_is_live is None else jnp.where(tree.dof_is_live, efforts, jnp.zeros_like(efforts))

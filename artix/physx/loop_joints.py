@@ -11,16 +11,14 @@ import jax.numpy as jnp
 
 from artix.checks import check_vector
 from artix.constraints.anchors import anchor_rows, loop_anchors
-from artix.couplings import LoopJointType
-from artix.dynamics.inverse import bias_force
-from artix.dynamics.solve import mass_matrix_inverse
+from artix.constraints.constrained_dynamics import constrained_forward_dynamics
+from artix.constraints.constraint_model import Constraints
 from artix.physx.cache import AnyArticulation, ArticulationCache, check_cache, num_loop_rows
 from artix.physx.simulation import ArticulationSimulation
 
 Array = jax.Array
-HIGHEST = jax.lax.Precision.HIGHEST
 
-#: ``computeLambda`` has converged when no impulse changes by more, PhysX's number.
+#: ``computeLambda`` has converged when no row lacks more.
 TOLERANCE = 1e-5
 
 
@@ -49,10 +47,8 @@ def compute_lambda(
 ) -> tuple[ArticulationCache, Array]:
     """``computeLambda``: the forces of the loop joints under which their frames have no relative acceleration.
 
-    Solves ``J M^-1 J^T lambda = -(J nu'_free + dJ/dt nu)`` for the least forces where rows are redundant, by proximal
-    iterations (Carpentier, Budhiraja and Mansard, *Proximal and sparse resolution of constrained dynamic equations*,
-    RSS 2021). ``nu'_free`` is the acceleration under gravity, velocities, armature and ``joint_torque`` alone, at the
-    state of the simulation, which stands for PhysX's ``initialState``.
+    :func:`artix.constrained_forward_dynamics` under gravity, velocities, armature and ``joint_torque``, at the state of
+    the simulation, which stands for PhysX's ``initialState``. Where rows are redundant the forces are the least ones.
 
     Args:
       simulation: the articulation in its scene.
@@ -61,44 +57,22 @@ def compute_lambda(
       max_iterations: proximal iterations, all of which are done; static.
 
     Returns:
-      The cache with ``lambda_`` [N or N m] and ``coefficient_matrix``, shape [r] and [r, nv], and whether the last
-      iteration changed no force by more than 1e-5 of the largest or of one, a boolean.
+      The cache with ``lambda_`` [N or N m] and ``coefficient_matrix``, shape [r] and [r, nv], and whether the frames'
+      relative accelerations vanish, to 1e-5 of the largest generalised acceleration or of one; a boolean.
 
     Raises:
       ValueError: an array has the wrong shape, the cache was made for another articulation, or a loop joint is of type
-        distance, whose force depends on which bound it touches.
+        distance, which is no equality.
       TypeError: an array has another dtype than the articulation.
     """
-    check_cache(simulation, cache)
-    articulation, state, tree = simulation.articulation, simulation.state, simulation.topology
-    check_vector("joint_torque", joint_torque, (tree.num_dofs,), simulation.dtype, "n joint DOFs")
-    anchors = loop_anchors(articulation)
-    for joint in tree.loop_joints:
-        if joint.type is LoopJointType.DISTANCE:
-            raise ValueError(
-                f"loop joint {joint.name!r}: a distance joint is an inequality; compute_lambda solves equations"
-            )
-    rows = anchor_rows(articulation, state, anchors)
-    inverse = mass_matrix_inverse(articulation, state)
-    force = jnp.pad(joint_torque, (tree.num_base_dofs, 0)) - bias_force(articulation, state)
-    response = jnp.matmul(rows.jacobian, inverse, precision=HIGHEST)
-    drift = jnp.matmul(response, force, precision=HIGHEST) + rows.bias
-    inertia = jnp.matmul(response, rows.jacobian.T, precision=HIGHEST)
-    found, converged = _least_forces(inertia, drift, max_iterations)
-    return cache.replace(coefficient_matrix=rows.jacobian, lambda_=found), converged
-
-
-def _least_forces(inertia: Array, drift: Array, max_iterations: int) -> tuple[Array, Array]:
-    """The least x with ``inertia x = -drift``, and whether it has converged."""
-    count, dtype = len(drift), drift.dtype
-    if count == 0:
-        return drift, jnp.asarray(True)
-    softness = jnp.finfo(dtype).eps ** 0.5 * jnp.max(jnp.diagonal(inertia))
-    lower = jnp.linalg.cholesky(inertia + softness * jnp.eye(count, dtype=dtype))
-    found, change = jnp.zeros_like(drift), jnp.zeros_like(drift)
-    for _ in range(max_iterations):
-        residual = jnp.matmul(inertia, found, precision=HIGHEST) + drift
-        change = -jax.scipy.linalg.cho_solve((lower, True), residual)
-        found = found + change
-    scale = jnp.maximum(1, jnp.max(jnp.abs(found)))
-    return found, jnp.max(jnp.abs(change)) <= TOLERANCE * scale
+    check_vector("joint_torque", joint_torque, (simulation.topology.num_dofs,), simulation.dtype, "n joint DOFs")
+    cache = compute_coefficient_matrix(simulation, cache)
+    if num_loop_rows(simulation.topology) == 0:
+        return cache, jnp.asarray(True)
+    constraints = Constraints.of_loop_joints(simulation.articulation)
+    force = jnp.pad(joint_torque, (simulation.topology.num_base_dofs, 0))
+    found = constrained_forward_dynamics(
+        simulation.articulation, simulation.state, force, constraints, iterations=max_iterations
+    )
+    scale = jnp.maximum(1, jnp.max(jnp.abs(found.acceleration)))
+    return cache.replace(lambda_=found.constraint_force), found.residual <= TOLERANCE * scale

@@ -8,11 +8,12 @@ import jax
 import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
-from artix.constraints.frozen import HIGHEST, Frozen
+from artix.constraints.frozen import HIGHEST, Frozen, inverse_of
 from artix.constraints.hard_rows import HardRows, hard_rows
 from artix.constraints.loop_closures import LoopClosures
 from artix.constraints.rows import Commands, position_error
 from artix.constraints.springs import Springs, spring_efforts
+from artix.dynamics.factorization import factorize_dense, factorize_matrix
 
 Array = jax.Array
 
@@ -48,21 +49,41 @@ def implicit_system(
 ) -> ImplicitSystem:
     """Solves ``(Mh + dt D + dt^2 K) (nu' - nu) = dt (force + forces of springs and dampers at nu)``."""
     topology, drive, base = frozen.topology, articulation.drive, frozen.topology.num_base_dofs
-    inertia = jnp.where(drive.is_acceleration > 0, 1 / jnp.diagonal(frozen.inverse_mass)[base:], 1)
+    inertia = _drive_inertia(articulation, frozen)
     error = position_error(topology, state.joint_position, commands.target_position)
     gain = dt * inertia * (dt * drive.stiffness + drive.damping)
     push = dt * inertia * (drive.stiffness * error + drive.damping * commands.target_velocity)
     diagonal = gain + dt * articulation.friction.viscous
-    matrix = frozen.mass_matrix + jnp.diag(jnp.pad(diagonal, (base, 0)))
+    matrix, stiffening = frozen.mass_matrix, jnp.pad(diagonal, (base, 0))
     impulse = dt * force + jnp.pad(push - diagonal * velocity[base:], (base, 0))
     for group in springs:
         impulse = impulse - dt * jnp.matmul(spring_efforts(group, velocity, dt), group.force, precision=HIGHEST)
         stiffened = dt * (dt * group.stiffness + group.damping)
         matrix = matrix + jnp.einsum("s,sv,sw->vw", stiffened, group.force, group.rate, precision=HIGHEST)
     if any(group.transmitted is not None for group in springs):  # PhysX's fixed tendons: the matrix is not symmetric.
-        response = jnp.linalg.inv(matrix)
-    else:
-        response = jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(matrix), True), jnp.eye(topology.nv, dtype=dt.dtype))
+        response = jnp.linalg.inv(matrix + jnp.diag(stiffening))
+    elif springs:
+        response = inverse_of(factorize_dense(matrix, stiffening))
+    else:  # It has the pattern of the mass matrix.
+        response = inverse_of(factorize_matrix(topology, matrix, stiffening))
     hard = hard_rows(articulation, state, frozen, loops, response, dt, ERROR_REDUCTION)
     free = velocity + jnp.matmul(response, impulse, precision=HIGHEST)
     return ImplicitSystem(free, response, gain, push, hard)
+
+
+def _drive_inertia(articulation: Articulation, frozen: Frozen) -> Array:
+    """The inertias by which acceleration drives multiply their efforts, 1 for force drives, [n]."""
+    base, accelerates = frozen.topology.num_base_dofs, articulation.drive.is_acceleration > 0
+
+    def felt(inverse: Array) -> Array:
+        return jnp.where(accelerates, 1 / jnp.diagonal(inverse)[base:], 1)
+
+    if len(frozen.topology.mimic_dofs):  # Their springs need the inverse anyway.
+        return felt(frozen.inverse_mass)
+    # Robots without acceleration drives save the inverse.
+    return jax.lax.cond(
+        jnp.any(accelerates),
+        lambda matrix: felt(inverse_of(factorize_matrix(frozen.topology, matrix, jnp.zeros_like(matrix[0])))),
+        lambda matrix: jnp.ones_like(matrix, shape=accelerates.shape),
+        frozen.mass_matrix,
+    )

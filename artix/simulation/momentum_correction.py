@@ -7,7 +7,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.constraints.frozen import HIGHEST
+from artix import spatial
+from artix.constraints.frozen import spins
 
 Array = jax.Array
 
@@ -25,7 +26,7 @@ def momentum_of(mass: Array, inertia: Array, center: Array, motion: Array) -> Mo
     total = jnp.sum(mass)
     arm = center - jnp.sum(mass[:, None] * center, axis=0)[None] / total
     relative = motion[:, :3] - linear[None] / total
-    spin = jnp.einsum("lij,lj->li", inertia, motion[:, 3:], precision=HIGHEST)
+    spin = spins(inertia, motion[:, 3:])
     return Momentum(linear, jnp.sum(spin + mass[:, None] * jnp.cross(arm, relative), axis=0))
 
 
@@ -51,7 +52,7 @@ def restore_momentum(
     composite = jnp.sum(inertia + mass[:, None, None] * (square - arm[:, :, None] * arm[:, None, :]), axis=0)
     angular = momentum_of(mass, inertia, center, motion).angular
     wanted = _with_magnitude(angular, target.angular) if magnitude_only else target.angular
-    turn = jnp.linalg.solve(composite, wanted - angular)
+    turn = spatial.apply(spatial.inverse(composite[:, :, None]), (wanted - angular)[:, None])[:, 0]
     turned = motion + jnp.concatenate([jnp.cross(turn[None], arm), jnp.broadcast_to(turn[None], arm.shape)], axis=1)
     shift = (target.linear - jnp.sum(mass[:, None] * turned[:, :3], axis=0)) / total
     return turned + jnp.concatenate([shift, jnp.zeros_like(shift)])[None]

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
-from artix.constraints.frozen import HIGHEST, Frozen, generalized_force, inertial_wrenches, link_motion, response
+from artix.constraints.frozen import Frozen, generalized_force, inertial_wrenches, link_motion, response, spins
 
 Array = jax.Array
 
@@ -69,7 +69,7 @@ def gravity_and_loads(articulation: Articulation, load: Array | None) -> Array:
 
 def link_momenta(frozen: Frozen, motion: Array) -> Array:
     """Linear and angular momenta [L, 6] of the links about their own centres of mass."""
-    spin = jnp.einsum("lij,lj->li", frozen.inertia, motion[:, 3:], precision=HIGHEST)
+    spin = spins(frozen.inertia, motion[:, 3:])
     return jnp.concatenate([frozen.mass[:, None] * motion[:, :3], spin], axis=1)
 
 

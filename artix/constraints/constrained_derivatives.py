@@ -1,0 +1,177 @@
+"""Closed-form derivatives of constrained forward dynamics and of impacts."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.articulation import Articulation, State
+from artix.constraints.constrained_dynamics import constrained_forward_dynamics, impulse_dynamics
+from artix.constraints.constraint_derivatives import (
+    ConstraintDerivatives,
+    constraint_force_derivative,
+    moving_sides,
+    row_derivatives,
+)
+from artix.constraints.constraint_model import Constraints
+from artix.constraints.kkt import DEFAULT_ITERATIONS, factorize_damped, proximal_iterations
+from artix.displacements import generalized_columns
+from artix.dynamics.derivatives import ForwardDynamicsDerivatives
+from artix.dynamics.force_derivatives import force_derivatives
+from artix.dynamics.newton_euler import newton_euler
+from artix.dynamics.solve import inverse_matrix
+from artix.kinematics import Kinematics, kinematics
+from artix.tangents import times
+
+Array = jax.Array
+
+
+class ConstrainedForwardDynamicsDerivatives(NamedTuple):
+    """Derivatives of :func:`artix.constrained_forward_dynamics`.
+
+    Attributes:
+      acceleration: of the generalised acceleration by configuration, velocity and force, [nv, nv] each; Pinocchio's
+        ``ddq_dq``, ``ddq_dv``, ``ddq_dtau``.
+      constraint_force: of the forces on the rows, [R, nv] each; ``dlambda_dq``, ``dlambda_dv``, ``dlambda_dtau``.
+      constraint: of the rows themselves at the acceleration held.
+    """
+
+    acceleration: ForwardDynamicsDerivatives
+    constraint_force: ForwardDynamicsDerivatives
+    constraint: ConstraintDerivatives
+
+
+class ImpactDerivatives(NamedTuple):
+    """Derivatives of :func:`artix.impulse_dynamics`; Pinocchio's ``ddq_dv`` is ``velocity_by_velocity`` less one."""
+
+    velocity_by_configuration: Array
+    """[nv, nv]"""
+    velocity_by_velocity: Array
+    impulse_by_configuration: Array
+    """[R, nv]"""
+    impulse_by_velocity: Array
+
+
+def constrained_forward_dynamics_derivatives(
+    articulation: Articulation,
+    state: State,
+    force: Array,
+    constraints: Constraints,
+    external_force: Array | None = None,
+    *,
+    damping: float | Array | None = None,
+    iterations: int = DEFAULT_ITERATIONS,
+) -> ConstrainedForwardDynamicsDerivatives:
+    """Derivatives in the tangent space of ``nu``, Pinocchio's ``computeConstraintDynamicsDerivatives``.
+
+    Carpentier, Budhiraja and Mansard, *Proximal and sparse resolution of constrained dynamic equations*, RSS 2021.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      force: generalised forces, shape [nv].
+      constraints: R rows.
+      external_force: wrenches on the links, held in world axes, shape [L, 6].
+      damping: as in :func:`constrained_forward_dynamics`, where is said what derivatives of redundant rows mean.
+      iterations: likewise.
+
+    Returns:
+      The derivatives by the configuration (along :func:`artix.integrate`), the velocity and the forces.
+
+    Raises:
+      ValueError: an array has the wrong shape, or there is no iteration.
+      TypeError: an array has another dtype than the articulation.
+    """
+    acceleration, constraint_force, _ = constrained_forward_dynamics(
+        articulation, state, force, constraints, external_force, damping=damping, iterations=iterations
+    )
+    kin = kinematics(articulation, state)
+    found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
+    by = force_derivatives(articulation, kin, found, external_force, gravity=True)
+    tree = articulation.topology
+    moving = moving_sides(articulation, state, kin, constraints.anchors, acceleration)
+    rows = row_derivatives(articulation, kin, constraints, moving)
+    pushed = constraint_force_derivative(articulation, kin, constraints.anchors, moving, constraint_force)
+    changes = [
+        pushed - generalized_columns(tree, by.configuration),
+        -generalized_columns(tree, by.velocity),
+        jnp.eye(tree.nv, dtype=pushed.dtype),
+    ]
+    targets = [-rows.acceleration_by_configuration, -rows.acceleration_by_velocity, jnp.zeros_like(rows.jacobian)]
+    x, multipliers = _solve_columns(articulation, kin, rows.jacobian, changes, targets, damping, iterations)
+    return ConstrainedForwardDynamicsDerivatives(
+        ForwardDynamicsDerivatives(*x), ForwardDynamicsDerivatives(*multipliers), rows
+    )
+
+
+def impulse_dynamics_derivatives(
+    articulation: Articulation,
+    state: State,
+    constraints: Constraints,
+    restitution: float | Array = 0.0,
+    *,
+    damping: float | Array | None = None,
+    iterations: int = DEFAULT_ITERATIONS,
+) -> ImpactDerivatives:
+    """Derivatives in the tangent space of ``nu``, Pinocchio's ``computeImpulseDynamicsDerivatives``.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and the velocity before the impact.
+      constraints: R rows.
+      restitution: coefficient of restitution, between 0 and 1.
+      damping: as in :func:`constrained_forward_dynamics`.
+      iterations: likewise.
+
+    Returns:
+      The derivatives by the configuration and by the velocity before the impact.
+
+    Raises:
+      ValueError: an array has the wrong shape, or there is no iteration.
+      TypeError: an array has another dtype than the articulation.
+    """
+    tree, base = articulation.topology, articulation.topology.num_base_dofs
+    impact = impulse_dynamics(articulation, state, constraints, restitution, damping=damping, iterations=iterations)
+    bounce = 1 + jnp.asarray(restitution, articulation.dtype)
+    before = jnp.concatenate([state.root_velocity[:base], state.joint_velocity])
+    jump = impact.velocity - before
+    kin = kinematics(articulation, state)
+    # The impact keeps ``M jump == J^T impulse`` and ``J (jump + bounce nu) == 0``.
+    zero = jnp.zeros_like
+    rest = state.replace(root_velocity=zero(state.root_velocity), joint_velocity=zero(state.joint_velocity))
+    found = newton_euler(articulation, kin, rest, jump, gravity=False)
+    by = force_derivatives(articulation, kin, found, gravity=False)
+    kept = jump + bounce * before
+    root = kept[:6] if base else rest.root_velocity
+    moving = moving_sides(
+        articulation, rest.replace(root_velocity=root, joint_velocity=kept[base:]), kin, constraints.anchors, None
+    )
+    rows = row_derivatives(articulation, kin, constraints, moving)
+    pushed = constraint_force_derivative(articulation, kin, constraints.anchors, moving, impact.impulse)
+    changes = [pushed - generalized_columns(tree, by.configuration), jnp.zeros((tree.nv, tree.nv), pushed.dtype)]
+    targets = [-rows.velocity_by_configuration, -bounce * rows.jacobian]
+    x, impulses = _solve_columns(articulation, kin, rows.jacobian, changes, targets, damping, iterations)
+    return ImpactDerivatives(x[0], x[1] + jnp.eye(tree.nv, dtype=before.dtype), *impulses)
+
+
+def _solve_columns(
+    articulation: Articulation,
+    kin: Kinematics,
+    jacobian: Array,
+    forces: list[Array],
+    targets: list[Array],
+    damping: float | Array | None,
+    iterations: int,
+) -> tuple[list[Array], list[Array]]:
+    """Solutions and multipliers of the equations of :mod:`artix.constraints.kkt` for matrices of right sides."""
+    inverse = inverse_matrix(articulation, kin)
+    response = times(jacobian, inverse)
+    delassus = times(response, jacobian.T)
+    damped = factorize_damped(delassus, damping)
+    force, target = jnp.concatenate(forces, axis=1), jnp.concatenate(targets, axis=1)
+    multipliers = proximal_iterations(delassus, damped, target - times(response, force), iterations)
+    x = times(inverse, force) + times(response.T, multipliers)
+    count = len(forces)
+    return jnp.split(x, count, axis=1), jnp.split(multipliers, count, axis=1)

@@ -1,0 +1,216 @@
+"""Closed-form derivatives of what constraints see and do: of their rows, and of their generalised forces.
+
+Unit displacements and unit velocities move the two frames of each anchor in closed form, as they move links. What the
+rows make of the frames' motion is a small function, whose ``jvp`` along these columns is all that is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix import spatial
+from artix.articulation import Articulation, State
+from artix.bodies import Placement
+from artix.checks import check_vector
+from artix.constraints.anchor_sides import (
+    Side,
+    anchor_jacobian,
+    anchor_sides,
+    anchor_wrenches,
+    moved_sides,
+    relative_motion,
+)
+from artix.constraints.anchor_structure import Anchors
+from artix.constraints.constraint_model import Constraints
+from artix.constraints.operators import stabilized_bias
+from artix.displacements import NUM_ROOT, displacements, generalized_columns
+from artix.dynamics.mass_matrix import outer
+from artix.kinematic_derivatives import moving_displacements
+from artix.kinematics import (
+    Kinematics,
+    Motion,
+    body_accelerations,
+    dof_motions,
+    generalized_motions,
+    kinematics,
+    root_motion,
+)
+from artix.tangents import times
+from artix.tree import free_root, stage
+
+Array = jax.Array
+
+
+class ConstraintDerivatives(NamedTuple):
+    """Derivatives of the rows of constraints, [R, nv] each.
+
+    Attributes:
+      error_by_configuration: of the error.
+      velocity_by_configuration: of ``J nu``, Pinocchio's ``dvc_dq``.
+      acceleration_by_configuration: of ``J nu' + constraint_bias``, Pinocchio's ``dac_dq``, Baumgarte's terms included.
+      acceleration_by_velocity: likewise, ``dac_dv``.
+      jacobian: by the generalised acceleration, ``dac_da``.
+    """
+
+    error_by_configuration: Array
+    velocity_by_configuration: Array
+    acceleration_by_configuration: Array
+    acceleration_by_velocity: Array
+    jacobian: Array
+
+
+def constraint_derivatives(
+    articulation: Articulation, state: State, acceleration: Array, constraints: Constraints
+) -> ConstraintDerivatives:
+    """Derivatives of errors, velocities and accelerations of constraints in the tangent space of ``nu``.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      acceleration: generalised acceleration, shape [nv].
+      constraints: R rows.
+
+    Returns:
+      The derivatives; those by the configuration are along :func:`artix.integrate`.
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+    """
+    check_vector("acceleration", acceleration, (articulation.topology.nv,), articulation.dtype, "nv")
+    kin = kinematics(articulation, state)
+    moving = moving_sides(articulation, state, kin, constraints.anchors, acceleration)
+    return row_derivatives(articulation, kin, constraints, moving)
+
+
+class MovingSides(NamedTuple):
+    """Frames a and b of all anchors, and how they change, with a last axis [nv] more."""
+
+    sides: tuple[Side, Side]
+    by_configuration: tuple[Side, Side]
+    by_velocity: tuple[Side, Side]
+
+
+def moving_sides(
+    articulation: Articulation, state: State, kin: Kinematics, anchors: Anchors, acceleration: Array | None
+) -> MovingSides:
+    """The frames and their derivatives; an acceleration of ``None`` is zero."""
+    tree = articulation.topology
+    sides = anchor_sides(articulation, state, kin, anchors, acceleration)
+    joints = Motion(*stage(*dof_motions(tree, kin)))
+    bodies = body_accelerations(tree, kin, joints, state, acceleration)
+    columns = moving_displacements(articulation, kin, joints, *bodies)
+    root = root_motion(tree, state.root_velocity).linear
+    changes = [
+        _side_derivatives(articulation, side, moved, root, columns)
+        for side, moved in zip(sides, moved_sides(articulation, anchors), strict=True)
+    ]
+    return MovingSides(sides, (changes[0][0], changes[1][0]), (changes[0][1], changes[1][1]))
+
+
+def row_derivatives(
+    articulation: Articulation, kin: Kinematics, constraints: Constraints, moving: MovingSides
+) -> ConstraintDerivatives:
+    """The derivatives of rows whose frames' derivatives are known."""
+
+    def rows(a: Side, b: Side) -> tuple[Array, Array, Array]:
+        error, velocity, acceleration = relative_motion(constraints.anchors, a, b)
+        return error, velocity, stabilized_bias(constraints, error, velocity, acceleration)
+
+    error, velocity, acceleration = _along_columns(rows, moving.sides, moving.by_configuration)
+    _, _, by_velocity = _along_columns(rows, moving.sides, moving.by_velocity)
+    jacobian = anchor_jacobian(articulation, kin, constraints.anchors, *moving.sides)
+    return ConstraintDerivatives(error, velocity, acceleration, by_velocity, jacobian)
+
+
+def constraint_force_derivative(
+    articulation: Articulation, kin: Kinematics, anchors: Anchors, moving: MovingSides, force: Array
+) -> Array:
+    """Derivative of ``J^T force`` by the configuration, the forces [R] on the rows held, shape [nv, nv]."""
+    tree = articulation.topology
+    motions = generalized_motions(articulation, kin)
+    wrenches = anchor_wrenches(anchors, *moving.sides, force)
+    changes = _along_columns(lambda a, b: anchor_wrenches(anchors, a, b, force), moving.sides, moving.by_configuration)
+    derivative, loads = jnp.zeros((tree.nv, tree.nv), motions.dtype), jnp.zeros_like(motions)
+    for wrench, change, moved in zip(wrenches, changes, moved_sides(articulation, anchors), strict=True):
+        loads = loads + times(wrench, moved)
+        pushed = moved.T[None] * motions[..., None]
+        derivative = derivative + sum(times(pushed[k], change[k]) for k in range(6))
+    # The DOFs that a displacement carries along: S_j changes by S_c x S_j, whose work on a load is S_c . (S_j x* load).
+    base = tree.num_base_dofs
+    linear, angular, pull, torque = motions[:3], motions[3:], loads[:3], loads[3:]
+    turned = [spatial.cross(angular, pull), spatial.cross(linear, pull) + spatial.cross(angular, torque)]
+    carried = jnp.asarray(displacements(tree).moved_by, motions.dtype)[:, : NUM_ROOT + tree.num_dofs]
+    carried = generalized_columns(tree, carried)
+    return derivative + jnp.pad(carried, ((base, 0), (0, 0))) * outer(jnp.concatenate(turned), motions)
+
+
+# --- internals ------------------------------------------------------------------------------------------------------
+
+
+def _along_columns(function: Callable[..., Any], sides: tuple[Side, Side], columns: tuple[Side, Side]) -> Any:
+    """Derivatives of a function of two sides along each of the columns, which are last in the result."""
+
+    def along(column):
+        return jax.jvp(function, sides, column)[1]
+
+    return jax.vmap(along, in_axes=-1, out_axes=-1)(columns)
+
+
+def _side_derivatives(
+    articulation: Articulation, side: Side, moved: Array, root: Array, columns: list[Motion]
+) -> tuple[Side, Side]:
+    """By the configuration and by the velocity; see :func:`artix.link_acceleration_derivatives` for the formulas.
+
+    Args:
+      articulation: the articulation.
+      side: the frames.
+      moved: which entries of the generalised velocity move them, [K, nv].
+      root: velocity of the root's centre of mass, [3, 1]; the formulas hold seen from there.
+      columns: what unit displacements do, :func:`artix.kinematic_derivatives.moving_displacements`.
+    """
+    tree, base = articulation.topology, articulation.topology.num_base_dofs
+    motions, first, second, rate = columns
+    rotation, position = side.placement
+    parts = (position, side.velocity - root, side.angular, side.acceleration, side.turning)
+    point, velocity, omega, linear, turning = (part[..., None] for part in parts)
+
+    def generalized(rows: Array, translation: Array | None = None) -> Array:
+        """[k, K, 3 + n] to [k, K, nv]; the root's translation changes nothing unless told."""
+        whole = generalized_columns(tree, rows) * moved[None]
+        if base and translation is not None:
+            unit = free_root(tree, jnp.eye(3, dtype=rows.dtype)[:, None])
+            whole = whole.at[..., :3].set(unit * translation[None, :, None])
+        return whole
+
+    on_link = moved[:, 0] if base else jnp.zeros_like(moved[:, 0])
+    displaced = motions.linear + spatial.cross(motions.angular, point)
+    turned = generalized(jnp.broadcast_to(motions.angular, displaced.shape))
+    vector, scalar = rotation[:3, :, None], rotation[3:, :, None]
+    spin = 0.5 * jnp.concatenate([scalar * turned + spatial.cross(turned, vector), -spatial.dot(turned, vector)[None]])
+    held = jnp.zeros_like(turned)
+    by_configuration = Side(
+        # Positions are relative to the root's centre of mass, from where the world moves back.
+        Placement(spin, generalized(displaced, on_link - 1)),
+        generalized(first.linear + spatial.cross(first.angular, point) + spatial.cross(motions.angular, velocity)),
+        generalized(first.angular + spatial.cross(motions.angular, omega)),
+        generalized(
+            second.linear
+            + spatial.cross(second.angular, point)
+            + 2 * spatial.cross(first.angular, velocity)
+            + spatial.cross(motions.angular, linear)
+        ),
+        generalized(second.angular - spatial.cross(omega, first.angular) + spatial.cross(motions.angular, turning)),
+    )
+    by_velocity = Side(
+        Placement(jnp.zeros_like(spin), held),
+        generalized(displaced, on_link),
+        turned,
+        generalized(rate.linear + spatial.cross(rate.angular, point) + 2 * spatial.cross(motions.angular, velocity)),
+        generalized(rate.angular - spatial.cross(omega, motions.angular)),
+    )
+    return by_configuration, by_velocity

@@ -1,0 +1,191 @@
+"""Frictional contact on a Delassus operator: the nonlinear complementarity problem of Coulomb's and Signorini's laws.
+
+Impulses lambda and velocities ``sigma = G lambda + g`` of K contacts satisfy, contact by contact and with normals last,
+``K_mu contains lambda, orthogonal to sigma + mu |sigma_t| n, contained in the dual cone of K_mu``: Coulomb's cone with
+De Saxce's correction, which makes sliding contacts slide within the tangent plane.
+
+Acary and Brogliato, *Numerical Methods for Nonsmooth Dynamical Systems*, 2008; Carpentier, Le Lidec and Montaut, *From
+Compliant to Rigid Contact Simulation: a Unified and Efficient Approach*, RSS 2024.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.checks import check_vector
+from artix.constraints.kkt import factorize_damped, proximal_iterations
+from artix.constraints.operators import check_iterations
+from artix.dynamics.factorization import factorize_dense, solve
+from artix.tangents import times
+
+Array = jax.Array
+ContactMethod = Literal["admm", "pgs"]
+
+
+class ContactSolution(NamedTuple):
+    """Of a contact problem.
+
+    Attributes:
+      impulse: lambda, [3 K]: two tangential components, then the normal one, for each contact [N s].
+      velocity: ``G lambda + g``, [3 K], of the contacts after the impulses [m/s].
+      residual: how far the laws are from being kept: the largest of ``lambda - P(lambda - r (sigma + correction))``,
+        with P the projection onto the cones and r the inverse of G's mean diagonal [N s]. Its derivative is defined as
+        zero.
+    """
+
+    impulse: Array
+    velocity: Array
+    residual: Array
+
+
+def solve_contact(
+    delassus: Array,
+    free_velocity: Array,
+    friction: Array,
+    *,
+    method: ContactMethod = "admm",
+    iterations: int = 100,
+    penalty: float | Array | None = None,
+) -> ContactSolution:
+    """Impulses of frictional contacts, Pinocchio's ``ADMMConstraintSolver`` and ``PGSConstraintSolver``.
+
+    Args:
+      delassus: G, symmetric and positive semidefinite, shape [3 K, 3 K] [1/kg]; of each contact two tangential rows,
+        then the normal one.
+      free_velocity: g, velocities of the contacts without their impulses, shape [3 K]; positive normal velocities
+        separate.
+      friction: coefficients of friction, not negative, shape [K].
+      method: ``"admm"``, the alternating direction method of multipliers, whose iterations are cheap once G is
+        factorised; or ``"pgs"``, projected Gauss-Seidel, contact after contact.
+      iterations: their fixed number; there is no test of convergence, see ``residual``.
+      penalty: ADMM's penalty rho; by default the geometric mean of G's extreme eigenvalues, estimated.
+
+    Returns:
+      Impulses, velocities and the residual. Where impulses are not unique (four feet of a rigid table), one of the
+      solutions.
+
+    Raises:
+      ValueError: an array has the wrong shape, the method is unknown, or there is no iteration.
+      TypeError: the arrays differ in dtype.
+
+    Derivatives are implicit, of the laws that hold at convergence, in both modes: of each contact that sticks, slides
+    or separates as it does; where the impulses are not unique, the smallest change that keeps the laws. The iterations
+    are not differentiated, and compile to one loop.
+    """
+    count = friction.shape[0] if getattr(friction, "ndim", 0) == 1 else 0
+    dtype = delassus.dtype
+    check_vector("friction", friction, (count,), dtype, "K contacts")
+    check_vector("delassus", delassus, (3 * count, 3 * count), dtype, "three rows per contact")
+    check_vector("free_velocity", free_velocity, (3 * count,), dtype, "three rows per contact")
+    check_iterations(iterations)
+    if count == 0:
+        raise ValueError("friction: at least one contact is needed")
+    if method not in ("admm", "pgs"):
+        raise ValueError(f"method must be 'admm' or 'pgs'; found {method!r}")
+    impulse = _ruled(method, iterations, penalty, delassus, free_velocity, friction)
+    velocity = times(delassus, impulse) + free_velocity
+    residual = jnp.max(jnp.abs(natural_map(impulse, delassus, free_velocity, friction)))
+    return ContactSolution(impulse, velocity, jax.lax.stop_gradient(residual))
+
+
+def project_onto_cones(x: Array, friction: Array) -> Array:
+    """The nearest points of Coulomb's cones ``|x_t| <= mu x_n`` to vectors [K, 3]."""
+    tangential, normal = x[:, :2], x[:, 2]
+    length = _length(tangential)
+    onto = jnp.maximum(normal + friction * length, 0.0) / (1 + friction**2)
+    direction = tangential / jnp.where(length > 0, length, jnp.ones_like(length))[:, None]
+    boundary = jnp.concatenate([direction * (friction * onto)[:, None], onto[:, None]], axis=1)
+    return jnp.where((length <= friction * normal)[:, None], x, boundary)
+
+
+def natural_map(impulse: Array, delassus: Array, free_velocity: Array, friction: Array) -> Array:
+    """What vanishes at solutions, and only there, [3 K]; see :attr:`ContactSolution.residual`."""
+    velocity = (times(delassus, impulse) + free_velocity).reshape(-1, 3)
+    corrected = velocity.at[:, 2].add(friction * _length(velocity[:, :2]))
+    scale = 1 / jax.lax.stop_gradient(jnp.mean(jnp.diagonal(delassus)))
+    cones = impulse.reshape(-1, 3)
+    return (cones - project_onto_cones(cones - scale * corrected, friction)).reshape(-1)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
+def _ruled(method, iterations, penalty, delassus, free_velocity, friction) -> Array:
+    if method == "pgs":
+        return _projected_gauss_seidel(delassus, free_velocity, friction, iterations)
+    return _alternating_directions(delassus, free_velocity, friction, iterations, penalty)
+
+
+@_ruled.defjvp
+def _solve_contact_jvp(method, iterations, penalty, primals, tangents):
+    """Differentiates ``natural_map == 0``."""
+    impulse = _ruled(method, iterations, penalty, *primals)
+    by_impulse = jax.jacfwd(natural_map)(impulse, *primals)
+    change = jax.jvp(lambda *problem: natural_map(impulse, *problem), primals, tangents)[1]
+    # Least squares, since impulses need not be unique.
+    square = times(by_impulse.T, by_impulse)
+    damped = jax.lax.stop_gradient(factorize_damped(square, None))
+    return impulse, proximal_iterations(square, damped, -times(by_impulse.T, change), 4)
+
+
+def _alternating_directions(
+    delassus: Array, free_velocity: Array, friction: Array, iterations: int, penalty: float | Array | None
+) -> Array:
+    rho = _geometric_mean_eigenvalue(delassus) if penalty is None else jnp.asarray(penalty, delassus.dtype)
+    factors = factorize_dense(delassus, jnp.broadcast_to(rho, (len(delassus),)))
+
+    def iterate(carry, _):
+        cones, dual = carry
+        correction = jnp.zeros_like(cones).at[:, 2].set(friction * _length(dual[:, :2]))
+        right = rho * cones - dual - correction
+        free = solve(factors, right.reshape(-1) - free_velocity).reshape(-1, 3)
+        cones = project_onto_cones(free + dual / rho, friction)
+        return (cones, dual + rho * (free - cones)), None
+
+    start = jnp.zeros((len(friction), 3), delassus.dtype)
+    (cones, _), _ = jax.lax.scan(iterate, (start, start), None, length=iterations)
+    return cones.reshape(-1)
+
+
+def _projected_gauss_seidel(delassus: Array, free_velocity: Array, friction: Array, iterations: int) -> Array:
+    count = len(friction)
+    diagonal = jnp.diagonal(delassus).reshape(-1, 3)
+    tangential = jnp.maximum(diagonal[:, 0], diagonal[:, 1])
+
+    def sweep(impulse, _):
+        for k in range(count):
+            rows = slice(3 * k, 3 * k + 3)
+            own = delassus[rows, rows]
+            velocity = times(delassus[rows], impulse) + free_velocity[rows]
+            old = impulse[rows]
+            normal = jnp.maximum(old[2] - velocity[2] / diagonal[k, 2], 0.0)
+            slip = velocity[:2] + own[:2, 2] * (normal - old[2])
+            # The largest eigenvalue of the tangential block is at most twice its larger diagonal entry.
+            pull = old[:2] - slip / (tangential[k] + jnp.abs(own[0, 1]))
+            length, bound = _length(pull[None])[0], friction[k] * normal
+            pull = pull * jnp.where(length > bound, bound / jnp.where(length > bound, length, 1.0), 1.0)
+            impulse = impulse.at[rows].set(jnp.concatenate([pull, normal[None]]))
+        return impulse, None
+
+    return jax.lax.scan(sweep, jnp.zeros_like(free_velocity), None, length=iterations)[0]
+
+
+def _length(vectors: Array) -> Array:
+    """Lengths of vectors [K, 2], with derivative zero where they vanish."""
+    square = jnp.sum(vectors**2, axis=1)
+    return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, jnp.ones_like(square))), jnp.zeros_like(square))
+
+
+def _geometric_mean_eigenvalue(matrix: Array) -> Array:
+    """The geometric mean of the extreme eigenvalues, estimated; the lower one is taken not below 1 % of the upper."""
+    vector = jnp.cos(jnp.arange(1.0, len(matrix) + 1, dtype=matrix.dtype))
+    largest = inverse = vector / jnp.sqrt(jnp.sum(vector**2))
+    upper = lower = jnp.mean(jnp.diagonal(matrix))
+    factors = factorize_dense(matrix, jnp.broadcast_to(0.001 * upper, (len(matrix),)))
+    for _ in range(6):
+        largest, inverse = times(matrix, largest), solve(factors, inverse)
+        upper, lower = jnp.sqrt(jnp.sum(largest**2)), 1 / jnp.sqrt(jnp.sum(inverse**2))
+        largest, inverse = largest / upper, inverse * lower
+    return jnp.sqrt(upper * jnp.maximum(lower, 0.01 * upper))

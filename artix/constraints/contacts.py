@@ -1,0 +1,185 @@
+"""Frictional contacts of an articulation with the world: their forces during one step."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from artix.articulation import Articulation, State
+from artix.checks import check_state, check_vector
+from artix.constraints.anchors import Anchors, AnchorStructure, AnchorType, solved_anchor_rows
+from artix.constraints.contact_solver import ContactMethod, solve_contact
+from artix.dynamics.forward import forward_dynamics
+from artix.dynamics.solve import factorize, linear_solve
+from artix.kinematics import Kinematics, kinematics
+from artix.tangents import times
+
+Array = jax.Array
+
+
+class Contacts(struct.PyTreeNode):
+    """K points of links that touch, or nearly touch, what does not move.
+
+    Attributes:
+      links: numbers of the links, static.
+      point: the points in the links' frames, [K, 3] [m].
+      normal: unit vectors from the world's surface towards the link, in world axes, [K, 3].
+      friction: coefficients of friction, [K].
+      gap: distances that still separate them, [K] [m]; within a step a contact may close its gap. Zero or less for
+        touching contacts: penetration is not undone.
+    """
+
+    links: tuple[int, ...] = struct.field(pytree_node=False)
+    point: Array
+    normal: Array
+    friction: Array
+    gap: Array
+
+
+class ContactProblem(NamedTuple):
+    """What :func:`artix.solve_contact` needs; each contact has two tangential rows, then the normal one.
+
+    Attributes:
+      delassus: ``J M^-1 J^T``, [3 K, 3 K].
+      free_velocity: velocities of the contacts after the step without contact, with gaps on the way, [3 K].
+      jacobian: J, [3 K, nv].
+      frames: the two tangents and the normal of each contact in world axes, as rows, [K, 3, 3].
+    """
+
+    delassus: Array
+    free_velocity: Array
+    jacobian: Array
+    frames: Array
+
+
+class ContactForces(NamedTuple):
+    """What contacts do during a step.
+
+    Attributes:
+      force: on the links at the points, in world axes, [K, 3] [N].
+      velocity: generalised velocity after the step, [nv].
+      residual: see :class:`artix.ContactSolution`.
+    """
+
+    force: Array
+    velocity: Array
+    residual: Array
+
+
+def contact_problem(
+    articulation: Articulation,
+    state: State,
+    force: Array,
+    contacts: Contacts,
+    dt: float | Array,
+    external_force: Array | None = None,
+) -> ContactProblem:
+    """The contact problem of one semi-implicit step, ``nu + dt forward_dynamics`` being the velocity without contact.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      force: generalised forces, shape [nv].
+      contacts: where it may touch.
+      dt: length of the step [s].
+      external_force: wrenches on the links as in :func:`artix.forward_dynamics`, shape [L, 6].
+
+    Returns:
+      Delassus' matrix, velocities without contact, Jacobian and frames.
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+    """
+    problem, _, _ = _problem(articulation, state, force, contacts, dt, external_force)
+    return problem
+
+
+def contact_forces(
+    articulation: Articulation,
+    state: State,
+    force: Array,
+    contacts: Contacts,
+    dt: float | Array,
+    external_force: Array | None = None,
+    *,
+    method: ContactMethod = "admm",
+    iterations: int = 100,
+) -> ContactForces:
+    """Contact forces of one semi-implicit step, and the velocity after it.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      force: generalised forces, shape [nv].
+      contacts: where it may touch.
+      dt: length of the step [s].
+      external_force: wrenches on the links as in :func:`artix.forward_dynamics`, shape [L, 6].
+      method: see :func:`artix.solve_contact`.
+      iterations: likewise.
+
+    Returns:
+      Forces, the velocity after the step, and the residual.
+
+    Raises:
+      ValueError: an array has the wrong shape, the method is unknown, or there is no iteration.
+      TypeError: an array has another dtype than the articulation.
+    """
+    problem, velocity, responses = _problem(articulation, state, force, contacts, dt, external_force)
+    solution = solve_contact(
+        problem.delassus, problem.free_velocity, contacts.friction, method=method, iterations=iterations
+    )
+    impulses = solution.impulse.reshape(-1, 3)
+    forces = jnp.sum(impulses[:, :, None] * problem.frames, axis=1) / jnp.asarray(dt, impulses.dtype)
+    return ContactForces(forces, velocity + times(solution.impulse, responses), solution.residual)
+
+
+def contact_frames(normal: Array) -> Array:
+    """Two tangents and the normal for unit normals [K, 3], as rows of matrices [K, 3, 3].
+
+    Duff et al., *Building an Orthonormal Basis, Revisited*, JCGT 2017.
+    """
+    x, y, z = normal.T
+    sign = jnp.where(z >= 0, 1.0, -1.0).astype(normal.dtype)
+    a = -1 / (sign + z)
+    b = x * y * a
+    first = jnp.stack([1 + sign * x * x * a, sign * b, -sign * x], axis=1)
+    second = jnp.stack([b, sign + y * y * a, -y], axis=1)
+    return jnp.stack([first, second, normal], axis=1)
+
+
+def _problem(articulation, state, force, contacts, dt, external_force) -> tuple[ContactProblem, Array, Array]:
+    """The problem, the generalised velocity without contact [nv], and ``M^-1 J^T`` transposed, [3 K, nv]."""
+    check_state(articulation, state)
+    count, dtype = len(contacts.links), articulation.dtype
+    for name, shape in (("point", (count, 3)), ("normal", (count, 3)), ("friction", (count,)), ("gap", (count,))):
+        check_vector(f"contacts.{name}", getattr(contacts, name), shape, dtype, "one per link in contacts.links")
+    dt = jnp.asarray(dt, dtype)
+    acceleration = forward_dynamics(articulation, state, force, external_force)
+    before = jnp.concatenate([state.root_velocity[: articulation.topology.num_base_dofs], state.joint_velocity])
+    velocity = before + dt * acceleration
+    kin = kinematics(articulation, state)
+    frames = contact_frames(contacts.normal)
+    jacobian = _point_jacobian(articulation, state, kin, contacts)
+    jacobian = jnp.sum(frames[:, :, :, None] * jacobian.reshape(-1, 1, 3, jacobian.shape[-1]), axis=2)
+    jacobian = jacobian.reshape(3 * count, -1)
+    factors = factorize(articulation, kin)
+    responses = jax.vmap(lambda row: linear_solve(articulation, kin, factors, row))(jacobian)
+    delassus = times(responses, jacobian.T)
+    approach = jnp.maximum(contacts.gap, jnp.zeros_like(contacts.gap)) / dt
+    free = times(jacobian, velocity).reshape(count, 3).at[:, 2].add(approach).reshape(-1)
+    return ContactProblem(0.5 * (delassus + delassus.T), free, jacobian, frames), velocity, responses
+
+
+def _point_jacobian(articulation: Articulation, state: State, kin: Kinematics, contacts: Contacts) -> Array:
+    """The Jacobian of the points' velocities in world axes, [3 K, nv]."""
+    structure = tuple(
+        AnchorStructure(link, -1, AnchorType.POINT, (0, 1, 2), "world_aligned") for link in contacts.links
+    )
+    turn = jnp.zeros((len(structure), 4), contacts.point.dtype).at[:, 3].set(1)
+    pose = jnp.concatenate([contacts.point, turn], axis=1)
+    anchors = Anchors(structure, pose, jnp.concatenate([jnp.zeros_like(contacts.point), turn], axis=1))
+    return solved_anchor_rows(articulation, state, kin, anchors).jacobian

@@ -1,0 +1,120 @@
+"""The system of equations of constrained dynamics: ``M x = force + J^T lambda`` under ``J x = target``.
+
+By the Schur complement: Delassus' matrix ``G = J M^-1 J^T`` is factorised besides M, which keeps its sparsity. Where
+rows are redundant or contradict each other G is singular; the proximal iteration
+``(G + mu) lambda_k = rest + mu lambda_{k-1}`` from ``lambda_0 = 0`` then tends to the smallest forces that satisfy the
+rows as well as can be. Without redundancy each iteration multiplies the error by at most
+``mu / (mu + smallest eigenvalue of G)``.
+
+Carpentier, Budhiraja and Mansard, *Proximal and sparse resolution of constrained dynamic equations*, RSS 2021.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.articulation import Articulation
+from artix.dynamics.factorization import Factors, factorize_dense, finish_solve, half_solve, solve_columns
+from artix.dynamics.mass_matrix import generalized_armature, inertia_matrix
+from artix.dynamics.solve import factorize
+from artix.kinematics import Kinematics
+from artix.tangents import times
+
+Array = jax.Array
+DEFAULT_ITERATIONS = 4
+
+
+class KktFactors(NamedTuple):
+    """What serves any number of solves with one configuration and one set of constraints."""
+
+    mass: Factors
+    half: Array
+    """``J U^-T D^-1/2``, [R, nv]."""
+    delassus: Array
+    """G without damping, [R, R]."""
+    damped: Factors
+    """Of G with damping."""
+
+
+class KktSolution(NamedTuple):
+    """Of one solve."""
+
+    solution: Array
+    """x, [nv]."""
+    multipliers: Array
+    """lambda, [R]."""
+
+
+def factorize_kkt(
+    articulation: Articulation, kin: Kinematics, jacobian: Array, damping: float | Array | None
+) -> KktFactors:
+    """Factorises."""
+    jacobian = jax.lax.stop_gradient(jacobian)
+    mass = factorize(articulation, kin)
+    half = half_solve(mass, jacobian)
+    delassus = times(half, half.T)
+    damped = factorize_damped(delassus, damping)
+    return jax.lax.stop_gradient(KktFactors(mass, half, delassus, damped))
+
+
+def plain_kkt_solve(factors: KktFactors, force: Array, target: Array, iterations: int) -> KktSolution:
+    """One solve; not differentiable."""
+    half = half_solve(factors.mass, force[None])[0]
+    multipliers = proximal_iterations(factors.delassus, factors.damped, target - times(factors.half, half), iterations)
+    return KktSolution(finish_solve(factors.mass, half + times(multipliers, factors.half)), multipliers)
+
+
+def proximal_iterations(delassus: Array, damped: Factors, rest: Array, iterations: int) -> Array:
+    """Forces on the rows that satisfy ``G lambda = rest``, for right sides [R] or [R, m]."""
+    columns = rest.reshape(len(rest), -1)
+    multipliers = solve_columns(damped, columns)
+    for _ in range(iterations - 1):
+        # What is still missing is small, and so is what rounding makes of it.
+        multipliers = multipliers + solve_columns(damped, columns - times(delassus, multipliers))
+    return multipliers.reshape(rest.shape)
+
+
+def factorize_damped(delassus: Array, damping: float | Array | None) -> Factors:
+    """Factors of ``G + mu``.
+
+    A damping of ``None`` is the square root of the dtype's precision times the mean of G's diagonal.
+    """
+    if damping is None:
+        damping = float(jnp.finfo(delassus.dtype).eps) ** 0.5 * jnp.mean(jnp.diagonal(delassus))
+    damping = jax.lax.stop_gradient(jnp.asarray(damping, delassus.dtype))
+    return factorize_dense(delassus, jnp.broadcast_to(damping, (len(delassus),)))
+
+
+def kkt_solve(
+    articulation: Articulation,
+    kin: Kinematics,
+    jacobian: Array,
+    factors: KktFactors,
+    force: Array,
+    target: Array,
+    iterations: int,
+) -> KktSolution:
+    """One solve, differentiable to any order.
+
+    Its derivative is the solution of the differentiated equations by the same proximal iteration, as if it had
+    converged.
+    """
+    # Only derivatives look at these; in programs without them they are dead code.
+    matrix = inertia_matrix(articulation, kin) + jnp.diag(generalized_armature(articulation))
+
+    def equations(unknown: KktSolution) -> tuple[Array, Array]:
+        x, negative = unknown
+        return times(matrix, x) + times(negative, jacobian), times(jacobian, x)
+
+    def solve(_, right: tuple[Array, Array]) -> KktSolution:
+        x, multipliers = plain_kkt_solve(factors, *right, iterations)
+        return KktSolution(x, -multipliers)
+
+    # Symmetric in x and the negated multipliers.
+    x, negative = jax.lax.custom_linear_solve(
+        lambda unknown: KktSolution(*equations(unknown)), KktSolution(force, target), solve, symmetric=True
+    )
+    return KktSolution(x, -negative)

@@ -1,0 +1,222 @@
+"""What constraints look like at a state: Jacobian, bias, Delassus matrix, operational-space inertia."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+
+from artix.articulation import Articulation, State
+from artix.checks import check_vector
+from artix.constants import split_known
+from artix.constraints.anchors import AnchorRows, Anchors, anchor_rows, solved_anchor_rows
+from artix.constraints.constraint_model import Constraints
+from artix.constraints.kkt import DEFAULT_ITERATIONS, KktSolution, factorize_kkt, kkt_solve
+from artix.dynamics.factorization import factorize_dense, half_solve, solve_columns
+from artix.dynamics.solve import factorize, linear_solve
+from artix.kinematics import kinematics
+from artix.tangents import times
+
+Array = jax.Array
+
+
+def constraint_kinematics(articulation: Articulation, state: State, constraints: Constraints) -> AnchorRows:
+    """Errors, velocities, Jacobian and drift of constraints, of frames a relative to frames b.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      constraints: R rows.
+
+    Returns:
+      ``error`` [R], Pinocchio's ``contact_placement_error`` (``-log6`` of the placement of b in a for welds), turned to
+      the rows' axes; ``velocity`` [R], its ``contact_velocity_error``; ``jacobian`` [R, nv]; ``bias`` [R], the drift,
+      that is the acceleration of the rows at zero generalised acceleration.
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+
+    Identity: ``velocity == jacobian @ nu``.
+    """
+    return anchor_rows(articulation, state, constraints.anchors)
+
+
+def constraint_jacobian(articulation: Articulation, state: State, constraints: Constraints) -> Array:
+    """The Jacobian of constraints, Pinocchio's ``getConstraintsJacobian`` and ``dac_da``.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+      constraints: R rows.
+
+    Returns:
+      Shape [R, nv]. A force lambda on the rows is the generalised force ``J^T lambda``.
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+    """
+    return anchor_rows(articulation, state, constraints.anchors).jacobian
+
+
+def constraint_bias(articulation: Articulation, state: State, constraints: Constraints) -> Array:
+    """What must be added to ``J nu'`` for the constrained acceleration to vanish, Pinocchio's ``-primal_rhs_contact``.
+
+    The drift, plus Baumgarte's terms ``position_gain error + velocity_gain velocity``, less the desired acceleration.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      constraints: R rows.
+
+    Returns:
+      Shape [R] [m/s^2 and rad/s^2]; constrained accelerations satisfy ``J nu' + bias == 0``.
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+    """
+    return stabilized_bias(constraints, *_motion(anchor_rows(articulation, state, constraints.anchors)))
+
+
+def stabilized_bias(constraints: Constraints, error: Array, velocity: Array, acceleration: Array) -> Array:
+    """An acceleration [R] with Baumgarte's terms, less the desired one."""
+    check_vector(
+        "constraints.desired_acceleration",
+        constraints.desired_acceleration,
+        (constraints.num_rows,),
+        acceleration.dtype,
+        "R rows",
+    )
+    gains = [
+        jnp.stack([gain[k] for k in constraints.anchors.row_anchor])
+        for gain in (constraints.position_gain, constraints.velocity_gain)
+    ]
+    return acceleration + gains[0] * error + gains[1] * velocity - constraints.desired_acceleration
+
+
+def delassus_matrix(
+    articulation: Articulation, state: State, constraints: Constraints, *, damping: float | Array = 0.0
+) -> Array:
+    """Delassus' matrix ``G = J M^-1 J^T``, Pinocchio's ``computeDelassusMatrix``; M with armature.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+      constraints: R rows.
+      damping: added to the diagonal.
+
+    Returns:
+      Symmetric, positive definite where rows are independent, shape [R, R]: the acceleration of the rows by a unit
+      force on each.
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+    """
+    known, traced = split_known(articulation)
+    matrix = _ruled_delassus_matrix(known, traced, state, constraints.anchors)
+    return matrix + jnp.asarray(damping, matrix.dtype) * jnp.eye(len(matrix), dtype=matrix.dtype)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _ruled_delassus_matrix(known, traced, state: State, anchors: Anchors) -> Array:
+    articulation = traced if known is None else known
+    kin = kinematics(articulation, state)
+    jacobian = solved_anchor_rows(articulation, state, kin, anchors).jacobian
+    half = half_solve(factorize(articulation, kin), jacobian)
+    return times(half, half.T)
+
+
+@_ruled_delassus_matrix.defjvp
+def _delassus_matrix_jvp(known, primals, tangents):
+    """By the full solves, which know their derivatives."""
+
+    def plain(traced, state: State, anchors: Anchors) -> Array:
+        articulation = traced if known is None else known
+        kin = kinematics(articulation, state)
+        jacobian = solved_anchor_rows(articulation, state, kin, anchors).jacobian
+        factors = factorize(articulation, kin)
+        responses = jax.vmap(lambda row: linear_solve(articulation, kin, factors, row))(jacobian)
+        return times(jacobian, responses.T)
+
+    matrix, change = jax.jvp(plain, primals, tangents)
+    return matrix, 0.5 * (change + change.T)
+
+
+def operational_space_inertia(
+    articulation: Articulation, state: State, constraints: Constraints, *, damping: float | Array = 0.0
+) -> Array:
+    """The inverse of :func:`delassus_matrix`, Pinocchio's ``getOperationalSpaceInertiaMatrix`` (Khatib 1987).
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+      constraints: R rows, independent unless there is damping.
+      damping: added to the diagonal of Delassus' matrix.
+
+    Returns:
+      Shape [R, R]: the force on each row that a unit acceleration of the rows takes.
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+    """
+    matrix = delassus_matrix(articulation, state, constraints, damping=damping)
+    factors = jax.lax.stop_gradient(factorize_dense(matrix, jnp.zeros_like(matrix[0])))
+    columns = jax.lax.custom_linear_solve(
+        lambda x: times(matrix, x),
+        jnp.eye(len(matrix), dtype=matrix.dtype),
+        solve=lambda _, right: solve_columns(factors, right),
+        symmetric=True,
+    )
+    return 0.5 * (columns + columns.T)
+
+
+def constrained_solve(
+    articulation: Articulation,
+    state: State,
+    constraints: Constraints,
+    force: Array,
+    target: Array,
+    *,
+    damping: float | Array | None = None,
+    iterations: int = DEFAULT_ITERATIONS,
+) -> KktSolution:
+    """Solves ``M x = force + J^T lambda`` under ``J x = target``, as Pinocchio's ``constraint_chol.solve``.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+      constraints: R rows.
+      force: a generalised force or momentum, shape [nv].
+      target: what ``J x`` shall be, shape [R].
+      damping: of the proximal iterations, Pinocchio's ``mu``; by default a small multiple of G's diagonal.
+      iterations: number of proximal iterations, at least 1.
+
+    Returns:
+      x, shape [nv], and lambda, shape [R]; Pinocchio's solution holds ``-lambda``, then x.
+
+    Raises:
+      ValueError: an array has the wrong shape, or there is no iteration.
+      TypeError: an array has another dtype than the articulation.
+    """
+    check_vector("force", force, (articulation.topology.nv,), articulation.dtype, "nv")
+    check_vector("target", target, (constraints.num_rows,), articulation.dtype, "R rows")
+    check_iterations(iterations)
+    kin = kinematics(articulation, state)
+    jacobian = solved_anchor_rows(articulation, state, kin, constraints.anchors).jacobian
+    factors = factorize_kkt(articulation, kin, jacobian, damping)
+    return kkt_solve(articulation, kin, jacobian, factors, force, target, iterations)
+
+
+def check_iterations(iterations: int) -> None:
+    """Raises ``ValueError`` unless there is at least one iteration."""
+    if iterations < 1:
+        raise ValueError(f"iterations must be at least 1; found {iterations}")
+
+
+def _motion(rows: AnchorRows) -> tuple[Array, Array, Array]:
+    return rows.error, rows.velocity, rows.bias

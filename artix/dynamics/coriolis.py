@@ -1,0 +1,122 @@
+"""The Coriolis matrix, and the products of inertias and velocities of which it and rates of inertias are made."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix import spatial
+from artix.articulation import Articulation, State
+from artix.displacements import generalized_columns
+from artix.dynamics.force_derivatives import coriolis_columns
+from artix.dynamics.inertia import link_reference_inertias, link_subtree_sums, momentum, spatial_inertias
+from artix.dynamics.newton_euler import newton_euler
+from artix.frames import link_frames, live_links
+from artix.kinematics import Motion, body_velocities, dof_motions, kinematics, root_motion
+from artix.reference_frames import inertias_in_axes, motion_in_axes
+from artix.tree import take
+
+Array = jax.Array
+
+
+def coriolis_matrix(articulation: Articulation, state: State) -> Array:
+    """The Coriolis matrix C of Christoffel's symbols: ``C nu == coriolis_compensation``, ``dM/dt - 2 C`` skew.
+
+    Pinocchio's ``computeCoriolisMatrix``; Echeandia and Wensing, *Numerical methods to compute the Coriolis matrix and
+    Christoffel symbols for rigid-body systems*, 2021. ``C = sum_b J_b^T (I_b dJ_b/dt + B_b J_b)`` over the bodies, as
+    outer products of the DOFs' motions and composite bodies.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+
+    Returns:
+      Shape [nv, nv]; rows and columns follow the generalised velocity. Linear in the velocities, independent of the
+      root's linear velocity.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Identity: ``C + C.T`` is the rate of change of ``mass_matrix(a, s)``.
+    """
+    kin = kinematics(articulation, state)
+    found = newton_euler(articulation, kin, state, None, gravity=False)
+    return generalized_columns(articulation.topology, coriolis_columns(articulation, kin, found))
+
+
+class VelocityProducts(NamedTuple):
+    """Products of the inertias and velocities of all links at and below each link, [L, 6, 6] each."""
+
+    coriolis: Array
+    """``B = (v x* I - I v x + (I v) xbar*) / 2``; Pinocchio's ``B``."""
+    right: Array
+    """``v x* I``; what Pinocchio declares as ``vxI``."""
+    left: Array
+    """``I v x``; what Pinocchio declares as ``Ivx``."""
+
+
+def velocity_product_matrices(articulation: Articulation, state: State) -> VelocityProducts:
+    """The matrices that inertias and velocities make, about the world's origin and in its axes.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+
+    Returns:
+      For each link the sums over itself and all links below it, linear part first, shape [L, 6, 6] each.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Identity: ``right - left`` is :func:`composite_spatial_inertia_rates`, and ``right == -left.T``.
+    """
+    tree = articulation.topology
+    kin = kinematics(articulation, state)
+    frames = link_frames(tree, kin)
+    root = root_motion(tree, state.root_velocity)
+    bodies = body_velocities(tree, dof_motions(tree, kin), root, state.joint_velocity)
+    of_links = Motion(*(take(part, tree.link_body) for part in bodies))
+    velocity = motion_in_axes(kin, frames, of_links, "world")
+    inertias = inertias_in_axes(kin, frames, link_reference_inertias(articulation, kin), "world")
+    matrix, momenta = spatial_inertias(inertias), momentum(inertias, Motion(velocity[:3], velocity[3:]))
+    left = spatial.multiply(matrix, _motion_cross_matrix(velocity))
+    right = -jnp.swapaxes(left, 0, 1)  # v x* = -(v x)^T, and inertias are symmetric
+    coriolis = 0.5 * (right - left + _momentum_cross_matrix(momenta))
+    sums = (link_subtree_sums(tree, part) for part in (coriolis, right, left))
+    return VelocityProducts(*(live_links(tree, jnp.moveaxis(part, -1, 0)) for part in sums))
+
+
+def composite_spatial_inertia_rates(articulation: Articulation, state: State) -> Array:
+    """Rates of change of :func:`artix.composite_spatial_inertias` in ``"world"`` axes, Pinocchio's ``doYcrb``.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+
+    Returns:
+      Symmetric matrices, linear part first, shape [L, 6, 6].
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+    """
+    products = velocity_product_matrices(articulation, state)
+    return products.right - products.left
+
+
+def _motion_cross_matrix(velocity: Array) -> Array:
+    """The matrices [6, 6, k] of the spatial cross product ``v x`` of motions, for velocities [6, k]."""
+    linear, angular = spatial.skew(velocity[:3]), spatial.skew(velocity[3:])
+    lower = jnp.concatenate([jnp.zeros_like(angular), angular], axis=1)
+    return jnp.concatenate([jnp.concatenate([angular, linear], axis=1), lower])
+
+
+def _momentum_cross_matrix(momenta: Motion) -> Array:
+    """The matrices [6, 6, k] of ``h xbar*``, which take motions m to ``m x* h``."""
+    linear, angular = -spatial.skew(momenta.linear), -spatial.skew(momenta.angular)
+    upper = jnp.concatenate([jnp.zeros_like(linear), linear], axis=1)
+    return jnp.concatenate([upper, jnp.concatenate([linear, angular], axis=1)])

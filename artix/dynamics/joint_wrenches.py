@@ -1,0 +1,142 @@
+"""Forces that the joints transmit, and the momenta of links: what Newton and Euler's recursion passes along."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from artix.articulation import Articulation, State
+from artix.checks import check_vector
+from artix.dynamics.inertia import link_reference_inertias, link_subtree_sums, momentum
+from artix.dynamics.newton_euler import forces_of_motion, link_wrenches
+from artix.frames import link_frames, link_of_frame, live_links, locate_frame
+from artix.kinematics import (
+    Kinematics,
+    Motion,
+    body_accelerations,
+    body_velocities,
+    dof_motions,
+    kinematics,
+    root_motion,
+)
+from artix.reference_frames import Axes, check_axes, force_in_axes
+from artix.tree import take
+
+Array = jax.Array
+
+
+def joint_wrenches(
+    articulation: Articulation,
+    state: State,
+    acceleration: Array,
+    external_force: Array | None = None,
+    *,
+    axes: Axes = "local",
+) -> Array:
+    """Wrenches that each link gets through its joint, Pinocchio's ``f`` (``"local"``) and ``of`` (``"world"``).
+
+    What the link and all links below it need for their motion and against gravity, less external wrenches. Fixed joints
+    transmit such wrenches, too.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      acceleration: generalised acceleration, shape [nv].
+      external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape [L,
+        6].
+      axes: ``"local"`` for the torque about the link frame's origin in the frame's axes, ``"world_aligned"`` for the
+        same in world axes, ``"world"`` for the torque about the world's origin.
+
+    Returns:
+      Force [N], then torque [N m], shape [L, 6]; the root's is what the world gives it, zero for a free fall.
+
+    Raises:
+      ValueError: an array has the wrong shape, or ``axes`` is not one of the three.
+      TypeError: an array has another dtype than the articulation.
+
+    Identity: the components along a joint's axes are ``inverse_dynamics(a, s, acceleration, armature=False)``.
+    """
+    check_axes(axes)
+    tree = articulation.topology
+    kin = kinematics(articulation, state)
+    forces = _transmitted(articulation, kin, state, acceleration, external_force)
+    return live_links(tree, force_in_axes(kin, link_frames(tree, kin), forces, axes).T)
+
+
+def supported_force(
+    articulation: Articulation,
+    state: State,
+    acceleration: Array,
+    frame: str | int | Array,
+    offset: Array | None = None,
+    external_force: Array | None = None,
+) -> Array:
+    """The wrench that a frame's link gets through its joint, seen from the frame: ``computeSupportedForceByFrame``.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      acceleration: generalised acceleration, shape [nv].
+      frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
+      offset: a pose in that frame, shape [7]; the frame itself when ``None``.
+      external_force: wrenches on the links, as in :func:`joint_wrenches`.
+
+    Returns:
+      Force [N], then torque [N m] about the frame's origin, in its own axes, shape [6].
+
+    Raises:
+      KeyError: no link or frame has this name.
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+    """
+    kin = kinematics(articulation, state)
+    _, placement = locate_frame(articulation, kin, frame, offset)
+    forces = _transmitted(articulation, kin, state, acceleration, external_force)
+    return force_in_axes(kin, placement, take(forces, link_of_frame(articulation, frame)[0]), "local")[:, 0]
+
+
+def link_momenta(articulation: Articulation, state: State, *, axes: Axes = "local", subtree: bool = False) -> Array:
+    """Spatial momenta of the links, Pinocchio's ``h`` (``"local"``) and ``oh`` (``"world"``).
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      axes: as in :func:`joint_wrenches`.
+      subtree: whether to count all links below each link, too.
+
+    Returns:
+      Linear [kg m/s], then angular momentum [kg m^2/s], shape [L, 6].
+
+    Raises:
+      ValueError: an array of the state has the wrong shape, or ``axes`` is not one of the three.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Identity: ``link_spatial_inertias(a, s) @ link_frame_velocities(a, s)`` link by link, in any axes.
+    """
+    check_axes(axes)
+    tree = articulation.topology
+    kin = kinematics(articulation, state)
+    root = root_motion(tree, state.root_velocity)
+    velocity = body_velocities(tree, dof_motions(tree, kin), root, state.joint_velocity)
+    of_links = Motion(*(take(part, tree.link_body) for part in velocity))
+    momenta = jnp.concatenate(momentum(link_reference_inertias(articulation, kin), of_links))
+    if subtree:
+        momenta = link_subtree_sums(tree, momenta)
+    return live_links(tree, force_in_axes(kin, link_frames(tree, kin), momenta, axes).T)
+
+
+def _transmitted(
+    articulation: Articulation, kin: Kinematics, state: State, acceleration: Array, external_force: Array | None
+) -> Array:
+    """Wrenches through the joints about the reference point, [6, L]."""
+    tree = articulation.topology
+    check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
+    bodies = body_accelerations(tree, kin, dof_motions(tree, kin), state, acceleration)
+    velocity, rate = (Motion(*(take(part, tree.link_body) for part in motion)) for motion in bodies)
+    inertias = link_reference_inertias(articulation, kin)
+    scale = articulation.gravity_scale
+    pulled = scale * inertias.mass, scale[None] * inertias.first
+    forces = forces_of_motion(articulation, velocity, rate, inertias, pulled)
+    if external_force is not None:
+        forces = forces - link_wrenches(articulation, kin, external_force)
+    return link_subtree_sums(tree, forces)

@@ -1,0 +1,226 @@
+"""Regressors: the dynamics as linear functions of the links' dynamic parameters.
+
+Atkeson, An and Hollerbach, *Estimation of inertial parameters of manipulator loads and links*, 1986; Khalil and Dombre,
+*Modeling, Identification and Control of Robots*, 2002. The parameters are those of :func:`artix.dynamic_parameters`,
+ten per link, the root first: ``(m, m c, I_xx, I_xy, I_yy, I_xz, I_yz, I_zz)`` about the origin of the link's frame.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from artix import spatial
+from artix.articulation import Articulation, State
+from artix.checks import check_vector
+from artix.frames import frame_velocity, link_frames, link_of_frame, live_links, locate_frame
+from artix.kinematics import Kinematics, generalized_motions, kinematics
+from artix.link_motion import frame_acceleration, link_frame_accelerations, link_frame_velocities
+from artix.tree import take
+
+Array = jax.Array
+
+
+def body_regressor(velocity: Array, acceleration: Array) -> Array:
+    """Regressor of the wrench that one body takes for its motion, Pinocchio's ``bodyRegressor``.
+
+    Args:
+      velocity: spatial velocity in the body's frame, linear first, shape [6].
+      acceleration: spatial acceleration in the body's frame less the acceleration of gravity, shape [6].
+
+    Returns:
+      Shape [6, 10]: times the dynamic parameters it is the force, then the torque, at the frame's origin in its axes.
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: the arrays have different dtypes.
+    """
+    dtype = jnp.asarray(velocity).dtype
+    check_vector("velocity", velocity, (6,), dtype, "linear, angular")
+    check_vector("acceleration", acceleration, (6,), dtype, "linear, angular")
+    return _body_regressors(velocity[:, None], acceleration[:, None])[..., 0]
+
+
+def link_body_regressors(articulation: Articulation, state: State, acceleration: Array) -> Array:
+    """:func:`body_regressor` of all links, in their frames; Pinocchio's ``jointBodyRegressor``.
+
+    Args:
+      articulation: the articulation; ``gravity_scale`` is honoured.
+      state: its configuration and velocity.
+      acceleration: generalised acceleration, shape [nv].
+
+    Returns:
+      Shape [L, 6, 10].
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+    """
+    regressors = _link_regressors(articulation, kinematics(articulation, state), state, acceleration)
+    return live_links(articulation.topology, jnp.moveaxis(regressors, -1, 0))
+
+
+def frame_body_regressor(
+    articulation: Articulation, state: State, acceleration: Array, frame: str | int | Array, offset: Array | None = None
+) -> Array:
+    """:func:`body_regressor` of a body that rides on a frame, Pinocchio's ``frameBodyRegressor``.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      acceleration: generalised acceleration, shape [nv].
+      frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
+      offset: a pose in that frame, shape [7]; the frame itself when ``None``.
+
+    Returns:
+      Shape [6, 10], for dynamic parameters about the frame's origin in its axes.
+
+    Raises:
+      KeyError: no link or frame has this name.
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+    """
+    velocity = frame_velocity(articulation, state, frame, offset, axes="local")
+    rate = frame_acceleration(articulation, state, acceleration, frame, offset, axes="local")
+    _, placement = locate_frame(articulation, kinematics(articulation, state), frame, offset)
+    scale = take(articulation.gravity_scale, link_of_frame(articulation, frame)[0])
+    pull = spatial.rotate_inverse(placement.rotation, scale[None] * articulation.gravity[:, None])
+    return _body_regressors(velocity[:, None], rate[:, None] - jnp.pad(pull, ((0, 3), (0, 0))))[..., 0]
+
+
+def joint_torque_regressor(articulation: Articulation, state: State, acceleration: Array) -> Array:
+    """Regressor of inverse dynamics, Pinocchio's ``computeJointTorqueRegressor``; without armature.
+
+    Args:
+      articulation: the articulation; ``gravity_scale`` is honoured.
+      state: its configuration and velocity.
+      acceleration: generalised acceleration, shape [nv].
+
+    Returns:
+      Shape [nv, 10 L]; the ten columns of a fixed root are zero.
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+
+    Identity: times ``dynamic_parameters(a).ravel()`` it is ``inverse_dynamics(a, s, acceleration, armature=False)``.
+    """
+    tree = articulation.topology
+    kin = kinematics(articulation, state)
+    local = _link_regressors(articulation, kin, state, acceleration)
+    frames = link_frames(tree, kin)
+    rotation = spatial.rotation_matrix(frames.rotation)
+    force = spatial.multiply(rotation, local[:3])
+    torque = spatial.multiply(rotation, local[3:]) + spatial.multiply(spatial.skew(frames.position), force)
+    wrenches = jnp.moveaxis(jnp.concatenate([force, torque]), -1, 1).reshape(6, -1)
+    motions = generalized_motions(articulation, kin)
+    powers = jnp.matmul(motions.T, wrenches, precision=jax.lax.Precision.HIGHEST)
+    moves = jnp.asarray(tree.dof_moves_link).astype(powers.dtype)
+    moves = jnp.concatenate([jnp.ones_like(moves, shape=(tree.num_base_dofs, tree.num_links)), moves])
+    if tree.link_is_live is not None:
+        moves = moves * tree.link_is_live.astype(moves.dtype)[None]
+    return (powers.reshape(tree.nv, tree.num_links, 10) * moves[..., None]).reshape(tree.nv, -1)
+
+
+def static_regressor(articulation: Articulation, state: State) -> Array:
+    """Regressor of the centre of mass, Pinocchio's ``computeStaticRegressor``.
+
+    Args:
+      articulation: the articulation; its total mass, a fixed root's included, is taken as known.
+      state: its state; only the configuration matters.
+
+    Returns:
+      Shape [3, 4 L].
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Identity: times ``dynamic_parameters(a)[:, :4].ravel()`` it is ``center_of_mass(a, s)``.
+    """
+    kin = kinematics(articulation, state)
+    rows = _first_moment_regressor(articulation, kin) / jnp.sum(articulation.link_mass)
+    return rows.reshape(3, -1)
+
+
+def kinetic_energy_regressor(articulation: Articulation, state: State) -> Array:
+    """Regressor of the kinetic energy, Pinocchio's ``computeKineticEnergyRegressor``; without armature.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+
+    Returns:
+      Shape [10 L].
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Identity: times ``dynamic_parameters(a).ravel()`` it is ``kinetic_energy(a, s)``.
+    """
+    velocity = link_frame_velocities(articulation, state).T
+    v, (x, y, z) = velocity[:3], velocity[3:]
+    moments = spatial.cross(v, velocity[3:])
+    rows = [0.5 * spatial.dot(v, v), *moments, 0.5 * x * x, x * y, 0.5 * y * y, x * z, y * z, 0.5 * z * z]
+    return jnp.stack(rows, axis=1).reshape(-1)
+
+
+def potential_energy_regressor(articulation: Articulation, state: State) -> Array:
+    """Regressor of gravity's potential energy, Pinocchio's ``computePotentialEnergyRegressor``.
+
+    Args:
+      articulation: the articulation; ``gravity_scale`` is honoured.
+      state: its state; only the configuration matters.
+
+    Returns:
+      Shape [10 L].
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Identity: times ``dynamic_parameters(a).ravel()`` it is ``potential_energy(a, s)``.
+    """
+    moments = _first_moment_regressor(articulation, kinematics(articulation, state))
+    rows = -jnp.sum(articulation.gravity[:, None, None] * moments, axis=0) * articulation.gravity_scale[:, None]
+    return jnp.pad(rows, ((0, 0), (0, 6))).reshape(-1)
+
+
+def _first_moment_regressor(articulation: Articulation, kin: Kinematics) -> Array:
+    """Regressor of the first moment of mass about the world's origin, [3, L, 4]."""
+    tree = articulation.topology
+    frames = link_frames(tree, kin)
+    position = kin.reference[:, None] + frames.position
+    rows = jnp.concatenate([position[:, None], spatial.rotation_matrix(frames.rotation)], axis=1)
+    return jnp.moveaxis(live_links(tree, jnp.moveaxis(rows, -1, 0)), 0, 1)
+
+
+def _link_regressors(articulation: Articulation, kin: Kinematics, state: State, acceleration: Array) -> Array:
+    """Body regressors of the links in their frames, [6, 10, L]."""
+    velocity = link_frame_velocities(articulation, state).T
+    rate = link_frame_accelerations(articulation, state, acceleration).T
+    pull = articulation.gravity[:, None] * articulation.gravity_scale[None]
+    pull = spatial.rotate_inverse(link_frames(articulation.topology, kin).rotation, pull)
+    return _body_regressors(velocity, jnp.concatenate([rate[:3] - pull, rate[3:]]))
+
+
+def _body_regressors(velocity: Array, acceleration: Array) -> Array:
+    """Body regressors [6, 10, k] of velocities and spatial accelerations [6, k]."""
+    omega, alpha = velocity[3:], acceleration[3:]
+    classical = acceleration[:3] + spatial.cross(omega, velocity[:3])
+    spin = spatial.skew(omega)
+    moment = spatial.skew(alpha) + spatial.multiply(spin, spin)
+    inertia = _inertia_columns(alpha) + spatial.multiply(spin, _inertia_columns(omega))
+    zero = jnp.zeros_like(inertia)
+    upper = jnp.concatenate([classical[:, None], moment, zero], axis=1)
+    return jnp.concatenate(
+        [upper, jnp.concatenate([zero[:, :1], -spatial.skew(classical), inertia], axis=1)],
+    )
+
+
+def _inertia_columns(w: Array) -> Array:
+    """The matrices [3, 6, k] that take (I_xx, I_xy, I_yy, I_xz, I_yz, I_zz) to I w."""
+    (x, y, z), zero = w, jnp.zeros_like(w[0])
+    rows = [x, y, zero, z, zero, zero, zero, x, y, zero, z, zero, zero, zero, zero, x, y, z]
+    return jnp.stack(rows).reshape(3, 6, *w.shape[1:])

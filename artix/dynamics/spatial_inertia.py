@@ -1,0 +1,134 @@
+"""Spatial inertias of links and of what hangs below them, as 6 x 6 matrices that take motions to momenta."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from artix.articulation import Articulation, State
+from artix.bodies import Inertias, Placement
+from artix.dynamics.inertia import link_reference_inertias, spatial_inertias, subtree_inertias
+from artix.frames import link_frames, link_of_frame, live_links, locate_frame
+from artix.kinematics import Kinematics, kinematics
+from artix.reference_frames import Axes, check_axes, inertias_in_axes
+from artix.tree import masked_sum
+
+Array = jax.Array
+
+
+def link_spatial_inertias(articulation: Articulation, state: State, *, axes: Axes = "local") -> Array:
+    """Spatial inertias of the links, Pinocchio's ``oinertias`` in ``"world"`` axes.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters, and in ``"local"`` axes nothing does.
+      axes: ``"local"`` for the link's frame, ``"world_aligned"`` for its origin and the world's axes, ``"world"`` for
+        the world's origin and axes (in float32 ill-conditioned far away).
+
+    Returns:
+      Symmetric matrices, linear part first [kg, kg m, kg m^2], shape [L, 6, 6].
+
+    Raises:
+      ValueError: an array of the state has the wrong shape, or ``axes`` is not one of the three.
+      TypeError: an array of the state has another dtype than the articulation.
+    """
+    check_axes(axes)
+    kin = kinematics(articulation, state)
+    return _matrices(articulation, kin, link_reference_inertias(articulation, kin), axes)
+
+
+def composite_spatial_inertias(articulation: Articulation, state: State, *, axes: Axes = "local") -> Array:
+    """Spatial inertias of each link together with all links below it as one rigid body.
+
+    Pinocchio's ``Ycrb`` (``"local"``) and ``oYcrb`` (``"world"``); Featherstone 2008, section 6.2.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+      axes: as in :func:`link_spatial_inertias`.
+
+    Returns:
+      Symmetric matrices, linear part first, shape [L, 6, 6].
+
+    Raises:
+      ValueError: an array of the state has the wrong shape, or ``axes`` is not one of the three.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Identity: ``S_i . I^c_j S_j`` of columns i above j of :func:`artix.joint_jacobians` is the mass matrix.
+    """
+    check_axes(axes)
+    kin = kinematics(articulation, state)
+    composite = subtree_inertias(articulation.topology, link_reference_inertias(articulation, kin))
+    return _matrices(articulation, kin, composite, axes)
+
+
+def centroidal_inertia(articulation: Articulation, state: State) -> Array:
+    """Spatial inertia of the whole articulation about its centre of mass, in world axes, Pinocchio's ``Ig``.
+
+    Orin, Goswami and Lee, Autonomous Robots 2013.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+
+    Returns:
+      ``diag(m 1, I)``, shape [6, 6].
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Identity: the inverse of it times the centroidal momentum is the articulation's average velocity.
+    """
+    kin = kinematics(articulation, state)
+    inertias = link_reference_inertias(articulation, kin)
+    mass, first, second = (jnp.sum(part, axis=-1, keepdims=True) for part in inertias)
+    # Exactly zero, which the difference of two large numbers need not be.
+    at_center = Inertias(mass, jnp.zeros_like(first), second - first[:, None] * first[None] / mass[None, None])
+    return spatial_inertias(at_center)[..., 0]
+
+
+def supported_inertia(
+    articulation: Articulation,
+    state: State,
+    frame: str | int | Array,
+    offset: Array | None = None,
+    *,
+    with_subtree: bool = True,
+) -> Array:
+    """Spatial inertia of what a frame's link supports, seen from the frame: ``computeSupportedInertiaByFrame``.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+      frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
+      offset: a pose in that frame, shape [7]; the frame itself when ``None``.
+      with_subtree: whether what moves against the link counts, too, or only the links that fixed joints hold below it.
+
+    Returns:
+      Symmetric matrix in the frame's own axes, linear part first, shape [6, 6].
+
+    Raises:
+      KeyError: no link or frame has this name.
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+    """
+    tree = articulation.topology
+    kin = kinematics(articulation, state)
+    _, placement = locate_frame(articulation, kin, frame, offset)
+    link = link_of_frame(articulation, frame)[0]
+    below = jnp.asarray(tree.link_ancestors)[link[0]]
+    if not with_subtree:
+        body = jnp.asarray(tree.link_body)
+        below = below & (body == body[link])
+    inertias = link_reference_inertias(articulation, kin)
+    supported = Inertias(*(masked_sum(part, below[:, None]) for part in inertias))
+    return spatial_inertias(inertias_in_axes(kin, placement, supported, "local"))[..., 0]
+
+
+def _matrices(articulation: Articulation, kin: Kinematics, inertias: Inertias, axes: Axes) -> Array:
+    """Mass moments of L links as users see them, [L, 6, 6]."""
+    tree = articulation.topology
+    frames: Placement = link_frames(tree, kin)
+    matrices = spatial_inertias(inertias_in_axes(kin, frames, inertias, axes))
+    return live_links(tree, jnp.moveaxis(matrices, -1, 0))

@@ -1,0 +1,197 @@
+"""Masses and centres of mass of subtrees, their motion and their Jacobians; the root's is the whole articulation."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix import spatial
+from artix.articulation import Articulation, State
+from artix.checks import check_vector
+from artix.dynamics.inertia import link_subtree_sums
+from artix.frames import link_of_frame, live_links
+from artix.kinematics import (
+    Kinematics,
+    Motion,
+    body_accelerations,
+    dof_motions,
+    generalized_motions,
+    kinematics,
+    link_centers,
+    root_motion,
+)
+from artix.tree import stage, take
+
+Array = jax.Array
+
+
+def subtree_masses(articulation: Articulation) -> Array:
+    """Masses of each link together with all links below it [kg], shape [L]; Pinocchio's ``mass``.
+
+    A fixed root's own mass counts here, in Pinocchio it does not.
+    """
+    return link_subtree_sums(articulation.topology, articulation.link_mass)
+
+
+def subtree_centers_of_mass(articulation: Articulation, state: State) -> Array:
+    """Centres of mass of each link together with all links below it, Pinocchio's ``com``.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+
+    Returns:
+      World positions [m], shape [L, 3]. Where a subtree has no mass, the centre is that of its link's mass frame.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Identity: the root's is ``center_of_mass(a, s)``.
+    """
+    tree = articulation.topology
+    kin = kinematics(articulation, state)
+    centers = kin.reference[:, None] + _mean(articulation, link_centers(articulation, kin))
+    return live_links(tree, centers.T)
+
+
+def subtree_center_of_mass_velocities(articulation: Articulation, state: State) -> Array:
+    """Velocities of :func:`subtree_centers_of_mass` in world axes [m/s], shape [L, 3]; Pinocchio's ``vcom``.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Identity: ``subtree_center_of_mass_jacobian(a, s, link) @ nu``.
+    """
+    flight = root_motion(articulation.topology, state.root_velocity).linear
+    found = _center_motions(articulation, state, None)
+    return live_links(articulation.topology, (flight + _mean(articulation, found.velocity)).T)
+
+
+def subtree_center_of_mass_accelerations(articulation: Articulation, state: State, acceleration: Array) -> Array:
+    """Accelerations of :func:`subtree_centers_of_mass` in world axes, Pinocchio's ``acom``; without gravity.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      acceleration: generalised acceleration, shape [nv].
+
+    Returns:
+      Classical accelerations [m/s^2], shape [L, 3].
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+    """
+    found = _center_motions(articulation, state, acceleration)
+    return live_links(articulation.topology, _mean(articulation, found.acceleration).T)
+
+
+def subtree_center_of_mass_jacobian(articulation: Articulation, state: State, link: str | int | Array) -> Array:
+    """Jacobian of the velocity of one of :func:`subtree_centers_of_mass`; ``jacobianSubtreeCenterOfMass``.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+      link: the link at the top of the subtree, by name or by index, which may be traced.
+
+    Returns:
+      Shape [3, nv], world axes.
+
+    Raises:
+      KeyError: no link or frame has this name.
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Identity: the root's is ``center_of_mass_jacobian(a, s)``.
+    """
+    tree = articulation.topology
+    kin = kinematics(articulation, state)
+    motions = generalized_motions(articulation, kin)
+    top = link_of_frame(articulation, link)[0][0]
+    weight = articulation.link_mass * jnp.asarray(tree.link_ancestors)[top].astype(articulation.dtype)
+    weight = jnp.where(jnp.sum(weight) > 0, weight, jnp.zeros_like(weight).at[top].set(1))
+    weight = weight / jnp.sum(weight)
+    # The part of the subtree that each DOF moves, and where that part's centre is, times that part.
+    below = jnp.asarray(tree.dof_moves_link).astype(weight.dtype)
+    below = jnp.concatenate([jnp.ones_like(below, shape=(tree.num_base_dofs, tree.num_links)), below]) * weight[None]
+    part = jnp.sum(below, axis=1)
+    moment = jnp.matmul(link_centers(articulation, kin), below.T, precision=jax.lax.Precision.HIGHEST)
+    return part[None] * motions[:3] + spatial.cross(motions[3:], moment)
+
+
+def center_of_mass_velocity(articulation: Articulation, state: State) -> Array:
+    """Velocity of the whole articulation's centre of mass in world axes [m/s], shape [3]; Pinocchio's ``vcom[0]``.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Identity: ``center_of_mass_jacobian(a, s) @ nu``.
+    """
+    found = _center_motions(articulation, state, None)
+    flight = root_motion(articulation.topology, state.root_velocity).linear[:, 0]
+    return flight + _whole_mean(articulation, found.velocity)
+
+
+def center_of_mass_acceleration(articulation: Articulation, state: State, acceleration: Array) -> Array:
+    """Acceleration of the whole articulation's centre of mass in world axes, Pinocchio's ``acom[0]``; without gravity.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      acceleration: generalised acceleration, shape [nv].
+
+    Returns:
+      Classical acceleration [m/s^2], shape [3].
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+    """
+    return _whole_mean(articulation, _center_motions(articulation, state, acceleration).acceleration)
+
+
+class _CenterMotions(NamedTuple):
+    """Motion of the links' centres of mass, seen from the root's in uniform motion, [3, L] each."""
+
+    velocity: Array
+    acceleration: Array
+
+
+def _center_motions(articulation: Articulation, state: State, acceleration: Array | None) -> _CenterMotions:
+    tree = articulation.topology
+    if acceleration is not None:
+        check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
+    kin: Kinematics = kinematics(articulation, state)
+    motions = Motion(*stage(*dof_motions(tree, kin)))
+    bodies = body_accelerations(tree, kin, motions, state, acceleration)
+    (v, w), (a, alpha) = (tuple(take(part, tree.link_body) for part in motion) for motion in bodies)
+    center = link_centers(articulation, kin)
+    velocity = v + spatial.cross(w, center)
+    return _CenterMotions(velocity, a + spatial.cross(alpha, center) + spatial.cross(w, velocity))
+
+
+def _mean(articulation: Articulation, of_links: Array) -> Array:
+    """Averages of vectors [3, L] over subtrees, by mass; the link's own where there is none."""
+    mass = articulation.link_mass
+    total = link_subtree_sums(articulation.topology, mass)
+    sums = link_subtree_sums(articulation.topology, mass[None] * of_links)
+    massive = total > 0
+    return jnp.where(massive[None], sums / jnp.where(massive, total, jnp.ones_like(total))[None], of_links)
+
+
+def _whole_mean(articulation: Articulation, of_links: Array) -> Array:
+    mass = articulation.link_mass
+    return jnp.sum(mass[None] * of_links, axis=1) / jnp.sum(mass)

@@ -1,0 +1,166 @@
+"""Identification of a robot's inertias from measured torques.
+
+The torques are linear in the links' dynamic parameters, ``tau = Y pi``, and :func:`artix.joint_torque_regressor` is Y.
+All samples together are reduced once to a triangle R of 10 L columns with ``|Y pi - tau|^2 = |R pi - z|^2 + const``;
+what follows does not see the samples any more. Not every pi is a set of bodies, so the unknowns are log-Cholesky
+parameters, from which all are; Levenberg and Marquardt's method finds those of least squares.
+
+What joint torques cannot tell (a mass on a vertical first axis, say) stays near the guess: only *base parameters*,
+combinations of pi that move the torques, are recovered, and with them every torque. Single precision blurs what is a
+base parameter and what is not, so all this wants double precision.
+
+``python -m artix.examples.identification`` identifies the seven-axis arm from 4,000 noisy samples.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+import artix
+
+Array = jax.Array
+
+
+class Measurements(NamedTuple):
+    """Samples of a robot's motion and torques, N each."""
+
+    states: artix.State
+    """Every array with a leading axis [N]."""
+    acceleration: Array
+    """[N, nv]"""
+    force: Array
+    """Measured joint forces without those that the armature takes, [N, nv]."""
+
+
+class Evidence(NamedTuple):
+    """What all measurements say about the dynamic parameters pi: ``R pi = z`` in the sense of least squares."""
+
+    triangle: Array
+    """R, [10 L, 10 L]."""
+    target: Array
+    """z, [10 L]."""
+
+
+def simulate_measurements(robot: artix.Articulation, key: Array, count: int, noise: float) -> Measurements:
+    """Random motions of a robot, and its torques with Gaussian noise.
+
+    Args:
+      robot: the robot with its true inertias.
+      key: a random key.
+      count: number N of samples.
+      noise: standard deviation of the noise [N m].
+    """
+    keys = jax.random.split(key, 4)
+    states = jax.vmap(lambda k: artix.random_state(robot, k))(jax.random.split(keys[0], count))
+    shape, dtype = (count, robot.topology.nv), robot.dtype
+    velocity = jax.random.normal(keys[1], (count, robot.topology.num_dofs), dtype)
+    states = states.replace(joint_velocity=2 * velocity)
+    acceleration = 5 * jax.random.normal(keys[2], shape, dtype)
+
+    def torque(state: artix.State, acc: Array) -> Array:
+        return artix.inverse_dynamics(robot, state, acc, armature=False)
+
+    force = jax.vmap(torque)(states, acceleration)
+    return Measurements(states, acceleration, force + noise * jax.random.normal(keys[3], shape, dtype))
+
+
+def gather_evidence(robot: artix.Articulation, measured: Measurements) -> Evidence:
+    """Reduces all measurements by one QR factorisation; which inertias ``robot`` has does not matter.
+
+    Raises:
+      TypeError: the robot's arrays are not in double precision.
+    """
+    if robot.dtype != jnp.float64:
+        raise TypeError(
+            f"identification wants float64, found {robot.dtype}: set JAX's x64 mode and use robot.astype('float64')"
+        )
+    regressor = jax.vmap(lambda s, acc: artix.joint_torque_regressor(robot, s, acc))
+    rows = regressor(measured.states, measured.acceleration)
+    width = rows.shape[-1]
+    stacked = jnp.concatenate([rows.reshape(-1, width), measured.force.reshape(-1, 1)], axis=1)
+    triangle = jnp.linalg.qr(stacked, mode="r")
+    return Evidence(triangle[:width, :width], triangle[:width, width])
+
+
+def identify(
+    guess: artix.Articulation, evidence: Evidence, links: list[str], iterations: int = 60
+) -> artix.Articulation:
+    """The robot whose links explain the measurements best, starting from a guess, which the rest of it keeps.
+
+    Args:
+      guess: the robot with inertias as one believes them to be.
+      evidence: from :func:`gather_evidence`.
+      links: names of the links to identify; their guesses must have extent in every direction.
+      iterations: how many steps of Levenberg and Marquardt's method.
+
+    Returns:
+      The robot with other ``link_mass``, ``link_com_pose`` and ``link_inertia``, all physically consistent.
+    """
+    start = artix.log_cholesky_from_articulation(guess, links)
+
+    def residual(theta: Array) -> Array:
+        robot = artix.with_log_cholesky(guess, theta.reshape(start.shape), links)
+        return evidence.triangle @ artix.dynamic_parameters(robot).ravel() - evidence.target
+
+    def improve(carry: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], Array]:
+        theta, damping = carry
+        error, jacobian = residual(theta), jax.jacfwd(residual)(theta)
+        # Damped by its own scale, as a triangle again: normal equations would square the condition.
+        scale = jnp.linalg.norm(jacobian, axis=0) + 1e-3 * jnp.linalg.norm(jacobian)
+        rows = jnp.concatenate([jacobian, damping * jnp.diag(scale)])
+        q, r = jnp.linalg.qr(rows)
+        step = -jax.scipy.linalg.solve_triangular(r, q[: len(error)].T @ error)
+        cost, trial = jnp.sum(error**2), jnp.sum(residual(theta + step) ** 2)
+        better = trial < cost  # A NaN is not.
+        damping = jnp.clip(jnp.where(better, 0.4, 3.0) * damping, 1e-5, 1e3).astype(theta.dtype)
+        return (jnp.where(better, theta + step, theta), damping), jnp.minimum(trial, cost)
+
+    damping = jnp.asarray(0.1, guess.dtype)
+    (theta, _), _ = jax.lax.scan(improve, (start.ravel(), damping), length=iterations)
+    return artix.with_log_cholesky(guess, theta.reshape(start.shape), links)
+
+
+def torque_error(robot: artix.Articulation, measured: Measurements) -> Array:
+    """Root mean square of the difference between a robot's torques and measured ones, by joint [N m], [nv]."""
+
+    def torque(state: artix.State, acc: Array) -> Array:
+        return artix.inverse_dynamics(robot, state, acc, armature=False)
+
+    difference = jax.vmap(torque)(measured.states, measured.acceleration) - measured.force
+    return jnp.sqrt(jnp.mean(difference**2, axis=0))
+
+
+def main() -> None:
+    """Identifies the seven-axis arm from 4,000 noisy samples, starting from inertias that are wrong by a third."""
+    jax.config.update("jax_enable_x64", True)
+    arm, noise = artix.robots.load("arm7", dtype="float64"), 0.1
+    links = list(movable_links(arm))
+    measured = jax.jit(lambda key: simulate_measurements(arm, key, 4000, noise))(jax.random.key(0))
+    guess = disturbed(arm, jax.random.key(1), links, 0.3)
+    found = jax.jit(lambda guess, measured: identify(guess, gather_evidence(guess, measured), links))(guess, measured)
+    unseen = jax.jit(lambda key: simulate_measurements(arm, key, 1000, 0.0))(jax.random.key(2))
+    print(f"noise of the measured torques [N m]           {noise}")
+    print(f"error of predicted torques, guessed [N m]     {torque_error(guess, unseen)}")
+    print(f"error of predicted torques, identified [N m]  {torque_error(found, unseen)}")
+
+
+def movable_links(robot: artix.Articulation) -> tuple[str, ...]:
+    """Names of the links with mass that some joint moves."""
+    topology = robot.topology
+    assert isinstance(topology, artix.Topology)
+    moved = [bool(column.any()) for column in topology.dof_moves_link.T]
+    return tuple(name for k, name in enumerate(topology.link_names) if moved[k] and float(robot.link_mass[k]) > 0)
+
+
+def disturbed(robot: artix.Articulation, key: Array, links: list[str], size: float) -> artix.Articulation:
+    """The robot with log-Cholesky parameters wrong at random: logarithms by about ``size``, lengths by a tenth [m]."""
+    theta = artix.log_cholesky_from_articulation(robot, links)
+    scale = jnp.full(theta.shape, size, theta.dtype).at[:, 4:].multiply(0.1)
+    return artix.with_log_cholesky(robot, theta + scale * jax.random.normal(key, theta.shape, theta.dtype), links)
+
+
+if __name__ == "__main__":
+    main()

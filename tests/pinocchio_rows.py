@@ -1,0 +1,55 @@
+"""What a row of the table "Pinocchio to artix" is, and helpers that its entries share."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from artix import spatial
+
+RESULT, TEMPORARY, INDEX, DEAD, GETTER, TYPE = "result", "temporary", "static index", "dead", "function", "type"
+AXES = ("local", "world_aligned", "world")
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One line of the table: what Pinocchio has, how artix gives it, and how the two are compared.
+
+    ``artix(articulation, state, x)``, with ``x`` the dictionary of other inputs, is traced into one program with all other
+    rows; ``pinocchio(reference)`` computes the same by Pinocchio in artix's convention. Both may return lists.
+    """
+
+    members: str
+    kind: str
+    call: str
+    convention: str = ""
+    artix: Callable[[Any, Any, dict], Any] | None = None
+    pinocchio: Callable[[Any], Any] | None = None
+    check: str = "Pinocchio"
+    tolerance: float = 1e-9
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether there are numbers to compare."""
+        return self.artix is not None
+
+
+def moving(articulation, values):
+    """Without the root's entry if the root is fixed: Pinocchio has no such body."""
+    return values[1:] if articulation.topology.fixed_base else values
+
+
+def transforms(poses):
+    """Homogeneous transforms [..., 3, 4] of poses [..., 7]: quaternions have two signs."""
+    flat = poses.reshape(-1, 7).T
+    rotation = spatial.rotation_matrix(spatial.normalize(flat[3:]))
+    return jnp.moveaxis(jnp.concatenate([rotation, flat[:3, None]], axis=1), -1, 0).reshape(*poses.shape[:-1], 3, 4)
+
+
+def transform(placement) -> np.ndarray:
+    """The same of Pinocchio's placement."""
+    return placement.homogeneous[:3]

@@ -1,0 +1,137 @@
+"""Every row of the table "Pinocchio to artix", on fixed and floating trees of all joints, and the page made of it."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import artix
+
+pin = pytest.importorskip("pinocchio")
+
+from tests import pinocchio_table as table  # noqa: E402
+from tests.models import state_at  # noqa: E402
+
+EVERY_DAY = "tree, floating"
+#: What other everyday tests compare, too.
+SOMETIMES = ("Derivatives of dynamics", "Second derivatives")
+#: Everything has its gradients checked once a week; these often.
+OFTEN = ("Regressors",)
+SECTIONS = [section for section in table.TABLE if section != "Indices of the tree"]
+#: Members that belong to constrained dynamics, and working memory of 4.x without a counterpart.
+CONSTRAINED = frozenset(
+    re.findall(
+        r"\w+",
+        """constraint_chol contact_chol dac_da dac_dq dac_dv dlambda_dq dlambda_dtau dlambda_dv dq_after dvc_dq impulse_c
+        lambda_c lambda_c_prox oK oL oYaba_augmented osim primal_dual_contact_solution primal_rhs_contact q_in v_in a_in
+        tau_in idx_vExtended_to_idx_v_fromRow mimic_parents_fromRow mimic_subtree_joint""",
+    )
+)
+
+
+def _marks(robot: str, section: str) -> tuple:
+    if robot not in (EVERY_DAY, "tree, fixed"):
+        return (pytest.mark.exhaustive,)
+    return () if robot == EVERY_DAY and section not in SOMETIMES else (pytest.mark.slow,)
+
+
+@pytest.mark.parametrize(
+    ("robot", "section", "members"),
+    [
+        pytest.param(robot, section, row.members, marks=_marks(robot, section))
+        for robot in table.ROBOTS
+        for section in table.TABLE
+        for row in table.compared(section)
+    ],
+)
+def test_row(robot: str, section: str, members: str) -> None:
+    (row,) = [row for row in table.compared(section) if row.members == members]
+    assert table.errors(robot, section)[members] <= row.tolerance
+
+
+def test_every_member_of_data_has_a_row() -> None:
+    named = " ".join(row.members for rows in table.TABLE.values() for row in rows)
+    named = set(re.findall(r"[A-Za-z_0-9]+", named))
+    members = {
+        name for name in dir(pin.Data) if not name.startswith("_") and not callable(getattr(pin.Data, name))
+    } - CONSTRAINED
+    assert len(members) > 60
+    assert members - named == set()
+    rows = [row.members for rows in table.TABLE.values() for row in rows]
+    assert len(set(rows)) == len(rows)
+
+
+def test_the_page_is_fresh() -> None:
+    """Write it again with ``python -m tests.pinocchio_table`` after changing a row."""
+    text = table.PAGE.read_text(encoding="utf-8")
+    measured = table.entries_of(text)
+    assert table.page(measured) == text
+    for row in (row for rows in table.TABLE.values() for row in rows):
+        found = measured[row.members]
+        if row.is_compared:
+            number = float(found.partition(",")[0])
+            assert number <= row.tolerance
+            assert found == table.entry(row, number)
+        else:
+            assert found == table.entry(row, 0.0)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("section", SECTIONS)
+def test_single_precision_in_batches(section: str) -> None:
+    model, a = table.robot(EVERY_DAY)
+    a, inputs = a.astype("float32"), table.inputs_of(a, "float32")
+    function = functools.partial(table.function_of(section), a)
+    found = jax.jit(jax.vmap(function, in_axes=(0, 0, None)))(*inputs)
+    assert {leaf.dtype for leaf in jax.tree.leaves(found)} == {np.dtype("float32")}
+    for k, reference in enumerate(table.references(model, table.robot(EVERY_DAY)[1])):
+        for row, values in zip(table.compared(section), found, strict=True):
+            of_state = jax.tree.map(lambda leaf, k=k: leaf[k], values)
+            assert table.error(of_state, row.pinocchio(reference)) <= 1e-4, row.members
+
+
+@pytest.mark.parametrize(
+    "section", [pytest.param(k, marks=pytest.mark.slow if k in OFTEN else pytest.mark.exhaustive) for k in SECTIONS]
+)
+def test_gradients(section: str) -> None:
+    """Forwards against differences, backwards against forwards, and finite at rest with all rotations the identity."""
+    _, a = table.robot(EVERY_DAY)
+    states, batch, offset = table.inputs_of(a)
+    state, x = state_at(states, 0), {name: leaf[0] for name, leaf in batch.items()}
+    function, step = table.function_of(section), 1e-5
+
+    def numbers(state, x):
+        """One number of each row: every entry counts, differently."""
+        sums = [
+            sum(
+                jnp.sum(leaf * jnp.cos(jnp.arange(1.0, leaf.size + 1)).reshape(leaf.shape))
+                for leaf in jax.tree.leaves(row)
+            )
+            for row in function(a, state, x, offset)
+        ]
+        return jnp.stack(sums)
+
+    @jax.jit
+    def differentiated(at, direction):
+        values, rates = jax.jvp(numbers, at, direction)
+        _, pull = jax.vjp(lambda *y: jnp.sum(numbers(*y)), *at)
+        return values, rates, pull(jnp.ones(()))
+
+    direction = state_at(states, 1), {name: leaf[1] for name, leaf in batch.items()}
+    _, rates, gradient = differentiated((state, x), direction)
+    ahead, behind = (
+        differentiated(jax.tree.map(lambda y, d, h=h: y + h * d, (state, x), direction), direction)[0]
+        for h in (step, -step)
+    )
+    differences = (ahead - behind) / (2 * step)
+    np.testing.assert_allclose(rates, differences, rtol=1e-6, atol=1e-6 * float(jnp.max(jnp.abs(differences))))
+    dotted = sum(jnp.vdot(g, d) for g, d in zip(*map(jax.tree.leaves, (gradient, direction)), strict=True))
+    np.testing.assert_allclose(dotted, jnp.sum(rates), rtol=1e-9)
+    rest = artix.neutral_state(a), jax.tree.map(jnp.zeros_like, x)
+    for leaf in jax.tree.leaves(differentiated(rest, direction)):
+        assert np.all(np.isfinite(leaf))
