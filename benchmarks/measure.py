@@ -19,7 +19,7 @@ class Result:
 
     Attributes:
       robot, quantity, batch, library: which one.
-      microseconds: time for one articulation, the median of the repeats.
+      samples: microseconds for one articulation, one number for each repeat.
       compile_seconds: time to trace, lower and compile.
       instructions: number of HLO instructions of the compiled program.
       peak_bytes: memory of arguments, results and temporaries.
@@ -33,7 +33,6 @@ class Result:
     quantity: str
     batch: int
     library: str
-    microseconds: float | None = None
     compile_seconds: float | None = None
     instructions: float | None = None
     peak_bytes: float | None = None
@@ -41,6 +40,12 @@ class Result:
     moved_bytes: float | None = None
     error: float | None = None
     failure: str | None = None
+    samples: list[float] = dataclasses.field(default_factory=list)
+
+    @property
+    def microseconds(self) -> float | None:
+        """The median of the samples."""
+        return float(np.median(self.samples)) if self.samples else None
 
 
 def compare(workers: Sequence[Worker], robot: str, quantity: str, batch: int, repeats: int) -> list[Result]:
@@ -57,8 +62,8 @@ def compare(workers: Sequence[Worker], robot: str, quantity: str, batch: int, re
         for name, fact in facts.items():
             setattr(result, name, fact)
     for (_, result), times in zip(ready, _interleaved(ready, repeats), strict=True):
-        if times:
-            result.microseconds = 1e6 * float(np.median(times)) / batch
+        if result.failure is None:
+            result.samples = [1e6 * seconds / batch for seconds in times]
     return results
 
 

@@ -65,8 +65,8 @@ class Reference:
         self.base = 0 if robot.fixed_base else 6
         self.first = 1 if robot.fixed_base else 2
         self.joint_names = tuple(self.model.names[self.first :])
-        leaves = [k for k in range(self.first, self.model.njoints) if k not in list(self.model.parents)]
-        self.feet = tuple(self.model.names[k] for k in leaves) if self.base and len(leaves) == 4 else ()
+        leaves = set(self.joint_names) - {self.model.names[k] for k in self.model.parents}
+        self.feet = tuple(sorted(leaves)) if robot.key == "quadruped" else ()
         self.scalar = [self.model.joints[k].nq == 1 for k in range(self.first, self.model.njoints)]
         self.levers = np.array([self.model.inertias[k].lever for k in range(self.first, self.model.njoints)])
         self.root_center = np.array(self.model.inertias[1].lever) if self.base else np.zeros(3)
@@ -107,8 +107,8 @@ class Reference:
         matrix = np.triu(matrix) + np.triu(matrix, 1).T - np.diag(model.armature)
         bias = np.array(pinocchio.nonLinearEffects(model, data, q, v))
         joints = range(self.first, model.njoints)
-        constrained = self._constrained(states, k, q, v, transform, drift) if self.feet else {}
         force = np.r_[np.zeros(self.base), states.acceleration[k, self.base :]]
+        constrained = self._constrained(q, v, force, transform, drift) if self.feet else {}
         pinocchio.computeABADerivatives(model, data, q, v, force)
         forward = self._joints(data.ddq_dq, data.ddq_dv)
         rate = np.linalg.solve(transform, np.array(data.ddq) - drift)
@@ -123,6 +123,7 @@ class Reference:
             "inverse dynamics derivatives": inverse,
             "forward dynamics derivatives": forward,
             "gradient of forward dynamics": forward[:, 0].sum(axis=0),
+            "Jacobian of forward dynamics": forward[:, 0],
             "mass matrix": transform.T @ matrix @ transform,
             "bias force": transform.T @ (bias + matrix @ drift),
             "inverse dynamics": transform.T @ (bias + matrix @ states.acceleration[k]),
@@ -131,25 +132,12 @@ class Reference:
             "poses and velocities": np.stack([self._center_velocity(j) for j in joints]),
         }
 
-    def _constrained(self, states: States, k: int, q, v, transform, drift) -> dict[str, np.ndarray]:
-        """Forward dynamics with all feet held where they are, and its derivative by the joints' configuration."""
-        model, data = self.model, self.model.createData()
-        kind, axes = pinocchio.ContactType.CONTACT_3D, pinocchio.ReferenceFrame.LOCAL_WORLD_ALIGNED
-        place = pinocchio.SE3(np.eye(3), np.array(FOOT))
-        models = pinocchio.StdVec_RigidConstraintModel()
-        models.extend(pinocchio.RigidConstraintModel(kind, model, model.getJointId(f), place, axes) for f in self.feet)
-        datas = pinocchio.StdVec_RigidConstraintData()
-        datas.extend(one.createData() for one in models)
-        pinocchio.initConstraintDynamics(model, data, models, datas)
-        force = np.r_[np.zeros(self.base), states.acceleration[k, self.base :]]
-        settings = pinocchio.ProximalSettings(0.0, 0.0, 0.0, 1)
-        pinocchio.constraintDynamics(model, data, q, v, force, models, datas, settings)
-        rate = np.linalg.solve(transform, np.array(data.ddq) - drift)
-        pinocchio.computeConstraintDynamicsDerivatives(model, data, models, datas, settings)
-        return {
-            "constrained forward dynamics": rate,
-            "derivatives of constrained forward dynamics": np.array(data.ddq_dq)[self.base :, self.base :],
-        }
+    def _constrained(self, q, v, force, transform, drift) -> dict[str, np.ndarray]:
+        """Forward dynamics with all feet held where they are, and its derivatives by the joints."""
+        held = HeldFeet(self)
+        rate = np.linalg.solve(transform, np.array(held.accelerations(q, v, force)) - drift)
+        derivatives = self._joints(*held.derivatives(q, v, force))
+        return {"constrained forward dynamics": rate, "constrained forward dynamics derivatives": derivatives}
 
     def _step(self, states: States, k: int, v: np.ndarray) -> np.ndarray:
         """Mean joint accelerations of one step with implicit springs and dampers towards the middles of the ranges."""
@@ -204,3 +192,33 @@ class Reference:
         twist, rotation = self.data.v[joint], self.data.oMi[joint].rotation
         lever = self.model.inertias[joint].lever
         return np.concatenate([rotation @ (twist.linear + np.cross(twist.angular, lever)), rotation @ twist.angular])
+
+
+class HeldFeet:
+    """Pinocchio's constrained dynamics of a robot whose feet are held.
+
+    Attributes:
+      data: what the last call left.
+    """
+
+    def __init__(self, reference: Reference) -> None:
+        self._model, self.data = reference.model, reference.model.createData()
+        kind, axes = pinocchio.ContactType.CONTACT_3D, pinocchio.ReferenceFrame.LOCAL_WORLD_ALIGNED
+        place = pinocchio.SE3(np.eye(3), np.array(FOOT))
+        joints = [self._model.getJointId(foot) for foot in reference.feet]
+        self._feet = pinocchio.StdVec_RigidConstraintModel()
+        self._feet.extend(pinocchio.RigidConstraintModel(kind, self._model, joint, place, axes) for joint in joints)
+        self._held = pinocchio.StdVec_RigidConstraintData()
+        self._held.extend(foot.createData() for foot in self._feet)
+        self._settings = pinocchio.ProximalSettings(0.0, 0.0, 0.0, 1)  # independent feet: exact in one iteration
+        pinocchio.initConstraintDynamics(self._model, self.data, self._feet, self._held)
+
+    def accelerations(self, q: np.ndarray, v: np.ndarray, force: np.ndarray) -> np.ndarray:
+        """v', [nv]."""
+        return pinocchio.constraintDynamics(self._model, self.data, q, v, force, self._feet, self._held, self._settings)
+
+    def derivatives(self, q: np.ndarray, v: np.ndarray, force: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of v' by configuration and velocity, [nv, nv] each."""
+        self.accelerations(q, v, force)
+        pinocchio.computeConstraintDynamicsDerivatives(self._model, self.data, self._feet, self._held, self._settings)
+        return self.data.ddq_dq, self.data.ddq_dv

@@ -137,6 +137,8 @@ def _rows(robot: Robot, choice: Choice, versions: dict[str, str]) -> Iterator[li
             workers.append(worker)
             versions[name] = worker.version
         for quantity in choice.quantities:
+            if QUANTITIES[quantity].robots and robot.key not in QUANTITIES[quantity].robots:
+                continue
             for batch in choice.batches:
                 found = {
                     result.library: result for result in compare(workers, robot.key, quantity, batch, choice.repeats)

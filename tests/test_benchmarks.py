@@ -80,7 +80,8 @@ def test_a_quantity_that_is_not_offered_and_a_limit_that_is_passed():
 
 
 def result(library: str, microseconds: float | None, failure: str | None = None) -> Result:
-    return Result("arm", "mass matrix", 4096, library, microseconds, failure=failure)
+    samples = [] if microseconds is None else [microseconds]
+    return Result("arm", "mass matrix", 4096, library, failure=failure, samples=samples)
 
 
 def test_missing_peers_are_shown_with_their_reasons():
@@ -88,7 +89,21 @@ def test_missing_peers_are_shown_with_their_reasons():
     text = report(table, None)
     assert "| arm | mass matrix | 1 | fails [1] | 8 | 8.0 (MJX) |  |" in text
     assert "1. not installed (frax)" in text
-    assert "8.0 to 8.0, aim 4: reached" in text
+    assert "8 to 8, aim 4: reached" in text
+
+
+def test_aims_that_are_not_reached_name_their_robots():
+    results = [result("artix", 1.0), result("MJX", 3.0), result("Pinocchio (C++)", 1.5)]
+    results[0].compile_seconds, results[1].compile_seconds = 1.0, 2.5
+    text = report(Table(results), None)
+    assert "3 to 3, aim 4: **not reached** by arm: 3 | 1.5 to 1.5, aim 1: reached" in text
+    assert "2.5 to 2.5, aim 3: **not reached** by arm: 2.5" in text
+
+
+def test_a_ratio_is_the_median_over_the_repeats_that_both_ran():
+    ours, theirs = result("artix", None), result("MJX", None)
+    ours.samples, theirs.samples = [1.0, 2.0, 1.0, 1.0], [4.0, 9.0, 5.0]  # the machine was slow in the second
+    np.testing.assert_allclose(Table([ours, theirs]).ratio("arm", "mass matrix", 4096, "MJX"), 4.5)
 
 
 def test_the_fraction_of_the_roofline_is_that_of_the_nearer_limit():

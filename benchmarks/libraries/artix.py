@@ -11,8 +11,9 @@ import numpy as np
 import pinocchio
 
 import artix
+from artix import Constraint, Constraints
 from benchmarks.libraries.base import JaxLibrary, matrices, permuted, sum_gradient
-from benchmarks.reference import DAMPING, STEP, STIFFNESS, Reference, States, within
+from benchmarks.reference import DAMPING, FOOT, STEP, STIFFNESS, Reference, States, within
 from benchmarks.robots import Robot, articulation
 
 
@@ -41,21 +42,41 @@ class Artix(JaxLibrary):
             "forward dynamics derivatives": lambda s, a: artix.forward_dynamics_derivatives(
                 self.articulation, s, self.joint_forces(a)
             ),
-            "gradient of forward dynamics": self._gradient,
+            "gradient of forward dynamics": lambda s, a: sum_gradient(self._accelerations(s, a), s.joint_position),
+            "Jacobian of forward dynamics": lambda s, a: jax.jacfwd(self._accelerations(s, a))(s.joint_position),
             "step": self._step,
         }
+        if reference.feet:
+            self.functions["constrained forward dynamics"] = self._constrained
+            self.functions["constrained forward dynamics derivatives"] = self._constrained_derivatives
+            links = {name: topology.link_names[k] for name, k in zip(reference.joint_names, self.links, strict=True)}
+            pose = [*FOOT, 0, 0, 0, 1]
+            feet = [Constraint(frame_a=links[foot], pose_a=pose, axes="world_aligned") for foot in reference.feet]
+            self.standing = Constraints.of(self.articulation, feet)
         n = topology.num_dofs
-        gains = {"stiffness": jnp.full(n, STIFFNESS, jnp.float32), "damping": jnp.full(n, DAMPING, jnp.float32)}
+        stiffness, damping = (jnp.full(n, gain, jnp.float32) for gain in (STIFFNESS, DAMPING))
         unlimited = jnp.full(n, jnp.inf, jnp.float32)  # joint speeds, which MuJoCo does not limit
-        drive = self.articulation.drive.replace(**gains)
+        drive = self.articulation.drive.replace(stiffness=stiffness, damping=damping, target_position=self.limits[0])
         self.driven = self.articulation.replace(drive=drive, max_joint_velocity=unlimited)
 
-    def _gradient(self, state: artix.State, acceleration: jax.Array) -> jax.Array:
+    def _accelerations(self, state: artix.State, acceleration: jax.Array) -> Callable[[jax.Array], jax.Array]:
+        """The joints' accelerations as a function of their positions."""
+
         def joint_accelerations(q):
             moved = state.replace(joint_position=q)
             return artix.forward_dynamics(self.articulation, moved, self.joint_forces(acceleration))[self.base :]
 
-        return sum_gradient(joint_accelerations, state.joint_position)
+        return joint_accelerations
+
+    def _constrained(self, state: artix.State, acceleration: jax.Array) -> tuple[jax.Array, jax.Array]:
+        force = self.joint_forces(acceleration)
+        # The feet's forces are asked for, too; an unused part would be left out of the program.
+        return artix.constrained_forward_dynamics(self.articulation, state, force, self.standing)[:2]
+
+    def _constrained_derivatives(self, state: artix.State, acceleration: jax.Array) -> tuple[Any, Any]:
+        force = self.joint_forces(acceleration)
+        by = artix.constrained_forward_dynamics_derivatives(self.articulation, state, force, self.standing)
+        return by.acceleration, by.constraint_force
 
     def _step(self, state: artix.State, acceleration: jax.Array) -> tuple[jax.Array, artix.State]:
         start = state.replace(joint_position=within(state.joint_position, *self.limits))
@@ -82,11 +103,11 @@ class Artix(JaxLibrary):
         return state, jnp.asarray(permuted(acceleration, (1,), self.base, self.from_reference), jnp.float32)
 
     def convert(self, quantity: str, value: Any) -> np.ndarray:
-        if quantity == "step":
-            return self.ordered(quantity, value[0])
+        if quantity == "step" or "constrained" in quantity:
+            value = value[0]
         if quantity == "poses and velocities":
             return np.asarray(value.velocity, float)[:, self.links]
-        if quantity in ("inverse dynamics derivatives", "forward dynamics derivatives"):
+        if quantity.endswith("dynamics derivatives"):
             both = np.stack([value.configuration, value.velocity], axis=2)
             return self.ordered(quantity, both[:, self.base :, :, self.base :])
         value = np.asarray(value, float)

@@ -36,6 +36,9 @@ class MixedCoordinates(JaxLibrary):
             "gradient of forward dynamics": lambda p, h, t, q, v, a: sum_gradient(
                 lambda moved: joints(p, h, t, moved, v, a), q
             ),
+            "Jacobian of forward dynamics": lambda p, h, t, q, v, a: jax.jacfwd(
+                lambda moved: joints(p, h, t, moved, v, a)
+            )(q),
         }
 
     def inputs(self, states: States) -> tuple[Any, ...]:

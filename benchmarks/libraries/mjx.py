@@ -38,10 +38,10 @@ class Mjx(MujocoCoordinates):
             **self.dynamics(),
             "step": self._step,
         }
-        model.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
+        model.opt.disableflags = int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
         model.dof_damping[self.base :] = DAMPING
         model.jnt_stiffness[0 if robot.fixed_base else 1 :] = STIFFNESS
-        model.qpos_spring[self._first :] = 0.0
+        model.qpos_spring[self._first :] = self.limits[0]
         model.opt.timestep = STEP
         self.driven, self.start = mjx.put_model(model), mjx.make_data(model)
 

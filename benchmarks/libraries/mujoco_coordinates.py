@@ -27,9 +27,9 @@ class MujocoCoordinates(JaxLibrary):
             "forward dynamics": lambda q, v, a: self.forward(q, v, self.joint_forces(a)),
             "forward dynamics derivatives": lambda q, v, a: self._by_joints(self.forward, q, v, self.joint_forces(a)),
             "gradient of forward dynamics": lambda q, v, a: sum_gradient(
-                lambda joints: self.forward(self._with_joints(q, joints), v, self.joint_forces(a))[self.base :],
-                q[self._first :],
+                self._accelerations(q, v, a), q[self._first :]
             ),
+            "Jacobian of forward dynamics": lambda q, v, a: jax.jacfwd(self._accelerations(q, v, a))(q[self._first :]),
         }
         if self.inverse is not None:
             functions["inverse dynamics"] = self.inverse
@@ -42,6 +42,10 @@ class MujocoCoordinates(JaxLibrary):
 
     def _with_joints(self, q: jax.Array, joints: jax.Array) -> jax.Array:
         return jnp.concatenate([q[: self._first], joints])
+
+    def _accelerations(self, q: jax.Array, v: jax.Array, a: jax.Array) -> Callable[[jax.Array], jax.Array]:
+        """The joints' accelerations as a function of their positions."""
+        return lambda joints: self.forward(self._with_joints(q, joints), v, self.joint_forces(a))[self.base :]
 
     def _by_joints(self, function: Any, q: jax.Array, v: jax.Array, last: jax.Array) -> jax.Array:
         def of_joints(joints, rates):

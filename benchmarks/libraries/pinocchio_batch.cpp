@@ -1,8 +1,9 @@
 // Pinocchio's algorithms over a batch of states on some threads, driven over standard input and output.
 //
-// usage: pinocchio_batch MODEL.txt STATES.bin THREADS
+// usage: pinocchio_batch MODEL.txt STATES.bin THREADS X Y Z [JOINT ...]
 //   MODEL.txt   a pinocchio::Model saved as text
 //   STATES.bin  int64 count, then doubles: q [count, nq], v, acceleration, force [count, nv] each
+//   JOINT       feet: the bodies of these joints are held at the point X Y Z of the joints' frames
 // For each input line "BATCH QUANTITY" the quantity is computed and stored for the first BATCH states. Answer: one line
 // "SECONDS WIDTH ROWS", then ROWS * WIDTH doubles, the results of the first states. An unknown quantity: "unknown".
 #include <algorithm>
@@ -21,6 +22,8 @@
 #include "pinocchio/serialization.hpp"
 #include "pinocchio/algorithm/aba-derivatives.hpp"
 #include "pinocchio/algorithm/aba.hpp"
+#include "pinocchio/algorithm/constrained-dynamics-derivatives.hpp"
+#include "pinocchio/algorithm/constrained-dynamics.hpp"
 #include "pinocchio/algorithm/crba.hpp"
 #include "pinocchio/algorithm/jacobian.hpp"
 #include "pinocchio/algorithm/kinematics.hpp"
@@ -36,10 +39,22 @@ struct States {
   Matrix q, v, acceleration, force;  // one column for each state
 };
 
+using Feet = std::vector<pin::RigidConstraintModel>;
+
+// What a thread computes in.
+struct Workspace : pin::Data {
+  std::vector<pin::RigidConstraintData> held;
+
+  Workspace(const pin::Model &model, const Feet &feet) : pin::Data(model) {
+    for (const auto &foot : feet) held.emplace_back(foot);
+    pin::initConstraintDynamics(model, *this, feet, held);
+  }
+};
+
 // One result: what to compute for a state, and where to write its `width` numbers.
 struct Quantity {
   std::size_t width;
-  std::function<void(pin::Data &, const States &, Index, double *)> compute;
+  std::function<void(Workspace &, const States &, Index, double *)> compute;
 };
 
 static States read_states(const char *path, const pin::Model &model) {
@@ -70,32 +85,46 @@ static double *put_pose(double *out, const pin::SE3 &pose) {
   return out + 12;
 }
 
-// Only `model` outlives this function: what is computed later may refer to nothing else of it.
-static std::map<std::string, Quantity> quantities(const pin::Model &model) {
+static Feet held_feet(const pin::Model &model, int count, char **arguments) {
+  const auto number = [&](int k) { return std::stod(arguments[k]); };
+  const pin::SE3 place(Eigen::Matrix3d::Identity(), Eigen::Vector3d(number(0), number(1), number(2)));
+  Feet feet;
+  for (int k = 3; k < count; ++k)
+    feet.emplace_back(pin::CONTACT_3D, model, model.getJointId(arguments[k]), place, pin::LOCAL_WORLD_ALIGNED);
+  return feet;
+}
+
+static void hold_feet(const pin::Model &model, const Feet &feet, Workspace &data, const States &s, Index k) {
+  pin::ProximalSettings settings(0.0, 0.0, 0.0, 1);  // the feet are independent: exact in one iteration
+  pin::constraintDynamics(model, data, s.q.col(k), s.v.col(k), s.force.col(k), feet, data.held, settings);
+}
+
+// Only `model` and `feet` outlive this function: what is computed later may refer to nothing else of it.
+static std::map<std::string, Quantity> quantities(const pin::Model &model, const Feet &feet) {
   const std::size_t nv = model.nv, joints = model.njoints - 1;
   std::map<std::string, Quantity> all;
-  all["mass matrix"] = {nv * nv, [&model](pin::Data &data, const States &s, Index k, double *out) {
+  all["mass matrix"] = {nv * nv, [&model](Workspace &data, const States &s, Index k, double *out) {
     pin::crba(model, data, s.q.col(k), pin::Convention::LOCAL);
     put(out, data.M);
   }};
-  all["bias force"] = {nv, [&model](pin::Data &data, const States &s, Index k, double *out) {
+  all["bias force"] = {nv, [&model](Workspace &data, const States &s, Index k, double *out) {
     put(out, pin::nonLinearEffects(model, data, s.q.col(k), s.v.col(k)));
   }};
-  all["inverse dynamics"] = {nv, [&model](pin::Data &data, const States &s, Index k, double *out) {
+  all["inverse dynamics"] = {nv, [&model](Workspace &data, const States &s, Index k, double *out) {
     put(out, pin::rnea(model, data, s.q.col(k), s.v.col(k), s.acceleration.col(k)));
   }};
-  all["forward dynamics"] = {nv, [&model](pin::Data &data, const States &s, Index k, double *out) {
+  all["forward dynamics"] = {nv, [&model](Workspace &data, const States &s, Index k, double *out) {
     put(out, pin::aba(model, data, s.q.col(k), s.v.col(k), s.force.col(k), pin::Convention::WORLD));
   }};
-  all["link poses"] = {12 * joints, [&model](pin::Data &data, const States &s, Index k, double *out) {
+  all["link poses"] = {12 * joints, [&model](Workspace &data, const States &s, Index k, double *out) {
     pin::forwardKinematics(model, data, s.q.col(k));
     for (int j = 1; j < model.njoints; ++j) out = put_pose(out, data.oMi[j]);
   }};
-  all["poses and velocities"] = {18 * joints, [&model](pin::Data &data, const States &s, Index k, double *out) {
+  all["poses and velocities"] = {18 * joints, [&model](Workspace &data, const States &s, Index k, double *out) {
     pin::forwardKinematics(model, data, s.q.col(k), s.v.col(k));
     for (int j = 1; j < model.njoints; ++j) out = put(put_pose(out, data.oMi[j]), data.v[j].toVector());
   }};
-  all["dense Jacobian"] = {6 * nv * joints, [&model](pin::Data &data, const States &s, Index k, double *out) {
+  all["dense Jacobian"] = {6 * nv * joints, [&model](Workspace &data, const States &s, Index k, double *out) {
     pin::computeJointJacobians(model, data, s.q.col(k));
     for (int j = 1; j < model.njoints; ++j, out += 6 * model.nv) {
       Eigen::Map<Matrix> jacobian(out, 6, model.nv);
@@ -103,21 +132,32 @@ static std::map<std::string, Quantity> quantities(const pin::Model &model) {
       pin::getJointJacobian(model, data, j, pin::LOCAL_WORLD_ALIGNED, jacobian);
     }
   }};
-  all["inverse dynamics derivatives"] = {2 * nv * nv, [&model](pin::Data &data, const States &s, Index k, double *out) {
+  all["inverse dynamics derivatives"] = {2 * nv * nv, [&model](Workspace &data, const States &s, Index k, double *out) {
     pin::computeRNEADerivatives(model, data, s.q.col(k), s.v.col(k), s.acceleration.col(k));
     put(put(out, data.dtau_dq), data.dtau_dv);
   }};
-  all["forward dynamics derivatives"] = {2 * nv * nv, [&model](pin::Data &data, const States &s, Index k, double *out) {
+  all["forward dynamics derivatives"] = {2 * nv * nv, [&model](Workspace &data, const States &s, Index k, double *out) {
     pin::computeABADerivatives(model, data, s.q.col(k), s.v.col(k), s.force.col(k));
     put(put(out, data.ddq_dq), data.ddq_dv);
   }};
+  if (feet.empty()) return all;
+  all["constrained forward dynamics"] = {nv, [&model, &feet](Workspace &data, const States &s, Index k, double *out) {
+    hold_feet(model, feet, data, s, k);
+    put(out, data.ddq);
+  }};
+  const auto derivatives = [&model, &feet](Workspace &data, const States &s, Index k, double *out) {
+    hold_feet(model, feet, data, s, k);
+    pin::computeConstraintDynamicsDerivatives(model, data, feet, data.held, pin::ProximalSettings(0.0, 0.0, 0.0, 1));
+    put(put(out, data.ddq_dq), data.ddq_dv);
+  };
+  all["constrained forward dynamics derivatives"] = {2 * nv * nv, derivatives};
   return all;
 }
 
 // Threads get at least so many states each: starting one costs as much as some dozens of states.
 constexpr Index kFewest = 128;
 
-static double run(const Quantity &quantity, const States &states, Index batch, std::vector<pin::Data> &data,
+static double run(const Quantity &quantity, const States &states, Index batch, std::vector<Workspace> &data,
                   std::vector<double> &results) {
   const auto begin = std::chrono::steady_clock::now();
   const Index parts = std::clamp<Index>(batch / kFewest, 1, data.size());
@@ -133,13 +173,14 @@ static double run(const Quantity &quantity, const States &states, Index batch, s
 }
 
 int main(int count, char **arguments) {
-  if (count != 4) return 2;
+  if (count < 7) return 2;
   pin::Model model;
   std::ifstream text(arguments[1]);
   model.loadFromString(std::string(std::istreambuf_iterator<char>(text), std::istreambuf_iterator<char>()));
   const States states = read_states(arguments[2], model);
-  std::vector<pin::Data> data(std::max(1, std::stoi(arguments[3])), pin::Data(model));
-  const auto all = quantities(model);
+  const Feet feet = held_feet(model, count - 4, arguments + 4);
+  std::vector<Workspace> data(std::max(1, std::stoi(arguments[3])), Workspace(model, feet));
+  const auto all = quantities(model, feet);
   std::vector<double> results;
   Index batch;
   std::string name;

@@ -16,7 +16,7 @@ import pinocchio
 
 from benchmarks.libraries.base import LEAST_SECONDS
 from benchmarks.libraries.pinocchio_results import PinocchioResults
-from benchmarks.reference import Reference, States
+from benchmarks.reference import FOOT, Reference, States
 from benchmarks.robots import Robot
 
 SOURCE = Path(__file__).with_name("pinocchio_batch.cpp")
@@ -48,7 +48,9 @@ class PinocchioCpp(PinocchioResults):
             np.array([len(self.q)], np.int64).tofile(file)
             for values in (self.q, self.v, self.acceleration, self.force):
                 np.ascontiguousarray(values, np.float64).tofile(file)
-        command = [str(self._executable), str(folder / "model.txt"), str(folder / "states.bin"), str(os.cpu_count())]
+        files = (str(folder / "model.txt"), str(folder / "states.bin"))
+        feet = (*map(str, FOOT), *self.reference.feet)
+        command = [str(self._executable), *files, str(os.cpu_count()), *feet]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def program(self, quantity: str, batch: int) -> _CppProgram:

@@ -10,7 +10,7 @@ import pinocchio
 
 from benchmarks.libraries.base import mean_seconds
 from benchmarks.libraries.pinocchio_results import PinocchioResults
-from benchmarks.reference import JUDGED_STATES, Reference
+from benchmarks.reference import JUDGED_STATES, HeldFeet, Reference
 from benchmarks.robots import Robot
 
 _AXES = pinocchio.ReferenceFrame.LOCAL_WORLD_ALIGNED
@@ -52,6 +52,16 @@ class PinocchioPython(PinocchioResults):
                 lambda result: [data.ddq_dq.T, data.ddq_dv.T],
             ),
         }
+        if reference.feet:
+            held = HeldFeet(reference)
+            self._calls["constrained forward dynamics"] = (
+                lambda q, v, a, f: held.accelerations(q, v, f),
+                lambda result: [result],
+            )
+            self._calls["constrained forward dynamics derivatives"] = (
+                lambda q, v, a, f: held.derivatives(q, v, f),
+                lambda result: [by.T for by in result],
+            )
 
     def program(self, quantity: str, batch: int) -> _PythonProgram:
         states = list(zip(self.q[:batch], self.v[:batch], self.acceleration[:batch], self.force[:batch], strict=True))

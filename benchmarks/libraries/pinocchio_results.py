@@ -20,6 +20,9 @@ QUANTITIES = (
     "forward dynamics derivatives",
 )
 
+#: Of robots with feet.
+CONSTRAINED = ("constrained forward dynamics", "constrained forward dynamics derivatives")
+
 
 class PinocchioResults:
     """Holds the states in Pinocchio's arrays.
@@ -29,10 +32,10 @@ class PinocchioResults:
     """
 
     version = pinocchio.__version__
-    quantities = QUANTITIES
 
     def __init__(self, reference: Reference) -> None:
         self.reference = reference
+        self.quantities = (*QUANTITIES, *(CONSTRAINED if reference.feet else ()))
 
     def hold(self, states: States) -> None:
         """Makes the states those of every later program."""
