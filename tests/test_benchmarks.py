@@ -95,6 +95,7 @@ def test_missing_peers_are_shown_with_their_reasons():
 def test_aims_that_are_not_reached_name_their_robots():
     results = [result("artix", 1.0), result("MJX", 3.0), result("Pinocchio (C++)", 1.5)]
     results[0].compile_seconds, results[1].compile_seconds = 1.0, 2.5
+    results[0].instructions = results[1].instructions = 100.0
     text = report(Table(results), None)
     assert "3 to 3, aim 4: **not reached** by arm: 3 | 1.5 to 1.5, aim 1: reached" in text
     assert "2.5 to 2.5, aim 3: **not reached** by arm: 2.5" in text

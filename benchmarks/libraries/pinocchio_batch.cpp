@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <fstream>
 #include <functional>
 #include <iostream>
@@ -41,14 +42,16 @@ struct States {
 
 using Feet = std::vector<pin::RigidConstraintModel>;
 
-// What a thread computes in.
+// What a thread computes in. Constrained dynamics has data of its own: computeABADerivatives is wrong in data that it used.
 struct Workspace : pin::Data {
+  pin::Data standing;
   std::vector<pin::RigidConstraintData> held;
 
-  Workspace(const pin::Model &model, const Feet &feet) : pin::Data(model) {
+  Workspace(const pin::Model &model, const Feet &feet) : pin::Data(model), standing(model) {
     for (const auto &foot : feet) held.emplace_back(foot);
-    pin::initConstraintDynamics(model, *this, feet, held);
+    pin::initConstraintDynamics(model, standing, feet, held);
   }
+  Workspace(const Workspace &) = delete;  // its factorisation keeps pointers to the data that it was made for
 };
 
 // One result: what to compute for a state, and where to write its `width` numbers.
@@ -96,7 +99,7 @@ static Feet held_feet(const pin::Model &model, int count, char **arguments) {
 
 static void hold_feet(const pin::Model &model, const Feet &feet, Workspace &data, const States &s, Index k) {
   pin::ProximalSettings settings(0.0, 0.0, 0.0, 1);  // the feet are independent: exact in one iteration
-  pin::constraintDynamics(model, data, s.q.col(k), s.v.col(k), s.force.col(k), feet, data.held, settings);
+  pin::constraintDynamics(model, data.standing, s.q.col(k), s.v.col(k), s.force.col(k), feet, data.held, settings);
 }
 
 // Only `model` and `feet` outlive this function: what is computed later may refer to nothing else of it.
@@ -143,12 +146,13 @@ static std::map<std::string, Quantity> quantities(const pin::Model &model, const
   if (feet.empty()) return all;
   all["constrained forward dynamics"] = {nv, [&model, &feet](Workspace &data, const States &s, Index k, double *out) {
     hold_feet(model, feet, data, s, k);
-    put(out, data.ddq);
+    put(out, data.standing.ddq);
   }};
   const auto derivatives = [&model, &feet](Workspace &data, const States &s, Index k, double *out) {
+    pin::Data &standing = data.standing;
     hold_feet(model, feet, data, s, k);
-    pin::computeConstraintDynamicsDerivatives(model, data, feet, data.held, pin::ProximalSettings(0.0, 0.0, 0.0, 1));
-    put(put(out, data.ddq_dq), data.ddq_dv);
+    pin::computeConstraintDynamicsDerivatives(model, standing, feet, data.held, pin::ProximalSettings(0.0, 0.0, 0.0, 1));
+    put(put(out, standing.ddq_dq), standing.ddq_dv);
   };
   all["constrained forward dynamics derivatives"] = {2 * nv * nv, derivatives};
   return all;
@@ -157,7 +161,7 @@ static std::map<std::string, Quantity> quantities(const pin::Model &model, const
 // Threads get at least so many states each: starting one costs as much as some dozens of states.
 constexpr Index kFewest = 128;
 
-static double run(const Quantity &quantity, const States &states, Index batch, std::vector<Workspace> &data,
+static double run(const Quantity &quantity, const States &states, Index batch, std::deque<Workspace> &data,
                   std::vector<double> &results) {
   const auto begin = std::chrono::steady_clock::now();
   const Index parts = std::clamp<Index>(batch / kFewest, 1, data.size());
@@ -179,7 +183,8 @@ int main(int count, char **arguments) {
   model.loadFromString(std::string(std::istreambuf_iterator<char>(text), std::istreambuf_iterator<char>()));
   const States states = read_states(arguments[2], model);
   const Feet feet = held_feet(model, count - 4, arguments + 4);
-  std::vector<Workspace> data(std::max(1, std::stoi(arguments[3])), Workspace(model, feet));
+  std::deque<Workspace> data;
+  for (int thread = 0; thread < std::max(1, std::stoi(arguments[3])); ++thread) data.emplace_back(model, feet);
   const auto all = quantities(model, feet);
   std::vector<double> results;
   Index batch;
