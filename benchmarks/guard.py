@@ -8,7 +8,14 @@ from __future__ import annotations
 from benchmarks.report import Table
 
 #: robot, quantity, peer: how many times as long as artix the peer takes at least
-FLOORS: dict[tuple[str, str, str], float] = {}
+FLOORS: dict[tuple[str, str, str], float] = {
+    ("arm", "link poses", "Brax"): 2.0,
+    ("arm", "dense Jacobian", "Brax"): 2.0,
+    ("arm", "mass matrix", "Brax"): 1.8,
+    ("arm", "mass matrix", "frax"): 3.0,
+    ("arm", "inverse dynamics", "frax"): 2.2,
+    ("arm", "forward dynamics", "frax"): 1.1,
+}
 
 BATCH = 4096
 

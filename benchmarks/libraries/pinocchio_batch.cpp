@@ -42,7 +42,7 @@ struct States {
 
 using Feet = std::vector<pin::RigidConstraintModel>;
 
-// What a thread computes in. Constrained dynamics has data of its own: computeABADerivatives is wrong in data that it used.
+// What a thread computes in. Constrained dynamics has data of its own: computeABADerivatives is wrong in data it used.
 struct Workspace : pin::Data {
   pin::Data standing;
   std::vector<pin::RigidConstraintData> held;
@@ -97,9 +97,11 @@ static Feet held_feet(const pin::Model &model, int count, char **arguments) {
   return feet;
 }
 
-static void hold_feet(const pin::Model &model, const Feet &feet, Workspace &data, const States &s, Index k) {
+static pin::ProximalSettings hold_feet(const pin::Model &model, const Feet &feet, Workspace &data, const States &s,
+                                       Index k) {
   pin::ProximalSettings settings(0.0, 0.0, 0.0, 1);  // the feet are independent: exact in one iteration
   pin::constraintDynamics(model, data.standing, s.q.col(k), s.v.col(k), s.force.col(k), feet, data.held, settings);
+  return settings;
 }
 
 // Only `model` and `feet` outlive this function: what is computed later may refer to nothing else of it.
@@ -150,8 +152,8 @@ static std::map<std::string, Quantity> quantities(const pin::Model &model, const
   }};
   const auto derivatives = [&model, &feet](Workspace &data, const States &s, Index k, double *out) {
     pin::Data &standing = data.standing;
-    hold_feet(model, feet, data, s, k);
-    pin::computeConstraintDynamicsDerivatives(model, standing, feet, data.held, pin::ProximalSettings(0.0, 0.0, 0.0, 1));
+    const pin::ProximalSettings settings = hold_feet(model, feet, data, s, k);
+    pin::computeConstraintDynamicsDerivatives(model, standing, feet, data.held, settings);
     put(put(out, standing.ddq_dq), standing.ddq_dv);
   };
   all["constrained forward dynamics derivatives"] = {2 * nv * nv, derivatives};

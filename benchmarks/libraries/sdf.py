@@ -9,6 +9,8 @@ from pathlib import Path
 import artix
 from benchmarks.robots import Robot, articulation
 
+_ROOT = "benchmark_base"
+
 
 def sdf(robot: Robot) -> str:
     """The robot with links on fixed joints merged, every pose relative to the frame that URDF takes it in."""
@@ -22,6 +24,11 @@ def sdf(robot: Robot) -> str:
     above = {joint.find("child").get("link"): joint for joint in joints}
     children = {joint.find("child").get("link") for joint in merged.findall("joint")}
     base = next(link.get("name") for link in merged.findall("link") if link.get("name") not in children)
+    for element in merged.iter():  # some call it "world", which SDF keeps for itself
+        for attribute in ("name", "link"):
+            if element.tag in ("link", "parent") and element.get(attribute) == base:
+                element.set(attribute, _ROOT)
+    base = _ROOT
     model.set("canonical_link", base)
     for link in merged.findall("link"):
         if link.get("name") == base or link.get("name") in above:
