@@ -174,6 +174,30 @@ def test_bad_indices_are_refused_before_anything_is_traced(fleet: artix.Fleet) -
             physx.compute_articulation_data(fleet, state, bad, ComputeType.MASS_MATRICES)
 
 
+def test_states_and_data_of_another_fleet_are_refused(fleet: artix.Fleet) -> None:
+    """Else a gather beyond the end would silently repeat the last member."""
+    state, operation = fleet.neutral_state(), ComputeType.MASS_MATRICES
+    for name, bad, error in (
+        ("root_pose", state.root_pose[:39], ValueError),
+        ("joint_position", state.joint_position[:, :-1], ValueError),
+        ("joint_velocity", state.joint_velocity.astype("float32"), TypeError),
+    ):
+        with pytest.raises(error, match=f"state.{name}: expected"):
+            physx.compute_articulation_data(fleet, state.replace(**{name: bad}), [0], operation)
+    pair = artix.Fleet([physx_mechanisms.build("a_pendulum1")] * 2)
+    with pytest.raises(ValueError, match="the simulation is not that of the fleet"):
+        physx.compute_articulation_data(fleet, physx.create_fleet_simulation(pair), [0], operation)
+    sizes = {  # One DOF and two links, two blocks.
+        ComputeType.DENSE_JACOBIANS: (2, 7 * 12),
+        ComputeType.MASS_MATRICES: (2, 49),
+        ComputeType.GENERALIZED_MASS_MATRICES: (2, 1),
+        ComputeType.CENTROIDAL_MOMENTUM_MATRICES: (2 * (49 + 7 + 42 + 6),),
+    }
+    for operation, (*blocks, size) in sizes.items():
+        with pytest.raises(ValueError, match=rf"data of {operation.name} for 2 indices: expected shape \(.*{size},?\)"):
+            physx.unpack_articulation_data(pair, jnp.zeros((*blocks, size + 1)), [0, 1], operation)
+
+
 def test_enumeration_has_the_values_of_physx() -> None:
     assert [entry.value for entry in ComputeType] == list(range(11))
     assert ComputeType.MASS_MATRICES == 5
