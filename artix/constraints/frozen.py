@@ -15,11 +15,12 @@ from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Placement
 from artix.dynamics.factorization import Factors, factorize_matrix
-from artix.dynamics.mass_matrix import mass_matrix
+from artix.dynamics.mass_matrix import generalized_armature, shared_mass_matrix
+from artix.dynamics.newton_euler import generalized_forces, link_sums
 from artix.frames import dense_jacobian, link_accelerations, link_frames
-from artix.kinematics import kinematics
+from artix.kinematics import Motion, body_velocities, dof_motions, kinematics, root_motion
 from artix.topology import Topology
-from artix.tree import Tree
+from artix.tree import Tree, stage, take
 
 Array = jax.Array
 HIGHEST = jax.lax.Precision.HIGHEST
@@ -37,14 +38,18 @@ class Frozen(NamedTuple):
     """Rotational inertias about the centres of mass in world axes [kg m^2], [L, 3, 3]."""
     mass: Array
     """Masses of the links [kg], [L]."""
+    motions: Motion
+    """What a unit velocity of each joint DOF gives to what lies below it, [3, n]."""
     jacobian: Array
     """Velocities of the links' centres of mass per generalised velocity, [L, 6, nv]."""
     velocity_product: Array
     """Accelerations of the links' centres of mass at zero generalised acceleration, [L, 6]."""
     mass_matrix: Array
-    """Mass matrix with armature, [nv, nv]."""
+    """Mass matrix without armature, [nv, nv]."""
+    diagonal: Array
+    """What its diagonal gets besides, [nv]: the armature."""
     inverse_mass: Array
-    """Its inverse, [nv, nv]."""
+    """The inverse of both together, [nv, nv]."""
     axis: Array
     """Axis of each DOF in the child joint frame, [n, 3]."""
     child_origin: Array
@@ -65,20 +70,22 @@ def freeze(articulation: Articulation, state: State) -> Frozen:
     jacobian = dense_jacobian(articulation, state).reshape(-1, 6, nv)
     if topology.num_base_dofs == 0:
         jacobian = jnp.concatenate([jnp.zeros((1, 6, nv), jacobian.dtype), jacobian])
-    matrix = mass_matrix(articulation, state, armature=True)
+    matrix, diagonal = shared_mass_matrix(articulation, state), generalized_armature(articulation)
     if topology.dof_is_live is not None:
         # Padded entries have zero rows; a one on the diagonal lets them keep to themselves.
-        matrix = matrix + jnp.diag(jnp.where(jnp.diagonal(matrix) == 0, 1, 0).astype(matrix.dtype))
+        diagonal = diagonal + (jnp.diagonal(matrix) + diagonal == 0).astype(matrix.dtype)
     return Frozen(
         topology=topology,
         frame=frame,
         center=center,
         inertia=inertia,
         mass=articulation.link_mass,
+        motions=Motion(*stage(*dof_motions(topology, kinematics(articulation, state)))),
         jacobian=jacobian,
         velocity_product=link_accelerations(articulation, state, jnp.zeros(nv, articulation.dtype)),
         mass_matrix=matrix,
-        inverse_mass=inverse_of(factorize_matrix(topology, matrix, jnp.zeros_like(matrix[0]))),
+        diagonal=diagonal,
+        inverse_mass=inverse_of(factorize_matrix(topology, matrix, diagonal)),
         axis=spatial.rotate(child.rotation, unit).T,
         child_origin=child.position.T,
         parent_origin=parent.position.T,
@@ -99,9 +106,14 @@ def link_bodies(articulation: Articulation, state: State) -> tuple[Placement, Ar
     return frame, mass_frame.position.T, jnp.moveaxis(inertia, -1, 0)
 
 
-def link_motion(frozen: Frozen, generalized: Array) -> Array:
+def link_motion(frozen: Frozen, velocity: Array) -> Array:
     """The links' velocities [L, 6] that a generalised velocity [nv] makes (or displacements, or impulses' effects)."""
-    return jnp.matmul(frozen.jacobian, generalized, precision=HIGHEST)
+    # Sums over the tree, not the Jacobian, which solvers without tendons so never evaluate.
+    tree, base = frozen.topology, frozen.topology.num_base_dofs
+    root = root_motion(tree, velocity[:base] if base else jnp.zeros_like(velocity, shape=6))
+    bodies = body_velocities(tree, frozen.motions, root, velocity[base:])
+    linear, angular = (take(part, tree.link_body) for part in bodies)
+    return jnp.concatenate([linear + spatial.cross(angular, frozen.center.T), angular]).T
 
 
 def response(frozen: Frozen, impulse: Array) -> Array:
@@ -130,8 +142,9 @@ def inverse_of(factors: Factors) -> Array:
 
 def generalized_force(frozen: Frozen, wrench: Array) -> Array:
     """The generalised force [nv] of wrenches [L, 6] at the links' centres of mass."""
-    rows = frozen.jacobian.reshape(-1, frozen.topology.nv)
-    return jnp.matmul(wrench.reshape(-1), rows, precision=HIGHEST)
+    force, torque = wrench[:, :3].T, wrench[:, 3:].T
+    moved = jnp.concatenate([force, torque + spatial.cross(frozen.center.T, force)])
+    return generalized_forces(frozen.topology, frozen.motions, link_sums(frozen.topology, moved))
 
 
 def point_row(frozen: Frozen, link: np.ndarray | Array, point: Array, direction: Array) -> Array:

@@ -16,6 +16,7 @@ from artix.constraints.frozen import (
     static_topology,
 )
 from artix.constraints.rows import constraint_rows
+from artix.frames import link_velocities
 from artix.simulation.iterations import Solution, iterate
 from artix.simulation.joint_forces import incoming_joint_forces, tendon_wrenches
 from artix.simulation.momentum_correction import momentum_of, restore_momentum
@@ -97,4 +98,6 @@ def _end(
     moved_by = free.motion + link_motion(frozen, solution.mean_change)
     carried = jnp.sum(frozen.mass[:, None] * moved_by[:, :3], axis=0)
     travelled = configuration.root_center[:, 0]
-    return with_momentum(articulation, frozen, end, travelled, target, carried, dt, magnitude_only=True)
+    center = jnp.sum(frozen.mass[:, None] * frozen.center, axis=0)[:, None] / jnp.sum(frozen.mass)
+    end = with_momentum(articulation, end, center, travelled, target, carried, dt, magnitude_only=True)
+    return end, link_velocities(articulation, end)
