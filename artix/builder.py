@@ -228,6 +228,17 @@ class ArticulationBuilder:
         """Adds a joint that closes a loop; raises ``ValueError`` where its name is taken."""
         self._add_named(self._loop_joints, joint, "loop joint")
 
+    def remove_loop_joint(self, name: str) -> None:
+        """Takes a joint that closes a loop away again, PhysX's ``removeLoopJoint``; the others keep their order.
+
+        Raises:
+          KeyError: no loop joint has this name.
+        """
+        names = [joint.name for joint in self._loop_joints]
+        if name not in names:
+            raise KeyError(f"{self.name!r}: there is no loop joint {name!r}; there are {', '.join(names) or 'none'}")
+        del self._loop_joints[names.index(name)]
+
     def _add_named(self, known: list, new: Any, kind: str) -> None:
         if new.name in (one.name for one in known):
             raise ValueError(f"{kind} {new.name!r}: the name is taken; give every {kind} its own name")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -49,28 +51,56 @@ def assert_close(found, wanted, tolerance: float, what: str) -> None:
     assert np.max(np.abs(found - wanted)) <= tolerance * max(1.0, np.max(np.abs(wanted))), what
 
 
-def test_recorded_blocks(fleet: artix.Fleet, sample: int) -> None:
+#: What was recorded of each entry.
+RECORDED = {
+    ComputeType.DENSE_JACOBIANS: "st_jacobian",
+    ComputeType.MASS_MATRICES: "st_mass_matrix",
+    ComputeType.CORIOLIS_AND_CENTRIFUGAL_COMPENSATION: "st_coriolis",
+    ComputeType.GRAVITY_COMPENSATION: "st_gravity",
+    ComputeType.ARTICULATION_COMS_WORLD_FRAME: "st_com_world",
+    ComputeType.ARTICULATION_COMS_ROOT_FRAME: "st_com_root",
+    ComputeType.GENERALIZED_MASS_MATRICES: "dep_mass_matrix",
+    ComputeType.GENERALIZED_GRAVITY_FORCES: "dep_gravity",
+    ComputeType.CORIOLIS_AND_CENTRIFUGAL_FORCES: "dep_coriolis",
+}
+INDICES = np.random.default_rng(0).permutation(40)[:33]
+
+
+DEPRECATED = tuple(operation for operation, key in RECORDED.items() if key.startswith("dep_"))
+CURRENT = tuple(operation for operation in RECORDED if operation not in DEPRECATED)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def compute(fleet: artix.Fleet, operations: tuple[ComputeType, ...], state: artix.State) -> dict[str, jax.Array]:
+    """Several entries in one program."""
+    return {
+        operation.name: physx.compute_articulation_data(fleet, state, INDICES, operation, physx_compat=True)
+        for operation in operations
+    }
+
+
+@pytest.mark.parametrize("operations", [CURRENT, pytest.param(DEPRECATED, marks=pytest.mark.slow)])
+def test_recorded_blocks(fleet: artix.Fleet, operations: tuple[ComputeType, ...], sample: int) -> None:
     """Every recorded static array, packed by hand, is the block that the call returns, in the order of the indices."""
-    state = fleet_state(fleet, sample)
-    indices = np.random.default_rng(sample).permutation(len(fleet))[:33]
+    found = compute(fleet, operations, fleet_state(fleet, sample))
     maxima = physx.get_articulation_gpu_api_max_counts(fleet)
     wide, links = maxima.max_dofs + 6, maxima.max_links
     sizes = {
-        ComputeType.DENSE_JACOBIANS: ("st_jacobian", wide * (6 + 6 * (links - 1))),
-        ComputeType.MASS_MATRICES: ("st_mass_matrix", wide * wide),
-        ComputeType.CORIOLIS_AND_CENTRIFUGAL_COMPENSATION: ("st_coriolis", wide),
-        ComputeType.GRAVITY_COMPENSATION: ("st_gravity", wide),
-        ComputeType.ARTICULATION_COMS_WORLD_FRAME: ("st_com_world", 3),
-        ComputeType.ARTICULATION_COMS_ROOT_FRAME: ("st_com_root", 3),
-        ComputeType.GENERALIZED_MASS_MATRICES: ("dep_mass_matrix", maxima.max_dofs**2),
-        ComputeType.GENERALIZED_GRAVITY_FORCES: ("dep_gravity", maxima.max_dofs),
-        ComputeType.CORIOLIS_AND_CENTRIFUGAL_FORCES: ("dep_coriolis", maxima.max_dofs),
+        ComputeType.DENSE_JACOBIANS: wide * (6 + 6 * (links - 1)),
+        ComputeType.MASS_MATRICES: wide * wide,
+        ComputeType.CORIOLIS_AND_CENTRIFUGAL_COMPENSATION: wide,
+        ComputeType.GRAVITY_COMPENSATION: wide,
+        ComputeType.ARTICULATION_COMS_WORLD_FRAME: 3,
+        ComputeType.ARTICULATION_COMS_ROOT_FRAME: 3,
+        ComputeType.GENERALIZED_MASS_MATRICES: maxima.max_dofs**2,
+        ComputeType.GENERALIZED_GRAVITY_FORCES: maxima.max_dofs,
+        ComputeType.CORIOLIS_AND_CENTRIFUGAL_FORCES: maxima.max_dofs,
     }
-    for operation, (key, size) in sizes.items():
-        found = physx.compute_articulation_data(fleet, state, indices, operation, physx_compat=True)
-        assert found.shape == (len(indices), size), operation
+    for operation in operations:
+        key, blocks, size = RECORDED[operation], found[operation.name], sizes[operation]
+        assert blocks.shape == (len(INDICES), size), operation
         tolerance = TOLERANCE_GRAVITY if key == "dep_gravity" else TOLERANCE
-        for block, index in zip(found, indices, strict=True):
+        for block, index in zip(blocks, INDICES, strict=True):
             data = physx_mechanisms.recorded(physx_mechanisms.NAMES[index])
             # For a fixed base the deprecated matrix is the new one and was not recorded again.
             recorded = data.get(key, data["st_mass_matrix"])[sample]
@@ -148,20 +178,29 @@ def test_defects_only_on_request() -> None:
     )
     fleet = artix.Fleet([articulation])
     state = fleet.stack_states([jax.tree.map(lambda leaf: leaf[0], physx_mechanisms.states(name))])
-    for operation in (
+    operations = (
         ComputeType.GRAVITY_COMPENSATION,
         ComputeType.CORIOLIS_AND_CENTRIFUGAL_COMPENSATION,
         ComputeType.GENERALIZED_GRAVITY_FORCES,
-    ):
-        right, compatible = (
-            np.asarray(physx.compute_articulation_data(fleet, state, [0], operation, physx_compat=compat))[0]
-            for compat in (False, True)
-        )
-        assert np.max(np.abs(right - compatible)) > 1e-3, operation
-        if operation is ComputeType.GRAVITY_COMPENSATION:
-            np.testing.assert_allclose(right, fleet.evaluate(artix.gravity_compensation, state)[0], atol=1e-12)
-        if operation is ComputeType.CORIOLIS_AND_CENTRIFUGAL_COMPENSATION:
-            np.testing.assert_allclose(right, fleet.evaluate(artix.coriolis_compensation, state)[0], atol=1e-12)
+    )
+
+    @jax.jit
+    def both(state):
+        blocks = {
+            operation.name: [
+                physx.compute_articulation_data(fleet, state, [0], operation, physx_compat=compat)[0]
+                for compat in (False, True)
+            ]
+            for operation in operations
+        }
+        one = jax.tree.map(lambda leaf: leaf[0], state)
+        return blocks, artix.gravity_compensation(articulation, one), artix.coriolis_compensation(articulation, one)
+
+    blocks, gravity, coriolis = both(state)
+    for name, (right, compatible) in blocks.items():
+        assert np.max(np.abs(right - compatible)) > 1e-3, name
+    np.testing.assert_allclose(blocks["GRAVITY_COMPENSATION"][0], gravity, atol=1e-12)
+    np.testing.assert_allclose(blocks["CORIOLIS_AND_CENTRIFUGAL_COMPENSATION"][0], coriolis, atol=1e-12)
 
 
 def test_bad_indices_are_refused_before_anything_is_traced(fleet: artix.Fleet) -> None:
@@ -172,6 +211,30 @@ def test_bad_indices_are_refused_before_anything_is_traced(fleet: artix.Fleet) -
     for bad in ([0.5], [[0]], [True]):
         with pytest.raises(TypeError, match="list of integers"):
             physx.compute_articulation_data(fleet, state, bad, ComputeType.MASS_MATRICES)
+
+
+def test_states_and_data_of_another_fleet_are_refused(fleet: artix.Fleet) -> None:
+    """Else a gather beyond the end would silently repeat the last member."""
+    state, operation = fleet.neutral_state(), ComputeType.MASS_MATRICES
+    for name, bad, error in (
+        ("root_pose", state.root_pose[:39], ValueError),
+        ("joint_position", state.joint_position[:, :-1], ValueError),
+        ("joint_velocity", state.joint_velocity.astype("float32"), TypeError),
+    ):
+        with pytest.raises(error, match=f"state.{name}: expected"):
+            physx.compute_articulation_data(fleet, state.replace(**{name: bad}), [0], operation)
+    pair = artix.Fleet([physx_mechanisms.build("a_pendulum1")] * 2)
+    with pytest.raises(ValueError, match="the simulation is not that of the fleet"):
+        physx.compute_articulation_data(fleet, physx.create_fleet_simulation(pair), [0], operation)
+    sizes = {  # One DOF and two links, two blocks.
+        ComputeType.DENSE_JACOBIANS: (2, 7 * 12),
+        ComputeType.MASS_MATRICES: (2, 49),
+        ComputeType.GENERALIZED_MASS_MATRICES: (2, 1),
+        ComputeType.CENTROIDAL_MOMENTUM_MATRICES: (2 * (49 + 7 + 42 + 6),),
+    }
+    for operation, (*blocks, size) in sizes.items():
+        with pytest.raises(ValueError, match=rf"data of {operation.name} for 2 indices: expected shape \(.*{size},?\)"):
+            physx.unpack_articulation_data(pair, jnp.zeros((*blocks, size + 1)), [0, 1], operation)
 
 
 def test_enumeration_has_the_values_of_physx() -> None:

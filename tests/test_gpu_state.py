@@ -364,6 +364,8 @@ def test_tendons_are_written_where_they_are_read(tendons, write, read) -> None:
         if name != "axis":
             wanted[2][exists[2]] = 2 * wanted[2][exists[2]] + 1
         np.testing.assert_allclose(new, wanted, atol=0.0 if exact or name != "relative_offset" else 5e-6, err_msg=name)
+    same = physx.set_articulation_data(fleet, simulation, data, [2, 1], write)
+    assert all(np.array_equal(*pair) for pair in zip(jax.tree.leaves(same), jax.tree.leaves(simulation), strict=True))
     back = physx.set_articulation_data(fleet, after, data, [2, 1], write)
     for old, new in zip(jax.tree.leaves(simulation), jax.tree.leaves(back), strict=True):
         np.testing.assert_allclose(new, old, atol=0.0 if exact else 5e-6)
@@ -400,8 +402,24 @@ def test_nothing_is_written_through_bad_arguments(fleet, simulation, tendons) ->
         physx.set_articulation_data(other, its_simulation, data, [0], WriteType.FIXED_TENDON)
     with pytest.raises(ValueError, match="coefficient must have shape"):
         physx.set_articulation_data(other, its_simulation, data, [0, 1], WriteType.FIXED_TENDON_JOINT)
+    wide_numbers = data._replace(coefficient=data.coefficient.astype(float))
+    with pytest.raises(TypeError, match="coefficient must have dtype float32; found float64"):
+        physx.set_articulation_data(other, its_simulation, wide_numbers, [0], WriteType.FIXED_TENDON_JOINT)
+    with pytest.raises(TypeError, match="indices must be known when the call is traced"):
+        jax.jit(lambda indices: write(jnp.zeros((1, wide), "float32"), indices))(jnp.array([0]))
     with pytest.raises(TypeError, match="expected one of the structures"):
         physx.from_physx(np.zeros(3, "f4"))
+
+
+def test_who_is_written_to_wakes(tendons) -> None:
+    """Nobody sleeps through new targets, states or parameters; the others go on sleeping."""
+    fleet, simulation = tendons
+    asleep = jax.vmap(physx.put_to_sleep)(simulation)
+    for write in (WriteType.JOINT_TARGET_POSITION, WriteType.SPATIAL_TENDON):
+        data = physx.get_articulation_data(fleet, asleep, [2, 0], ReadType[write.name])
+        after = physx.set_articulation_data(fleet, asleep, data, [2, 0], write)
+        np.testing.assert_array_equal(jax.vmap(physx.is_sleeping)(after), [False, True, False])
+        np.testing.assert_array_equal(jax.vmap(physx.get_wake_counter)(after), np.float32([0.4, 0, 0.4]))
 
 
 def test_reading_no_one_gives_nothing(fleet, simulation) -> None:

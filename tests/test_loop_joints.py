@@ -352,3 +352,17 @@ def test_gradients_through_a_four_bar_linkage() -> None:
         step = 1e-5 * jnp.cos(jnp.arange(1.0, 1.0 + argument.size)).reshape(argument.shape)
         up, down = (loss(*arguments[:k], argument + sign * step, *arguments[k + 1 :]) for sign in (1, -1))
         np.testing.assert_allclose(jnp.sum(gradient[k] * step), (up - down) / 2, rtol=1e-5)
+
+
+def test_loop_joints_are_taken_away_by_name() -> None:
+    """Of a mechanism that is built, by way of its builder; the rest is the mechanism without them."""
+    builder = artix.builder_from_articulation(four_bar())
+    (name,) = (joint.name for joint in four_bar().topology.loop_joints)
+    with pytest.raises(KeyError, match=f"no loop joint 'shut'; there are {name}"):
+        builder.remove_loop_joint("shut")
+    builder.remove_loop_joint(name)
+    opened = builder.build("float64")
+    assert opened.topology == dataclasses.replace(four_bar().topology, loop_joints=())
+    assert opened.loop_joints.pose_a.shape == (0, 7)
+    with pytest.raises(KeyError, match="there are none"):
+        builder.remove_loop_joint(name)

@@ -102,6 +102,7 @@ def _check_one_step(name: str, run: str) -> None:
     }
     bounds = physx.law_errors(name)["s1"][run]
     assert set(bounds) == set(found)
+    assert {key for key in data if key.startswith("s1_")} == {f"s1_{key}" for key in (*found, "link_pose")}
     errors = {key: _error(value[first:], data[f"s1_{key}"][solver, first:]) for key, value in found.items()}
     if name == "d_universal":  # The joint's axes at the end of the step are off the manifold.
         bounds = {**bounds, "incoming_joint_force": 1e-4}

@@ -22,7 +22,13 @@ from artix.fleet import Fleet
 from artix.frames import dense_jacobian, forward_kinematics
 from artix.physx.enums import ArticulationGPUAPIComputeType as ComputeType
 from artix.physx.generalized import coriolis_and_centrifugal_force, generalized_gravity_force, generalized_mass_matrix
-from artix.physx.gpu_layout import ArticulationGPUAPIMaxCounts, check_indices, get_articulation_gpu_api_max_counts
+from artix.physx.gpu_layout import (
+    ArticulationGPUAPIMaxCounts,
+    check_indices,
+    check_simulation,
+    check_state,
+    get_articulation_gpu_api_max_counts,
+)
 from artix.physx.simulation import ArticulationSimulation
 
 Array = jax.Array
@@ -79,13 +85,15 @@ def compute_articulation_data(
 
     Raises:
       IndexError: an index is not a member of the fleet.
-      TypeError: the indices are not integers.
+      TypeError: the indices are not integers, or the state has another dtype than the fleet.
+      ValueError: the state or the simulation is not that of the fleet.
     """
-    indices = check_indices(fleet, indices)
-    articulation = fleet.articulation
+    operation, indices, articulation = ComputeType(operation), check_indices(fleet, indices), fleet.articulation
     if isinstance(state, ArticulationSimulation):
+        check_simulation(fleet, state)
         articulation, state = state.articulation, state.state
-    return _compute(ComputeType(operation), physx_compat, articulation, state, indices, _counts(fleet, indices))
+    check_state(fleet, state)
+    return _compute(operation, physx_compat, articulation, state, indices, _counts(fleet, indices))
 
 
 def unpack_articulation_data(fleet: Fleet, data: Array, indices: npt.ArrayLike, operation: ComputeType) -> Any:
@@ -101,9 +109,20 @@ def unpack_articulation_data(fleet: Fleet, data: Array, indices: npt.ArrayLike, 
       With each articulation's own layout in the leading corner and zeros beyond: Jacobians [nb, 6 K, 6 + D], mass
       matrices [nb, 6 + D, 6 + D] or [nb, D, D] (deprecated entry), the four arrays (M, c, A, bias) of the centroidal
       entry; all other results are dense as they are.
+
+    Raises:
+      IndexError: an index is not a member of the fleet.
+      TypeError: the indices are not integers.
+      ValueError: the data has another shape than the result for these indices.
     """
-    indices = check_indices(fleet, indices)
-    return _unpack(ComputeType(operation), get_articulation_gpu_api_max_counts(fleet), data, _counts(fleet, indices))
+    operation, indices = ComputeType(operation), check_indices(fleet, indices)
+    maxima = get_articulation_gpu_api_max_counts(fleet)
+    shape = _data_shape(operation, maxima, len(indices))
+    if shape is not None and data.shape != shape:
+        raise ValueError(
+            f"data of {operation.name} for {len(indices)} indices: expected shape {shape}, found {data.shape}"
+        )
+    return _unpack(operation, maxima, data, _counts(fleet, indices))
 
 
 # --- packing --------------------------------------------------------------------------------------------------------
@@ -130,6 +149,21 @@ def _counts(fleet: Fleet, indices: np.ndarray) -> _Counts:
     }
     rows = np.array([table[fleet.topologies[index]] for index in indices], np.int32).reshape(-1, 4)
     return _Counts(*rows.T)
+
+
+def _data_shape(operation: ComputeType, maxima: ArticulationGPUAPIMaxCounts, blocks: int) -> tuple[int, ...] | None:
+    """The shape of the result for so many indices where it is packed, else ``None``."""
+    dofs, wide = maxima.max_dofs, maxima.max_dofs + 6
+    match operation:
+        case ComputeType.DENSE_JACOBIANS:
+            return (blocks, wide * 6 * maxima.max_links)
+        case ComputeType.MASS_MATRICES:
+            return (blocks, wide * wide)
+        case ComputeType.GENERALIZED_MASS_MATRICES:
+            return (blocks, dofs * dofs)
+        case ComputeType.CENTROIDAL_MOMENTUM_MATRICES:
+            return (blocks * (wide * wide + wide + 6 * wide + 6),)
+    return None
 
 
 def _pack(dense: Array, rows: Index, columns: Index, first: tuple[Index, Index], size: int) -> Array:

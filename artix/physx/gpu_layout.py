@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
+import jax
 import numpy as np
 import numpy.typing as npt
 
+from artix.articulation import State
+from artix.checks import check_vector
 from artix.fleet import Fleet
+from artix.physx.simulation import ArticulationSimulation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +58,13 @@ def check_indices(fleet: Fleet, indices: npt.ArrayLike, *, distinct: bool = Fals
       TypeError: the indices are not a list of concrete integers.
       ValueError: ``distinct`` and an index appears twice.
     """
-    array = np.asarray(indices)
+    try:
+        array = np.asarray(indices)
+    except jax.errors.JAXTypeError:
+        raise TypeError(
+            "indices must be known when the call is traced, to be checked; pass a list or a NumPy array that jax.jit "
+            "does not see as an argument, or name it in static_argnums as a tuple"
+        ) from None
     if array.size == 0 and array.ndim == 1:
         return array.astype(np.int32)
     if array.ndim != 1 or array.dtype.kind not in "iu":
@@ -66,3 +76,24 @@ def check_indices(fleet: Fleet, indices: npt.ArrayLike, *, distinct: bool = Fals
     if distinct and np.any(counts > 1):
         raise ValueError(f"indices to write must be distinct; found {numbers[counts > 1].tolist()[:8]} more than once")
     return array.astype(np.int32)
+
+
+def check_state(fleet: Fleet, state: State) -> None:
+    """Raises ``ValueError`` or ``TypeError`` unless the arrays of a state have a row for each member of the fleet."""
+    members, dofs = fleet.num_members, fleet.articulation.topology.num_dofs
+    widths = {"root_pose": 7, "root_velocity": 6, "joint_position": dofs, "joint_velocity": dofs}
+    for name, width in widths.items():
+        array, meaning = getattr(state, name), "a row for each member of the fleet"
+        check_vector(f"state.{name}", array, (members, width), fleet.articulation.dtype, meaning)
+
+
+def check_simulation(fleet: Fleet, simulation: ArticulationSimulation) -> None:
+    """Raises ``ValueError`` unless the simulations are those of the fleet's members."""
+    tree = fleet.articulation.topology
+    wanted, found = (fleet.num_members, tree.num_dofs), simulation.state.joint_position.shape
+    links = simulation.state.root_pose.shape[:1] + simulation.report.link_velocity.shape[1:2]
+    if found != wanted or links != (fleet.num_members, tree.num_links):
+        raise ValueError(
+            f"the simulation is not that of the fleet: joint positions must have shape {wanted}, found {found}; make "
+            "it with artix.physx.create_fleet_simulation(fleet)"
+        )

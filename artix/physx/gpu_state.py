@@ -19,10 +19,11 @@ from artix.fleet import Fleet
 from artix.frames import link_poses, link_velocities
 from artix.physx.enums import ArticulationGPUAPIReadType as ReadType
 from artix.physx.enums import ArticulationGPUAPIWriteType as WriteType
-from artix.physx.gpu_layout import check_indices, get_articulation_gpu_api_max_counts
+from artix.physx.gpu_layout import check_indices, check_simulation, get_articulation_gpu_api_max_counts
 from artix.physx.gpu_tendons import read_tendons, write_tendons
 from artix.physx.motion import update_kinematic
 from artix.physx.simulation import PHYSX_OPTIONS, ArticulationSimulation, create_simulation
+from artix.physx.sleeping import wake_if
 from artix.simulation.options import SolverOptions
 
 Array = jax.Array
@@ -82,7 +83,7 @@ def get_articulation_data(
       ValueError: the simulation is not that of the fleet.
     """
     data_type, indices = ReadType(data_type), check_indices(fleet, indices)
-    _check_simulation(fleet, simulation)
+    check_simulation(fleet, simulation)
     if data_type in _TENDON_READS:
         return read_tendons(fleet, simulation.articulation, indices, data_type.name)
     return _read(data_type, simulation, indices)
@@ -103,7 +104,7 @@ def set_articulation_data(
       data_type: what to write.
 
     Returns:
-      The simulations with the listed ones changed. Link poses and velocities follow at once.
+      The simulations with the listed ones changed and awake. Link poses and velocities follow at once.
 
     Raises:
       IndexError: an index is not a member of the fleet.
@@ -112,10 +113,10 @@ def set_articulation_data(
         tendon joint's axis is another than the topology's.
     """
     data_type, indices = WriteType(data_type), check_indices(fleet, indices, distinct=True)
-    _check_simulation(fleet, simulation)
+    check_simulation(fleet, simulation)
     if data_type in _TENDON_WRITES:
         articulation = write_tendons(fleet, simulation.articulation, data, indices, data_type.name)
-        return simulation.replace(articulation=articulation)
+        return _awake(simulation.replace(articulation=articulation), indices)
     shape = _block_shape(fleet, data_type)
     if getattr(data, "shape", None) != (len(indices), *shape):
         raise ValueError(
@@ -124,7 +125,7 @@ def set_articulation_data(
         )
     if data.dtype != simulation.dtype:
         raise TypeError(f"data for {data_type.name}: expected dtype {simulation.dtype}, found {data.dtype}")
-    return _write(data_type, simulation, jnp.asarray(data), indices)
+    return _awake(_write(data_type, simulation, jnp.asarray(data), indices), indices)
 
 
 def update_articulation_kinematics(
@@ -140,21 +141,17 @@ def update_articulation_kinematics(
       ValueError: an index appears twice, or the simulation is not that of the fleet.
     """
     indices = check_indices(fleet, indices, distinct=True)
-    _check_simulation(fleet, simulation)
+    check_simulation(fleet, simulation)
     cleared = update_kinematic(simulation).report
     report = jax.tree.map(lambda old, new: old.at[indices].set(new[indices]), simulation.report, cleared)
     return simulation.replace(report=report)
 
 
-def _check_simulation(fleet: Fleet, simulation: ArticulationSimulation) -> None:
-    tree = fleet.articulation.topology
-    wanted, found = (fleet.num_members, tree.num_dofs), simulation.state.joint_position.shape
-    links = simulation.state.root_pose.shape[:1] + simulation.report.link_velocity.shape[1:2]
-    if found != wanted or links != (fleet.num_members, tree.num_links):
-        raise ValueError(
-            f"the simulation is not that of the fleet: joint positions must have shape {wanted}, found {found}; make "
-            "it with artix.physx.create_fleet_simulation(fleet)"
-        )
+def _awake(simulation: ArticulationSimulation, indices: np.ndarray) -> ArticulationSimulation:
+    """The simulations with the listed ones awake: who asleep ignored what is written would be a trap."""
+    listed = np.zeros((len(simulation.sleep_threshold), 1), bool)
+    listed[indices] = True
+    return wake_if(simulation, jnp.asarray(listed))
 
 
 def _block_shape(fleet: Fleet, data_type: WriteType) -> tuple[int, ...]:

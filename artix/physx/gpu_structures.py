@@ -53,7 +53,8 @@ class GpuTendonAttachmentData(NamedTuple):
     """``PxGpuTendonAttachmentData``, each array [nb, maxSpatialTendons, maxSpatialTendonAttachments].
 
     Attachments are in breadth-first order. ``relative_offset`` [..., 3] is in the **mass frame** of the link, where
-    ``articulation.spatial_tendons.position`` is in the link's frame. Rest length and limits mean something for leaves.
+    ``articulation.spatial_tendons.position`` is in the link's frame: a point that is written as it was read stays to
+    the last bit, a new one is rounded on its way there. Rest length and limits mean something for leaves.
     """
 
     relative_offset: Array

@@ -53,19 +53,27 @@ def write_tendons(fleet: Fleet, articulation: Articulation, data: Any, indices: 
     slots = _slots(fleet, indices, kind)
     structure = _STRUCTURES[kind]
     if not isinstance(data, structure):
-        raise TypeError(f"data for {kind}: expected artix.physx.{structure.__name__}, found {type(data).__name__}")
+        raise TypeError(
+            f"data for {kind}: expected artix.physx.{structure.__name__}, found {type(data).__name__}; "
+            "artix.physx.from_physx makes one of PhysX's structures"
+        )
     for name, field in data._asdict().items():
         shape = (*slots.shape, 3) if name == "relative_offset" else slots.shape
-        dtype = jnp.uint32 if name == "axis" else articulation.dtype
-        if field.shape != shape or field.dtype != dtype:
-            raise ValueError(
-                f"data for {kind}: {name} must have shape {shape} and dtype {jnp.dtype(dtype).name}; "
-                f"found {field.shape}, {field.dtype}"
-            )
+        dtype = jnp.dtype(jnp.uint32 if name == "axis" else articulation.dtype)
+        if getattr(field, "shape", None) != shape:
+            found = getattr(field, "shape", type(field).__name__)
+            raise ValueError(f"data for {kind}: {name} must have shape {shape}; found {found}")
+        if field.dtype != dtype:
+            raise TypeError(f"data for {kind}: {name} must have dtype {dtype}; found {field.dtype}")
     if kind == "FIXED_TENDON_JOINT":
         _check_axes(data.axis, _axes(fleet, indices), slots)
     if kind == "SPATIAL_TENDON_ATTACHMENT":
-        position = _out_of(_mass_frames(fleet, articulation, indices), data.relative_offset)
+        frames, old = _mass_frames(fleet, articulation, indices), _read(kind, articulation, indices, slots)
+        # Points that are as they were read stay to the last bit, instead of drifting on the way there and back.
+        same = data.relative_offset == _into(frames, old.relative_offset)
+        position = jnp.where(
+            jnp.all(same, axis=-1, keepdims=True), old.relative_offset, _out_of(frames, data.relative_offset)
+        )
         data = data._replace(relative_offset=position)
     return _write(kind, articulation, data, indices, slots)
 
