@@ -16,10 +16,10 @@ import numpy as np
 
 from artix import spatial
 from artix.articulation import State
-from artix.kinematics import Kinematics, Motion
+from artix.kinematics import Kinematics, Motion, motion_cross
 from artix.tangents import is_zero
 from artix.topology import Topology
-from artix.tree import Tree, by_body, free_root, masked_sum, take
+from artix.tree import Tree, by_body, free_root, masked_sum, stage, take
 
 Array = jax.Array
 NUM_ROOT = 3
@@ -95,6 +95,37 @@ def displacement_motions(tree: Tree, kin: Kinematics, motions: Motion) -> Motion
         linear.append(spatial.cross(take(kin.position, bodies), axis))
         angular.append(axis)
     return Motion(jnp.concatenate(linear, axis=1), jnp.concatenate(angular, axis=1))
+
+
+class Changes(NamedTuple):
+    """What unit displacements do to the motion of everything that they move, [3, c] each."""
+
+    motions: Motion
+    """S_c, the unit displacements themselves."""
+    first: Motion
+    """Change of all velocities, seen from the bodies that move."""
+    second: Motion
+    """Change of all accelerations but for ``- v x first``, likewise."""
+
+
+def changes_by_displacement(
+    tree: Tree, kin: Kinematics, joints: Motion, velocity: Motion, acceleration: Motion
+) -> Changes:
+    """The changes by all unit displacements; ``joints`` are motions of the DOFs, the others those of the bodies."""
+    above = displacements(tree).above
+    motions = Motion(*stage(*displacement_motions(tree, kin, joints)))
+    still, pushed = (Motion(*(take(part, above) for part in motion)) for motion in (velocity, acceleration))
+    first = Motion(*stage(*motion_cross(still, motions)))
+    second = map(jnp.add, motion_cross(pushed, motions), motion_cross(still, first))
+    return Changes(motions, first, Motion(*stage(*second)))
+
+
+def changes_by_velocity(tree: Tree, joints: Motion, velocity: Motion, first: Motion) -> Motion:
+    """Change of all accelerations but for ``- v x S_c`` by unit velocities, the root's angular first, [3, 3 + n]."""
+    count = NUM_ROOT + tree.num_dofs
+    carried = motion_cross(Motion(*(take(part, tree.dof_body) for part in velocity)), joints)
+    padded = (jnp.pad(part, ((0, 0), (NUM_ROOT, 0))) for part in carried)
+    return Motion(*stage(*(part[:, :count] + more for part, more in zip(first, padded, strict=True))))
 
 
 def displacement_of(tree: Tree, state: State, root_pose, joint_position) -> Array | None:

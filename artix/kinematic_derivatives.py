@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.checks import check_vector
-from artix.displacements import NUM_ROOT, displacement_motions, displacements, generalized_columns
-from artix.kinematics import Kinematics, Motion, body_accelerations, dof_motions, kinematics, link_centers, motion_cross
+from artix.displacements import NUM_ROOT, changes_by_displacement, changes_by_velocity, generalized_columns
+from artix.kinematics import Kinematics, Motion, body_accelerations, dof_motions, kinematics, link_centers
 from artix.tree import free_root, stage, take
 
 Array = jax.Array
@@ -137,14 +137,9 @@ def moving_displacements(
     """
     tree = articulation.topology
     count = NUM_ROOT + tree.num_dofs
-    above = displacements(tree).above[:count]
-    motions = Motion(*(part[:, :count] for part in displacement_motions(tree, kin, joints)))
-    still, pushed = (Motion(*(take(part, above) for part in motion)) for motion in (velocities, accelerations))
-    first = motion_cross(still, motions)
-    second = Motion(*map(jnp.add, motion_cross(pushed, motions), motion_cross(still, first)))
-    carried = motion_cross(Motion(*(take(part, tree.dof_body) for part in velocities)), joints)
-    rate = Motion(*(a + jnp.pad(b, ((0, 0), (NUM_ROOT, 0))) for a, b in zip(first, carried, strict=True)))
-    return [Motion(*(part[:, None] for part in stage(*motion))) for motion in (motions, first, second, rate)]
+    found = changes_by_displacement(tree, kin, joints, velocities, accelerations)
+    rate = changes_by_velocity(tree, joints, velocities, found.first)
+    return [Motion(*(part[:, None, :count] for part in motion)) for motion in (*found, rate)]
 
 
 def velocity_by_configuration(articulation: Articulation, found: PointSetting) -> Array:

@@ -57,6 +57,8 @@ def _robot_rows(robot: Robot, options: argparse.Namespace, versions: dict[str, s
     versions.update({library.name: library.version for library in libraries})
     rows = []
     for quantity in options.quantity or QUANTITIES:
+        if "constrained" in quantity and not reference.feet:
+            continue
         found = {result.library: result for result in compare(libraries, quantity, reference, states, options.repeats)}
         results = [found.get(name) or Result(name, failure=missing[name]) for name, _ in LIBRARIES]
         print(_line(robot, quantity, results), flush=True)

@@ -17,7 +17,8 @@ import numpy as np
 import pinocchio
 
 import artix
-from benchmarks.reference import DAMPING, STEP, STIFFNESS, Reference, States, within
+from artix import Constraint, Constraints
+from benchmarks.reference import DAMPING, FOOT, STEP, STIFFNESS, Reference, States, within
 from benchmarks.robots import Robot, articulation
 
 QUANTITIES = (
@@ -31,6 +32,8 @@ QUANTITIES = (
     "gradient of forward dynamics",
     "Jacobian of forward dynamics",
     "step",
+    "constrained forward dynamics",
+    "derivatives of constrained forward dynamics",
 )
 
 
@@ -86,9 +89,11 @@ class _Ordered:
             "gradient of forward dynamics": (-1,),
             "step": (-1,),
             "Jacobian of forward dynamics": (-1, -2),
+            "derivatives of constrained forward dynamics": (-1, -2),
+            "constrained forward dynamics": (-1,),
             **dict.fromkeys(("bias force", "inverse dynamics", "dense Jacobian", "forward dynamics"), (-1,)),
         }
-        base = 0 if quantity.endswith("of forward dynamics") or quantity == "step" else self.base
+        base = 0 if " of " in quantity or quantity == "step" else self.base
         return permuted(np.asarray(value, float), axes.get(quantity, ()), base, self.to_reference)
 
     def joint_forces(self, acceleration: jax.Array) -> jax.Array:
@@ -124,6 +129,13 @@ class Artix(_Ordered):
             "Jacobian of forward dynamics": lambda s, a: jax.jacfwd(self._joint_accelerations)(s.joint_position, s, a),
             "step": self._step,
         }
+        if reference.feet:
+            frames = [topology.link_names[self.links[reference.joint_names.index(name)]] for name in reference.feet]
+            pose = [*FOOT, 0, 0, 0, 1]
+            feet = [Constraint(frame_a=frame, pose_a=pose, axes="world_aligned") for frame in frames]
+            self.standing = Constraints.of(self.articulation, feet)
+            self.functions["constrained forward dynamics"] = self._constrained
+            self.functions["derivatives of constrained forward dynamics"] = self._constrained_derivatives
         n = topology.num_dofs
         stiffness, damping = (jnp.full(n, gain, jnp.float32) for gain in (STIFFNESS, DAMPING))
         drive = self.articulation.drive.replace(stiffness=stiffness, damping=damping, target_position=self.limits[0])
@@ -134,6 +146,16 @@ class Artix(_Ordered):
         end = artix.step(self.driven, start, None, STEP)
         # The configuration is asked for, too; an unused part would be left out of the program.
         return (end.joint_velocity - start.joint_velocity) / STEP, end
+
+    def _constrained(self, state, acceleration):
+        force = self.joint_forces(acceleration)
+        # The forces are asked for, too; an unused part would be left out of the program.
+        return artix.constrained_forward_dynamics(self.articulation, state, force, self.standing)[:2]
+
+    def _constrained_derivatives(self, state, acceleration):
+        force = self.joint_forces(acceleration)
+        by = artix.constrained_forward_dynamics_derivatives(self.articulation, state, force, self.standing)
+        return by.acceleration.configuration[self.base :, self.base :], by.acceleration, by.constraint_force
 
     def _joint_accelerations(self, q, state, acceleration):
         moved = state.replace(joint_position=q)
@@ -161,7 +183,7 @@ class Artix(_Ordered):
         return state, jnp.asarray(permuted(acceleration, (1,), self.base, self.from_reference), jnp.float32)
 
     def convert(self, quantity: str, value: Any) -> np.ndarray:
-        if quantity == "step":
+        if quantity == "step" or "constrained" in quantity:
             return self.ordered(quantity, value[0])
         if quantity == "poses and velocities":
             return np.asarray(value.velocity, float)[:, self.links]

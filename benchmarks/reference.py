@@ -14,6 +14,9 @@ import pinocchio
 
 from benchmarks.robots import Robot
 
+#: Where a quadruped's foot touches the ground, in the frame of its last link [m].
+FOOT = (0.0, 0.0, -0.2)
+
 
 @dataclasses.dataclass(frozen=True)
 class States:
@@ -59,6 +62,8 @@ class Reference:
         self.base = 0 if robot.fixed_base else 6
         self.first = 1 if robot.fixed_base else 2
         self.joint_names = tuple(self.model.names[self.first :])
+        leaves = [k for k in range(self.first, self.model.njoints) if k not in list(self.model.parents)]
+        self.feet = tuple(self.model.names[k] for k in leaves) if self.base and len(leaves) == 4 else ()
         self.scalar = [self.model.joints[k].nq == 1 for k in range(self.first, self.model.njoints)]
         self.root_center = np.array(self.model.inertias[1].lever) if self.base else np.zeros(3)
         self.limits = self._limits()
@@ -99,6 +104,7 @@ class Reference:
         matrix = np.triu(matrix) + np.triu(matrix, 1).T - np.diag(model.armature)
         bias = np.array(pinocchio.nonLinearEffects(model, data, q, v))
         joints = range(self.first, model.njoints)
+        constrained = self._constrained(states, k, q, v, transform, drift) if self.feet else {}
         force = np.r_[np.zeros(self.base), states.acceleration[k, self.base :]]
         pinocchio.computeABADerivatives(model, data, q, v, force)
         by_joints = np.array(data.ddq_dq)[self.base :, self.base :]
@@ -106,7 +112,7 @@ class Reference:
         step = self._step(states, k, v)
         pinocchio.forwardKinematics(model, data, q, v)
         pinocchio.computeJointJacobians(model, data, q)
-        return {
+        return constrained | {
             "step": step,
             "forward dynamics": rate,
             "gradient of forward dynamics": by_joints.sum(axis=0),
@@ -117,6 +123,26 @@ class Reference:
             "link poses": np.stack([np.c_[data.oMi[j].translation, data.oMi[j].rotation] for j in joints]),
             "dense Jacobian": np.stack([self._center_jacobian(j) @ transform for j in joints]),
             "poses and velocities": np.stack([self._center_velocity(j) for j in joints]),
+        }
+
+    def _constrained(self, states: States, k: int, q, v, transform, drift) -> dict[str, np.ndarray]:
+        """Forward dynamics with all feet held where they are, and its derivative by the joints' configuration."""
+        model, data = self.model, self.model.createData()
+        kind, axes = pinocchio.ContactType.CONTACT_3D, pinocchio.ReferenceFrame.LOCAL_WORLD_ALIGNED
+        place = pinocchio.SE3(np.eye(3), np.array(FOOT))
+        models = pinocchio.StdVec_RigidConstraintModel()
+        models.extend(pinocchio.RigidConstraintModel(kind, model, model.getJointId(f), place, axes) for f in self.feet)
+        datas = pinocchio.StdVec_RigidConstraintData()
+        datas.extend(one.createData() for one in models)
+        pinocchio.initConstraintDynamics(model, data, models, datas)
+        force = np.r_[np.zeros(self.base), states.acceleration[k, self.base :]]
+        settings = pinocchio.ProximalSettings(0.0, 0.0, 0.0, 1)
+        pinocchio.constraintDynamics(model, data, q, v, force, models, datas, settings)
+        rate = np.linalg.solve(transform, np.array(data.ddq) - drift)
+        pinocchio.computeConstraintDynamicsDerivatives(model, data, models, datas, settings)
+        return {
+            "constrained forward dynamics": rate,
+            "derivatives of constrained forward dynamics": np.array(data.ddq_dq)[self.base :, self.base :],
         }
 
     def _step(self, states: States, k: int, v: np.ndarray) -> np.ndarray:

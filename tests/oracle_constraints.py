@@ -10,7 +10,7 @@ import pinocchio as pin
 
 from artix.constraints.anchors import Anchors, AnchorStructure, AnchorType
 from tests.models import random_pose
-from tests.oracle_derivatives import _drift_by_velocity, _turns
+from tests.oracle_derivatives import drift_by_velocity, turns_of_root
 from tests.oracles import Oracle, placement_of
 
 
@@ -116,13 +116,13 @@ class ConstrainedOracle:
         found = []
         for (by_q, by_v, by_force), left in ((by, forward), (forces, np.eye(len(forces[0])))):
             by_configuration = left @ by_q @ backward
-            for k, turn in enumerate(_turns(oracle)):
+            for k, turn in enumerate(turns_of_root(oracle)):
                 held = by_v @ backward @ turn @ nu + by_force @ forward.T @ turn @ force
                 by_configuration[:, k] -= left @ held
                 if left is forward:
                     by_configuration[:, k] += turn @ rest
             by_velocity = left @ by_v @ backward
             if left is forward:
-                by_velocity = by_velocity + _drift_by_velocity(oracle, nu)
+                by_velocity = by_velocity + drift_by_velocity(oracle, nu)
             found.append([by_configuration, by_velocity, left @ by_force @ forward.T])
         return found[0], found[1]

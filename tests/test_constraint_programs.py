@@ -5,8 +5,6 @@ Regenerate the table, after looking at what changed, with ``python -m tests.test
 
 from __future__ import annotations
 
-import re
-
 import jax
 import jax.numpy as jnp
 import pytest
@@ -17,7 +15,23 @@ from tests.models import random_states, state_at
 from tests.test_programs import DEFAULTS, ROBOTS, instructions
 
 #: Instructions that XLA's CPU backend may emit, all computations of a program counted: measured plus 15 %.
-BUDGETS: dict[str, int] = {}
+BUDGETS: dict[str, int] = {
+    "constraint_kinematics": 3409,
+    "constraint_jacobian": 1477,
+    "constraint_bias": 3246,
+    "constraint_derivatives": 8477,
+    "delassus_matrix": 3094,
+    "operational_space_inertia": 3809,
+    "constrained_solve": 3721,
+    "constrained_forward_dynamics": 6174,
+    "constrained_inverse_dynamics": 3126,
+    "impulse_dynamics": 3739,
+    "constrained_forward_dynamics_derivatives": 15676,
+    "impulse_dynamics_derivatives": 8150,
+    "contact_problem": 3728,
+    "contact_forces": 5856,
+    "solve_contact": 1948,
+}
 
 #: Every public function as a function of articulation, state, an [nv] array, constraints and contacts.
 FUNCTIONS = {
@@ -65,7 +79,7 @@ def program(function: str) -> str:
 def test_size(function: str) -> None:
     text = program(function)
     assert 2 < instructions(text) <= BUDGETS[function]
-    assert (" while(" in re.sub(r"\s+", " ", text)) == (function in LOOPS)
+    assert (" while(" in text) == (function in LOOPS)
 
 
 def main() -> None:

@@ -17,7 +17,13 @@ import jax.numpy as jnp
 from artix import spatial
 from artix.articulation import Articulation
 from artix.bodies import Inertias
-from artix.displacements import NUM_ROOT, displacement_motions, displacements
+from artix.displacements import (
+    NUM_ROOT,
+    changes_by_displacement,
+    changes_by_velocity,
+    displacement_motions,
+    displacements,
+)
 from artix.dynamics.inertia import momentum, weights
 from artix.dynamics.mass_matrix import outer
 from artix.dynamics.newton_euler import NewtonEuler
@@ -61,14 +67,12 @@ class ForceDerivatives(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """What each unit displacement does to the motion of everything that it moves."""
+    """What each unit displacement does to the motion of everything that it moves, and what that weighs."""
 
     motions: Motion
-    """S_c, [3, c]."""
     first: Motion
-    """Change of all velocities, seen from the bodies, [3, c]."""
     second: Motion
-    """Change of all accelerations but for ``- v x first``, [3, c]."""
+    """As :class:`artix.displacements.Changes`, [3, c] each."""
     sums: Composites
 
 
@@ -76,15 +80,9 @@ def displacement_rates(
     articulation: Articulation, kin: Kinematics, found: NewtonEuler, external_force: Array | None, *, gravity: bool
 ) -> Rates:
     """The rates of all unit displacements."""
-    tree = articulation.topology
     sums = _composites(articulation, kin, found, external_force, gravity=gravity)
-    motions = Motion(*stage(*displacement_motions(tree, kin, found.motions)))
-    velocity, acceleration = (
-        Motion(*(take(part, displacements(tree).above) for part in motion)) for motion in found[1:3]
-    )
-    first = Motion(*stage(*motion_cross(velocity, motions)))
-    second = map(jnp.add, motion_cross(acceleration, motions), motion_cross(velocity, first))
-    return Rates(motions, first, Motion(*stage(*second)), sums)
+    changes = changes_by_displacement(articulation.topology, kin, found.motions, found.velocity, found.acceleration)
+    return Rates(*changes, sums)
 
 
 def forces_by_configuration(rates: Rates) -> Array:
@@ -95,16 +93,8 @@ def forces_by_configuration(rates: Rates) -> Array:
     return forces if sums.world is None else forces + turned_back(sums.world, motions.angular)
 
 
-def velocity_rates(tree: Tree, found: NewtonEuler, rates: Rates) -> Motion:
-    """Change of all accelerations but for ``- v x S_c`` by unit velocities, the root's angular first, [3, 3 + n]."""
-    count = NUM_ROOT + tree.num_dofs
-    carried = motion_cross(Motion(*(take(part, tree.dof_body) for part in found.velocity)), found.motions)
-    padded = (jnp.pad(part, ((0, 0), (NUM_ROOT, 0))) for part in carried)
-    return Motion(*stage(*(part[:, :count] + more for part, more in zip(rates.first, padded, strict=True))))
-
-
 def forces_by_velocity(rates: Rates, changes: Motion) -> Array:
-    """Change of the force on all that unit velocities move, [6, 3 + n], from :func:`velocity_rates`."""
+    """Change of the force on all that unit velocities move, [6, 3 + n], from :func:`changes_by_velocity`."""
     sums, angular = jax.tree.map(lambda x: x[..., : changes.linear.shape[1]], (rates.sums, rates.motions.angular))
     return jnp.concatenate(momentum(sums.inertias, changes)) + twice_coriolis(sums, angular)
 
@@ -129,7 +119,7 @@ def force_derivatives(
         rows.append(turned_back_transposed(dofs.world, found.motions))
         columns.append(rates.motions.angular)
     by_configuration = _assemble(articulation, found.motions, forces_by_configuration(rates), rows, columns)
-    changes = velocity_rates(tree, found, rates)
+    changes = changes_by_velocity(tree, found.motions, found.velocity, rates.first)
     columns = [*changes, rates.motions.angular[:, :count]]
     whole = forces_by_velocity(rates, changes)
     by_velocity = _assemble(articulation, found.motions, whole, [momenta, turns], columns)

@@ -11,13 +11,12 @@ from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Placement
 from artix.checks import check_vector
-from artix.displacements import generalized_columns
+from artix.displacements import changes_by_velocity, generalized_columns
 from artix.dynamics.force_derivatives import (
     displacement_rates,
     force_cross,
     forces_by_configuration,
     forces_by_velocity,
-    velocity_rates,
 )
 from artix.dynamics.inertia import first_moments, momentum, reference_inertias
 from artix.dynamics.mass_matrix import generalized_momenta, momenta_rates
@@ -230,7 +229,7 @@ def centroidal_derivatives(articulation: Articulation, state: State, acceleratio
     carried = jnp.concatenate([sums.momentum, spatial.axial(sums.momentum_moments)])
     by_configuration = jnp.concatenate(momentum(sums.inertias, rates.first)) + force_cross(motions, carried)
     forces = forces_by_configuration(rates)
-    by_velocity = forces_by_velocity(rates, velocity_rates(tree, found, rates))
+    by_velocity = forces_by_velocity(rates, changes_by_velocity(tree, found.motions, found.velocity, rates.first))
     # The centre of mass moves, too, and momenta and forces are about it.
     center, mass = _center(articulation, kin), jnp.sum(articulation.link_mass)
     moves = momentum(sums.inertias, motions).linear / mass

@@ -19,7 +19,7 @@ import numpy as np
 from artix.articulation import Articulation, State
 from artix.bodies import Inertias
 from artix.checks import check_state, check_vector
-from artix.displacements import NUM_ROOT, displacements, generalized_columns
+from artix.displacements import NUM_ROOT, changes_by_velocity, displacements, generalized_columns
 from artix.dynamics.force_derivatives import (
     Composites,
     Rates,
@@ -34,7 +34,6 @@ from artix.dynamics.force_derivatives import (
     turned_back_transposed,
     twice_coriolis,
     twice_coriolis_transposed,
-    velocity_rates,
 )
 from artix.dynamics.inertia import momentum
 from artix.dynamics.mass_matrix import generalized_momenta
@@ -118,7 +117,7 @@ def inverse_dynamics_second_derivatives(
     count = NUM_ROOT + tree.num_dofs
     rates = displacement_rates(articulation, kin, found, external_force, gravity=True)
     rates = jax.tree.map(lambda x: x[..., :count], rates)
-    change = velocity_rates(tree, found, rates)
+    change = changes_by_velocity(tree, found.motions, found.velocity, rates.first)
     pairs = _Pairs(
         _masks(tree, articulation.dtype),
         generalized_motions(articulation, kin),
