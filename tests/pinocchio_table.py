@@ -182,8 +182,11 @@ The last column is the largest error found, relative to the largest number of th
 a branching tree with spherical, revolute and prismatic joints on a fixed and on a floating base, Panda, and ANYmal B; constraints
 are a weld and a loop, with Baumgarte's gains. The column *float32* is that of the floating tree in single precision, in a batch.
 Where Pinocchio 4.1 has nothing to compare with, the column says what was done instead. *Temporary* members are working memory of
-one algorithm: the row names the function that yields their result. *Dead* ones are declared in Pinocchio and never written. What a
-fleet of different trees evaluates, and what it refuses by name, is said on the page of [derivatives and fleets](derivatives.md).
+one algorithm: the row names the function that yields their result. *Dead* ones are declared in Pinocchio and never written.
+
+In a `Fleet` of different trees everything here is evaluated but for what needs one topology, which says so: `articulated_body_inertias`,
+constrained dynamics and derivatives of constraints where there are spherical joints, log-Cholesky parameters, `mimic_map` and model
+surgery. `Constraints.of` wants one of the members, and frames are there numbers of links.
 """
 _NO_ERROR = "-"
 
