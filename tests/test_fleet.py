@@ -244,7 +244,10 @@ def quantities(articulation, state, acceleration) -> dict:
     a, s, links = articulation, state, articulation.topology.num_links
     regressor = artix.joint_torque_regressor(a, s, acceleration)
     names = SMALL.topology.link_names
-    held = [artix.Constraint(names[3], type="weld"), artix.Constraint(names[1], names[2], axes="world_aligned")]
+    held = [
+        artix.Constraint(frame_a=names[3], type="weld", rows=(0, 2, 4)),
+        artix.Constraint(frame_a=names[1], frame_b=names[2], rows=(1,)),
+    ]
     held = artix.Constraints.of(SMALL, held)
     return {
         "joint_placements": artix.joint_placements(a, s),
