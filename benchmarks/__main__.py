@@ -1,146 +1,107 @@
-"""``python -m benchmarks``: artix beside frax and MJX on the same robots and states, in one Markdown table."""
+"""``python -m benchmarks``: artix beside its peers on the same robots and states, as JSON, Markdown and plots."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import dataclasses
-import json
-import platform
+import os
 import sys
-import time
-from typing import Any
+from pathlib import Path
 
-import jax
-import numpy as np
+from benchmarks import guard
+from benchmarks.libraries import LIBRARIES
+from benchmarks.plots import draw
+from benchmarks.quantities import QUANTITIES
+from benchmarks.report import Table, report
+from benchmarks.robots import ROBOTS
+from benchmarks.run import Choice, Run, run
 
-from benchmarks.libraries import LIBRARIES, QUANTITIES, Library
-from benchmarks.measure import Result, compare
-from benchmarks.reference import Reference
-from benchmarks.robots import Robot, benchmark_robots
+#: ``--quick``: enough to see that everything works.
+QUICK = Choice(
+    robots=("arm", "quadruped"),
+    quantities=("mass matrix", "inverse dynamics", "forward dynamics"),
+    libraries=tuple(LIBRARIES),
+    batches=(64,),
+    repeats=5,
+)
+FULL = Choice(tuple(ROBOTS), tuple(QUANTITIES), tuple(LIBRARIES), (1, 64, 4096, 32768), repeats=15)
+GUARD = Choice(guard.ROBOTS, guard.QUANTITIES, guard.LIBRARIES, (guard.BATCH,), repeats=15)
+
+#: ``--page`` replaces what stands below this line.
+MARK = "<!-- Below: written by python -m benchmarks --page. -->"
 
 
-def main() -> int:
-    """Runs the comparison and prints it."""
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the comparison and writes it down; 1 where the guard is broken."""
+    options = _parser().parse_args(arguments)
+    default = GUARD if options.guard else QUICK if options.quick else FULL
+    choice = Choice(
+        robots=tuple(options.robot or default.robots),
+        quantities=tuple(options.quantity or default.quantities),
+        libraries=tuple(options.library or default.libraries),
+        batches=tuple(sorted(options.batch or default.batches)),
+        repeats=options.repeats or default.repeats,
+        time_limit=options.time_limit,
+        memory_limit=options.memory_limit * 2**30,
+    )
+    folder = Path(options.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several processes share one GPU
+    earlier = [Run.read(Path(file)) for file in options.add]
+    made = run(choice, folder / "results.json", earlier)
+    _write(made, folder, Path(options.page) if options.page else None)
+    if not options.guard:
+        return 0
+    lines = guard.broken(Table(made.results))
+    print("\n".join(["", *(lines or ["guard: every ratio is above its floor"])]))
+    return 1 if lines else 0
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--batch", type=int, default=4096, help="robots per call (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=15, help="timed calls (default: %(default)s)")
-    parser.add_argument("--quantity", action="append", choices=QUANTITIES, help="only this quantity; may be repeated")
-    parser.add_argument("--robot", default="", help="only robots whose name contains this")
-    parser.add_argument("--output", default="benchmark.json", help="where all numbers go (default: %(default)s)")
-    options = parser.parse_args()
-    rows: list[dict[str, Any]] = []
-    versions: dict[str, str] = {}
-    print(_heading(options.batch, options.repeats))
-    for robot in benchmark_robots():
-        if options.robot.lower() in robot.name.lower():
-            rows += _robot_rows(robot, options, versions)
-    print(f"\n{_legend()}\n\n{_summary(rows)}")
-    record = {
-        "date": time.strftime("%Y-%m-%d %H:%M:%S"),
-        "device": _device(),
-        "batch": options.batch,
-        "repeats": options.repeats,
-        "versions": {"jax": jax.__version__, "numpy": np.__version__, "python": platform.python_version(), **versions},
-        "rows": rows,
-    }
-    with open(options.output, "w", encoding="utf-8") as file:
-        json.dump(record, file, indent=1)
-    print(f"\nall numbers: {options.output}", file=sys.stderr)
-    return 0
-
-
-def _robot_rows(robot: Robot, options: argparse.Namespace, versions: dict[str, str]) -> list[dict[str, Any]]:
-    reference = Reference(robot)
-    states = reference.random_states(options.batch)
-    libraries, missing = _libraries(robot, reference)
-    versions.update({library.name: library.version for library in libraries})
-    rows = []
-    for quantity in options.quantity or QUANTITIES:
-        if "constrained" in quantity and not reference.feet:
-            continue
-        found = {result.library: result for result in compare(libraries, quantity, reference, states, options.repeats)}
-        results = [found.get(name) or Result(name, failure=missing[name]) for name, _ in LIBRARIES]
-        print(_line(robot, quantity, results), flush=True)
-        rows.append({"robot": robot.name, "quantity": quantity, "results": [dataclasses.asdict(r) for r in results]})
-    return rows
-
-
-def _libraries(robot: Robot, reference: Reference) -> tuple[list[Library], dict[str, str]]:
-    """The libraries that can be had, and what is wrong with the others."""
-    libraries, missing = [], {}
-    for name, make in LIBRARIES:
-        try:
-            with contextlib.redirect_stdout(sys.stderr):  # some greet on import; the table is alone on stdout
-                libraries.append(make(robot, reference))
-        except ImportError as error:
-            missing[name] = f"not installed ({error.name})"
-        except Exception as error:  # a reader that refuses a robot must not stop the others
-            missing[name] = f"cannot read it: {type(error).__name__}: {error}".splitlines()[0][:100]
-    return libraries, missing
-
-
-# --- text -----------------------------------------------------------------------------------------------------------
-
-
-def _heading(batch: int, repeats: int) -> str:
-    names = [name for name, _ in LIBRARIES]
-    columns = ["robot", "quantity", *names, *(f"{name} / artix" for name in names[1:])]
-    return (
-        f"{_device()}, float32, batch {batch}, median of {repeats} interleaved calls\n\n"
-        + "| "
-        + " | ".join(columns)
-        + " |\n"
-        + "|"
-        + "|".join(["---"] * 2 + ["---:"] * (len(columns) - 2))
-        + "|"
+    add = parser.add_argument
+    add("--robot", nargs="+", choices=ROBOTS, metavar="KEY", help=f"of {', '.join(ROBOTS)} (default: all)")
+    add("--quantity", nargs="+", choices=tuple(QUANTITIES), metavar="NAME", help=f"of {', '.join(QUANTITIES)}")
+    add("--library", nargs="+", choices=tuple(LIBRARIES), metavar="NAME", help=f"of {', '.join(LIBRARIES)}")
+    add("--batch", nargs="+", type=int, metavar="N", help="articulations per call (default: 1 64 4096 32768)")
+    add("--repeats", type=int, help="timed calls, interleaved; the median counts (default: 15)")
+    add("--quick", action="store_true", help="few robots and quantities, batch 64, 5 repeats")
+    add("--guard", action="store_true", help="only compare ratios to their floors; status 1 below one")
+    add("--time-limit", type=float, default=120.0, metavar="S", help="to compile a program (default: %(default)s s)")
+    add(
+        "--memory-limit",
+        type=float,
+        default=_half_of_memory(),
+        metavar="GIB",
+        help="a program's (default: half of all)",
     )
-
-
-def _line(robot: Robot, quantity: str, results: list[Result]) -> str:
-    ratios = [_ratio(result, results[0]) for result in results[1:]]
-    shown = [f"**{ratio:.1f}**" if ratio else "-" for ratio in ratios]
-    return "| " + " | ".join([robot.name, quantity, *map(_cell, results), *shown]) + " |"
-
-
-def _cell(result: Result) -> str:
-    if result.failure is not None:
-        return result.failure.replace("|", "/")
-    return f"{result.microseconds:.2f} us, {result.instructions}, {result.compile_seconds:.1f} s, {result.error:.0e}"
-
-
-def _ratio(peer: Result, artix: Result) -> float | None:
-    return peer.microseconds / artix.microseconds if peer.microseconds and artix.microseconds else None
-
-
-def _legend() -> str:
-    return (
-        "Cells: microseconds per robot, HLO instructions of the compiled program, seconds to compile, largest relative "
-        "error against Pinocchio in float64."
+    add("--add", nargs="+", default=[], metavar="JSON", help="show these earlier results, too, where none are new")
+    add(
+        "--output", default="benchmark-results", metavar="FOLDER", help="for JSON, tables, plots (default: %(default)s)"
     )
+    add("--page", metavar="FILE", help="write the tables below the mark in this page, the plots beside it")
+    return parser
 
 
-def _summary(rows: list[dict[str, Any]]) -> str:
-    """The smallest ratio of each peer in the quantities that everybody wants first."""
-    lines = []
-    for index, (name, _) in enumerate(LIBRARIES[1:], start=1):
-        for quantity in ("mass matrix", "bias force"):
-            ratios = []
-            for row in rows:
-                results = [Result(**result) for result in row["results"]]
-                ratio = _ratio(results[index], results[0])
-                if row["quantity"] == quantity and ratio:
-                    ratios.append(ratio)
-            if ratios:
-                lines.append(
-                    f"- {quantity}: {name} takes {min(ratios):.1f} to {max(ratios):.1f} times as long as artix"
-                )
-    return "\n".join(lines)
+def _half_of_memory() -> float:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**31
 
 
-def _device() -> str:
-    device = jax.devices()[0]
-    return f"{device.device_kind} ({device.platform})"
+def _write(made: Run, folder: Path, page: Path | None) -> None:
+    """Tables on standard output and beside the results, and into a page."""
+    text = f"{made.heading()}\n\n{report(made.table(), made.machine)}"
+    print(text)
+    (folder / "report.md").write_text(text, encoding="utf-8")
+    draw(Table(made.results), folder)
+    print(f"results, tables and plots: {folder}", file=sys.stderr)
+    if page is None:
+        return
+    plots = page.with_suffix("")
+    plots.mkdir(exist_ok=True)
+    images = [f"![{file.stem}]({plots.name}/{file.name})" for file in draw(Table(made.results), plots)]
+    above, mark, _ = page.read_text(encoding="utf-8").partition(MARK)
+    if not mark:
+        raise ValueError(f"{page} has no line {MARK!r} below which the tables could go")
+    page.write_text("\n\n".join([above + MARK, text.strip(), *images]) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

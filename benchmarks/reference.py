@@ -39,6 +39,9 @@ class States:
     acceleration: np.ndarray
 
 
+#: States of a batch that are judged, from the first.
+JUDGED_STATES = 32
+
 #: From a rotation of the root [3, 3], its twist [6] and its centre of mass in its frame [3]: X [6, 6] and drift [6].
 Coordinates = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
@@ -62,13 +65,15 @@ class Reference:
         self.base = 0 if robot.fixed_base else 6
         self.first = 1 if robot.fixed_base else 2
         self.joint_names = tuple(self.model.names[self.first :])
-        leaves = [k for k in range(self.first, self.model.njoints) if k not in list(self.model.parents)]
-        self.feet = tuple(self.model.names[k] for k in leaves) if self.base and len(leaves) == 4 else ()
+        leaves = set(self.joint_names) - {self.model.names[k] for k in self.model.parents}
+        self.feet = tuple(sorted(leaves)) if robot.key == "quadruped" else ()
         self.scalar = [self.model.joints[k].nq == 1 for k in range(self.first, self.model.njoints)]
+        self.levers = np.array([self.model.inertias[k].lever for k in range(self.first, self.model.njoints)])
         self.root_center = np.array(self.model.inertias[1].lever) if self.base else np.zeros(3)
         self.limits = self._limits()
 
     def random_states(self, count: int, seed: int = 0) -> States:
+        """States of joint angles within [-1, 1] rad, normal velocities and accelerations, any attitude of the root."""
         random = np.random.default_rng(seed)
         n = len(self.joint_names)
         floating = float(self.base > 0)
@@ -84,7 +89,7 @@ class Reference:
             acceleration=random.normal(size=(count, self.base + n)),
         )
 
-    def coordinates(self, states: States, k: int, coordinates: Coordinates) -> tuple[np.ndarray, np.ndarray]:
+    def _coordinates(self, states: States, k: int, coordinates: Coordinates) -> tuple[np.ndarray, np.ndarray]:
         """X and drift of state k for the whole robot."""
         nv = self.model.nv
         transform, drift = np.eye(nv), np.zeros(nv)
@@ -96,27 +101,29 @@ class Reference:
     def values(self, states: States, k: int, coordinates: Coordinates) -> dict[str, np.ndarray]:
         """The quantities at state k in a library's coordinates."""
         model, data = self.model, self.data
-        q, v = self._configuration(states, k), np.zeros(model.nv)
-        v[: self.base] = states.root_velocity[k, : self.base]
-        v[self.base :] = states.v[k]
-        transform, drift = self.coordinates(states, k, coordinates)
+        q, v = self.configuration(states, k), self.velocity(states, k)
+        transform, drift = self._coordinates(states, k, coordinates)
         matrix = np.array(pinocchio.crba(model, data, q))
         matrix = np.triu(matrix) + np.triu(matrix, 1).T - np.diag(model.armature)
         bias = np.array(pinocchio.nonLinearEffects(model, data, q, v))
         joints = range(self.first, model.njoints)
-        constrained = self._constrained(states, k, q, v, transform, drift) if self.feet else {}
         force = np.r_[np.zeros(self.base), states.acceleration[k, self.base :]]
+        constrained = self._constrained(q, v, force, transform, drift) if self.feet else {}
         pinocchio.computeABADerivatives(model, data, q, v, force)
-        by_joints = np.array(data.ddq_dq)[self.base :, self.base :]
+        forward = self._joints(data.ddq_dq, data.ddq_dv)
         rate = np.linalg.solve(transform, np.array(data.ddq) - drift)
         step = self._step(states, k, v)
+        pinocchio.computeRNEADerivatives(model, data, q, v, states.acceleration[k])
+        inverse = self._joints(data.dtau_dq, data.dtau_dv)
         pinocchio.forwardKinematics(model, data, q, v)
         pinocchio.computeJointJacobians(model, data, q)
         return constrained | {
             "step": step,
             "forward dynamics": rate,
-            "gradient of forward dynamics": by_joints.sum(axis=0),
-            "Jacobian of forward dynamics": by_joints,
+            "inverse dynamics derivatives": inverse,
+            "forward dynamics derivatives": forward,
+            "gradient of forward dynamics": forward[:, 0].sum(axis=0),
+            "Jacobian of forward dynamics": forward[:, 0],
             "mass matrix": transform.T @ matrix @ transform,
             "bias force": transform.T @ (bias + matrix @ drift),
             "inverse dynamics": transform.T @ (bias + matrix @ states.acceleration[k]),
@@ -125,31 +132,18 @@ class Reference:
             "poses and velocities": np.stack([self._center_velocity(j) for j in joints]),
         }
 
-    def _constrained(self, states: States, k: int, q, v, transform, drift) -> dict[str, np.ndarray]:
-        """Forward dynamics with all feet held where they are, and its derivative by the joints' configuration."""
-        model, data = self.model, self.model.createData()
-        kind, axes = pinocchio.ContactType.CONTACT_3D, pinocchio.ReferenceFrame.LOCAL_WORLD_ALIGNED
-        place = pinocchio.SE3(np.eye(3), np.array(FOOT))
-        models = pinocchio.StdVec_RigidConstraintModel()
-        models.extend(pinocchio.RigidConstraintModel(kind, model, model.getJointId(f), place, axes) for f in self.feet)
-        datas = pinocchio.StdVec_RigidConstraintData()
-        datas.extend(one.createData() for one in models)
-        pinocchio.initConstraintDynamics(model, data, models, datas)
-        force = np.r_[np.zeros(self.base), states.acceleration[k, self.base :]]
-        settings = pinocchio.ProximalSettings(0.0, 0.0, 0.0, 1)
-        pinocchio.constraintDynamics(model, data, q, v, force, models, datas, settings)
-        rate = np.linalg.solve(transform, np.array(data.ddq) - drift)
-        pinocchio.computeConstraintDynamicsDerivatives(model, data, models, datas, settings)
-        return {
-            "constrained forward dynamics": rate,
-            "derivatives of constrained forward dynamics": np.array(data.ddq_dq)[self.base :, self.base :],
-        }
+    def _constrained(self, q, v, force, transform, drift) -> dict[str, np.ndarray]:
+        """Forward dynamics with all feet held where they are, and its derivatives by the joints."""
+        held = HeldFeet(self)
+        rate = np.linalg.solve(transform, np.array(held.accelerations(q, v, force)) - drift)
+        derivatives = self._joints(*held.derivatives(q, v, force))
+        return {"constrained forward dynamics": rate, "constrained forward dynamics derivatives": derivatives}
 
     def _step(self, states: States, k: int, v: np.ndarray) -> np.ndarray:
         """Mean joint accelerations of one step with implicit springs and dampers towards the middles of the ranges."""
         model, data = self.model, self.data
         moved = dataclasses.replace(states, q=within(states.q, *self.limits))
-        q = self._configuration(moved, k)
+        q = self.configuration(moved, k)
         matrix = np.array(pinocchio.crba(model, data, q))
         matrix = np.triu(matrix) + np.triu(matrix, 1).T
         force = -np.array(pinocchio.nonLinearEffects(model, data, q, v))
@@ -169,13 +163,22 @@ class Reference:
         lower, upper = np.array(ranges).T
         return (lower + upper) / 2, (upper - lower) / 2
 
-    def _configuration(self, states: States, k: int) -> np.ndarray:
+    def configuration(self, states: States, k: int) -> np.ndarray:
+        """Pinocchio's q of state k, [nq]."""
         root = [states.root_position[k], states.root_quaternion[k]] if self.base else []
         joints = [
             np.array([angle]) if scalar else np.array([np.cos(angle), np.sin(angle)])
             for angle, scalar in zip(states.q[k], self.scalar, strict=True)
         ]
         return np.concatenate([*root, *joints])
+
+    def velocity(self, states: States, k: int) -> np.ndarray:
+        """Pinocchio's v of state k, [nv]."""
+        return np.concatenate([states.root_velocity[k, : self.base], states.v[k]])
+
+    def _joints(self, by_q: np.ndarray, by_v: np.ndarray) -> np.ndarray:
+        """The joints' part [n, 2, n] of derivatives by configuration and velocity."""
+        return np.stack([np.array(by)[self.base :, self.base :] for by in (by_q, by_v)], axis=1)
 
     def _center_jacobian(self, joint: int) -> np.ndarray:
         jacobian = np.array(
@@ -189,3 +192,33 @@ class Reference:
         twist, rotation = self.data.v[joint], self.data.oMi[joint].rotation
         lever = self.model.inertias[joint].lever
         return np.concatenate([rotation @ (twist.linear + np.cross(twist.angular, lever)), rotation @ twist.angular])
+
+
+class HeldFeet:
+    """Pinocchio's constrained dynamics of a robot whose feet are held.
+
+    Attributes:
+      data: what the last call left.
+    """
+
+    def __init__(self, reference: Reference) -> None:
+        self._model, self.data = reference.model, reference.model.createData()
+        kind, axes = pinocchio.ContactType.CONTACT_3D, pinocchio.ReferenceFrame.LOCAL_WORLD_ALIGNED
+        place = pinocchio.SE3(np.eye(3), np.array(FOOT))
+        joints = [self._model.getJointId(foot) for foot in reference.feet]
+        self._feet = pinocchio.StdVec_RigidConstraintModel()
+        self._feet.extend(pinocchio.RigidConstraintModel(kind, self._model, joint, place, axes) for joint in joints)
+        self._held = pinocchio.StdVec_RigidConstraintData()
+        self._held.extend(foot.createData() for foot in self._feet)
+        self._settings = pinocchio.ProximalSettings(0.0, 0.0, 0.0, 1)  # independent feet: exact in one iteration
+        pinocchio.initConstraintDynamics(self._model, self.data, self._feet, self._held)
+
+    def accelerations(self, q: np.ndarray, v: np.ndarray, force: np.ndarray) -> np.ndarray:
+        """v', [nv]."""
+        return pinocchio.constraintDynamics(self._model, self.data, q, v, force, self._feet, self._held, self._settings)
+
+    def derivatives(self, q: np.ndarray, v: np.ndarray, force: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of v' by configuration and velocity, [nv, nv] each."""
+        self.accelerations(q, v, force)
+        pinocchio.computeConstraintDynamicsDerivatives(self._model, self.data, self._feet, self._held, self._settings)
+        return self.data.ddq_dq, self.data.ddq_dv

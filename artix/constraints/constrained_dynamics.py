@@ -106,7 +106,7 @@ def _ruled(known, iterations, traced, state, force, constraints, external_force,
     articulation = traced if known is None else known
     kin = kinematics(articulation, state)
     found = newton_euler(articulation, kin, state, None, external_force, gravity=True)
-    rest = force - generalized_forces(articulation, found.motions, found.force)
+    rest = force - generalized_forces(articulation.topology, found.motions, found.force)
     sides = anchor_sides(articulation, state, kin, constraints.anchors)
     jacobian = anchor_jacobian(articulation, kin, constraints.anchors, *sides)
     bias = stabilized_bias(constraints, *relative_motion(constraints.anchors, *sides))

@@ -15,11 +15,12 @@ from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Placement
 from artix.dynamics.factorization import Factors, factorize_matrix
-from artix.dynamics.mass_matrix import mass_matrix
+from artix.dynamics.mass_matrix import generalized_armature, shared_mass_matrix
+from artix.dynamics.newton_euler import generalized_forces, link_sums
 from artix.frames import dense_jacobian, link_accelerations, link_frames
-from artix.kinematics import kinematics
+from artix.kinematics import Motion, body_velocities, dof_motions, kinematics, root_motion
 from artix.topology import Topology
-from artix.tree import Tree
+from artix.tree import Tree, stage, take
 
 Array = jax.Array
 HIGHEST = jax.lax.Precision.HIGHEST
@@ -33,18 +34,24 @@ class Frozen(NamedTuple):
     """Link frames, L items."""
     center: Array
     """Centres of mass of the links, [L, 3]."""
-    inertia: Array
-    """Rotational inertias about the centres of mass in world axes [kg m^2], [L, 3, 3]."""
+    mass_axes: Array
+    """Orientations of the links' mass frames, [4, L]."""
+    own_inertia: Array
+    """Rotational inertias about the centres of mass in the mass frames [kg m^2], [3, 3, L]."""
     mass: Array
     """Masses of the links [kg], [L]."""
+    motions: Motion
+    """What a unit velocity of each joint DOF gives to what lies below it, [3, n]."""
     jacobian: Array
     """Velocities of the links' centres of mass per generalised velocity, [L, 6, nv]."""
     velocity_product: Array
     """Accelerations of the links' centres of mass at zero generalised acceleration, [L, 6]."""
     mass_matrix: Array
-    """Mass matrix with armature, [nv, nv]."""
+    """Mass matrix without armature, [nv, nv]."""
+    diagonal: Array
+    """What its diagonal gets besides, [nv]: the armature."""
     inverse_mass: Array
-    """Its inverse, [nv, nv]."""
+    """The inverse of both together, [nv, nv]."""
     axis: Array
     """Axis of each DOF in the child joint frame, [n, 3]."""
     child_origin: Array
@@ -56,7 +63,9 @@ class Frozen(NamedTuple):
 def freeze(articulation: Articulation, state: State) -> Frozen:
     """Evaluates everything that stays as it is during the step."""
     topology = articulation.topology
-    frame, center, inertia = link_bodies(articulation, state)
+    kin = kinematics(articulation, state)
+    frame = link_frames(topology, kin)
+    mass_frame = frame @ Placement.from_poses(articulation.link_com_pose)
     links, parents = topology.dof_link, topology.dof_parent_link
     child = frame.take(links) @ Placement.from_poses(articulation.joint_child_pose).take(links)
     parent = frame.take(parents) @ Placement.from_poses(articulation.joint_parent_pose).take(links)
@@ -65,43 +74,44 @@ def freeze(articulation: Articulation, state: State) -> Frozen:
     jacobian = dense_jacobian(articulation, state).reshape(-1, 6, nv)
     if topology.num_base_dofs == 0:
         jacobian = jnp.concatenate([jnp.zeros((1, 6, nv), jacobian.dtype), jacobian])
-    matrix = mass_matrix(articulation, state, armature=True)
+    matrix, diagonal = shared_mass_matrix(articulation, state), generalized_armature(articulation)
     if topology.dof_is_live is not None:
         # Padded entries have zero rows; a one on the diagonal lets them keep to themselves.
-        matrix = matrix + jnp.diag(jnp.where(jnp.diagonal(matrix) == 0, 1, 0).astype(matrix.dtype))
+        diagonal = diagonal + (jnp.diagonal(matrix) + diagonal == 0).astype(matrix.dtype)
     return Frozen(
         topology=topology,
         frame=frame,
-        center=center,
-        inertia=inertia,
+        center=mass_frame.position.T,
+        mass_axes=mass_frame.rotation,
+        own_inertia=jnp.moveaxis(articulation.link_inertia, 0, -1),
         mass=articulation.link_mass,
+        motions=Motion(*stage(*dof_motions(topology, kin))),
         jacobian=jacobian,
         velocity_product=link_accelerations(articulation, state, jnp.zeros(nv, articulation.dtype)),
         mass_matrix=matrix,
-        inverse_mass=inverse_of(factorize_matrix(topology, matrix, jnp.zeros_like(matrix[0]))),
+        diagonal=diagonal,
+        inverse_mass=inverse_of(factorize_matrix(topology, matrix, diagonal)),
         axis=spatial.rotate(child.rotation, unit).T,
         child_origin=child.position.T,
         parent_origin=parent.position.T,
     )
 
 
-def link_bodies(articulation: Articulation, state: State) -> tuple[Placement, Array, Array]:
-    """Frames (L items), centres of mass [L, 3] and inertias about them [L, 3, 3] of the links, in world axes.
-
-    Positions are relative to the root's centre of mass.
-    """
-    kin = kinematics(articulation, state)
-    frame = link_frames(articulation.topology, kin)
-    mass_frame = frame @ Placement.from_poses(articulation.link_com_pose)
-    axes = spatial.rotation_matrix(mass_frame.rotation)
-    own = jnp.moveaxis(articulation.link_inertia, 0, -1)
-    inertia = spatial.multiply_transposed(spatial.multiply(axes, own), axes)
-    return frame, mass_frame.position.T, jnp.moveaxis(inertia, -1, 0)
+def world_inertias(frozen: Frozen) -> Array:
+    """Rotational inertias about the centres of mass in world axes [kg m^2], [L, 3, 3]."""
+    axes = spatial.rotation_matrix(frozen.mass_axes)
+    turned = spatial.multiply_transposed(spatial.multiply(axes, frozen.own_inertia), axes)
+    return jnp.moveaxis(turned, -1, 0)
 
 
-def link_motion(frozen: Frozen, generalized: Array) -> Array:
+def link_motion(frozen: Frozen, velocity: Array) -> Array:
     """The links' velocities [L, 6] that a generalised velocity [nv] makes (or displacements, or impulses' effects)."""
-    return jnp.matmul(frozen.jacobian, generalized, precision=HIGHEST)
+    # Sums over the tree, not the Jacobian, which solvers without tendons so never evaluate.
+    tree, base = frozen.topology, frozen.topology.num_base_dofs
+    root = root_motion(tree, velocity[:base] if base else jnp.zeros_like(velocity, shape=6))
+    bodies = body_velocities(tree, frozen.motions, root, velocity[base:])
+    linear, angular = (take(part, tree.link_body) for part in bodies)
+    return jnp.concatenate([linear + spatial.cross(angular, frozen.center.T), angular]).T
 
 
 def response(frozen: Frozen, impulse: Array) -> Array:
@@ -111,15 +121,15 @@ def response(frozen: Frozen, impulse: Array) -> Array:
 
 def inertial_wrenches(frozen: Frozen, motion: Array, acceleration: Array) -> Array:
     """The wrenches [L, 6] at the links' centres of mass that their motion and acceleration take (Newton and Euler)."""
-    momentum, spin = (spins(frozen.inertia, vector) for vector in (motion[:, 3:], acceleration[:, 3:]))
-    turning = jnp.cross(motion[:, 3:], momentum)
-    return jnp.concatenate([frozen.mass[:, None] * acceleration[:, :3], spin + turning], axis=1)
+    omega, alpha = motion[:, 3:].T, acceleration[:, 3:].T
+    moment = spins(frozen, alpha) + spatial.cross(omega, spins(frozen, omega))
+    return jnp.concatenate([frozen.mass[:, None] * acceleration[:, :3], moment.T], axis=1)
 
 
-def spins(inertia: Array, angular: Array) -> Array:
-    """Products of inertias [L, 3, 3] and angular velocities [L, 3]."""
-    # Not a matrix product: those of many small matrices are slow.
-    return jnp.sum(inertia * angular[:, None], axis=2)
+def spins(frozen: Frozen, angular: Array) -> Array:
+    """Angular momenta of the links about their own centres of mass, for angular velocities [3, L] in world axes."""
+    axes = frozen.mass_axes
+    return spatial.rotate(axes, spatial.apply(frozen.own_inertia, spatial.rotate_inverse(axes, angular)))
 
 
 def inverse_of(factors: Factors) -> Array:
@@ -130,8 +140,9 @@ def inverse_of(factors: Factors) -> Array:
 
 def generalized_force(frozen: Frozen, wrench: Array) -> Array:
     """The generalised force [nv] of wrenches [L, 6] at the links' centres of mass."""
-    rows = frozen.jacobian.reshape(-1, frozen.topology.nv)
-    return jnp.matmul(wrench.reshape(-1), rows, precision=HIGHEST)
+    force, torque = wrench[:, :3].T, wrench[:, 3:].T
+    moved = jnp.concatenate([force, torque + spatial.cross(frozen.center.T, force)])
+    return generalized_forces(frozen.topology, frozen.motions, link_sums(frozen.topology, moved))
 
 
 def point_row(frozen: Frozen, link: np.ndarray | Array, point: Array, direction: Array) -> Array:

@@ -59,7 +59,7 @@ def forward_dynamics(
 def _plain_forward_dynamics(articulation, state, force, external_force) -> Array:
     kin = kinematics(articulation, state)
     found = newton_euler(articulation, kin, state, None, external_force, gravity=True)
-    rest = force - generalized_forces(articulation, found.motions, found.force)
+    rest = force - generalized_forces(articulation.topology, found.motions, found.force)
     return linear_solve(articulation, kin, factorize(articulation, kin), rest)
 
 

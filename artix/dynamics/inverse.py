@@ -118,7 +118,7 @@ def gravity_compensation(articulation: Articulation, state: State) -> Array:
     joints = spatial.dot(motions.linear, below[:1] * gravity) + spatial.dot(
         motions.angular, spatial.cross(below[1:], jnp.broadcast_to(gravity, below[1:].shape))
     )
-    return generalized(articulation, root, joints)
+    return generalized(tree, root, joints)
 
 
 def static_torque(articulation: Articulation, state: State, external_force: Array | None = None) -> Array:
@@ -170,7 +170,7 @@ def _inverse_dynamics(gravity: bool, articulation, state, acceleration, external
 def _plain_inverse_dynamics(gravity: bool, articulation, state, acceleration, external_force) -> Array:
     kin = kinematics(articulation, state)
     found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=gravity)
-    return generalized_forces(articulation, found.motions, found.force)
+    return generalized_forces(articulation.topology, found.motions, found.force)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
@@ -184,7 +184,7 @@ def _inverse_dynamics_jvp(gravity: bool, known, primals, tangents):
     articulation = traced if known is None else known
     kin = kinematics(articulation, state)
     found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=gravity)
-    force = generalized_forces(articulation, found.motions, found.force)
+    force = generalized_forces(articulation.topology, found.motions, found.force)
     change = force_change(gravity, (articulation, state, acceleration, external_force), tangents, kin, found)
     d_acceleration = tangents[2]
     if not is_zero(d_acceleration):
@@ -222,4 +222,4 @@ def _velocity_change(articulation: Articulation, tangent: State) -> Array | None
 
 def _generalized_wrenches(articulation: Articulation, kin: Kinematics, external_force: Array) -> Array:
     motions = dof_motions(articulation.topology, kin)
-    return generalized_forces(articulation, motions, body_wrenches(articulation, kin, external_force))
+    return generalized_forces(articulation.topology, motions, body_wrenches(articulation, kin, external_force))

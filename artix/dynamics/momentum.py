@@ -54,7 +54,7 @@ def center_of_mass(articulation: Articulation, state: State, frame: Literal["wor
     if frame not in ("world", "root"):
         raise ValueError(f"frame must be 'world' or 'root'; found {frame!r}")
     kin = kinematics(articulation, state)
-    center = _center(articulation, kin)
+    center = mass_center(articulation, kin)
     if frame == "world":
         return kin.reference + center[:, 0]
     axes = Placement.from_poses(articulation.link_com_pose[:1]).rotation
@@ -100,8 +100,8 @@ def centroidal_momentum_matrix(articulation: Articulation, state: State) -> tupl
     kin = kinematics(articulation, state)
     _, momenta = generalized_momenta(articulation, kin)
     force = jnp.sum(newton_euler(articulation, kin, state, None, gravity=False).force, axis=1, keepdims=True)
-    center = _center(articulation, kin)
-    return _about(center, momenta), _about(center, force)[:, 0]
+    center = mass_center(articulation, kin)
+    return about(center, momenta), about(center, force)[:, 0]
 
 
 def centroidal_momentum(articulation: Articulation, state: State) -> Array:
@@ -122,7 +122,7 @@ def centroidal_momentum(articulation: Articulation, state: State) -> Array:
         tree, dof_motions(tree, kin), root_motion(tree, state.root_velocity), state.joint_velocity
     )
     momenta = jnp.concatenate(momentum(reference_inertias(articulation, kin), Motion(*stage(*velocity))))
-    return _about(_center(articulation, kin), jnp.sum(momenta, axis=1, keepdims=True))[:, 0]
+    return about(mass_center(articulation, kin), jnp.sum(momenta, axis=1, keepdims=True))[:, 0]
 
 
 def centroidal_momentum_rate(articulation: Articulation, state: State, acceleration: Array) -> Array:
@@ -145,7 +145,7 @@ def centroidal_momentum_rate(articulation: Articulation, state: State, accelerat
     check_vector("acceleration", acceleration, (articulation.topology.nv,), articulation.dtype, "nv")
     kin = kinematics(articulation, state)
     force = newton_euler(articulation, kin, state, acceleration, gravity=False).force
-    return _about(_center(articulation, kin), jnp.sum(force, axis=1, keepdims=True))[:, 0]
+    return about(mass_center(articulation, kin), jnp.sum(force, axis=1, keepdims=True))[:, 0]
 
 
 def centroidal_momentum_matrix_rate(articulation: Articulation, state: State) -> Array:
@@ -177,15 +177,15 @@ def centroidal_momentum_matrix_rate(articulation: Articulation, state: State) ->
     changes = momenta_rates(tree, found.inertias, found.velocity, motions, rates)
     speed = jnp.sum(momentum(found.inertias, found.velocity).linear, axis=1, keepdims=True)
     speed = speed / jnp.sum(articulation.link_mass)
-    return _about(_center(articulation, kin), changes) - _moment(speed, momenta[:3])
+    return about(mass_center(articulation, kin), changes) - _moment(speed, momenta[:3])
 
 
-def _about(center: Array, rows: Array) -> Array:
+def about(center: Array, rows: Array) -> Array:
     """Moves momenta or forces [6, k] from the reference point to ``center`` [3, 1]."""
     return jnp.concatenate([rows[:3], rows[3:] - spatial.cross(jnp.broadcast_to(center, rows[:3].shape), rows[:3])])
 
 
-def _center(articulation: Articulation, kin: Kinematics) -> Array:
+def mass_center(articulation: Articulation, kin: Kinematics) -> Array:
     """Centre of mass relative to the reference point, [3, 1]."""
     mass, moment = first_moments(articulation, kin, articulation.link_mass)
     return jnp.sum(moment, axis=1, keepdims=True) / jnp.sum(mass)
@@ -231,15 +231,15 @@ def centroidal_derivatives(articulation: Articulation, state: State, acceleratio
     forces = forces_by_configuration(rates)
     by_velocity = forces_by_velocity(rates, changes_by_velocity(tree, found.motions, found.velocity, rates.first))
     # The centre of mass moves, too, and momenta and forces are about it.
-    center, mass = _center(articulation, kin), jnp.sum(articulation.link_mass)
+    center, mass = mass_center(articulation, kin), jnp.sum(articulation.link_mass)
     moves = momentum(sums.inertias, motions).linear / mass
     whole, force = carried[:3, :1], jnp.sum(found.force, axis=1, keepdims=True)[:3]
     rows = [
-        _about(center, by_configuration) - _moment(moves, whole),
-        _about(center, forces) - _moment(moves, force),
-        _about(center, by_velocity),
+        about(center, by_configuration) - _moment(moves, whole),
+        about(center, forces) - _moment(moves, force),
+        about(center, by_velocity),
     ]
-    matrix = _about(center, generalized_momenta(articulation, kin)[1])
+    matrix = about(center, generalized_momenta(articulation, kin)[1])
     configuration, rate, velocity = (generalized_columns(tree, x) for x in rows)
     return CentroidalDerivatives(configuration, matrix, rate, velocity, matrix)
 

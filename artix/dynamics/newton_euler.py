@@ -13,7 +13,7 @@ from artix.bodies import Inertias
 from artix.checks import check_vector
 from artix.dynamics.inertia import reference_inertias, weights
 from artix.kinematics import Kinematics, Motion, body_accelerations, dof_motions, link_centers
-from artix.tree import free_root, masked_sum, stage, subtree_sums
+from artix.tree import Tree, free_root, masked_sum, stage, subtree_sums
 
 Array = jax.Array
 
@@ -85,9 +85,12 @@ def forces_of_motion(
 
 def body_wrenches(articulation: Articulation, kin: Kinematics, external_force: Array) -> Array:
     """Wrenches on the links [L, 6], each at its centre of mass, as wrenches on the bodies about the reference point."""
-    tree = articulation.topology
-    wrench = link_wrenches(articulation, kin, external_force)
-    return masked_sum(wrench, tree.link_in_body) if tree.has_rigid_links else wrench
+    return link_sums(articulation.topology, link_wrenches(articulation, kin, external_force))
+
+
+def link_sums(tree: Tree, forces: Array) -> Array:
+    """Sums forces on the links [6, L] over each body: [6, B]."""
+    return masked_sum(forces, tree.link_in_body) if tree.has_rigid_links else forces
 
 
 def link_wrenches(articulation: Articulation, kin: Kinematics, external_force: Array) -> Array:
@@ -100,15 +103,14 @@ def link_wrenches(articulation: Articulation, kin: Kinematics, external_force: A
     return jnp.concatenate([force, torque + spatial.cross(center, force)])
 
 
-def generalized_forces(articulation: Articulation, motions: Motion, forces: Array) -> Array:
+def generalized_forces(tree: Tree, motions: Motion, forces: Array) -> Array:
     """Generalised forces [nv] that forces on the bodies [6, B] amount to."""
-    whole, below = subtree_sums(articulation.topology, forces)
-    return generalized(articulation, whole, spatial.dot(jnp.concatenate(motions), below))
+    whole, below = subtree_sums(tree, forces)
+    return generalized(tree, whole, spatial.dot(jnp.concatenate(motions), below))
 
 
-def generalized(articulation: Articulation, root: Array, joints: Array) -> Array:
+def generalized(tree: Tree, root: Array, joints: Array) -> Array:
     """Joins root [6, 1] and joint [n] entries to the generalised layout [nv]."""
-    tree = articulation.topology
     if tree.num_base_dofs == 0:
         return joints
     return jnp.concatenate([free_root(tree, root)[:, 0], joints])

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import jax
 import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
 from artix.configuration import integrate
-from artix.constraints.frozen import (
-    HIGHEST,
-    Frozen,
-    freeze,
-    generalized_force,
-    inertial_wrenches,
-    link_bodies,
-    link_motion,
-)
+from artix.constraints.frozen import HIGHEST, Frozen, freeze, link_motion
 from artix.constraints.loop_closures import LoopClosures, closure_errors, loop_closures, loop_wrenches
 from artix.constraints.springs import Springs, coupling_springs, spring_efforts
+from artix.dynamics.momentum import about, mass_center
+from artix.dynamics.newton_euler import body_wrenches, generalized_forces, newton_euler
+from artix.frames import link_frames, link_velocities
+from artix.kinematics import kinematics
 from artix.simulation.implicit_bounds import bounded
 from artix.simulation.implicit_system import ImplicitSystem, implicit_system
 from artix.simulation.joint_forces import incoming_joint_forces
-from artix.simulation.momentum_end import momentum_after, with_momentum
+from artix.simulation.momentum_correction import Momentum
+from artix.simulation.momentum_end import with_momentum
 from artix.simulation.options import Control, SolverOptions, commands_of
 from artix.simulation.report import StepReport, residual_of
 from artix.simulation.unconstrained import external_wrenches
 
 Array = jax.Array
+_T = TypeVar("_T")
 
 #: Newton steps that bring loop joints back onto their closures after the positions have moved; with the Jacobian of the
 #: step's start, each leaves about the part of the error by which the Jacobian has turned.
@@ -43,8 +43,10 @@ def implicit_step(
     motion = link_motion(frozen, velocity)
     given, brake = external_wrenches(articulation, frozen, motion, control.external_force, dt)
     commands = commands_of(articulation, control)
-    turning = inertial_wrenches(frozen, motion, frozen.velocity_product)
-    force = generalized_force(frozen, given + brake - turning) + jnp.pad(commands.joint_force, (base, 0))
+    kin = kinematics(articulation, state)
+    moving = newton_euler(articulation, kin, state, None, gravity=False)
+    resisting = moving.force - body_wrenches(articulation, kin, given + brake)
+    force = jnp.pad(commands.joint_force, (base, 0)) - generalized_forces(frozen.topology, moving.motions, resisting)
     springs = coupling_springs(articulation, frozen, state.joint_position, options.tendon_law)
     loops = loop_closures(articulation, state)
     system = implicit_system(articulation, state, frozen, commands, springs, loops, velocity, force, dt)
@@ -56,10 +58,15 @@ def implicit_step(
     end = end.replace(joint_velocity=new[base:])
     link_velocity = link_motion(frozen, new)
     if base:
-        target = momentum_after(frozen, motion, link_acceleration, dt)
-        floating = with_momentum(articulation, frozen, end, moved[:3], target, target.linear, dt, magnitude_only=False)
-        end, link_velocity = _where_free(frozen, floating, (end.replace(root_pose=state.root_pose), link_velocity))
-    end_frame, _, _ = link_bodies(articulation, end)
+        # By Newton and Euler: M nu at the start, and what acts on the whole.
+        momenta = jnp.matmul(frozen.mass_matrix[:6], new, precision=HIGHEST) + dt * jnp.sum(moving.force, axis=1)
+        center = mass_center(articulation, kin)
+        target = Momentum(*jnp.split(about(center, momenta[:, None])[:, 0], 2))
+        start = end.replace(root_velocity=new[:6])
+        free = with_momentum(articulation, start, center, moved[:3], target, target.linear, dt, magnitude_only=False)
+        link_velocity = _where_free(frozen, link_velocities(articulation, free), link_velocity)
+        end = _where_free(frozen, free, end.replace(root_pose=state.root_pose))
+    end_frame = link_frames(frozen.topology, kinematics(articulation, end))
     tendons = _tendon_wrenches(springs, new, jnp.zeros_like(given), dt)
     on_links, on_link_b = loop_wrenches(frozen, loops, found.loop_impulse / dt) if loops else (0 * given, given[:0])
     forces = incoming_joint_forces(
@@ -84,7 +91,7 @@ def _moved(
     return end, displacement
 
 
-def _where_free(frozen: Frozen, floating: tuple[State, Array], fixed: tuple[State, Array]) -> tuple[State, Array]:
+def _where_free(frozen: Frozen, floating: _T, fixed: _T) -> _T:
     """Chooses by the base of the articulation; among padded ones, some have a fixed base."""
     free = frozen.topology.base_is_free
     return floating if free is None else jax.tree.map(lambda x, y: jnp.where(free, x, y), floating, fixed)

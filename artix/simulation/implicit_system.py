@@ -54,7 +54,7 @@ def implicit_system(
     gain = dt * inertia * (dt * drive.stiffness + drive.damping)
     push = dt * inertia * (drive.stiffness * error + drive.damping * commands.target_velocity)
     diagonal = gain + dt * articulation.friction.viscous
-    matrix, stiffening = frozen.mass_matrix, jnp.pad(diagonal, (base, 0))
+    matrix, stiffening = frozen.mass_matrix, frozen.diagonal + jnp.pad(diagonal, (base, 0))
     impulse = dt * force + jnp.pad(push - diagonal * velocity[base:], (base, 0))
     for group in springs:
         impulse = impulse - dt * jnp.matmul(spring_efforts(group, velocity, dt), group.force, precision=HIGHEST)
@@ -83,7 +83,7 @@ def _drive_inertia(articulation: Articulation, frozen: Frozen) -> Array:
     # Robots without acceleration drives save the inverse.
     return jax.lax.cond(
         jnp.any(accelerates),
-        lambda matrix: felt(inverse_of(factorize_matrix(frozen.topology, matrix, jnp.zeros_like(matrix[0])))),
+        lambda matrix: felt(inverse_of(factorize_matrix(frozen.topology, matrix, frozen.diagonal))),
         lambda matrix: jnp.ones_like(matrix, shape=accelerates.shape),
         frozen.mass_matrix,
     )

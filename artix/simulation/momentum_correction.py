@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 
 from artix import spatial
-from artix.constraints.frozen import spins
 
 Array = jax.Array
 
@@ -26,7 +25,8 @@ def momentum_of(mass: Array, inertia: Array, center: Array, motion: Array) -> Mo
     total = jnp.sum(mass)
     arm = center - jnp.sum(mass[:, None] * center, axis=0)[None] / total
     relative = motion[:, :3] - linear[None] / total
-    spin = spins(inertia, motion[:, 3:])
+    # Not a matrix product: those of many small matrices are slow.
+    spin = jnp.sum(inertia * motion[:, None, 3:], axis=2)
     return Momentum(linear, jnp.sum(spin + mass[:, None] * jnp.cross(arm, relative), axis=0))
 
 
@@ -51,15 +51,29 @@ def restore_momentum(
     square = jnp.sum(arm**2, axis=1)[:, None, None] * jnp.eye(3, dtype=arm.dtype)[None]
     composite = jnp.sum(inertia + mass[:, None, None] * (square - arm[:, :, None] * arm[:, None, :]), axis=0)
     angular = momentum_of(mass, inertia, center, motion).angular
-    wanted = _with_magnitude(angular, target.angular) if magnitude_only else target.angular
-    turn = spatial.apply(spatial.inverse(composite[:, :, None]), (wanted - angular)[:, None])[:, 0]
+    turn = turn_to_momentum(
+        composite[:, :, None], angular[:, None], target.angular[:, None], magnitude_only=magnitude_only
+    )[:, 0]
     turned = motion + jnp.concatenate([jnp.cross(turn[None], arm), jnp.broadcast_to(turn[None], arm.shape)], axis=1)
     shift = (target.linear - jnp.sum(mass[:, None] * turned[:, :3], axis=0)) / total
     return turned + jnp.concatenate([shift, jnp.zeros_like(shift)])[None]
 
 
+def turn_to_momentum(inertia: Array, angular: Array, target: Array, *, magnitude_only: bool) -> Array:
+    """The angular velocity [3, 1] by which all must turn, as one, to change an angular momentum into another.
+
+    Args:
+      inertia: of all about the centre of mass [kg m^2], [3, 3, 1].
+      angular: angular momentum about the centre of mass now, [3, 1].
+      target: the one to have, [3, 1].
+      magnitude_only: whether it keeps its direction and takes the magnitude alone, as in PhysX.
+    """
+    wanted = _with_magnitude(angular, target) if magnitude_only else target
+    return spatial.apply(spatial.inverse(inertia), wanted - angular)
+
+
 def _with_magnitude(vector: Array, other: Array) -> Array:
-    """A vector [3] scaled to the length of another."""
+    """A vector scaled to the length of another."""
     now, wanted = jnp.sum(vector**2), jnp.sum(other**2)
     both = (now > 0) & (wanted > 0)
     return vector * jnp.where(both, jnp.sqrt(jnp.where(both, wanted, 1) / jnp.where(both, now, 1)), 0)

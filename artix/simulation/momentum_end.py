@@ -5,62 +5,57 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from artix import spatial
 from artix.articulation import Articulation, State
-from artix.constraints.frozen import Frozen, inertial_wrenches, link_bodies
-from artix.frames import link_velocities
-from artix.simulation.momentum_correction import Momentum, momentum_of, restore_momentum
+from artix.bodies import Inertias
+from artix.dynamics.inertia import momentum, reference_inertias
+from artix.dynamics.momentum import about
+from artix.kinematics import Motion, body_velocities, dof_motions, kinematics, root_motion
+from artix.simulation.momentum_correction import Momentum, turn_to_momentum
+from artix.tree import stage
 
 Array = jax.Array
 
 
-def momentum_after(frozen: Frozen, motion: Array, acceleration: Array, dt: Array) -> Momentum:
-    """The momentum after a time by Newton's and Euler's laws: that of the links' velocities, and what the loads add.
-
-    Args:
-      frozen: the articulation at the start of the step.
-      motion: the links' velocities then, [L, 6].
-      acceleration: their accelerations, [L, 6].
-      dt: the step [s].
-    """
-    start = momentum_of(frozen.mass, frozen.inertia, frozen.center, motion)
-    load = inertial_wrenches(frozen, motion, acceleration)
-    middle = jnp.sum(frozen.mass[:, None] * frozen.center, axis=0) / jnp.sum(frozen.mass)
-    moment = load[:, 3:] + jnp.cross(frozen.center - middle[None], load[:, :3])
-    return Momentum(start.linear + dt * jnp.sum(load[:, :3], axis=0), start.angular + dt * jnp.sum(moment, axis=0))
-
-
 def with_momentum(
     articulation: Articulation,
-    frozen: Frozen,
     end: State,
+    center: Array,
     travelled: Array,
     target: Momentum,
     carried: Array,
     dt: Array,
     *,
     magnitude_only: bool,
-) -> tuple[State, Array]:
+) -> State:
     """Gives the root the velocity that makes up a momentum at the new poses, and moves the whole to where it belongs.
 
     Args:
       articulation: the articulation.
-      frozen: it at the start of the step.
       end: the state at the end of the step.
+      center: the centre of mass at its start, from the root's [m], [3, 1].
       travelled: displacement of the root's centre of mass [m], [3].
       target: the momentum to have.
       carried: the linear momentum that moved the centre of mass during the step [kg m/s], [3].
       dt: the step [s].
-      magnitude_only: as for :func:`restore_momentum`.
-
-    Returns:
-      The corrected state, and the links' velocities [L, 6] in it.
+      magnitude_only: as for :func:`turn_to_momentum`.
     """
-    _, center, inertia = link_bodies(articulation, end)
-    motion = link_velocities(articulation, end)
-    motion = restore_momentum(frozen.mass, inertia, center, motion, target, magnitude_only=magnitude_only)
-    mass, total = frozen.mass[:, None], jnp.sum(frozen.mass)
-    # Centres are relative to the root's centre of mass, which has travelled in between.
-    wanted = (jnp.sum(mass * frozen.center, axis=0) + dt * carried) / total
-    shift = wanted - travelled - jnp.sum(mass * center, axis=0) / total
-    pose = jnp.concatenate([end.root_pose[:3] + shift, end.root_pose[3:]])
-    return end.replace(root_pose=pose, root_velocity=motion[0]), motion
+    tree = articulation.topology
+    kin = kinematics(articulation, end)
+    root = root_motion(tree, end.root_velocity)
+    inertias = reference_inertias(articulation, kin)
+    velocity = body_velocities(tree, dof_motions(tree, kin), root, end.joint_velocity)
+    momenta = jnp.concatenate(momentum(inertias, Motion(*stage(*velocity))))
+    mass, first, second = Inertias(*(jnp.sum(part, axis=-1, keepdims=True) for part in inertias))
+    middle = first / mass
+    now = about(middle, jnp.sum(momenta, axis=1, keepdims=True))
+    spread = second - first[:, None] * middle[None]
+    locked = spatial.trace(spread)[None, None] * spatial.identity_like(first) - spread
+    turn = turn_to_momentum(locked, now[3:], target.angular[:, None], magnitude_only=magnitude_only)
+    # Turning about the centre of mass leaves the linear momentum as it is.
+    push = (target.linear[:, None] - now[:3]) / mass
+    corrected = jnp.concatenate([root.linear - spatial.cross(turn, middle) + push, root.angular + turn])[:, 0]
+    shift = (center + dt * carried[:, None] / mass - middle)[:, 0] - travelled
+    return end.replace(
+        root_pose=jnp.concatenate([end.root_pose[:3] + shift, end.root_pose[3:]]), root_velocity=corrected
+    )

@@ -10,12 +10,14 @@ from artix.constraints.frozen import (
     Frozen,
     freeze,
     generalized_force,
-    link_bodies,
     link_motion,
     response,
     static_topology,
+    world_inertias,
 )
 from artix.constraints.rows import constraint_rows
+from artix.frames import link_frames, link_velocities
+from artix.kinematics import kinematics
 from artix.simulation.iterations import Solution, iterate
 from artix.simulation.joint_forces import incoming_joint_forces, tendon_wrenches
 from artix.simulation.momentum_correction import momentum_of, restore_momentum
@@ -58,7 +60,7 @@ def physx_step(
     by_impulses = solution.change / dt
     acceleration = free.acceleration + by_impulses
     link_acceleration = link_motion(frozen, acceleration) + frozen.velocity_product
-    end_frame, _, _ = link_bodies(articulation, end)
+    end_frame = link_frames(static_topology(frozen), kinematics(articulation, end))
     tendons = tendon_wrenches(rows, solution.impulses, dt, static_topology(frozen).num_links)
     joint_forces = incoming_joint_forces(
         articulation, frozen, end_frame, motion, link_acceleration, given + brake, tendons
@@ -73,8 +75,9 @@ def _corrected(frozen: Frozen, free: Unconstrained) -> Unconstrained:
     """Gives a floating articulation the momentum that external forces alone would have given it."""
     if static_topology(frozen).fixed_base:
         return free
-    target = momentum_of(frozen.mass, frozen.inertia, frozen.center, free.loaded_motion)
-    motion = restore_momentum(frozen.mass, frozen.inertia, frozen.center, free.motion, target, magnitude_only=True)
+    bodies = (frozen.mass, world_inertias(frozen), frozen.center)
+    target = momentum_of(*bodies, free.loaded_motion)
+    motion = restore_momentum(*bodies, free.motion, target, magnitude_only=True)
     return free._replace(motion=motion, velocity=jnp.concatenate([motion[0], free.velocity[6:]]))
 
 
@@ -93,8 +96,10 @@ def _end(
     if topology.fixed_base:
         return end, motion
     end = end.replace(root_velocity=velocity[:6])
-    target = momentum_of(frozen.mass, frozen.inertia, frozen.center, motion)
+    target = momentum_of(frozen.mass, world_inertias(frozen), frozen.center, motion)
     moved_by = free.motion + link_motion(frozen, solution.mean_change)
     carried = jnp.sum(frozen.mass[:, None] * moved_by[:, :3], axis=0)
     travelled = configuration.root_center[:, 0]
-    return with_momentum(articulation, frozen, end, travelled, target, carried, dt, magnitude_only=True)
+    center = jnp.sum(frozen.mass[:, None] * frozen.center, axis=0)[:, None] / jnp.sum(frozen.mass)
+    end = with_momentum(articulation, end, center, travelled, target, carried, dt, magnitude_only=True)
+    return end, link_velocities(articulation, end)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix import spatial
 from artix.articulation import Articulation, State
 from artix.constraints.frozen import Frozen, generalized_force, inertial_wrenches, link_motion, response, spins
 
@@ -44,19 +45,21 @@ def external_wrenches(
     """
     a = articulation
     given = gravity_and_loads(a, load)
-    rates, excess = [], []
-    for damping, limit, velocity in (
-        (a.link_linear_damping, a.max_link_linear_velocity, motion[:, :3]),
-        (a.link_angular_damping, a.max_link_angular_velocity, motion[:, 3:]),
+    kept, brakes = [], []
+    for k, damping, limit in (
+        (0, a.link_linear_damping, a.max_link_linear_velocity),
+        (3, a.link_angular_damping, a.max_link_angular_velocity),
     ):
-        square = jnp.sum(velocity**2, axis=1)
+        velocity = motion[:, k : k + 3].T
+        momentum = spins(frozen, velocity) if k else frozen.mass[None] * velocity
+        square = spatial.dot(velocity, velocity)
         fast = square > limit**2
         speed = jnp.sqrt(jnp.where(fast, square, 1))
-        excess.append(jnp.where(fast, 1 - jnp.where(fast, limit, 1) / speed, 0))
-        rates.append(jnp.minimum(damping, 1 / dt))
-    rate = jnp.repeat(jnp.stack(rates, axis=1), 3, axis=1)
-    brake = -link_momenta(frozen, motion) * (rate + jnp.repeat(jnp.stack(excess, axis=1), 3, axis=1) / dt)
-    return given * (1 - rate * dt), brake
+        excess = jnp.where(fast, 1 - jnp.where(fast, limit, 1) / speed, 0)
+        rate = jnp.minimum(damping, 1 / dt)
+        brakes.append(-momentum * (rate + excess / dt)[None])
+        kept.append(given[:, k : k + 3].T * (1 - rate * dt)[None])
+    return jnp.concatenate(kept).T, jnp.concatenate(brakes).T
 
 
 def gravity_and_loads(articulation: Articulation, load: Array | None) -> Array:
@@ -69,8 +72,7 @@ def gravity_and_loads(articulation: Articulation, load: Array | None) -> Array:
 
 def link_momenta(frozen: Frozen, motion: Array) -> Array:
     """Linear and angular momenta [L, 6] of the links about their own centres of mass."""
-    spin = spins(frozen.inertia, motion[:, 3:])
-    return jnp.concatenate([frozen.mass[:, None] * motion[:, :3], spin], axis=1)
+    return jnp.concatenate([frozen.mass[:, None] * motion[:, :3], spins(frozen, motion[:, 3:].T).T], axis=1)
 
 
 def unconstrained_velocities(

@@ -1,0 +1,40 @@
+"""A guard against regressions of speed: ratios of artix to its peers in one run, never absolute times.
+
+Each floor is about half of what was measured when it was set, so that neither another machine nor a noisy one trips it.
+"""
+
+from __future__ import annotations
+
+from benchmarks.report import Table
+
+#: robot, quantity, peer: how many times as long as artix the peer takes at least
+FLOORS: dict[tuple[str, str, str], float] = {
+    ("arm", "link poses", "Brax"): 2.0,
+    ("arm", "dense Jacobian", "Brax"): 2.0,
+    ("arm", "mass matrix", "Brax"): 1.8,
+    ("arm", "mass matrix", "frax"): 3.0,
+    ("arm", "inverse dynamics", "frax"): 2.2,
+    ("arm", "forward dynamics", "frax"): 1.1,
+}
+
+BATCH = 4096
+
+ROBOTS = tuple(dict.fromkeys(robot for robot, _, _ in FLOORS))
+QUANTITIES = tuple(dict.fromkeys(quantity for _, quantity, _ in FLOORS))
+LIBRARIES = ("artix", *dict.fromkeys(peer for _, _, peer in FLOORS))
+
+
+def broken(table: Table) -> list[str]:
+    """What is slower than it may be, or has no ratio, one line each."""
+    lines = []
+    for (robot, quantity, peer), floor in FLOORS.items():
+        ratio = table.ratio(robot, quantity, BATCH, peer)
+        if ratio is None:
+            results = [table.result(robot, quantity, BATCH, name) for name in ("artix", peer)]
+            reasons = [result.failure for result in results if result is not None and result.failure is not None]
+            lines.append(f"{robot}, {quantity}: no ratio to {peer}: {'; '.join(reasons) or 'not measured'}")
+        elif ratio < floor:
+            lines.append(
+                f"{robot}, {quantity}: {peer} takes {ratio:.2f} times as long as artix; the floor is {floor:g}"
+            )
+    return lines

@@ -1,0 +1,77 @@
+"""The machine's limits, measured, and how near to them a program comes (Williams, Waterman and Patterson, 2009)."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.measure import Result
+
+#: By platform: the side of the square matrices that are multiplied, and the bytes of the array that is copied.
+SIZES = {"cpu": (2048, 2**28), "gpu": (8192, 2**31)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """What the machine can do.
+
+    Attributes:
+      device: what JAX calls it.
+      operations_per_second: of a large matrix product in float32 at full precision.
+      bytes_per_second: read and written by a copy of a large array.
+    """
+
+    device: str
+    operations_per_second: float
+    bytes_per_second: float
+
+    def least_seconds(self, result: Result) -> float | None:
+        """The time that a call of a program needs at least, by its operations or by its arguments and results."""
+        if not result.operations or not result.moved_bytes:
+            return None
+        return max(result.operations / self.operations_per_second, result.moved_bytes / self.bytes_per_second)
+
+    def fraction(self, result: Result) -> float | None:
+        """The part of the roofline that a program reaches, at most 1."""
+        least = self.least_seconds(result)
+        if least is None or not result.microseconds:
+            return None
+        return least / (1e-6 * result.microseconds * result.batch)
+
+    def bound(self, result: Result) -> str:
+        """Which of the two limits is the nearer one."""
+        assert result.operations is not None
+        assert result.moved_bytes is not None
+        by_operations = result.operations / self.operations_per_second
+        return "operations" if by_operations > result.moved_bytes / self.bytes_per_second else "bytes"
+
+
+def device_name() -> str:
+    """What JAX calls the device that everything runs on."""
+    device = jax.devices()[0]
+    return f"{device.device_kind} ({device.platform})"
+
+
+def measured_machine(repeats: int = 5) -> Machine:
+    """Multiplies and copies, and takes the best of the repeats: a limit, not what a busy machine gives on average."""
+    side, size = SIZES.get(jax.devices()[0].platform, SIZES["gpu"])
+    matrix = jnp.asarray(np.random.default_rng(0).normal(size=(side, side)), jnp.float32)
+    product = jax.jit(lambda x: jnp.matmul(x, x, precision=jax.lax.Precision.HIGHEST))
+    array = jnp.zeros(size // 4, jnp.float32)
+    copy = jax.jit(lambda x: x + 1)  # a plain copy would be left out
+    operations = 2 * side**3 / _best(lambda: product(matrix), repeats)
+    return Machine(device_name(), operations, 2 * size / _best(lambda: copy(array), repeats))
+
+
+def _best(call: Callable[[], jax.Array], repeats: int) -> float:
+    times = []
+    for _ in range(repeats + 1):
+        begin = time.perf_counter()
+        jax.block_until_ready(call())
+        times.append(time.perf_counter() - begin)
+    return min(times[1:])
