@@ -116,16 +116,23 @@ INVERSE_DYNAMICS = [
         lambda r: r.forces(r.ran(pin.computeStaticTorque, r.q, r.body_forces()).tau),
     ),
     Row(
-        "`nle`",
+        "`nle`, `nonLinearEffects`, `computeAllTerms`",
         RESULT,
         "`bias_force(a, s)`",
         "at `nu' = 0`, which is not `v' = 0` on a floating base",
         lambda a, s, x: artix.bias_force(a, s),
         _bias,
     ),
-    Row("`g`", RESULT, "`gravity_compensation(a, s)`", "", lambda a, s, x: artix.gravity_compensation(a, s), _gravity),
     Row(
-        "`C`",
+        "`g`, `computeGeneralizedGravity`",
+        RESULT,
+        "`gravity_compensation(a, s)`",
+        "",
+        lambda a, s, x: artix.gravity_compensation(a, s),
+        _gravity,
+    ),
+    Row(
+        "`C`, `computeCoriolisMatrix`, `getCoriolisMatrix`",
         RESULT,
         "`coriolis_matrix(a, s)`",
         "`T^-T (C_pin - M_pin T^-1 dT/dt) T^-1`; `dM/dt - 2 C` is skew in both",
@@ -183,7 +190,7 @@ INVERSE_DYNAMICS = [
 
 MASS_MATRIX = [
     Row(
-        "`M`",
+        "`M`, `crba`",
         RESULT,
         "`mass_matrix(a, s, armature=True)`",
         "both triangles; Pinocchio always adds the armature",
@@ -191,7 +198,7 @@ MASS_MATRIX = [
         _mass_matrix,
     ),
     Row(
-        "`Minv`",
+        "`Minv`, `computeMinverse`, `cholesky.computeMinv`",
         RESULT,
         "`mass_matrix_inverse(a, s)`",
         "",
@@ -252,13 +259,17 @@ MASS_MATRIX = [
         _factors,
         _pinocchio_factors,
     ),
-    Row("`Dinv`, `tmp`, `SDinv`", TEMPORARY, "`mass_matrix_solve(a, s, right)`, `mass_matrix_inverse(a, s)`"),
+    Row(
+        "`Dinv`, `tmp`, `SDinv`, `cholesky.solve`",
+        TEMPORARY,
+        "`mass_matrix_solve(a, s, right)`, `mass_matrix_inverse(a, s)`",
+    ),
     Row("`UDinv`, `IS`", DEAD, "-"),
 ]
 
 DERIVATIVES = [
     Row(
-        "`dtau_dq`, `dtau_dv`",
+        "`dtau_dq`, `dtau_dv`, `computeRNEADerivatives`",
         RESULT,
         "`inverse_dynamics_derivatives(a, s, acc)`",
         "`nu` and `tau` held in world axes, Pinocchio's in the base's",
@@ -275,7 +286,7 @@ DERIVATIVES = [
         check="differences of `g`",
     ),
     Row(
-        "`ddq_dq`, `ddq_dv`, `ddq_dtau`",
+        "`ddq_dq`, `ddq_dv`, `ddq_dtau`, `computeABADerivatives`",
         RESULT,
         "`forward_dynamics_derivatives(a, s, force)`",
         "likewise",

@@ -123,7 +123,7 @@ KINEMATICS = [
         lambda r: np.array([_parent_placement(r, j) for j in r.oracle.joint_of_link[1:]]),
     ),
     Row(
-        "`oMi`",
+        "`oMi`, `forwardKinematics`, `updateGlobalPlacements`",
         RESULT,
         "`link_poses(a, s)`",
         "poses `[7]`, quaternion xyzw",
@@ -131,7 +131,7 @@ KINEMATICS = [
         lambda r: r.of_joints(lambda j: transform(r.data.oMi[j])),
     ),
     Row(
-        "`oMf`",
+        "`oMf`, `framesForwardKinematics`, `updateFramePlacements`",
         RESULT,
         "`frame_pose(a, s, frame, offset)`",
         "a frame is a link, a named frame, or a pose in one",
@@ -195,7 +195,7 @@ KINEMATICS = [
         "`joint_wrenches(a, s, acc)`; `link_frame_accelerations` less gravity, where the numbers themselves are wanted",
     ),
     Row(
-        "`J`, `getJointJacobian`",
+        "`J`, `computeJointJacobians`, `computeJointJacobian`, `getJointJacobian`",
         RESULT,
         "`joint_jacobians(a, s)`; of one joint `frame_jacobian(a, s, link, axes=...)`",
         "columns count `nu`",
@@ -203,7 +203,7 @@ KINEMATICS = [
         lambda r: r.columns(r.data.J),
     ),
     Row(
-        "`dJ`, `getJointJacobianTimeVariation`",
+        "`dJ`, `computeJointJacobiansTimeVariation`, `getJointJacobianTimeVariation`",
         RESULT,
         "`joint_jacobians_rate(a, s)`; of one joint `frame_jacobian_rate(a, s, link, axes=...)`",
         "the rate of a matrix that multiplies `nu`: `d(J T^-1)/dt`",
@@ -220,7 +220,7 @@ KINEMATICS = [
         check="differences of `dJ` in time",
     ),
     Row(
-        "`getFrameJacobian`",
+        "`getFrameJacobian`, `computeFrameJacobian`",
         GETTER,
         "`frame_jacobian(a, s, frame, offset, axes=...)`",
         FRAME_AXES,
@@ -228,7 +228,7 @@ KINEMATICS = [
         lambda r: [r.columns(r.frame_jacobian(axes)) for axes in AXES],
     ),
     Row(
-        "`getFrameJacobianTimeVariation`",
+        "`getFrameJacobianTimeVariation`, `frameJacobianTimeVariation`",
         GETTER,
         "`frame_jacobian_rate(a, s, frame, offset, axes=...)`",
         FRAME_AXES,
@@ -236,7 +236,7 @@ KINEMATICS = [
         _frame_jacobian_rates,
     ),
     Row(
-        "`kinematic_hessians`, `getJointKinematicHessian`",
+        "`kinematic_hessians`, `computeJointKinematicHessians`, `getJointKinematicHessian`",
         RESULT,
         "`joint_kinematic_hessians(a, s)`",
         "`[:, i, j]` is the derivative of column i along j; zero where Pinocchio's field keeps its antisymmetric half",
@@ -264,7 +264,7 @@ KINEMATICS = [
 
 KINEMATIC_DERIVATIVES = [
     Row(
-        "`dVdq`, `dAdq`, `dAdv`, `psid`, `psidd`",
+        "`dVdq`, `dAdq`, `dAdv`, `psid`, `psidd`, `computeForwardKinematicsDerivatives`",
         TEMPORARY,
         "`joint_motion_derivatives(a, s, acc)`",
         "without gravity; columns of the root at `nu` held in world axes",

@@ -80,7 +80,7 @@ def _energy(algorithm, *names: str):
 
 CENTERS = [
     Row(
-        "`mass`, `computeSubtreeMasses`",
+        "`mass`, `computeSubtreeMasses`, `computeTotalMass`",
         RESULT,
         "`subtree_masses(a)`",
         f"per link; {ROOT}",
@@ -88,7 +88,7 @@ CENTERS = [
         lambda r: r.items(r.ran(pin.computeSubtreeMasses).mass),
     ),
     Row(
-        "`com`",
+        "`com`, `centerOfMass`",
         RESULT,
         "`center_of_mass(a, s)`, `subtree_centers_of_mass(a, s)`",
         f"always world positions; {ROOT}",
@@ -118,7 +118,7 @@ CENTERS = [
         lambda r: [r.ran(pin.centerOfMass, r.q, r.v, r.a).acom[0], _centers(r, "acom")],
     ),
     Row(
-        "`Jcom`",
+        "`Jcom`, `jacobianCenterOfMass`",
         RESULT,
         "`center_of_mass_jacobian(a, s)`",
         ROOT,
@@ -126,7 +126,7 @@ CENTERS = [
         lambda r: r.columns(r.ran(pin.jacobianCenterOfMass, r.q).Jcom),
     ),
     Row(
-        "`jacobianSubtreeCenterOfMass`",
+        "`jacobianSubtreeCenterOfMass`, `getJacobianSubtreeCenterOfMass`",
         GETTER,
         "`subtree_center_of_mass_jacobian(a, s, link)`",
         "",
@@ -148,7 +148,7 @@ CENTERS = [
 
 MOMENTUM = [
     Row(
-        "`Ag`",
+        "`Ag`, `ccrba`, `computeCentroidalMap`",
         RESULT,
         "`centroidal_momentum_matrix(a, s)[0]`",
         "",
@@ -156,7 +156,7 @@ MOMENTUM = [
         lambda r: r.columns(_centroidal(r).Ag),
     ),
     Row(
-        "`dAg`",
+        "`dAg`, `dccrba`, `computeCentroidalMapTimeVariation`",
         RESULT,
         "`centroidal_momentum_matrix_rate(a, s)`",
         "the rate of a matrix that multiplies `nu`",
@@ -164,7 +164,7 @@ MOMENTUM = [
         lambda r: r.rate_of_columns(_centroidal(r).dAg, _centroidal(r).Ag),
     ),
     Row(
-        "`hg`",
+        "`hg`, `computeCentroidalMomentum`",
         RESULT,
         "`centroidal_momentum(a, s)`",
         "",
@@ -172,7 +172,7 @@ MOMENTUM = [
         lambda r: _centroidal(r).hg.vector,
     ),
     Row(
-        "`dhg`",
+        "`dhg`, `computeCentroidalMomentumTimeVariation`",
         RESULT,
         "`centroidal_momentum_rate(a, s, acc)`",
         "without gravity; `computeAllTerms` leaves it with gravity",
@@ -188,7 +188,7 @@ MOMENTUM = [
         lambda r: _centroidal(r).Ig.matrix(),
     ),
     Row(
-        "`dHdq`, `computeCentroidalDynamicsDerivatives`",
+        "`dHdq`, `computeCentroidalDynamicsDerivatives`, `getCentroidalDynamicsDerivatives`",
         TEMPORARY,
         "`centroidal_derivatives(a, s, acc)`",
         "`nu` held in world axes",
@@ -201,7 +201,7 @@ MOMENTUM = [
         "`centroidal_momentum_matrix(a, s)[0]`, which is about the centre of mass instead",
     ),
     Row(
-        "`kinetic_energy`",
+        "`kinetic_energy`, `computeKineticEnergy`",
         RESULT,
         "`kinetic_energy(a, s, armature=True)`",
         "here without armature: Pinocchio 4.1 forgets that of unaligned revolute joints",
@@ -209,7 +209,7 @@ MOMENTUM = [
         _energy(pin.computeKineticEnergy, "q", "v"),
     ),
     Row(
-        "`potential_energy`",
+        "`potential_energy`, `computePotentialEnergy`",
         RESULT,
         "`potential_energy(a, s)`",
         ROOT,
@@ -217,7 +217,7 @@ MOMENTUM = [
         _energy(pin.computePotentialEnergy, "q"),
     ),
     Row(
-        "`mechanical_energy`",
+        "`mechanical_energy`, `computeMechanicalEnergy`",
         RESULT,
         "`mechanical_energy(a, s, armature=True)`",
         "likewise without armature",
@@ -244,7 +244,7 @@ REGRESSORS = [
         _frame_regressor,
     ),
     Row(
-        "`jointTorqueRegressor`",
+        "`jointTorqueRegressor`, `computeJointTorqueRegressor`",
         RESULT,
         "`joint_torque_regressor(a, s, acc)`",
         "ten columns per link, the root first (zero if it is fixed)",
@@ -252,7 +252,7 @@ REGRESSORS = [
         _torque_regressor,
     ),
     Row(
-        "`staticRegressor`",
+        "`staticRegressor`, `computeStaticRegressor`",
         RESULT,
         "`static_regressor(a, s)`",
         f"four columns per link, the root first; {ROOT}",
@@ -260,7 +260,7 @@ REGRESSORS = [
         _static_regressor,
     ),
     Row(
-        "`kineticEnergyRegressor`",
+        "`kineticEnergyRegressor`, `computeKineticEnergyRegressor`",
         RESULT,
         "`kinetic_energy_regressor(a, s)`",
         LINKS,
@@ -268,7 +268,7 @@ REGRESSORS = [
         lambda r: _blocks(r, r.ran(pin.computeKineticEnergyRegressor, r.q, r.v).kineticEnergyRegressor, 10)[0],
     ),
     Row(
-        "`potentialEnergyRegressor`",
+        "`potentialEnergyRegressor`, `computePotentialEnergyRegressor`",
         RESULT,
         "`potential_energy_regressor(a, s)`",
         LINKS,
@@ -290,5 +290,12 @@ REGRESSORS = [
         "of the frame's link; Pinocchio's force needs `forwardKinematics(q, v, a)` besides `rnea`, and both count whatever moves on the same body. "
         "Compared in "
         "`tests/test_supported.py` on a robot with fixed joints, 1e-12",
+    ),
+    Row(
+        "`LogCholeskyParameters`, `PseudoInertia`",
+        GETTER,
+        "`inertia_from_log_cholesky(theta)`, `log_cholesky_from_inertia(...)`, `with_log_cholesky(a, theta)`",
+        "the same ten numbers in the same order; the pseudo-inertia stays inside",
+        check="`tests/test_inertial_parameters.py`, 1e-12",
     ),
 ]

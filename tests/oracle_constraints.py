@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 import numpy as np
 import pinocchio as pin
 
+from artix import Articulation, Constraints
 from artix.constraints.anchors import Anchors, AnchorStructure, AnchorType
 from tests.models import random_pose
 from tests.oracle_derivatives import drift_by_velocity, turns_of_root
@@ -29,6 +31,32 @@ def point(link_a: int, link_b: int = -1, axes="local") -> AnchorStructure:
 def weld(link_a: int, link_b: int = -1, axes="local") -> AnchorStructure:
     """A 6-D anchor."""
     return AnchorStructure(link_a, link_b, AnchorType.WELD, (0, 1, 2, 3, 4, 5), axes)
+
+
+def constraints_of(articulation: Articulation, anchors: Anchors, gains) -> Constraints:
+    """Anchors with gains (Kp, Kd) of each."""
+    position, velocity = (jnp.asarray(gain, articulation.dtype) for gain in np.array(gains).T)
+    return Constraints(anchors, position, velocity, jnp.zeros(anchors.num_rows, articulation.dtype))
+
+
+def contact_impulses(delassus, velocity, friction, solver: str = "admm") -> np.ndarray:
+    """Impulses of frictional contacts by Pinocchio's solver, ``admm`` or ``pgs``."""
+    model = pin.buildSampleModelManipulator()
+    models, datas = pin.StdVec_ConstraintModel(), pin.StdVec_ConstraintData()
+    for coefficient in friction:
+        contact = pin.PointContactConstraintModel(model, 1, pin.SE3.Identity())
+        contact.setFriction(coefficient)
+        models.append(pin.ConstraintModel(contact))
+        datas.append(models[len(models) - 1].createData())
+    prefix = solver.upper()
+    settings, result = getattr(pin, f"{prefix}SolverSettings")(), getattr(pin, f"{prefix}SolverResult")()
+    settings.max_iterations = 5000
+    for name in ("feasibility", "complementarity"):
+        setattr(settings, f"absolute_{name}_tol", 1e-13)
+        setattr(settings, f"relative_{name}_tol", 1e-14)
+    solved = getattr(pin, f"{prefix}ConstraintSolver")(len(velocity))
+    solved.solve(pin.DelassusOperatorDense(np.array(delassus)), np.array(velocity), models, datas, settings, result)
+    return np.array(result.retrieveConstraintImpulses())
 
 
 def constraint_models(oracle: Oracle, anchors: Anchors, gains=None):
@@ -126,3 +154,30 @@ class ConstrainedOracle:
                 by_velocity = by_velocity + drift_by_velocity(oracle, nu)
             found.append([by_configuration, by_velocity, left @ by_force @ forward.T])
         return found[0], found[1]
+
+    def row_derivatives(self, force) -> tuple[np.ndarray, ...]:
+        """``dvc_dq``, ``dac_dq``, ``dac_dv`` and ``dac_da``, after the dynamics."""
+        pin.computeConstraintDynamicsDerivatives(self.model, self.data, self.models, self.datas, self.settings)
+        oracle, data = self.oracle, self.data
+        forward, backward = oracle.twist_map, np.linalg.inv(oracle.twist_map)
+        nu, rest = forward @ oracle.v, forward @ data.ddq.copy()
+        by = [x.copy() @ backward for x in (data.dvc_dq, data.dac_dq, data.dac_dv, data.dac_da)]
+        velocity_by_q, by_q, by_v, jacobian = by
+        for k, turn in enumerate(turns_of_root(oracle)):
+            velocity_by_q[:, k] -= jacobian @ turn @ nu
+            by_q[:, k] -= by_v @ turn @ nu + jacobian @ turn @ rest
+        return velocity_by_q, by_q, by_v - jacobian @ drift_by_velocity(oracle, nu), jacobian
+
+    def impact_derivatives(self, restitution: float) -> list[np.ndarray]:
+        """Of the velocity after an impact by configuration and velocity, then of the impulses."""
+        oracle, data = self.oracle, self.data
+        after, _ = self.impact(restitution)
+        pin.computeImpulseDynamicsDerivatives(self.model, data, self.models, self.datas, restitution, self.settings)
+        forward, backward = oracle.twist_map, np.linalg.inv(oracle.twist_map)
+        nu, identity = forward @ oracle.v, np.eye(self.model.nv)
+        by_q, by_v = forward @ data.ddq_dq @ backward, forward @ (data.ddq_dv + identity) @ backward
+        impulse_by_q, impulse_by_v = data.dlambda_dq @ backward, data.dlambda_dv @ backward
+        for k, turn in enumerate(turns_of_root(oracle)):
+            by_q[:, k] += turn @ after - by_v @ turn @ nu
+            impulse_by_q[:, k] -= impulse_by_v @ turn @ nu
+        return [by_q, by_v, impulse_by_q, impulse_by_v]

@@ -9,7 +9,7 @@ import pinocchio as pin
 
 from artix import Articulation, State
 from tests.oracle_derivatives import differences, drift_by_velocity, turns_of_root
-from tests.oracles import Oracle, placement_of
+from tests.oracles import Oracle, placement_of, pose_of
 
 AXES = {"local": pin.LOCAL, "world_aligned": pin.LOCAL_WORLD_ALIGNED, "world": pin.WORLD}
 
@@ -192,6 +192,25 @@ class Reference:
         return Reference(
             self.given, self.articulation, state.replace(root_pose=pose, joint_position=position), self.inputs
         )
+
+    # --- configurations -----------------------------------------------------------------------------------------
+
+    def displaced(self, step: np.ndarray) -> np.ndarray:
+        """Pinocchio's configuration a displacement of nu away: that of the root is of its centre of mass, in world axes."""
+        move = np.zeros(self.model.nv)
+        move[self.oracle.dof_order] = step
+        move[: self.base] = 0
+        end = pin.integrate(self.oracle.model, self.q, move)
+        if self.base:
+            start, lever = placement_of(self.q[:7]), self.model.inertias[1].lever
+            rotation = pin.exp3(step[3:6]) @ start.rotation
+            end[:7] = pose_of(pin.SE3(rotation, start.act(lever) + step[:3] - rotation @ lever))
+        return end
+
+    def placements(self, q: np.ndarray) -> np.ndarray:
+        """Of the links that move, [n, 3, 4], at a configuration of Pinocchio."""
+        data = self.ran(pin.forwardKinematics, q)
+        return self.of_joints(lambda joint: data.oMi[joint].homogeneous[:3])
 
     def with_velocity(self, nu: np.ndarray) -> Reference:
         """The same configuration with another generalised velocity."""

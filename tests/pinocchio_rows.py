@@ -31,6 +31,7 @@ class Row:
     pinocchio: Callable[[Any], Any] | None = None
     check: str = "Pinocchio"
     tolerance: float = 1e-9
+    single_tolerance: float = 1e-4
 
     @property
     def is_compared(self) -> bool:

@@ -13,21 +13,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix import Articulation
-from tests import configuration_rows, dynamic_rows, kinematic_rows, momentum_rows, oracles, topology_rows
+from tests import (
+    configuration_rows,
+    constraint_rows,
+    dynamic_rows,
+    kinematic_rows,
+    momentum_rows,
+    oracles,
+    topology_rows,
+)
 from tests.models import random_pose, random_states, state_at
 from tests.pinocchio_reference import Reference
-from tests.pinocchio_rows import GETTER, Row
+from tests.pinocchio_rows import Row
 
 PAGE = Path(__file__).parent.parent / "docs" / "pinocchio.md"
-
-
-def _listed(rows: list[tuple[tuple[str, ...], str, str]]) -> list[Row]:
-    """Rows whose numbers tests of their own compare."""
-    tests = "`tests/test_configuration.py`, `test_composite_joints.py`, `test_surgery.py`"
-    return [
-        Row(", ".join(f"`{name}`" for name in names), GETTER, f"`{call}`", differs, check=tests)
-        for names, call, differs in rows
-    ]
 
 
 #: Other modules append their own sections here.
@@ -41,14 +40,20 @@ TABLE: dict[str, list[Row]] = {
     "Centres of mass": momentum_rows.CENTERS,
     "Centroidal momentum and energy": momentum_rows.MOMENTUM,
     "Regressors": momentum_rows.REGRESSORS,
+    **constraint_rows.SECTIONS,
     "Indices of the tree": topology_rows.INDICES,
-    "Configuration space": _listed(configuration_rows.CONFIGURATION_ROWS),
-    "Joint models": _listed(configuration_rows.JOINT_ROWS),
-    "Model surgery": _listed(configuration_rows.SURGERY_ROWS),
+    "Configuration space": configuration_rows.CONFIGURATIONS,
+    "Lie groups": configuration_rows.LIE_GROUPS,
+    "Joint models": configuration_rows.JOINTS,
+    "Model surgery": configuration_rows.SURGERY,
     "Types": topology_rows.TYPES,
+    "Members of Pinocchio 4": topology_rows.LATER,
+    "Features": topology_rows.FEATURES,
 }
 
 STATES = 2
+#: The robot of the everyday tests.
+EVERY_DAY = "tree, floating"
 
 #: Branching trees of spherical, revolute and prismatic joints, and robots of ``example-robot-data``.
 ROBOTS = {
@@ -134,6 +139,21 @@ def errors(name: str, section: str) -> dict[str, float]:
     return worst
 
 
+@functools.cache
+def single_errors(name: str, section: str) -> dict[str, float]:
+    """The same in single precision, all states in one batch; everything that comes out is single."""
+    model, articulation = robot(name)
+    a, inputs = articulation.astype("float32"), inputs_of(articulation, "float32")
+    found = jax.jit(jax.vmap(functools.partial(function_of(section), a), in_axes=(0, 0, None)))(*inputs)
+    assert {leaf.dtype for leaf in jax.tree.leaves(found)} == {np.dtype("float32")}
+    worst = {row.members: 0.0 for row in compared(section)}
+    for k, reference in enumerate(references(model, articulation)):
+        for row, values in zip(compared(section), found, strict=True):
+            of_state = jax.tree.map(lambda leaf, k=k: leaf[k], values)
+            worst[row.members] = max(worst[row.members], error(of_state, row.pinocchio(reference)))
+    return worst
+
+
 # --- the page -------------------------------------------------------------------------------------------------------
 
 INTRODUCTION = """# Pinocchio to artix
@@ -153,15 +173,20 @@ C = jax.jit(jax.vmap(artix.coriolis_matrix, in_axes=(None, 0)))(robot, states)  
 print(C.shape)
 ```
 
-`a` is the articulation, `s` the state, `acc` the generalised acceleration `nu'`. Two conventions differ everywhere and are not
-repeated in the rows: quantities per joint are here per **link**, whose frame is Pinocchio's joint frame, in breadth-first order
+`a` is the articulation, `s` the state, `acc` the generalised acceleration `nu'`, `c` the [constraints](constraints.md). Functions are
+in `artix`. Two conventions differ everywhere and are not repeated in the rows: quantities per joint are here per **link**, whose frame is Pinocchio's joint frame, in breadth-first order
 and with the root as link 0; and the entries of `nu` for a floating base are in world axes at the root's centre of mass, `nu = T v`
 ([Conventions](conventions.md) has `T`). Derivatives by the configuration are along `integrate`.
 
 The last column is the largest error found, relative to the largest number of the array, in float64 at two random states of each of:
-a branching tree with spherical, revolute and prismatic joints on a fixed and on a floating base, Panda, and ANYmal B. Where
-Pinocchio 4.1 has nothing to compare with, the column says what was done instead. *Temporary* members are working memory of one
-algorithm: the row names the function that yields their result. *Dead* ones are declared in Pinocchio and never written.
+a branching tree with spherical, revolute and prismatic joints on a fixed and on a floating base, Panda, and ANYmal B; constraints
+are a weld and a loop, with Baumgarte's gains. The column *float32* is that of the floating tree in single precision, in a batch.
+Where Pinocchio 4.1 has nothing to compare with, the column says what was done instead. *Temporary* members are working memory of
+one algorithm: the row names the function that yields their result. *Dead* ones are declared in Pinocchio and never written.
+
+In a `Fleet` of different trees everything here is evaluated but for what needs one topology, which says so: `articulated_body_inertias`,
+constrained dynamics and derivatives of constraints where there are spherical joints, log-Cholesky parameters, `mimic_map` and model
+surgery. `Constraints.of` wants one of the members, and frames are there numbers of links.
 """
 _NO_ERROR = "-"
 
@@ -170,7 +195,12 @@ def page(measured: dict[str, str]) -> str:
     """The page, with the entries of the last column by members."""
     lines = [INTRODUCTION]
     for section, rows in TABLE.items():
-        lines += [f"## {section}", "", "| Pinocchio | kind | artix | differences | error |", "|---|---|---|---|---|"]
+        lines += [
+            f"## {section}",
+            "",
+            "| Pinocchio | kind | artix | differences | error | float32 |",
+            "|---|---|---|---|---|---|",
+        ]
         for row in rows:
             convention = row.convention[:1].upper() + row.convention[1:]
             lines.append(f"| {row.members} | {row.kind} | {row.call} | {convention} | {measured[row.members]} |")
@@ -178,18 +208,18 @@ def page(measured: dict[str, str]) -> str:
     return "\n".join(lines)
 
 
-def entry(row: Row, worst: float) -> str:
-    """The entry of the last column."""
+def entry(row: Row, double: float, single: float) -> str:
+    """The entries of the last two columns."""
     if not row.is_compared:
-        return _NO_ERROR if row.check == "Pinocchio" else row.check
-    number = "0" if worst == 0 else f"{worst:.0e}"
-    return number if row.check == "Pinocchio" else f"{number}, against {row.check}"
+        return f"{_NO_ERROR if row.check == 'Pinocchio' else row.check} | {_NO_ERROR}"
+    first, second = ("0" if worst == 0 else f"{worst:.0e}" for worst in (double, single))
+    return f"{first if row.check == 'Pinocchio' else f'{first}, against {row.check}'} | {second}"
 
 
 def entries_of(text: str) -> dict[str, str]:
-    """The last column of a written page by members."""
+    """The last two columns of a written page by members."""
     cells = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| `")]
-    return {row[0]: row[-1].strip() for row in cells}
+    return {row[0]: " | ".join(cell.strip() for cell in row[-2:]) for row in cells}
 
 
 def main() -> None:
@@ -197,9 +227,11 @@ def main() -> None:
     measured = {}
     for section, rows in TABLE.items():
         worst = [errors(name, section) for name in ROBOTS] if compared(section) else []
+        single = single_errors(EVERY_DAY, section) if compared(section) and section != "Indices of the tree" else {}
         for row in rows:
-            measured[row.members] = entry(row, max((found.get(row.members, 0.0) for found in worst), default=0.0))
-        print(section, flush=True)
+            double = max((found.get(row.members, 0.0) for found in worst), default=0.0)
+            measured[row.members] = entry(row, double, single.get(row.members, 0.0))
+        print(section, {row.members: measured[row.members] for row in rows if row.is_compared}, flush=True)
     PAGE.write_text(page(measured), encoding="utf-8")
 
 

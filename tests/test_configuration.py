@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +12,6 @@ import pytest
 import artix
 from artix import lie
 from tests import oracles
-from tests.configuration_rows import ROWS
 from tests.models import random_states, state_at, tree_of
 from tests.oracle_derivatives import differences
 
@@ -275,12 +273,3 @@ def jacobian_by_series(twist: np.ndarray) -> np.ndarray:
         term = -term @ adjoint / (k + 1)
         total = total + term
     return total
-
-
-def test_rows_name_what_exists() -> None:
-    for theirs, call, difference in ROWS:
-        assert difference
-        for name in theirs:
-            assert hasattr(pin, name), name
-        for dotted in re.findall(r"artix\.([\w.]+)", call):
-            functools.reduce(getattr, dotted.split("."), artix)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 
 import jax
 import jax.numpy as jnp
@@ -14,9 +13,8 @@ import artix
 from artix import Constraint, Constraints
 from artix.constraints.anchors import AnchorStructure, AnchorType
 from tests import oracle_constraints, oracles
-from tests.constraint_rows import ROWS
 from tests.models import nu_of, random_states, state_at, with_nu
-from tests.oracle_constraints import ConstrainedOracle, point, weld
+from tests.oracle_constraints import ConstrainedOracle, constraints_of, point, weld
 from tests.oracle_derivatives import differences
 from tests.test_dynamics_derivatives import (
     BASES,
@@ -48,12 +46,6 @@ ON_PINOCCHIO = pytest.mark.parametrize(
     ],
 )
 GAINS = [(4.0, 3.0), (0.0, 2.0), (5.0, 0.0), (1.0, 1.0)]
-
-
-def constraints_of(a: artix.Articulation, anchors, gains) -> Constraints:
-    """Anchors with gains."""
-    position, velocity = np.array(gains).T
-    return Constraints(anchors, jnp.asarray(position), jnp.asarray(velocity), jnp.zeros(anchors.num_rows))
 
 
 def case(robot: str, fixed_base: bool):
@@ -284,12 +276,3 @@ def test_constraints_of_descriptors() -> None:
         Constraints.of_loop_joints(a)
     with pytest.raises(ValueError, match="iterations"):
         artix.impulse_dynamics(a, state, found, iterations=0)
-
-
-def test_the_rows_for_users_of_pinocchio_name_public_things() -> None:
-    names = [name for name, _, _ in ROWS]
-    assert len(set(names)) == len(names) > 60
-    for _, call, _ in ROWS:
-        first = re.match(r"\w+", call)
-        assert first is not None
-        assert hasattr(artix, first[0]) or first[0] in ("damping", "topology"), call

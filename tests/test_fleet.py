@@ -128,7 +128,6 @@ def test_functions_with_arguments(fleet, members) -> None:
                 np.testing.assert_allclose(value[member][where], wanted[name], atol=1e-11, rtol=1e-11)
 
 
-@pytest.mark.slow
 def test_jacobians_of_configurations(members) -> None:
     pair = artix.Fleet(members[2:4])
     tree = pair.articulation.topology
@@ -234,3 +233,69 @@ def test_sharding_over_devices_needs_no_communication(fleet) -> None:
     assert not any(word in text for word in ("all-gather", "all-reduce", "collective-permute", "all-to-all"))
     wanted = fleet.evaluate(artix.mass_matrix, fleet.random_state(jax.random.key(3)))
     np.testing.assert_allclose(compiled(sharded.articulation, state), wanted, atol=1e-12)
+
+
+#: The smaller member below: its links' numbers are links of both.
+SMALL = random_tree(2, 4, fixed_base=True)
+
+
+def quantities(articulation, state, acceleration) -> dict:
+    """What Pinocchio's ``Data`` holds; not articulated-body inertias, which need a tree that is known."""
+    a, s, links = articulation, state, articulation.topology.num_links
+    regressor = artix.joint_torque_regressor(a, s, acceleration)
+    names = SMALL.topology.link_names
+    held = [
+        artix.Constraint(frame_a=names[3], type="weld", rows=(0, 2, 4)),
+        artix.Constraint(frame_a=names[1], frame_b=names[2], rows=(1,)),
+    ]
+    held = artix.Constraints.of(SMALL, held)
+    return {
+        "joint_placements": artix.joint_placements(a, s),
+        "link_frame_accelerations": artix.link_frame_accelerations(a, s, acceleration, axes="world"),
+        "joint_jacobians_second_rate": artix.joint_jacobians_second_rate(a, s, acceleration),
+        "joint_motion_derivatives": artix.joint_motion_derivatives(a, s, acceleration),
+        "subtree_center_of_mass_jacobian": artix.subtree_center_of_mass_jacobian(a, s, 1),
+        "composite_spatial_inertias": artix.composite_spatial_inertias(a, s),
+        "coriolis_matrix": artix.coriolis_matrix(a, s),
+        "joint_wrenches": artix.joint_wrenches(a, s, acceleration),
+        "centroidal_momentum_matrix_rate": artix.centroidal_momentum_matrix_rate(a, s),
+        "joint_torque_regressor": regressor.reshape(-1, links, 10),
+        "constraint_jacobian": artix.constraint_jacobian(a, s, held),
+        "operational_space_inertia": artix.operational_space_inertia(a, s, held, damping=0.1),
+    }
+
+
+def test_what_needs_one_topology_says_so() -> None:
+    """Nothing is compiled: padded trees are refused while tracing."""
+    members = [random_tree(1, 8, fixed_base=False), SMALL]
+    fleet = artix.Fleet(members)
+    state, force = fleet.random_state(jax.random.key(0)), jnp.zeros((2, fleet.articulation.topology.nv))
+    frame = artix.Constraint(frame_a=members[0].topology.link_names[3])
+    held = artix.Constraints.of(members[0], [frame])
+    refused = {
+        "articulated-body inertias": lambda a, s, x: artix.articulated_body_inertias(a, s),
+        "padded fleet with spherical joints": lambda a, s, x: artix.constrained_forward_dynamics(a, s, x, held),
+        "log-Cholesky": lambda a, s, x: artix.log_cholesky_from_articulation(a),
+        "padded articulation has no map": lambda a, s, x: artix.mimic_map(a).matrix,
+        "make constraints of one": lambda a, s, x: artix.Constraints.of(a, [frame]),
+    }
+    for message, function in refused.items():
+        with pytest.raises((TypeError, ValueError), match=message):
+            fleet.evaluate(function, state, force)
+
+
+@pytest.mark.slow
+def test_quantities_of_a_fleet() -> None:
+    """A member with every array as large as the padding's and a smaller one with the other kind of base."""
+    members = [random_tree(1, 8, fixed_base=False), SMALL]
+    fleet = artix.Fleet(members)
+    state, tree = fleet.random_state(jax.random.key(4)), fleet.articulation.topology
+    acceleration = jax.random.normal(jax.random.key(5), (2, tree.nv))
+    own = [acceleration[0], acceleration[1, 6 : 6 + members[1].topology.nv]]
+    acceleration = acceleration.at[1].set(jnp.zeros(tree.nv).at[6 : 6 + len(own[1])].set(own[1]))
+    found = fleet.evaluate(quantities, state, acceleration)
+    for k, member in enumerate(members):
+        wanted = jax.jit(quantities)(member, fleet.member_state(state, k), own[k])
+        for name, value in wanted.items():
+            for leaf, alone in zip(jax.tree.leaves(found[name]), jax.tree.leaves(value), strict=True):
+                assert_equal_inside(name, leaf[k], alone, member.topology, tree, 1e-12)

@@ -7,7 +7,7 @@ import numpy as np
 
 from artix.dynamics.articulated_inertia import elimination
 from tests.pinocchio_reference import Reference
-from tests.pinocchio_rows import INDEX, TYPE, Row, moving
+from tests.pinocchio_rows import GETTER, INDEX, TEMPORARY, TYPE, Row, moving
 
 
 def _dof_rows(r: Reference, values) -> np.ndarray:
@@ -99,7 +99,7 @@ def topology_dofs(topology, joint: str) -> int:
 
 
 TYPES = [
-    Row("`Scalar`", TYPE, "the dtype of the articulation's arrays, `articulation.astype(dtype)`"),
+    Row("`Scalar`, `Options`, `cast`", TYPE, "the dtype of the articulation's arrays, `articulation.astype(dtype)`"),
     Row("`SE3`", TYPE, "a pose `[7]`: position, then quaternion xyzw"),
     Row("`Motion`, `Force`", TYPE, "`[6]`, linear part first"),
     Row(
@@ -108,9 +108,54 @@ TYPES = [
         "`link_mass`, `link_com_pose`, `link_inertia` of the articulation",
         "as a matrix `link_spatial_inertias(a, s)`, as ten numbers `dynamic_parameters(a)`",
     ),
-    Row("`Frame`, `FrameIndex`", TYPE, "the name of a link or frame, or a link's index, and an offset pose in it"),
-    Row("`JointModel`, `JointData`, `JointIndex`", TYPE, "`Joint`, `CompositeJoint`; `topology.link_index(name)`"),
+    Row(
+        "`Frame`, `FrameIndex`, `addFrame`",
+        TYPE,
+        "the name of a link or frame, or a link's index, and an offset pose in it",
+    ),
+    Row(
+        "`JointModel`, `JointData`, `JointCollection`, `JointIndex`, `Index`",
+        TYPE,
+        "`Joint`, `CompositeJoint`; `topology.link_index(name)`",
+    ),
     Row("`Model`, `Data`", TYPE, "`Articulation`, whose `topology` is static", "nothing is kept between calls"),
-    Row("`ConfigVectorType`, `TangentVectorType`", TYPE, "`State`; arrays `[nv]`"),
+    Row("`ConfigVectorType`, `TangentVectorType`, `nq`, `nv`", TYPE, "`State`; arrays `[nv]`"),
     Row("`BodyRegressorType`, `Tensor3x`", TYPE, "arrays `[6, 10]`, `[nv, nv, nv]`"),
+    Row(
+        "`Vector3`, `Vector6`, `Matrix3x`, `Matrix6x`, `MatrixXs`, `VectorXs` and their row-major and column-major kin",
+        TYPE,
+        "`jax.Array`",
+    ),
+    Row("`ContactCholeskyDecomposition`", TYPE, "`constrained_solve(a, s, c, force, target)`"),
+    Row("`GeomIndex`, `GeometryModel`, `computeCollisions`, `computeDistances`", TYPE, "-", "no meshes are read here"),
+]
+
+#: What 4.x has besides the members of its page.
+LATER = [
+    Row("`q_in`, `v_in`, `a_in`, `tau_in`", TEMPORARY, "the arguments themselves"),
+    Row(
+        "`idx_vExtended_to_idx_v_fromRow`, `mimic_parents_fromRow`, `mimic_subtree_joint`",
+        INDEX,
+        "`mimic_map(a)`",
+        "a matrix from the DOFs that are free to all DOFs serves instead",
+        check="`tests/test_surgery.py`",
+    ),
+]
+
+FEATURES = [
+    Row("`buildModelFromUrdf`", GETTER, "`load_urdf(path)`", check="`tests/test_urdf_robots.py`"),
+    Row("`buildModelFromMJCF`", GETTER, "`load_mjcf(path)`", check="`tests/test_mjcf_models.py`, MuJoCo"),
+    Row("`buildModelFromSdf`, `loadReferenceConfigurations`", GETTER, "-", "SDF and SRDF are not read"),
+    Row("`loadRotorParameters`, `armature`, `rotorInertia`, `rotorGearRatio`", GETTER, "`a.armature`", "`Ir gear^2`"),
+    Row(
+        "`friction`, `damping`, `effortLimit`, `velocityLimit`, `lowerPositionLimit`",
+        GETTER,
+        "arrays of the articulation",
+        "which act in `step`; in Pinocchio they are data",
+    ),
+    Row("`buildSampleModelManipulator`, `buildSampleModelHumanoid`", GETTER, "`robots.load(name)`"),
+    Row("`rneaInParallel`, `abaInParallel`, `ModelPool`", GETTER, "`jax.vmap`, `Fleet`"),
+    Row("`pinocchio.casadi`, `cppad`", GETTER, "`jax.jit`, `jax.grad`, `jax.jvp`"),
+    Row("`saveToXML`, `saveToText`, `saveToBinary`", GETTER, "`save_archive(a, path)`, `load_archive(path)`"),
+    Row("`reachableWorkspace`, `MeshcatVisualizer`, `RobotWrapper`", GETTER, "-", "tools, not quantities"),
 ]
