@@ -14,7 +14,10 @@ from tests import oracle_derivatives, oracles
 from tests.models import nu_of, random_states, state_at, tree_of, with_nu
 from tests.test_pinocchio import ROBOTS
 
-BASES = pytest.mark.parametrize("fixed_base", [True, False], ids=["fixed", "floating"])
+#: A floating base has all that a fixed one has, and more.
+BASES = pytest.mark.parametrize(
+    "fixed_base", [pytest.param(True, marks=pytest.mark.slow), False], ids=["fixed", "floating"]
+)
 #: Every kind of joint but those with two free axes, along whose velocities ``integrate`` does not move exactly.
 KINDS = ["spherical_012", "revolute_swing1", "prismatic_y", "fixed", "revolute_twist", "spherical_1"]
 PARENTS = [0, 1, 1, 2, 3, 2]

@@ -35,8 +35,16 @@ ROBOTS = {
     "baxter": "baxter_description/urdf/baxter.urdf",
     "z1": "z1_description/urdf/z1.urdf",
 }
-#: Every robot costs two compilations per base; these are enough for every day, the others are marked slow.
-EVERY_DAY = ("panda", "kinova", "go2")
+#: Every robot costs two compilations per base: two of them every day, one of each kind with the slow tests.
+EVERY_DAY = {("panda", True), ("go2", False)}
+SLOW = {"panda", "kinova", "go2", "anymal_b", "g1", "talos", "allegro", "tiago"}
+
+
+def _marks(robot: str, fixed_base: bool) -> tuple:
+    if (robot, fixed_base) in EVERY_DAY:
+        return ()
+    return (pytest.mark.slow if robot in SLOW else pytest.mark.exhaustive,)
+
 
 STATES = 3
 TOLERANCE = {"float64": 1e-12, "float32": 2e-5}
@@ -124,9 +132,13 @@ def check(model: oracles.pin.Model, articulation: artix.Articulation) -> None:
     assert excess == {}
 
 
-@pytest.mark.parametrize("fixed_base", [True, False], ids=["fixed", "floating"])
 @pytest.mark.parametrize(
-    "robot", [pytest.param(robot, marks=() if robot in EVERY_DAY else pytest.mark.slow) for robot in ROBOTS]
+    ("robot", "fixed_base"),
+    [
+        pytest.param(robot, fixed, marks=_marks(robot, fixed), id=f"{robot}-{'fixed' if fixed else 'floating'}")
+        for robot in ROBOTS
+        for fixed in (True, False)
+    ],
 )
 def test_robot(robot: str, fixed_base: bool) -> None:
     model, articulation = oracles.load_robot(ROBOTS[robot], fixed_base=fixed_base)
@@ -139,7 +151,7 @@ def test_robot(robot: str, fixed_base: bool) -> None:
     check(model, articulation)
 
 
-@pytest.mark.parametrize("fixed_base", [True, False], ids=["fixed", "floating"])
+@pytest.mark.parametrize("fixed_base", [pytest.param(True, marks=pytest.mark.slow), False], ids=["fixed", "floating"])
 def test_spherical_joints(fixed_base: bool) -> None:
     check(*oracles.spherical_model(1, fixed_base=fixed_base))
 

@@ -17,7 +17,10 @@ from hypothesis import strategies as st
 import artix
 from tests.models import JOINT_KINDS, nu_of, random_states, state_at, tree_of, with_nu, zoo
 
-BASES = pytest.mark.parametrize("fixed_base", [True, False], ids=["fixed", "floating"])
+#: A floating base has all that a fixed one has, and more.
+BASES = pytest.mark.parametrize(
+    "fixed_base", [pytest.param(True, marks=pytest.mark.slow), False], ids=["fixed", "floating"]
+)
 SEEDS = st.integers(0, 2**31)
 STEP = 1e-5
 
