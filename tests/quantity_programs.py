@@ -66,7 +66,7 @@ QUANTITY_BUDGETS: dict[str, int] = {
     "joint_kinematic_hessians": 1253,
     "joint_motion_derivatives": 1782,
     "frame_velocity_derivatives": 1925,
-    "frame_acceleration_derivatives": 3121,
+    "frame_acceleration_derivatives": 3102,
     "frame_kinematic_hessian": 1682,
     "frame_kinematic_regressor": 2478,
     "subtree_masses": 5,
