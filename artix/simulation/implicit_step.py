@@ -58,12 +58,10 @@ def implicit_step(
     end = end.replace(joint_velocity=new[base:])
     link_velocity = link_motion(frozen, new)
     if base:
-        # By Newton and Euler: M nu at the start, and what acts on the whole.
-        momenta = jnp.matmul(frozen.mass_matrix[:6], new, precision=HIGHEST) + dt * jnp.sum(moving.force, axis=1)
-        center = mass_center(articulation, kin)
-        target = Momentum(*jnp.split(about(center, momenta[:, None])[:, 0], 2))
+        # By Newton's and Euler's laws: the momentum M nu at the start, and what acts on the whole.
+        momentum = jnp.matmul(frozen.mass_matrix[:6], new, precision=HIGHEST) + dt * jnp.sum(moving.force, axis=1)
         start = end.replace(root_velocity=new[:6])
-        free = with_momentum(articulation, start, center, moved[:3], target, target.linear, dt, magnitude_only=False)
+        free = _floating_end(articulation, start, mass_center(articulation, kin), moved[:3], momentum, dt)
         link_velocity = _where_free(frozen, link_velocities(articulation, free), link_velocity)
         end = _where_free(frozen, free, end.replace(root_pose=state.root_pose))
     end_frame = link_frames(frozen.topology, kinematics(articulation, end))
@@ -74,6 +72,14 @@ def implicit_step(
     )
     residuals = [residual_of(corrections) for corrections in (found.moving_corrections, found.corrections)]
     return end, StepReport(acceleration[base:], link_velocity, link_acceleration, forces, on_link_b, *residuals)
+
+
+def _floating_end(
+    articulation: Articulation, end: State, center: Array, travelled: Array, momentum: Array, dt: Array
+) -> State:
+    """A floating articulation's end with a momentum [6], which is about where the root's centre of mass started."""
+    target = Momentum(*jnp.split(about(center, momentum[:, None])[:, 0], 2))
+    return with_momentum(articulation, end, center, travelled, target, target.linear, dt, magnitude_only=False)
 
 
 def _moved(
