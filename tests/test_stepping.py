@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 
 import artix
 from artix import (
@@ -365,9 +366,60 @@ def test_a_rollout_is_its_steps_with_one_control_each() -> None:
         np.testing.assert_allclose(states.joint_position[k], state.joint_position, rtol=1e-12)
 
 
+def test_substeps_are_steps() -> None:
+    articulation = pendulum(2, drive=artix.Drive(stiffness=30.0, damping=1.0))
+    state, control = at(articulation, 0.4, 1.0), Control(drive_target=jnp.array([0.1, -0.2]))
+    for solver in ("implicit", "rk4"):
+        whole = step(articulation, state, control, 0.03, SolverOptions(solver=solver, substeps=3))
+        parts = last(rollout(articulation, state, control, 0.01, SolverOptions(solver=solver), num_steps=3))
+        np.testing.assert_allclose(whole.joint_position, parts.joint_position, rtol=1e-13)
+        np.testing.assert_allclose(whole.joint_velocity, parts.joint_velocity, rtol=1e-13)
+
+
+def test_smooth_friction_follows_its_law_and_has_derivatives_at_rest() -> None:
+    static, dynamic, speed, inertia = 0.6, 0.4, 0.05, 1 / 3
+    articulation = pendulum(gravity=(0.0, 0.0, 0.0), friction=artix.JointFriction(static=static, dynamic=dynamic))
+    options = SolverOptions(smooth_friction=speed)
+
+    def rate(t, y):
+        return [y[1], -dynamic * y[1] / np.hypot(y[1], speed) / inertia]
+
+    wanted = solve_ivp(rate, (0.0, 0.9), [0.0, 1.0], rtol=1e-10, atol=1e-12).y[:, -1]
+    errors = []
+    for count in (450, 900):
+        end = last(rollout(articulation, at(articulation, 0.0, 1.0), None, 0.9 / count, options, num_steps=count))
+        errors.append(abs(float(end.joint_position[0]) - wanted[0]))
+    assert errors[1] < 1e-3
+    assert 1.8 < errors[0] / errors[1] < 2.2  # of first order
+
+    def after(force):
+        control = Control(joint_force=force[None])
+        return step(articulation, at(articulation, 0.0), control, 0.01, options).joint_velocity[0]
+
+    for derivative in (jax.grad, jax.jacfwd):
+        found = derivative(after)(jnp.zeros(()))
+        np.testing.assert_allclose(found, 0.01 / (inertia + 0.01 * dynamic / speed), rtol=1e-12)
+    assert np.isfinite(jax.jacfwd(jax.grad(after))(jnp.zeros(())))
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_joint_without_friction_can_be_pushed_from_rest(solver: str) -> None:
+    """At rest and without loads every impulse is zero, which must not be taken for sticking."""
+    articulation, options = pendulum(gravity=(0.0, 0.0, 0.0)), SolverOptions(solver=solver)
+
+    def after(force):
+        return step(articulation, at(articulation, 0.0), Control(joint_force=force), 0.01, options).joint_velocity
+
+    for derivative in (jax.jacrev, jax.jacfwd):
+        np.testing.assert_allclose(derivative(after)(jnp.zeros(1)), [[0.03]], rtol=1e-9)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"substeps": 0}, "substeps must be an integer of at least 1; found 0"),
+        ({"smooth_friction": -1.0}, "smooth_friction must be a finite speed of at least 0; found -1.0"),
+        ({"smooth_friction": 0.1, "solver": "pgs"}, "smooth_friction needs solver='implicit'; found solver='pgs'"),
         ({"solver": "newton"}, "solver must be 'implicit', 'pgs', 'tgs' or 'rk4'; found 'newton'"),
         ({"position_iterations": 0}, "position_iterations must be an integer of at least 1; found 0"),
         ({"velocity_iterations": -1}, "velocity_iterations must be an integer of at least 0; found -1"),

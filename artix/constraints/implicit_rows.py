@@ -73,6 +73,8 @@ def solve_bounds(row: BoundRow, old: BoundImpulses, velocity: Array, sweep: Swee
     stopping = old.friction - velocity / row.response
     sliding = jnp.clip(stopping, -row.friction.dynamic * sweep.dt, row.friction.dynamic * sweep.dt)
     friction = jnp.where(jnp.abs(stopping) > row.friction.static * sweep.dt, sliding, stopping)
+    # Without friction a DOF that stands still does not stick: its derivatives would be those of a locked one.
+    friction = jnp.where((row.friction.static > 0) | (row.friction.dynamic > 0), friction, old.friction)
     velocity = velocity + row.response * (friction - old.friction)
     free = velocity - row.response * old.velocity
     limited = jnp.isfinite(row.max_velocity)

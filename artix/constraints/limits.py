@@ -62,8 +62,9 @@ def limit_impulses(
     returned_below = lower + jnp.where(velocity > 0, jnp.maximum(-velocity * row.softened, -lower), 0)
     returned_above = upper + jnp.where(velocity > 0, 0, jnp.minimum(-velocity * row.softened, -upper))
     apart = ~at_lower & ~at_upper
-    lower = jnp.where(at_lower, stopped_below, jnp.where(apart, returned_below, lower))
-    upper = jnp.where(at_upper, stopped_above, jnp.where(apart, returned_above, upper))
+    # Nothing comes back from a limit that has not pushed, whose derivatives at rest would be half those of a stop.
+    lower = jnp.where(at_lower, stopped_below, jnp.where(apart & (lower > 0), returned_below, lower))
+    upper = jnp.where(at_upper, stopped_above, jnp.where(apart & (upper < 0), returned_above, upper))
     return lower, upper
 
 

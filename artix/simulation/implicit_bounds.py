@@ -58,6 +58,9 @@ def bounded(
     hard = system.hard
     response = system.response if hard is None else hard.response_within(system.response)
     rows = _bound_rows(articulation, state, frozen, commands, system, response, dt)
+    if options.smooth_friction:  # It is in the system.
+        none = jnp.zeros_like(rows.response)
+        rows = rows._replace(friction=rows.friction.replace(static=none, dynamic=none))
     distances = None if loops is None else _distance_rows(articulation, loops, response, dt)
     found = []
     # Without mimic joints both velocities are one.

@@ -49,7 +49,8 @@ def implicit_step(
     force = jnp.pad(commands.joint_force, (base, 0)) - generalized_forces(frozen.topology, moving.motions, resisting)
     springs = coupling_springs(articulation, frozen, state.joint_position, options.tendon_law)
     loops = loop_closures(articulation, state)
-    system = implicit_system(articulation, state, frozen, commands, springs, loops, velocity, force, dt)
+    smoothing = options.smooth_friction
+    system = implicit_system(articulation, state, frozen, commands, springs, loops, velocity, force, dt, smoothing)
     found = bounded(articulation, state, frozen, commands, system, loops, dt, options)
     new = found.velocity
     acceleration = (new - velocity) / dt

@@ -46,6 +46,7 @@ def implicit_system(
     velocity: Array,
     force: Array,
     dt: Array,
+    smooth_friction: float,
 ) -> ImplicitSystem:
     """Solves ``(Mh + dt D + dt^2 K) (nu' - nu) = dt (force + forces of springs and dampers at nu)``."""
     topology, drive, base = frozen.topology, articulation.drive, frozen.topology.num_base_dofs
@@ -53,7 +54,7 @@ def implicit_system(
     error = position_error(topology, state.joint_position, commands.target_position)
     gain = dt * inertia * (dt * drive.stiffness + drive.damping)
     push = dt * inertia * (drive.stiffness * error + drive.damping * commands.target_velocity)
-    diagonal = gain + dt * articulation.friction.viscous
+    diagonal = gain + dt * _friction_gain(articulation, state.joint_velocity, smooth_friction)
     matrix, stiffening = frozen.mass_matrix, frozen.diagonal + jnp.pad(diagonal, (base, 0))
     impulse = dt * force + jnp.pad(push - diagonal * velocity[base:], (base, 0))
     for group in springs:
@@ -69,6 +70,15 @@ def implicit_system(
     hard = hard_rows(articulation, state, frozen, loops, response, dt, ERROR_REDUCTION)
     free = velocity + jnp.matmul(response, impulse, precision=HIGHEST)
     return ImplicitSystem(free, response, gain, push, hard)
+
+
+def _friction_gain(articulation: Articulation, velocity: Array, smooth_friction: float) -> Array:
+    """The force of viscous and of smooth dry friction per velocity, [n]."""
+    friction = articulation.friction
+    if not smooth_friction:
+        return friction.viscous
+    # With the speed at the start of the step, the force at its end is linear in the velocity there.
+    return friction.viscous + friction.dynamic / jnp.sqrt(velocity**2 + smooth_friction**2)
 
 
 def _drive_inertia(articulation: Articulation, frozen: Frozen) -> Array:

@@ -52,6 +52,10 @@ class SolverOptions:
         none.
       external_forces_every_iteration: with ``"tgs"``, apply gravity, external and joint forces substep by substep,
         PhysX's scene flag ``eENABLE_EXTERNAL_FORCES_EVERY_ITERATION_TGS``.
+      substeps: parts of equal length into which a step is divided, under one control; a report is that of the last.
+      smooth_friction: with ``"implicit"``, the speed [rad/s or m/s] below which dry friction fades instead of sticking:
+        ``-dynamic v / sqrt(v^2 + smooth_friction^2)``, implicit in time, with derivatives at rest as elsewhere; static
+        friction has no part in it. 0 for stick and slip.
       drive_limits_are_forces: whether a drive's ``max_force`` is a force rather than an impulse per step, PhysX's
         articulation flag ``eDRIVE_LIMITS_ARE_FORCES``.
 
@@ -64,6 +68,8 @@ class SolverOptions:
     position_iterations: int = 4
     velocity_iterations: int = 1
     external_forces_every_iteration: bool = False
+    substeps: int = 1
+    smooth_friction: float = 0.0
     drive_limits_are_forces: bool = True
 
     def __post_init__(self) -> None:
@@ -75,10 +81,14 @@ class SolverOptions:
             raise ValueError(
                 "tendon_law='virtual_work' needs solver='implicit' or 'rk4'; the others follow PhysX's law"
             )
-        for name, least in (("position_iterations", 1), ("velocity_iterations", 0)):
+        for name, least in (("position_iterations", 1), ("velocity_iterations", 0), ("substeps", 1)):
             value = getattr(self, name)
             if not isinstance(value, int) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}; found {value!r}")
+        if not (isinstance(self.smooth_friction, int | float) and 0 <= self.smooth_friction < float("inf")):
+            raise ValueError(f"smooth_friction must be a finite speed of at least 0; found {self.smooth_friction!r}")
+        if self.smooth_friction and self.solver != "implicit":
+            raise ValueError(f"smooth_friction needs solver='implicit'; found solver={self.solver!r}")
         if self.external_forces_every_iteration and self.solver != "tgs":
             raise ValueError("external_forces_every_iteration needs solver='tgs', which has substeps")
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -48,10 +51,11 @@ def step(
       TypeError: an array has another dtype than the articulation, or a padded articulation needs a static topology for
         what it has or for the solver.
     """
-    if options.solver == "rk4":
-        control = _checked(articulation, state, control, options)
-        return rk4_step(articulation, state, control, jnp.asarray(dt, articulation.dtype), options.tendon_law)
-    return step_and_report(articulation, state, control, dt, options)[0]
+    if options.solver != "rk4":
+        return step_and_report(articulation, state, control, dt, options)[0]
+    control = _checked(articulation, state, control, options)
+    part, law = jnp.asarray(dt, articulation.dtype) / options.substeps, options.tendon_law
+    return _in_parts(lambda now: (rk4_step(articulation, now, control, part, law), ()), state, options)[0]
 
 
 def step_and_report(
@@ -69,7 +73,8 @@ def step_and_report(
         raise ValueError("solver='rk4' has no report: accelerations of a smooth motion are those of artix.vector_field")
     control = _checked(articulation, state, control, options)
     take_step = implicit_step if options.solver == "implicit" else physx_step
-    return take_step(articulation, state, control, jnp.asarray(dt, articulation.dtype), options)
+    part = jnp.asarray(dt, articulation.dtype) / options.substeps
+    return _in_parts(lambda now: take_step(articulation, now, control, part, options), state, options)
 
 
 def rollout(
@@ -107,6 +112,14 @@ def rollout(
         return new, new
 
     return jax.lax.scan(advance, state, None if num_steps is not None else control, length=num_steps)[1]
+
+
+def _in_parts(part: Callable[[State], tuple[State, Any]], state: State, options: SolverOptions) -> tuple[State, Any]:
+    """The state after all parts of a step, and what the last one reports."""
+    if options.substeps == 1:
+        return part(state)
+    end, reports = jax.lax.scan(lambda now, _: part(now), state, length=options.substeps)
+    return end, jax.tree.map(lambda each: each[-1], reports)
 
 
 def _checked(articulation: Articulation, state: State, control: Control | None, options: SolverOptions) -> Control:
