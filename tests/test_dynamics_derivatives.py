@@ -193,6 +193,7 @@ def test_factors_and_solves(fixed_base: bool) -> None:
     np.testing.assert_allclose(bare @ artix.mass_matrix_solve(a, state, x, armature=False), x, atol=1e-11)
 
 
+@pytest.mark.slow
 def test_factors_of_a_long_chain_and_of_branches() -> None:
     """Against NumPy's solver, on matrices of many blocks."""
     for kinds, parents in (
@@ -209,6 +210,7 @@ def test_factors_of_a_long_chain_and_of_branches() -> None:
         np.testing.assert_allclose(found, np.linalg.solve(matrix, x), rtol=1e-9, atol=1e-9 * np.max(np.abs(found)))
 
 
+@pytest.mark.slow
 @BASES
 def test_rules_agree_with_plain_differentiation(fixed_base: bool) -> None:
     """The rules that ``jvp`` and ``grad`` use, against JAX's own differentiation of the same programs."""
@@ -253,6 +255,7 @@ def test_unused_parts_are_not_computed() -> None:
     assert " while(" not in traced
 
 
+@pytest.mark.slow
 def test_padded_fleets_differentiate() -> None:
     """Different trees in one program have the derivatives that each has on its own."""
     arms = [tree_of(["revolute_twist", "prismatic_x"], [0, 1], fixed_base=True, armature=0.1, seed=1)]

@@ -151,7 +151,8 @@ def test_robot(robot: str, fixed_base: bool) -> None:
     check(model, articulation)
 
 
-@pytest.mark.parametrize("fixed_base", [pytest.param(True, marks=pytest.mark.slow), False], ids=["fixed", "floating"])
+@pytest.mark.slow
+@pytest.mark.parametrize("fixed_base", [True, False], ids=["fixed", "floating"])
 def test_spherical_joints(fixed_base: bool) -> None:
     check(*oracles.spherical_model(1, fixed_base=fixed_base))
 

@@ -61,6 +61,7 @@ def test_gradient_of_a_rollout_by_forces_and_masses_against_differences() -> Non
         np.testing.assert_allclose(jnp.sum(gradient * direction), slope, rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_the_step_is_the_one_that_linearize_linearizes() -> None:
     """On a floating base with a spherical joint, where neither positions nor rotations just add."""
     a = floating_tree()
