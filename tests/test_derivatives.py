@@ -18,11 +18,6 @@ from tests.models import random_quaternion, random_states, state_at, tree_of
 
 #: Each test compiles one program for minutes.
 BASES = pytest.mark.parametrize("fixed_base", [True, False], ids=["fixed", "floating"])
-ONCE = pytest.mark.parametrize(
-    "fixed_base",
-    [pytest.param(True, marks=pytest.mark.exhaustive), pytest.param(False, marks=pytest.mark.slow)],
-    ids=["fixed", "floating"],
-)
 KINDS = ["spherical_012", "revolute_swing1", "prismatic_y", "fixed", "spherical_12"]
 PARENTS = [0, 1, 1, 2, 3]
 PARAMETERS = (
@@ -185,7 +180,8 @@ def test_forward_equals_reverse(fixed_base: bool) -> None:
 HALF_TURNS = ([1.0, 0.0, 0.0, 0.0], [0.0, 0.6, 0.8, 0.0], [0.0, 0.0, -1.0, 0.0])
 
 
-@ONCE
+@pytest.mark.exhaustive  # One program of every quantity's second derivatives: ten minutes to compile.
+@pytest.mark.parametrize("fixed_base", [True, False], ids=["fixed", "floating"])
 def test_finite_at_singular_looking_states(fixed_base: bool) -> None:
     a, inputs, groups, directions = case(fixed_base)
     names = sorted(outputs(a, inputs))

@@ -37,7 +37,7 @@ ROBOTS = {
 }
 #: Every robot costs two compilations per base: two of them every day, one of each kind with the slow tests.
 EVERY_DAY = {("panda", True), ("go2", False)}
-SLOW = {"panda", "kinova", "go2", "anymal_b", "g1", "talos", "allegro", "tiago"}
+SLOW = {"panda", "go2", "anymal_b", "g1", "tiago"}
 
 
 def _marks(robot: str, fixed_base: bool) -> tuple:

@@ -271,7 +271,7 @@ FUNCTIONS = {
     "linearize": lambda a, s, x, w: artix.linearize(a, s, x, 0.01),
     "inverse_dynamics_second_derivatives": lambda a, s, x, w: artix.inverse_dynamics_second_derivatives(a, s, x),
 }
-#: The other programs are checked for the quadruped every day, all of them for all robots by the slow tests.
+#: The other programs are checked for the quadruped every day, all of them for the small robots by the slow tests.
 DERIVATIVES = {name for name in FUNCTIONS if "derivatives" in name or name == "linearize" or "mass_matrix_" in name}
 
 
@@ -290,8 +290,7 @@ def instructions(program: str) -> int:
 def _marks(robot: str, functions: str) -> tuple:
     if (robot, functions) == ("quadruped", "values"):
         return ()
-    large = robot in ("humanoid", "chain") and functions == "derivatives"
-    return (pytest.mark.exhaustive if large else pytest.mark.slow,)
+    return (pytest.mark.exhaustive if robot in ("humanoid", "chain") else pytest.mark.slow,)
 
 
 @pytest.mark.parametrize(

@@ -274,8 +274,10 @@ def test_the_gradient_of_a_pendulum(solver: str) -> None:
         np.testing.assert_allclose(gradient[k][entry], (moved[0] - moved[1]) / 2e-5, rtol=1e-6)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize(
+    "solver",
+    [pytest.param(s, marks=pytest.mark.exhaustive if s == "tgs" else pytest.mark.slow) for s in SOLVERS],
+)
 def test_gradients_are_finite_where_nothing_is_smooth(solver: str) -> None:
     """At rest on every limit, with a tendon of no length, an envelope that is used up and friction that sticks."""
 
