@@ -14,7 +14,9 @@ FLOORS: dict[tuple[str, str, str], float] = {
     ("arm", "mass matrix", "Brax"): 1.8,
     ("arm", "mass matrix", "frax"): 3.0,
     ("arm", "inverse dynamics", "frax"): 2.2,
-    ("arm", "forward dynamics", "frax"): 1.1,
+    ("arm", "forward dynamics", "frax"): 1.3,
+    ("humanoid", "gradient of forward dynamics", "frax"): 2.0,
+    ("humanoid", "forward dynamics derivatives", "frax"): 15.0,
 }
 
 BATCH = 4096
