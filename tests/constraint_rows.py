@@ -7,7 +7,6 @@ derivatives for loops of points wrong, by its own finite differences. Impacts ar
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pinocchio as pin
@@ -73,7 +72,7 @@ def _impact_derivatives(a, s, x):
 
 
 def _row_derivatives(a, s, x):
-    acceleration = jax.lax.stop_gradient(_forward(a, s, x).acceleration)
+    acceleration = _forward(a, s, x).acceleration
     return artix.constraint_derivatives(a, s, acceleration, constraints(a))
 
 
