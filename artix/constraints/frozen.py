@@ -14,7 +14,7 @@ import numpy as np
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Placement
-from artix.dynamics.factorization import Factors, factorize_matrix
+from artix.dynamics.factorization import inverse_of_matrix
 from artix.dynamics.mass_matrix import generalized_armature, shared_mass_matrix
 from artix.dynamics.newton_euler import generalized_forces, link_sums
 from artix.frames import dense_jacobian, link_accelerations, link_frames
@@ -90,7 +90,7 @@ def freeze(articulation: Articulation, state: State) -> Frozen:
         velocity_product=link_accelerations(articulation, state, jnp.zeros(nv, articulation.dtype)),
         mass_matrix=matrix,
         diagonal=diagonal,
-        inverse_mass=inverse_of(factorize_matrix(topology, matrix, diagonal)),
+        inverse_mass=inverse_of_matrix(topology, matrix, diagonal),
         axis=spatial.rotate(child.rotation, unit).T,
         child_origin=child.position.T,
         parent_origin=parent.position.T,
@@ -130,12 +130,6 @@ def spins(frozen: Frozen, angular: Array) -> Array:
     """Angular momenta of the links about their own centres of mass, for angular velocities [3, L] in world axes."""
     axes = frozen.mass_axes
     return spatial.rotate(axes, spatial.apply(frozen.own_inertia, spatial.rotate_inverse(axes, angular)))
-
-
-def inverse_of(factors: Factors) -> Array:
-    """The inverse of a factorised matrix, [k, k]."""
-    inverse = factors.inverse_upper
-    return jnp.matmul(inverse.T * factors.inverse_diagonal[None], inverse, precision=HIGHEST)
 
 
 def generalized_force(frozen: Frozen, wrench: Array) -> Array:

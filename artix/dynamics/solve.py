@@ -90,7 +90,7 @@ def inverse_matrix(articulation: Articulation, kin: Kinematics, *, armature: boo
 
 def factorize(articulation: Articulation, kin: Kinematics, *, armature: bool = True) -> Factors:
     """Factors of the mass matrix for :func:`linear_solve`, which knows their derivatives."""
-    return jax.lax.stop_gradient(_factorize(articulation, kin, armature=armature))
+    return _factorize(articulation, kin, armature=armature, constant=True)
 
 
 def linear_solve(
@@ -107,7 +107,7 @@ def linear_solve(
     return _live(articulation, solution)
 
 
-def _factorize(articulation: Articulation, kin: Kinematics, *, armature: bool) -> Factors:
+def _factorize(articulation: Articulation, kin: Kinematics, *, armature: bool, constant: bool = False) -> Factors:
     tree = articulation.topology
     motions, forces = generalized_momenta(articulation, kin)
     # The upper half is enough. A matrix product, unlike a sum of six outer products, is computed once and not again in
@@ -118,6 +118,8 @@ def _factorize(articulation: Articulation, kin: Kinematics, *, armature: bool) -
     if tree.dof_is_live is not None:
         # Padded entries have zero rows; a one on the diagonal makes them solvable.
         added = added + (jnp.diagonal(matrix) + added == 0).astype(added.dtype)
+    if constant:
+        matrix, added = jax.lax.stop_gradient((matrix, added))
     return factorize_matrix(tree, matrix, added)
 
 

@@ -1,0 +1,69 @@
+"""Factorising a symmetric matrix, ``M = U D U^T``, by halving it.
+
+Entries that do not move each other are one diagonal block. With A above and C below,
+
+    [A  B ]   [U_A  W  ] [D_A    ]   [U_A  W  ]^T     W = B U_C^-T D_C^-1
+    [B' C ] = [     U_C] [    D_C] . [     U_C]       U_A D_A U_A^T = A - W D_C W^T
+
+so that a handful of matrix products per block is all there is.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from artix.tangents import times
+
+Array = jax.Array
+
+
+@struct.dataclass
+class FullFactors:
+    """The factors of ``M = U D U^T`` as full matrices."""
+
+    upper: Array
+    """U, unit upper triangular, [n, n]."""
+    inverse_upper: Array
+    """U^-1, [n, n]."""
+    inverse_diagonal: Array
+    """1 / D, [n]."""
+
+
+def halve(matrix: Array, added: Array, blocks: tuple[int, ...]) -> FullFactors:
+    """The factors of a matrix.
+
+    Args:
+      matrix: the matrix, [n, n], of which only the upper half counts.
+      added: what to add to its diagonal, [n].
+      blocks: sizes of runs of entries that do not move each other, of sum n.
+    """
+    size = sum(blocks)
+    if len(blocks) <= 1:
+        eye = jnp.asarray(np.eye(size), matrix.dtype)
+        return FullFactors(eye, eye, 1 / (jnp.sum(eye * matrix, axis=0) + added))
+    ends = np.cumsum(blocks)[:-1]
+    place = int(np.argmin(np.abs(2 * ends - size)))
+    above, below, cut = blocks[: place + 1], blocks[place + 1 :], int(ends[place])
+    lower = halve(matrix[cut:, cut:], added[cut:], below)
+    # The U of a single block is the identity.
+    coupling = matrix[:cut, cut:]
+    if len(below) > 1:
+        coupling = times(coupling, lower.inverse_upper.T)
+    corner = coupling * lower.inverse_diagonal[None]
+    rest = matrix[:cut, :cut] - times(corner, coupling.T)
+    upper = halve(rest, added[:cut], above)
+    inverse = corner if len(below) == 1 else times(corner, lower.inverse_upper)
+    inverse = inverse if len(above) == 1 else times(upper.inverse_upper, inverse)
+    zero = jnp.zeros_like(matrix, shape=(size - cut, cut))
+    return FullFactors(
+        _assemble(upper.upper, corner, zero, lower.upper),
+        _assemble(upper.inverse_upper, -inverse, zero, lower.inverse_upper),
+        jnp.concatenate([upper.inverse_diagonal, lower.inverse_diagonal]),
+    )
+
+
+def _assemble(a: Array, b: Array, c: Array, d: Array) -> Array:
+    return jnp.concatenate([jnp.concatenate([a, b], axis=1), jnp.concatenate([c, d], axis=1)])

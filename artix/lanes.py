@@ -1,0 +1,85 @@
+"""Evaluating recursions with the batch as the last axis.
+
+A recursion along a tree handles a few links at a time. With the batch first, as ``jax.vmap`` has it, every compiled
+loop runs over those few and is mostly overhead. With a block of the batch last it runs over neighbouring numbers:
+factorising the mass matrix of a 29-DOF humanoid takes 0.8 us instead of 7.6 us (float32, batch 4096, two cores).
+
+Elementwise stages over all links gain nothing by it (measured: equal within 10 %) and stay as ``vmap`` has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+Array = jax.Array
+
+# Blocks, not the whole batch: rows of 4,096 numbers map to the same lines of a CPU's cache, and the transposition of
+# 841 of them took 4.4 us instead of 0.35 us. From 32 to 128 the time is the same to 5 %.
+_LANES = 64
+
+
+def batch_last(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that ``jax.vmap`` evaluates with the batch as the last axis of all arrays, in blocks.
+
+    The result can be called, compiled and vmapped any number of times, but not differentiated: give what it is used in
+    a ``custom_jvp`` rule.
+
+    Args:
+      function: of arrays with one trailing axis more than the result has, of any length; its own results have that axis
+        too. Arguments that do not depend on the batch have length one there, so that it must broadcast.
+    """
+
+    @jax.custom_batching.custom_vmap
+    def in_blocks(*arrays: Array):
+        size = max(array.shape[0] for array in arrays)
+        blocks = -(-size // _LANES)
+        lanes = -(-size // blocks)
+        axes = tuple(0 if array.shape[0] == size else None for array in arrays)
+        parts = [
+            jnp.moveaxis(array, 0, -1) if axis is None else _split(array, blocks, lanes)
+            for array, axis in zip(arrays, axes, strict=True)
+        ]
+        results = jax.vmap(function, in_axes=axes)(*parts)
+        return jax.tree.map(lambda result: _joined(result, lanes, size), results)
+
+    @in_blocks.def_vmap
+    def in_larger_blocks(outer: int, mapped: list[bool], *arrays: Array):
+        """Another ``vmap`` makes the batch larger: [outer, size, ...] becomes [outer size, ...]."""
+        size = max(array.shape[1 if is_mapped else 0] for array, is_mapped in zip(arrays, mapped, strict=True))
+        merged = [_merged(array, outer, size, is_mapped) for array, is_mapped in zip(arrays, mapped, strict=True)]
+        results = in_blocks(*merged)
+        split = jax.tree.map(lambda result: result.reshape(outer, size, *result.shape[1:]), results)
+        return split, jax.tree.map(lambda _: True, split)
+
+    def of_one(*arrays: Array):
+        return jax.tree.map(lambda result: result[0], in_blocks(*(array[None] for array in arrays)))
+
+    return of_one
+
+
+def _split(array: Array, blocks: int, lanes: int) -> Array:
+    """[size, ...] as [blocks, ..., lanes]; the last item fills the last block."""
+    missing = blocks * lanes - array.shape[0]
+    if missing:
+        array = jnp.concatenate([array, jnp.broadcast_to(array[-1:], (missing, *array.shape[1:]))])
+    return jnp.moveaxis(array.reshape(blocks, lanes, *array.shape[1:]), 1, -1)
+
+
+def _joined(result: Array, lanes: int, size: int) -> Array:
+    """[blocks, ..., lanes] as [size, ...]."""
+    result = jnp.moveaxis(jnp.broadcast_to(result, (*result.shape[:-1], lanes)), -1, 1)
+    return result.reshape(-1, *result.shape[2:])[:size]
+
+
+def _merged(array: Array, outer: int, size: int, mapped: bool) -> Array:
+    """[outer, size, ...] as [outer size, ...]; what depends on no batch keeps its axis of length one."""
+    if not mapped:
+        if array.shape[0] == 1:
+            return array
+        array = array[None]
+    rest = array.shape[2:]
+    return jnp.broadcast_to(array, (outer, size, *rest)).reshape(outer * size, *rest)
