@@ -43,6 +43,8 @@ def batch_last(function: Callable[..., Any]) -> Callable[..., Any]:
             jnp.moveaxis(array, 0, -1) if axis is None else _split(array, blocks, lanes)
             for array, axis in zip(arrays, axes, strict=True)
         ]
+        # Else XLA would transpose again in each of their consumers.
+        parts = jax.lax.optimization_barrier(parts)
         results = jax.vmap(function, in_axes=axes)(*parts)
         return jax.tree.map(lambda result: _joined(result, lanes, size), results)
 

@@ -2,9 +2,11 @@
 
 Eliminating the entries from the leaves upwards keeps the pattern of M: row i of ``L = U^T`` is zero but for the entries
 on the path from the root to i (Featherstone 2005, *Efficient factorization of the joint-space inertia matrix for
-branched kinematic trees*). What the eliminated entries leave behind concerns the path above them alone, and passes from
-level to level as one small matrix for each entry (a frontal matrix of Duff and Reid 1983, *The multifrontal solution of
-indefinite sparse symmetric linear equations*). All arrays have the batch as their last axis, see :mod:`artix.lanes`.
+branched kinematic trees*), and so is row i of its inverse. What the eliminated entries leave behind concerns the path
+above them alone, and passes from level to level as one small matrix for each entry (a frontal matrix of Duff and Reid
+1983, *The multifrontal solution of indefinite sparse symmetric linear equations*).
+
+The recursions have the batch as their last axis, see :mod:`artix.lanes`. With the inverse known, solving needs none.
 """
 
 from __future__ import annotations
@@ -17,14 +19,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.tree import stage
+from artix.spatial import total
+from artix.tree import masked_sum, stage
 
 Array = jax.Array
 
 
 @dataclasses.dataclass(frozen=True)
 class Paths:
-    """A tree of n matrix entries."""
+    """A tree of n matrix entries. The *numbers* of a unit triangular matrix are those on the paths, level by level."""
 
     parent: tuple[int, ...]
     """The entry above each, -1 for none; smaller than the entry itself."""
@@ -37,115 +40,89 @@ class Paths:
             levels.append(below)
         return tuple(levels)
 
-    def _children(self, entry: int) -> tuple[int, ...]:
-        return tuple(child for child, parent in enumerate(self.parent) if parent == entry)
+    @cached_property
+    def by_level(self) -> np.ndarray:
+        """All entries in the order of the levels, [n]."""
+        return np.concatenate([np.array(level) for level in self.levels])
+
+    @cached_property
+    def starts(self) -> np.ndarray:
+        """Where the numbers of each level begin, and their count."""
+        return np.cumsum([0, *(depth * len(level) for depth, level in enumerate(self.levels))])
+
+    @cached_property
+    def pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """The upper and the lower entry of each number."""
+        pairs = [(above, i) for i in self.by_level.tolist() for above in self.above(i)]
+        upper, lower = np.array(pairs, int).reshape(-1, 2).T
+        return upper, lower
+
+    @cached_property
+    def places(self) -> np.ndarray:
+        """Where the entries of a full matrix [n, n] lie among its numbers, followed by a zero and the diagonal's one."""
+        places = np.full((len(self.parent),) * 2, len(self.pairs[0]))
+        places[self.pairs] = np.arange(len(self.pairs[0]))
+        np.fill_diagonal(places, len(self.pairs[0]) + 1)
+        return places
+
+    @cached_property
+    def selections(self) -> tuple[np.ndarray, np.ndarray]:
+        """0/1 matrices [n, numbers]: which entry is the upper and which is the lower one of each number."""
+        return tuple(np.arange(len(self.parent))[:, None] == entries[None] for entries in self.pairs)
 
     def above(self, entry: int) -> list[int]:
         """The entries from the root to the one above an entry."""
         parent = self.parent[entry]
         return [] if parent < 0 else [*self.above(parent), parent]
 
-    @cached_property
-    def in_levels(self) -> np.ndarray:
-        """For each entry its place in the levels, one after the other, [n]."""
-        return np.argsort(np.concatenate([np.array(level) for level in self.levels]))
-
     def children(self, depth: int) -> list[int]:
         """How many children each entry of a level has."""
         return [len(self._children(entry)) for entry in self.levels[depth]]
 
-    def rows(self, depth: int) -> np.ndarray:
-        """Places in the flattened matrix of column i from the root down to i, for the entries i of a level."""
-        size = len(self.parent)
-        return np.array([[above * size + i for above in [*self.above(i), i]] for i in self.levels[depth]])
-
-    @cached_property
-    def starts(self) -> np.ndarray:
-        """Where the factors' numbers of each level begin, and their count."""
-        return np.cumsum([0, *(depth * len(level) for depth, level in enumerate(self.levels))])
-
-    @cached_property
-    def places(self) -> np.ndarray:
-        """For each entry of a full matrix [n, n] its place among the factors' numbers.
-
-        The count of the numbers stands for zero, the number after it for one.
-        """
-        size, count = len(self.parent), int(self.starts[-1])
-        places = np.full((size, size), count)
-        for depth, level in enumerate(self.levels):
-            for k, i in enumerate(level):
-                first = self.starts[depth] + k * depth
-                places[self.above(i), i] = np.arange(first, first + depth)
-                places[i, i] = count + 1
-        return places
+    def _children(self, entry: int) -> tuple[int, ...]:
+        return tuple(child for child, parent in enumerate(self.parent) if parent == entry)
 
 
-def eliminate(paths: Paths, matrix: Array, added: Array) -> tuple[Array, Array]:
+def eliminate(paths: Paths, numbers: Array, diagonal: Array) -> tuple[Array, Array]:
     """Factors a matrix.
 
     Args:
       paths: its pattern.
-      matrix: the matrix, [n, n, T], of which only the upper half on the paths counts.
-      added: what to add to its diagonal, [n, T].
+      numbers: the matrix's numbers, [numbers, T].
+      diagonal: its diagonal, [n, T].
 
     Returns:
-      The numbers of U on the paths above the diagonal, by level, and 1 / D, [n, T].
+      The numbers of U, [numbers, T], and 1 / D in the order of the levels, [n, T].
     """
-    columns = matrix.reshape(-1, matrix.shape[-1])
-    diagonal = _take(added, np.concatenate([np.array(level) for level in paths.levels]))
+    diagonal = _take(diagonal, paths.by_level)
     fronts: Array | None = None
-    numbers, inverses = [], []
+    found, inverses, end = [], [], len(paths.parent)
     for depth in range(len(paths.levels) - 1, -1, -1):
-        level, first = paths.levels[depth], sum(map(len, paths.levels[:depth]))
-        rows = _take(columns, paths.rows(depth).ravel()).reshape(len(level), depth + 1, -1)
-        rows = rows if fronts is None else rows + fronts[:, depth]
-        inverse = 1 / (rows[:, depth] + diagonal[first : first + len(level)])
-        above = rows[:, :depth]
-        lower, inverse = stage(above * inverse[:, None], inverse)
-        numbers.append(lower.reshape(len(level) * depth, lower.shape[-1]))
+        first = end - len(paths.levels[depth])
+        pivot, row = diagonal[first:end], _level(paths, numbers, depth)
+        if fronts is not None:
+            pivot, row = pivot + fronts[:, depth, depth], row + fronts[:, depth, :depth]
+        inverse, end = 1 / pivot, first
+        lower, inverse = stage(row * inverse[:, None], inverse)
+        found.append(lower.reshape(-1, lower.shape[-1]))
         inverses.append(inverse)
         if depth:
-            left = -lower[:, :, None] * above[:, None]
+            left = -lower[:, :, None] * row[:, None]
             left = left if fronts is None else left + fronts[:, :depth, :depth]
             fronts = stage(_summed_to_parents(left, paths.children(depth - 1)))
-    return jnp.concatenate(numbers[::-1]), _take(jnp.concatenate(inverses[::-1]), paths.in_levels)
+    return jnp.concatenate(found[::-1]), jnp.concatenate(inverses[::-1])
 
 
-def substitute(paths: Paths, numbers: Array, inverse_diagonal: Array, right: Array) -> Array:
-    """The solution of ``U D U^T x = right``, [n, T], from what :func:`eliminate` returns."""
-    lowers = [_level(paths, numbers, depth) for depth in range(len(paths.levels))]
-    order = np.concatenate([np.array(level) for level in paths.levels])
-    ends = np.cumsum([len(level) for level in paths.levels])[:-1]
-    rights = jnp.split(_take(right, order), ends)
-    inverses = jnp.split(_take(inverse_diagonal, order), ends)
-    passed: Array | None = None
-    for depth in range(len(paths.levels) - 1, -1, -1):
-        if passed is not None:
-            rights[depth] = rights[depth] + passed[:, depth]
-        if depth:
-            left = -lowers[depth] * rights[depth][:, None]
-            left = left if passed is None else left + passed[:, :depth]
-            passed = stage(_summed_to_parents(left, paths.children(depth - 1)))
-    path = (rights[0] * inverses[0])[:, None]
-    found = [path[:, 0]]
-    for depth in range(1, len(paths.levels)):
-        path = _spread_to_children(path, paths.children(depth - 1))
-        x = stage(rights[depth] * inverses[depth] - jnp.sum(lowers[depth] * path, axis=1))
-        found.append(x)
-        path = jnp.concatenate([path, x[:, None]], axis=1)
-    return _take(jnp.concatenate(found), paths.in_levels)
-
-
-def invert_upper(paths: Paths, numbers: Array) -> Array:
-    """The numbers of U^-1, arranged as those of U."""
+def invert(paths: Paths, numbers: Array) -> Array:
+    """The numbers of U^-1 from those of U, [numbers, T]."""
     # Above an entry i of U^-1 stand -(the rows of U^-1 on the path) l_i; the path's rows pass from level to level.
-    shape = (len(paths.levels[0]), 1, 1, numbers.shape[-1])
-    path, found = jnp.ones(shape, numbers.dtype), [numbers[:0]]
+    path = jnp.ones((len(paths.levels[0]), 1, 1, numbers.shape[-1]), numbers.dtype)
+    found = [numbers[:0]]
     for depth in range(1, len(paths.levels)):
         path = _spread_to_children(path, paths.children(depth - 1))
         lower = _level(paths, numbers, depth)
-        row = stage(-jnp.sum(lower[:, :, None] * path, axis=1))
-        found.append(row.reshape(-1, numbers.shape[-1]))
+        row = stage(-total(lower[:, :, None] * path, 1))
+        found.append(row.reshape(-1, row.shape[-1]))
         if depth + 1 < len(paths.levels):
             wider = jnp.pad(path, ((0, 0), (0, 0), (0, 1), (0, 0)))
             last = jnp.concatenate([row, jnp.ones_like(row[:, :1])], axis=1)
@@ -153,13 +130,26 @@ def invert_upper(paths: Paths, numbers: Array) -> Array:
     return jnp.concatenate(found)
 
 
+def solve_on_paths(paths: Paths, inverse_numbers: Array, inverse_diagonal: Array, right: Array) -> Array:
+    """The solution [n] of ``U D U^T x = right`` from the numbers of U^-1; the batch is where it may."""
+    upper, lower = paths.selections
+    half = right + masked_sum(inverse_numbers * masked_sum(right, lower), upper.T)
+    half = half * inverse_diagonal
+    return half + masked_sum(inverse_numbers * masked_sum(half, upper), lower.T)
+
+
+def numbers_of(paths: Paths, matrix: Array) -> Array:
+    """The numbers [numbers, ...] of a full matrix [n, n, ...]."""
+    upper, lower = paths.pairs
+    return _take(matrix.reshape(-1, *matrix.shape[2:]), upper * len(paths.parent) + lower)
+
+
 def full_matrix(paths: Paths, numbers: Array, diagonal: float) -> Array:
-    """An upper triangular matrix [n, n, ...] from its numbers and its constant diagonal."""
+    """An upper triangular matrix [n, n, ...] from its numbers [numbers, ...] and its constant diagonal."""
     ends = jnp.asarray([0, diagonal], numbers.dtype).reshape(2, *(1,) * (numbers.ndim - 1))
     ends = jnp.broadcast_to(ends, (2, *numbers.shape[1:]))
-    return _take(jnp.concatenate([numbers, ends]), paths.places.ravel()).reshape(
-        *paths.places.shape, *numbers.shape[1:]
-    )
+    entries = _take(jnp.concatenate([numbers, ends]), paths.places.ravel())
+    return entries.reshape(*paths.places.shape, *numbers.shape[1:])
 
 
 def _take(x: Array, index: np.ndarray) -> Array:
@@ -177,7 +167,7 @@ def _summed_to_parents(x: Array, children: list[int]) -> Array:
     if all(count == 1 for count in children):
         return x
     ends = np.cumsum([0, *children])
-    return jnp.stack([jnp.sum(x[first:end], axis=0) for first, end in itertools.pairwise(ends)])
+    return jnp.stack([total(x[first:end], 0) for first, end in itertools.pairwise(ends)])
 
 
 def _spread_to_children(x: Array, children: list[int]) -> Array:

@@ -15,12 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from artix.dynamics.elimination import Paths, eliminate, full_matrix, invert_upper, substitute
+from artix.dynamics.elimination import Paths, eliminate, full_matrix, invert, numbers_of, solve_on_paths
 from artix.dynamics.halving import FullFactors, halve
 from artix.lanes import batch_last
 from artix.tangents import times
 from artix.topology import Topology
-from artix.tree import Tree
+from artix.tree import Tree, take
 
 Array = jax.Array
 
@@ -40,7 +40,9 @@ class PathFactors:
     """The factors of ``M = U D U^T`` along the paths of a tree."""
 
     numbers: Array
-    """U's numbers on the paths, above the diagonal."""
+    """U's numbers on the paths."""
+    inverse_numbers: Array
+    """Those of U^-1."""
     inverse_diagonal: Array
     """1 / D, [n]."""
     paths: Paths = struct.field(pytree_node=False)
@@ -53,7 +55,7 @@ class PathFactors:
     @property
     def inverse_upper(self) -> Array:
         """U^-1, [n, n]."""
-        return _inverse_upper(self.paths, self.numbers)
+        return _full_inverse(self.paths, self.inverse_numbers)
 
 
 Factors: TypeAlias = PathFactors | FullFactors
@@ -86,8 +88,8 @@ def inverse_of_matrix(tree: Tree | None, matrix: Array, added: Array) -> Array:
 def solve(factors: Factors, right: Array) -> Array:
     """The solution x [n] of ``U D U^T x = right``."""
     if isinstance(factors, PathFactors):
-        return _solve_on_paths(factors.paths, factors.numbers, factors.inverse_diagonal, right)
-    return _solve_rows(factors, right)
+        return _solve_on_paths(factors.paths, factors.inverse_numbers, factors.inverse_diagonal, right)
+    return _solve_rows(factors.inverse_upper, factors.inverse_diagonal, right)
 
 
 def solve_columns(factors: Factors, right: Array) -> Array:
@@ -149,67 +151,70 @@ def _factorize(pattern: Pattern, matrix: Array, added: Array) -> Factors:
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _eliminate(paths: Paths, matrix: Array, added: Array) -> tuple[Array, Array]:
-    return batch_last(functools.partial(eliminate, paths))(matrix, added)
+def _eliminate(paths: Paths, matrix: Array, added: Array) -> tuple[Array, Array, Array]:
+    """The numbers of U and of U^-1, and 1 / D."""
+
+    def by_level(matrix: Array, added: Array) -> tuple[Array, Array, Array]:
+        size = len(added)
+        diagonal = matrix.reshape(size * size, -1)[:: size + 1] + added
+        numbers, inverse_diagonal = eliminate(paths, numbers_of(paths, matrix), diagonal)
+        return numbers, invert(paths, numbers), inverse_diagonal
+
+    numbers, inverse_numbers, inverse_diagonal = batch_last(by_level)(matrix, added)
+    return numbers, inverse_numbers, take(inverse_diagonal, np.argsort(paths.by_level))
 
 
 @_eliminate.defjvp
 def _eliminate_jvp(paths: Paths, primals, tangents):
     """With ``S = U^-1 dM U^-T``, ``dU = U`` (S above its diagonal) ``D^-1`` and dD is S's diagonal."""
-    numbers, inverse_diagonal = _eliminate(paths, *primals)
-    inverse = _inverse_upper(paths, numbers)
-    on_paths = paths.places.ravel() < len(numbers)
-    above = jnp.where(on_paths.reshape(paths.places.shape), tangents[0], 0)
+    factors = PathFactors(*_eliminate(paths, *primals), paths)
+    above = full_matrix(paths, numbers_of(paths, tangents[0]), 0)
     moved = above + above.T + jnp.diag(jnp.diagonal(tangents[0]) + tangents[1])
-    seen = times(times(inverse, moved), inverse.T)
-    d_upper = times(full_matrix(paths, numbers, 1), jnp.triu(seen, 1) * inverse_diagonal[None])
-    places = np.flatnonzero(on_paths)[np.argsort(paths.places.ravel()[on_paths])]
-    d_numbers = d_upper.reshape(-1)[places]
-    return (numbers, inverse_diagonal), (d_numbers, -jnp.diagonal(seen) * inverse_diagonal**2)
+    seen = times(times(factors.inverse_upper, moved), factors.inverse_upper.T)
+    relative = jnp.triu(seen, 1) * factors.inverse_diagonal[None]
+    d_upper, d_inverse = times(factors.upper, relative), -times(relative, factors.inverse_upper)
+    changes = numbers_of(paths, d_upper), numbers_of(paths, d_inverse)
+    primals_out = factors.numbers, factors.inverse_numbers, factors.inverse_diagonal
+    return primals_out, (*changes, -jnp.diagonal(seen) * factors.inverse_diagonal**2)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _inverse_upper(paths: Paths, numbers: Array) -> Array:
-    return batch_last(lambda numbers: full_matrix(paths, invert_upper(paths, numbers), 1))(numbers)
+def _full_inverse(paths: Paths, inverse_numbers: Array) -> Array:
+    # With the batch first, the gather of a 29-DOF tree's 841 entries takes ? us instead of ?.
+    return batch_last(lambda numbers: full_matrix(paths, numbers, 1))(inverse_numbers)
 
 
-@_inverse_upper.defjvp
-def _inverse_upper_jvp(paths: Paths, primals, tangents):
-    inverse = _inverse_upper(paths, *primals)
-    return inverse, -times(times(inverse, full_matrix(paths, tangents[0], 0)), inverse)
+@_full_inverse.defjvp
+def _full_inverse_jvp(paths: Paths, primals, tangents):
+    return _full_inverse(paths, *primals), full_matrix(paths, tangents[0], 0)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _solve_on_paths(paths: Paths, numbers: Array, inverse_diagonal: Array, right: Array) -> Array:
-    by_substitution = batch_last(functools.partial(substitute, paths))
+def _solve_on_paths(paths: Paths, inverse_numbers: Array, inverse_diagonal: Array, right: Array) -> Array:
+    one = functools.partial(solve_on_paths, paths)
 
     @jax.custom_batching.custom_vmap
-    def solution(numbers: Array, inverse_diagonal: Array, right: Array) -> Array:
-        return by_substitution(numbers, inverse_diagonal, right)
+    def solution(*arrays: Array) -> Array:
+        return one(*arrays)
 
     @solution.def_vmap
     def solutions(size: int, mapped: list[bool], *arrays: Array):
         if mapped == [False, False, True]:  # Many right sides of one matrix: two products with the inverse.
-            return _solve_rows(PathFactors(arrays[0], arrays[1], paths), arrays[2]), True
-        return jax.vmap(by_substitution, [0 if is_mapped else None for is_mapped in mapped])(*arrays), True
+            return _solve_rows(_full_inverse(paths, arrays[0]), *arrays[1:]), True
+        return jax.vmap(one, [0 if is_mapped else None for is_mapped in mapped])(*arrays), True
 
-    return solution(numbers, inverse_diagonal, right)
+    return solution(inverse_numbers, inverse_diagonal, right)
 
 
 @_solve_on_paths.defjvp
 def _solve_on_paths_jvp(paths: Paths, primals, tangents):
     x = _solve_on_paths(paths, *primals)
-
-    def by_rows(numbers: Array, inverse_diagonal: Array, right: Array) -> Array:
-        return _solve_rows(PathFactors(numbers, inverse_diagonal, paths), right)
-
-    return x, jax.jvp(by_rows, primals, tangents)[1]
+    return x, jax.jvp(functools.partial(solve_on_paths, paths), primals, tangents)[1]
 
 
-def _solve_rows(factors: Factors, rights: Array) -> Array:
+def _solve_rows(inverse_upper: Array, inverse_diagonal: Array, rights: Array) -> Array:
     """The solutions for right sides [..., n]."""
-    inverse = factors.inverse_upper
-    return times(times(rights, inverse.T) * factors.inverse_diagonal, inverse)
+    return times(times(rights, inverse_upper.T) * inverse_diagonal, inverse_upper)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))

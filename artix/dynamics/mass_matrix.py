@@ -9,6 +9,7 @@ from typing import TypeAlias
 import jax
 import jax.numpy as jnp
 
+from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Inertias
 from artix.checks import check_state
@@ -97,7 +98,7 @@ def _mass_matrix_jvp(product: Product, known, primals, tangents):
 
 def outer(rows: Array, columns: Array) -> Array:
     """Sum of the outer products of the k rows of two arrays, [k, n], [k, m] -> [n, m]."""
-    return sum(rows[k][:, None] * columns[k][None] for k in range(rows.shape[0]))  # type: ignore[return-value]
+    return spatial.total(rows[:, :, None] * columns[:, None], 0)
 
 
 def _matrix_product(rows: Array, columns: Array) -> Array:
