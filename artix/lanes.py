@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.experimental.layout import Layout, with_layout_constraint
 
 Array = jax.Array
 
@@ -44,7 +45,7 @@ def batch_last(function: Callable[..., Any]) -> Callable[..., Any]:
             for array, axis in zip(arrays, axes, strict=True)
         ]
         # Else XLA would transpose again in each of their consumers.
-        parts = jax.lax.optimization_barrier(parts)
+        parts = [with_layout_constraint(p, Layout(tuple(range(p.ndim)))) for p in parts]
         results = jax.vmap(function, in_axes=axes)(*parts)
         return jax.tree.map(lambda result: _joined(result, lanes, size), results)
 

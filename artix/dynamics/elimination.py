@@ -144,6 +144,25 @@ def numbers_of(paths: Paths, matrix: Array) -> Array:
     return _take(matrix.reshape(-1, *matrix.shape[2:]), upper * len(paths.parent) + lower)
 
 
+def numbers_of_product(paths: Paths, left: Array, right: Array) -> tuple[Array, Array]:
+    """The numbers and the diagonal of ``left^T right``, factors [k, n, T], where only the upper half counts.
+
+    Returns:
+      The numbers, [numbers, T], and the diagonal in the order of the entries, [n, T].
+    """
+    found = [left[0, :0]]
+    above: Array | None = None  # The columns of the left factor on the paths down to a level, [k, entries, depth, T].
+    for depth, level in enumerate(paths.levels):
+        if above is not None:
+            columns = _take_columns(right, level)
+            found.append(stage(total(above * columns[:, :, None], 0)).reshape(-1, left.shape[-1]))
+        if depth + 1 < len(paths.levels):
+            last = _take_columns(left, level)[:, :, None]
+            path = last if above is None else jnp.concatenate([above, last], axis=2)
+            above = stage(jnp.moveaxis(_spread_to_children(jnp.moveaxis(path, 1, 0), paths.children(depth)), 0, 1))
+    return jnp.concatenate(found), total(left * right, 0)
+
+
 def full_matrix(paths: Paths, numbers: Array, diagonal: float) -> Array:
     """An upper triangular matrix [n, n, ...] from its numbers [numbers, ...] and its constant diagonal."""
     ends = jnp.asarray([0, diagonal], numbers.dtype).reshape(2, *(1,) * (numbers.ndim - 1))
@@ -154,6 +173,13 @@ def full_matrix(paths: Paths, numbers: Array, diagonal: float) -> Array:
 
 def _take(x: Array, index: np.ndarray) -> Array:
     return x if np.array_equal(index, np.arange(len(x))) else x.at[index].get(mode="promise_in_bounds")
+
+
+def _take_columns(x: Array, index: tuple[int, ...]) -> Array:
+    """Columns of x [k, n, T]: a slice where they are neighbours."""
+    if index == tuple(range(index[0], index[-1] + 1)):
+        return x[:, index[0] : index[-1] + 1]
+    return x.at[:, np.array(index)].get(mode="promise_in_bounds")
 
 
 def _level(paths: Paths, numbers: Array, depth: int) -> Array:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from artix.dynamics.elimination import Paths, eliminate, full_matrix, invert, numbers_of, solve_on_paths
+from artix.dynamics.elimination import Paths, eliminate, full_matrix, invert, numbers_of, numbers_of_product, solve_on_paths
 from artix.dynamics.halving import FullFactors, halve
 from artix.lanes import batch_last
 from artix.tangents import times
@@ -70,6 +70,16 @@ def factorize_matrix(tree: Tree, matrix: Array, added: Array) -> Factors:
       added: what to add to its diagonal, [nv].
     """
     return _factorize(_pattern(tree), matrix, added)
+
+
+def factorize_product(tree: Tree, left: Array, right: Array, added: Array) -> Factors:
+    """:func:`factorize_matrix` of ``left^T right``, factors [k, nv]."""
+    pattern = _pattern(tree)
+    if isinstance(pattern, Paths):
+        return PathFactors(*_eliminate_product(pattern, left, right, added), pattern)
+    # Not a sum of k outer products, which would be computed again in each of its consumers: forward dynamics of a 29-DOF
+    # humanoid has 1,966 instructions with the matrix product instead of 6,428.
+    return _factorize(pattern, jnp.asarray(tree.mass_matrix_halves[0], left.dtype) * times(left.T, right), added)
 
 
 def factorize_dense(matrix: Array, added: Array) -> Factors:
@@ -155,27 +165,56 @@ def _eliminate(paths: Paths, matrix: Array, added: Array) -> tuple[Array, Array,
     """The numbers of U and of U^-1, and 1 / D."""
 
     def by_level(matrix: Array, added: Array) -> tuple[Array, Array, Array]:
-        size = len(added)
-        diagonal = matrix.reshape(size * size, -1)[:: size + 1] + added
-        numbers, inverse_diagonal = eliminate(paths, numbers_of(paths, matrix), diagonal)
-        return numbers, invert(paths, numbers), inverse_diagonal
+        size = len(paths.parent)
+        diagonal = matrix.reshape(size * size, -1)[:: size + 1]
+        return _factors_by_level(paths, numbers_of(paths, matrix), diagonal + added)
 
-    numbers, inverse_numbers, inverse_diagonal = batch_last(by_level)(matrix, added)
-    return numbers, inverse_numbers, take(inverse_diagonal, np.argsort(paths.by_level))
+    return _in_order(paths, *batch_last(by_level)(matrix, added))
 
 
 @_eliminate.defjvp
 def _eliminate_jvp(paths: Paths, primals, tangents):
+    factors = _eliminate(paths, *primals)
+    return factors, _changes(paths, factors, *tangents)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _eliminate_product(paths: Paths, left: Array, right: Array, added: Array) -> tuple[Array, Array, Array]:
+    """The same of ``left^T right``."""
+
+    def by_level(left: Array, right: Array, added: Array) -> tuple[Array, Array, Array]:
+        numbers, diagonal = numbers_of_product(paths, left, right)
+        return _factors_by_level(paths, numbers, diagonal + added)
+
+    return _in_order(paths, *batch_last(by_level)(left, right, added))
+
+
+@_eliminate_product.defjvp
+def _eliminate_product_jvp(paths: Paths, primals, tangents):
+    factors = _eliminate_product(paths, *primals)
+    (left, right, _), (d_left, d_right, d_added) = primals, tangents
+    return factors, _changes(paths, factors, times(d_left.T, right) + times(left.T, d_right), d_added)
+
+
+def _factors_by_level(paths: Paths, numbers: Array, diagonal: Array) -> tuple[Array, Array, Array]:
+    numbers, inverse_diagonal = eliminate(paths, numbers, diagonal)
+    return numbers, invert(paths, numbers), inverse_diagonal
+
+
+def _in_order(paths: Paths, numbers: Array, inverse_numbers: Array, inverse_diagonal: Array):
+    return numbers, inverse_numbers, take(inverse_diagonal, np.argsort(paths.by_level))
+
+
+def _changes(paths: Paths, values: tuple[Array, Array, Array], d_matrix: Array, d_added: Array):
     """With ``S = U^-1 dM U^-T``, ``dU = U`` (S above its diagonal) ``D^-1`` and dD is S's diagonal."""
-    factors = PathFactors(*_eliminate(paths, *primals), paths)
-    above = full_matrix(paths, numbers_of(paths, tangents[0]), 0)
-    moved = above + above.T + jnp.diag(jnp.diagonal(tangents[0]) + tangents[1])
+    factors = PathFactors(*values, paths)
+    above = full_matrix(paths, numbers_of(paths, d_matrix), 0)
+    moved = above + above.T + jnp.diag(jnp.diagonal(d_matrix) + d_added)
     seen = times(times(factors.inverse_upper, moved), factors.inverse_upper.T)
     relative = jnp.triu(seen, 1) * factors.inverse_diagonal[None]
     d_upper, d_inverse = times(factors.upper, relative), -times(relative, factors.inverse_upper)
-    changes = numbers_of(paths, d_upper), numbers_of(paths, d_inverse)
-    primals_out = factors.numbers, factors.inverse_numbers, factors.inverse_diagonal
-    return primals_out, (*changes, -jnp.diagonal(seen) * factors.inverse_diagonal**2)
+    d_diagonal = -jnp.diagonal(seen) * factors.inverse_diagonal**2
+    return numbers_of(paths, d_upper), numbers_of(paths, d_inverse), d_diagonal
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
