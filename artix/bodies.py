@@ -66,13 +66,12 @@ class Inertias(NamedTuple):
 class JointGeometry(NamedTuple):
     """How bodies 1 .. B-1 sit on their parents.
 
-    ``rest`` and ``turns[k]`` are right-product matrices [4, 4, B-1]: the joint's quaternion is
-    ``rest cos(angle / 2) + turns[k] sin(angle / 2)`` for a rotation about the k-th free axis. ``offset`` [3, B-1] is
-    the joint's origin in the parent's frame and ``slide`` [3, B-1] its translation there per unit of its position.
+    ``turns`` are right-product matrices [2 or 4, 4, 4, B-1]: the joint's quaternion is ``turns[0] cos(angle / 2) +
+    turns[1 + k] sin(angle / 2)`` for a rotation about the k-th free axis. ``offset`` [3, B-1] is the joint's origin in
+    the parent's frame and ``slide`` [3, B-1] its translation there per unit of its position.
     """
 
-    rest: Array
-    turns: tuple[Array, ...]
+    turns: Array
     offset: Array
     slide: Array
 
@@ -109,12 +108,12 @@ def joint_geometry(articulation: Articulation, placements: Placement) -> JointGe
     turned = Placement(spatial.quaternion_product(frames.rotation, turn), frames.position)
     joint = Placement(*stage(*(placements.take(tree.body_parent_link[1:]) @ turned)))
     rest = spatial.right_product_matrix(joint.rotation)
-    turns = tuple(spatial.times_unit(rest, k) for k in range(3 if tree.has_spherical else 1))
+    turns = jnp.stack([rest, *(spatial.times_unit(rest, k) for k in range(3 if tree.has_spherical else 1))])
     axis = spatial.rotate(joint.rotation, jnp.zeros_like(joint.position).at[0].set(1))
     slide = axis * jnp.asarray(tree.body_is_prismatic[1:], axis.dtype)[None]
     if tree.has_helical:
         slide = slide + axis * by_body(tree, screw_pitches(articulation))[:1]
-    return JointGeometry(rest, turns, joint.position, slide)
+    return JointGeometry(turns, joint.position, slide)
 
 
 def screw_pitches(articulation: Articulation) -> Array:

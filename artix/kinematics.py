@@ -51,8 +51,8 @@ def kinematics(articulation: Articulation, state: State) -> Kinematics:
     geometry = joint_geometry(articulation, placements)
     root_rotation = spatial.normalize(state.root_pose[3:, None])
     root_center = spatial.rotate(root_rotation, articulation.link_com_pose[0, :3, None])
-    local, offset = joint_transforms(tree, geometry, state.joint_position)
-    quaternion, rotation, position = body_frames(tree, root_rotation, -root_center, local, offset)
+    amounts, offset = joint_transforms(tree, geometry, state.joint_position)
+    quaternion, rotation, position = body_frames(tree, root_rotation, -root_center, geometry.turns, amounts, offset)
     reference = state.root_pose[:3] + root_center[:, 0]
     pitch = screw_pitches(articulation) if tree.has_helical else None
     quaternion, rotation, position = stage(quaternion, rotation, position)
@@ -60,22 +60,18 @@ def kinematics(articulation: Articulation, state: State) -> Kinematics:
 
 
 def joint_transforms(tree: Tree, geometry: JointGeometry, q: Array) -> tuple[Array, Array]:
-    """Rotations (right-product matrices [4, 4, B-1]) and origins [3, B-1] of bodies 1 .. B-1 against their parents."""
+    """By how much each of ``geometry.turns`` counts, [2 or 4, B-1], and the origins [3, B-1] of bodies 1 .. B-1."""
     values = by_body(tree, q)
     first = values[0]
     revolute, spherical = (jnp.asarray(kind[1:], q.dtype) for kind in (tree.body_is_revolute, tree.body_is_spherical))
     half = 0.5 * first * revolute if tree.has_prismatic or tree.has_spherical else 0.5 * first
-    cosine, sines = jnp.cos(half), [jnp.sin(half)]
+    amounts = [jnp.cos(half), jnp.sin(half)]
     if tree.has_spherical:
-        exponential = spatial.quaternion_exp(values * spherical[None])
-        cosine = jnp.where(spherical > 0, exponential[3], cosine)
-        sines = [jnp.where(spherical > 0, exponential[0], sines[0]), exponential[1], exponential[2]]
-    local = geometry.rest * cosine[None, None]
-    for turn, sine in zip(geometry.turns, sines, strict=True):
-        local = local + turn * sine[None, None]
+        x, y, z, w = spatial.quaternion_exp(values * spherical[None])
+        amounts = [jnp.where(spherical > 0, w, amounts[0]), jnp.where(spherical > 0, x, amounts[1]), y, z]
     slides = tree.has_prismatic or tree.has_helical
     offset = geometry.offset + geometry.slide * first[None] if slides else geometry.offset
-    return stage(local, jnp.broadcast_to(offset, (3, *first.shape)))
+    return stage(jnp.stack(amounts), jnp.broadcast_to(offset, (3, *first.shape)))
 
 
 def dof_motions(tree: Tree, kin: Kinematics) -> Motion:

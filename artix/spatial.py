@@ -1,7 +1,7 @@
 """Three-dimensional algebra on structures of arrays: component axes first, the item (link, body, DOF) axis last.
 
-A vector is ``[3, n]``, a quaternion ``[4, n]`` (xyzw), a matrix ``[3, 3, n]``. Every product is an elementwise one and a
-:func:`total` of it, so that XLA emits wide elementwise loops instead of batches of tiny matrix products. Nothing here
+A vector is ``[3, n]``, a quaternion ``[4, n]`` (xyzw), a matrix ``[3, 3, n]``. Every product is an elementwise one and
+a :func:`total` of it, so that XLA emits wide elementwise loops instead of batches of tiny matrix products. Nothing here
 knows of links.
 """
 

@@ -8,7 +8,7 @@ whose arrays are constants, and a :class:`~artix.padding.PaddedTopology`, whose 
 
 from __future__ import annotations
 
-import math
+import functools
 from typing import TYPE_CHECKING, TypeAlias
 
 import jax
@@ -16,6 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix import spatial
+from artix.lanes import batch_last
+from artix.tangents import along, is_zero
 from artix.topology import Topology
 
 if TYPE_CHECKING:
@@ -82,47 +84,30 @@ def by_body(tree: Tree, q: Array) -> Array:
 # --- propagation ----------------------------------------------------------------------------------------------------
 
 
-# Deeper trees are composed in blocks of levels: a 64-link chain then takes 16 steps instead of 64. That halves the
-# program (4,273 to 1,959 instructions) and the compile time of its poses, for 1.4 times their run time on a CPU.
-# Pointer jumping would need 1,501 instructions, but 13 times the run time.
-_DEEPEST_IN_ONE_PASS = 24
+def joint_quaternions(turns: Array, amounts: Array) -> Array:
+    """Right-product matrices [4, 4, n] of quaternions from their turns [k, 4, 4, n] and amounts [k, n]."""
+    return spatial.total(turns * amounts[:, None, None], 0)
 
 
-def _by_levels(tree: Topology, root: Array, local: Array) -> Array:
-    """Quaternions [4, B] by tree depth; ``local`` [4, 4, B-1] are right-product matrices of bodies 1 .. B-1."""
-    depth = len(tree.body_levels)
-    if depth <= _DEEPEST_IN_ONE_PASS:
-        return _compose(tree.body_levels, tree.body_parent, np.array([0]), root, local)
-    size = math.isqrt(depth - 1) + 1
-    blocks = [np.concatenate(tree.body_levels[k : k + size]) for k in range(0, depth, size)]
-    # First every body against the body above its block, all blocks at once; then block by block.
-    steps = [np.sort(np.concatenate(tree.body_levels[k::size])) for k in range(size)]
-    tops = steps[0]
-    relative = _compose(tuple(steps[1:]), tree.body_parent, tops, take(local[:, 3], tops - 1), local)
-    above = tree.body_parent.copy()
-    for step in steps[1:]:
-        above[step] = above[tree.body_parent[step]]
-    done, previous, place = [root], root, {0: 0}
-    for block in blocks:
-        start = take(previous, np.array([place[int(body)] for body in above[block]]))
-        previous = stage(spatial.quaternion_product(start, take(relative, block - 1)))
-        place = {int(body): k for k, body in enumerate(block)}
+def _by_levels(tree: Topology, root: Array, turns: Array, amounts: Array) -> Array:
+    """Quaternions [4, B, T] by tree depth, with the batch as the last axis."""
+    local = stage(joint_quaternions(turns, amounts))
+    done, previous, numbers = [root], root, [0]
+    for level in tree.body_levels:
+        above = _take_links(previous, [numbers.index(body) for body in tree.body_parent[level]])
+        previous = stage(spatial.apply(_take_links(local, (level - 1).tolist()), above))
         done.append(previous)
-    return take(jnp.concatenate(done, axis=-1), np.argsort(np.concatenate([[0], *blocks])))
+        numbers = level.tolist()
+    order = np.argsort(np.concatenate([[0], *tree.body_levels]))
+    return _take_links(jnp.concatenate(done, axis=1), order.tolist())
 
 
-def _compose(
-    levels: tuple[np.ndarray, ...], parent: np.ndarray, first: np.ndarray, start: Array, local: Array
-) -> Array:
-    """Goes down level by level from bodies ``first`` with quaternions ``start``; the result is in body order."""
-    done, previous, numbers = [start], start, [first]
-    for level in levels:
-        place = {int(body): k for k, body in enumerate(numbers[-1])}
-        above = take(previous, np.array([place[int(body)] for body in parent[level]]))
-        previous = stage(spatial.apply(take(local, level - 1), above))
-        done.append(previous)
-        numbers.append(level)
-    return take(jnp.concatenate(done, axis=-1), np.argsort(np.concatenate(numbers)))
+def _take_links(x: Array, index: list[int]) -> Array:
+    """``x[..., index, :]``; a slice, or nothing at all, where the links are neighbours."""
+    first, last = index[0], index[-1] + 1
+    if index == list(range(first, last)):
+        return x if last - first == x.shape[-2] else x[..., first:last, :]
+    return x.at[..., np.array(index), :].get(mode="promise_in_bounds")
 
 
 def _by_pointer_jumping(pointers: Array, root: Array, local: Array) -> Array:
@@ -138,7 +123,7 @@ def _by_pointer_jumping(pointers: Array, root: Array, local: Array) -> Array:
 
 
 @jax.custom_jvp
-def body_frames(tree: Tree, root_rotation: Array, root_position: Array, local: Array, offset: Array):
+def body_frames(tree: Tree, root_rotation: Array, root_position: Array, turns: Array, amounts: Array, offset: Array):
     """Composes the frames of all bodies from the root outwards.
 
     Only the quaternions recurse; with them known, each origin is the path sum of rotated offsets.
@@ -147,30 +132,35 @@ def body_frames(tree: Tree, root_rotation: Array, root_position: Array, local: A
       tree: the tree.
       root_rotation: unit quaternion of body 0, [4, 1].
       root_position: origin of body 0, [3, 1].
-      local: right-product matrices of the unit quaternions of bodies 1 .. B-1 against their parents, [4, 4, B-1].
+      turns: right-product matrices of quaternions, [k, 4, 4, B-1].
+      amounts: their weights, [k, B-1], in the unit quaternions of bodies 1 .. B-1 against their parents.
       offset: origins of bodies 1 .. B-1 in their parents' frames, [3, B-1].
 
     Returns:
       Quaternions [4, B], rotation matrices [3, 3, B] and origins [3, B].
     """
     if isinstance(tree, Topology):
-        quaternion = _by_levels(tree, root_rotation, local)
+        quaternion = batch_last(functools.partial(_by_levels, tree))(root_rotation, turns, amounts)
     else:
-        quaternion = _by_pointer_jumping(tree.body_pointers, root_rotation, local)
+        quaternion = _by_pointer_jumping(tree.body_pointers, root_rotation, joint_quaternions(turns, amounts))
     quaternion = stage(quaternion)
     step = spatial.rotate(take(quaternion, tree.body_parent[1:]), offset)
     position = masked_sum(jnp.concatenate([root_position, step], axis=-1), tree.body_ancestors)
     return quaternion, spatial.rotation_matrix(quaternion), position
 
 
-@body_frames.defjvp
+@functools.partial(body_frames.defjvp, symbolic_zeros=True)
 def _body_frames_jvp(primals, tangents):
     """The derivative of the recursion is itself a path sum: of the twists that the local transforms contribute."""
     tree = primals[0]
-    _, d_root_rotation, d_root_position, d_local, d_offset = tangents
+    d_local = along(lambda parts: joint_quaternions(*parts), primals[3:5], tangents[3:5])
+    d_root_rotation, d_root_position, d_offset = (
+        jnp.zeros_like(primals[k]) if is_zero(tangents[k]) else tangents[k] for k in (1, 2, 5)
+    )
     quaternion, rotation, position = body_frames(*primals)
     above = take(quaternion, tree.body_parent[1:])
-    d_quaternion = jnp.concatenate([d_root_rotation, spatial.apply(d_local, above)], axis=-1)
+    turned = jnp.zeros_like(above) if d_local is None else spatial.apply(d_local, above)
+    d_quaternion = jnp.concatenate([d_root_rotation, turned], axis=-1)
     angular = 2 * spatial.quaternion_product(d_quaternion, spatial.conjugate(quaternion))[:3]
     linear = jnp.concatenate([d_root_position, spatial.rotate(above, d_offset)], axis=-1)
     twist = jnp.concatenate([linear + spatial.cross(position, angular), angular])

@@ -59,7 +59,7 @@ class Paths:
 
     @cached_property
     def places(self) -> np.ndarray:
-        """Where the entries of a full matrix [n, n] lie among its numbers, followed by a zero and the diagonal's one."""
+        """Where the entries of a full matrix [n, n] lie among its numbers, then a zero and the diagonal's one."""
         places = np.full((len(self.parent),) * 2, len(self.pairs[0]))
         places[self.pairs] = np.arange(len(self.pairs[0]))
         np.fill_diagonal(places, len(self.pairs[0]) + 1)

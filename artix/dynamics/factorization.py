@@ -15,7 +15,15 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from artix.dynamics.elimination import Paths, eliminate, full_matrix, invert, numbers_of, numbers_of_product, solve_on_paths
+from artix.dynamics.elimination import (
+    Paths,
+    eliminate,
+    full_matrix,
+    invert,
+    numbers_of,
+    numbers_of_product,
+    solve_on_paths,
+)
 from artix.dynamics.halving import FullFactors, halve
 from artix.lanes import batch_last
 from artix.tangents import times
@@ -77,8 +85,8 @@ def factorize_product(tree: Tree, left: Array, right: Array, added: Array) -> Fa
     pattern = _pattern(tree)
     if isinstance(pattern, Paths):
         return PathFactors(*_eliminate_product(pattern, left, right, added), pattern)
-    # Not a sum of k outer products, which would be computed again in each of its consumers: forward dynamics of a 29-DOF
-    # humanoid has 1,966 instructions with the matrix product instead of 6,428.
+    # Not a sum of k outer products, which would be computed again in each of its consumers: forward dynamics of a
+    # 29-DOF humanoid had 1,966 instructions with the matrix product instead of 6,428.
     return _factorize(pattern, jnp.asarray(tree.mass_matrix_halves[0], left.dtype) * times(left.T, right), added)
 
 

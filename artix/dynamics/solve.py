@@ -108,9 +108,7 @@ def linear_solve(
     return _live(articulation, solution)
 
 
-def _factorize(
-    articulation: Articulation, kin: Kinematics, *, armature: bool, constant: bool = False
-) -> Factors:
+def _factorize(articulation: Articulation, kin: Kinematics, *, armature: bool, constant: bool = False) -> Factors:
     tree = articulation.topology
     motions, forces = generalized_momenta(articulation, kin)
     added = generalized_armature(articulation)

@@ -15,7 +15,7 @@ from artix.configuration import where_spherical, wrap_angles
 from artix.constraints.frozen import Frozen
 from artix.kinematics import joint_transforms
 from artix.topology import Topology
-from artix.tree import take
+from artix.tree import joint_quaternions, take
 
 Array = jax.Array
 
@@ -83,7 +83,8 @@ def _spherical_positions(articulation: Articulation, topology: Topology, configu
     # Meaningless for joints that are not spherical.
     placements = link_placements(articulation)
     geometry = joint_geometry(articulation, placements)
-    local, _ = joint_transforms(topology, geometry, configuration.joint_position)
+    amounts, _ = joint_transforms(topology, geometry, configuration.joint_position)
+    local = joint_quaternions(geometry.turns, amounts)
     moved = placements.take(topology.body_link)
     # A link's frame in the world is its body's times its own in the body.
     absolute = spatial.quaternion_product(
@@ -92,7 +93,7 @@ def _spherical_positions(articulation: Articulation, topology: Topology, configu
     root = spatial.quaternion_product(configuration.root_rotation, spatial.conjugate(moved.rotation[:, :1]))
     above = _parent_orientations(topology, root, local, absolute)
     relative = spatial.quaternion_product(spatial.conjugate(above), absolute[:, 1:])
-    return spatial.quaternion_log(spatial.quaternion_product(spatial.conjugate(geometry.rest[:, 3]), relative))
+    return spatial.quaternion_log(spatial.quaternion_product(spatial.conjugate(geometry.turns[0, :, 3]), relative))
 
 
 def _parent_orientations(topology: Topology, root: Array, local: Array, absolute: Array) -> Array:
