@@ -34,10 +34,20 @@ def computed_early(function: _Function) -> _Function:
     """Decorates a function of pytrees: known arguments yield known results, even while JAX traces the caller."""
     jitted = jax.jit(function)
 
+    @functools.lru_cache(maxsize=256)
+    def program(structure: Any, leaves: tuple[tuple[Any, ...], ...]) -> Callable[..., Any]:
+        kinds = (jax.ShapeDtypeStruct(*leaf[:2], sharding=leaf[2], weak_type=leaf[3]) for leaf in leaves)
+        return jitted.lower(*structure.unflatten(kinds)).compile()
+
     @functools.wraps(function)
     def wrapper(*arguments):
         if not is_known(arguments):
             return function(*arguments)
+        leaves, structure = jax.tree.flatten(arguments)
+        if all(isinstance(leaf, jax.Array) for leaf in leaves) and len({leaf.sharding for leaf in leaves}) == 1:
+            # Compiled here, once: JAX would compile again for each kind of trace around it (0.9 s for a humanoid).
+            key = tuple((leaf.shape, leaf.dtype, leaf.sharding, leaf.weak_type) for leaf in leaves)
+            return program(structure, key)(*arguments)
         with jax.ensure_compile_time_eval():
             return jitted(*arguments)
 

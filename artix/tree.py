@@ -140,7 +140,7 @@ def body_frames(tree: Tree, root_rotation: Array, root_position: Array, turns: A
       Quaternions [4, B], rotation matrices [3, 3, B] and origins [3, B].
     """
     if isinstance(tree, Topology):
-        quaternion = batch_last(functools.partial(_by_levels, tree))(root_rotation, turns, amounts)
+        quaternion = batch_last(_by_levels, tree)(root_rotation, turns, amounts)
     else:
         quaternion = _by_pointer_jumping(tree.body_pointers, root_rotation, joint_quaternions(turns, amounts))
     quaternion = stage(quaternion)

@@ -171,13 +171,7 @@ def _factorize(pattern: Pattern, matrix: Array, added: Array) -> Factors:
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _eliminate(paths: Paths, matrix: Array, added: Array) -> tuple[Array, Array, Array]:
     """The numbers of U and of U^-1, and 1 / D."""
-
-    def by_level(matrix: Array, added: Array) -> tuple[Array, Array, Array]:
-        size = len(paths.parent)
-        diagonal = matrix.reshape(size * size, -1)[:: size + 1]
-        return _factors_by_level(paths, numbers_of(paths, matrix), diagonal + added)
-
-    return _in_order(paths, *batch_last(by_level)(matrix, added))
+    return _in_order(paths, *batch_last(_factors_of_matrix, paths)(matrix, added))
 
 
 @_eliminate.defjvp
@@ -189,12 +183,7 @@ def _eliminate_jvp(paths: Paths, primals, tangents):
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _eliminate_product(paths: Paths, left: Array, right: Array, added: Array) -> tuple[Array, Array, Array]:
     """The same of ``left^T right``."""
-
-    def by_level(left: Array, right: Array, added: Array) -> tuple[Array, Array, Array]:
-        numbers, diagonal = numbers_of_product(paths, left, right)
-        return _factors_by_level(paths, numbers, diagonal + added)
-
-    return _in_order(paths, *batch_last(by_level)(left, right, added))
+    return _in_order(paths, *batch_last(_factors_of_product, paths)(left, right, added))
 
 
 @_eliminate_product.defjvp
@@ -202,6 +191,17 @@ def _eliminate_product_jvp(paths: Paths, primals, tangents):
     factors = _eliminate_product(paths, *primals)
     (left, right, _), (d_left, d_right, d_added) = primals, tangents
     return factors, _changes(paths, factors, times(d_left.T, right) + times(left.T, d_right), d_added)
+
+
+def _factors_of_matrix(paths: Paths, matrix: Array, added: Array) -> tuple[Array, Array, Array]:
+    size = len(paths.parent)
+    diagonal = matrix.reshape(size * size, -1)[:: size + 1]
+    return _factors_by_level(paths, numbers_of(paths, matrix), diagonal + added)
+
+
+def _factors_of_product(paths: Paths, left: Array, right: Array, added: Array) -> tuple[Array, Array, Array]:
+    numbers, diagonal = numbers_of_product(paths, left, right)
+    return _factors_by_level(paths, numbers, diagonal + added)
 
 
 def _factors_by_level(paths: Paths, numbers: Array, diagonal: Array) -> tuple[Array, Array, Array]:
@@ -227,8 +227,11 @@ def _changes(paths: Paths, values: tuple[Array, Array, Array], d_matrix: Array, 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _full_inverse(paths: Paths, inverse_numbers: Array) -> Array:
-    # With the batch first, the gather of a 29-DOF tree's 841 entries takes ? us instead of ?.
-    return batch_last(lambda numbers: full_matrix(paths, numbers, 1))(inverse_numbers)
+    return batch_last(_unit_triangle, paths)(inverse_numbers)
+
+
+def _unit_triangle(paths: Paths, numbers: Array) -> Array:
+    return full_matrix(paths, numbers, 1)
 
 
 @_full_inverse.defjvp
