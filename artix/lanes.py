@@ -50,8 +50,6 @@ def batch_last(function: Callable[..., Any], *static: Hashable) -> Callable[...,
             jnp.moveaxis(array, 0, -1) if axis is None else _split(array, blocks, lanes)
             for array, axis in zip(arrays, axes, strict=True)
         ]
-        # Else XLA would transpose again in each of their consumers.
-        parts = [with_layout_constraint(p, Layout(tuple(range(p.ndim)))) for p in parts]
         results = jax.vmap(function, in_axes=axes)(*parts)
         return jax.tree.map(lambda result: _joined(result, lanes, size), results)
 
@@ -75,13 +73,19 @@ def _split(array: Array, blocks: int, lanes: int) -> Array:
     missing = blocks * lanes - array.shape[0]
     if missing:
         array = jnp.concatenate([array, jnp.broadcast_to(array[-1:], (missing, *array.shape[1:]))])
-    return jnp.moveaxis(array.reshape(blocks, lanes, *array.shape[1:]), 1, -1)
+    return _transposed(array.reshape(blocks, lanes, *array.shape[1:]), 1, -1)
 
 
 def _joined(result: Array, lanes: int, size: int) -> Array:
     """[blocks, ..., lanes] as [size, ...]."""
-    result = jnp.moveaxis(jnp.broadcast_to(result, (*result.shape[:-1], lanes)), -1, 1)
+    result = _transposed(jnp.broadcast_to(result, (*result.shape[:-1], lanes)), -1, 1)
     return result.reshape(-1, *result.shape[2:])[:size]
+
+
+def _transposed(x: Array, source: int, destination: int) -> Array:
+    """``moveaxis`` that happens here, once; else XLA lets every consumer read across the rows."""
+    x = jnp.moveaxis(x, source, destination)
+    return with_layout_constraint(x, Layout(tuple(range(x.ndim))))
 
 
 def _merged(array: Array, outer: int, size: int, mapped: bool) -> Array:

@@ -36,6 +36,19 @@ def stage(*arrays: Array):
     return jax.lax.optimization_barrier(arrays if len(arrays) > 1 else arrays[0])
 
 
+def after(x: Array, *others: Array) -> Array:
+    """``x``, which the program gets no sooner than what begins ``others``.
+
+    Two long computations that do not need each other are otherwise interleaved, and the intermediates of both live at
+    the same time. The GNU C library returns blocks of more than 32 MB to the system at once, and a program that needs
+    such a block finds all its pages missing in every call: forward dynamics of a 29-DOF humanoid took 5.8 us with 36 MB
+    and 3.5 us with 27 MB (float32, batch 4096).
+    """
+    for other in others:
+        x = x + 0 * jax.lax.stop_gradient(jnp.ravel(other)[0])  # No compiler drops it: zero times infinity is not zero.
+    return x
+
+
 def take(x: Array, index) -> Array:
     """``x[..., index]``; a slice, or nothing at all, where a static index allows it.
 

@@ -18,7 +18,7 @@ from artix.checks import check_state, check_vector
 from artix.configuration_derivatives import integrate_derivatives
 from artix.displacements import generalized_columns
 from artix.dynamics.force_derivatives import force_derivatives
-from artix.dynamics.forward import forward_dynamics
+from artix.dynamics.forward import factorized_equation, forward_dynamics
 from artix.dynamics.mass_matrix import generalized_armature, inertia_matrix
 from artix.dynamics.newton_euler import newton_euler
 from artix.dynamics.solve import inverse_matrix
@@ -100,7 +100,8 @@ def forward_dynamics_derivatives(
     """
     acceleration = forward_dynamics(articulation, state, force, external_force)
     kin, by_configuration, by_velocity = _force_derivatives(articulation, state, acceleration, external_force)
-    inverse = inverse_matrix(articulation, kin)
+    factors, _ = factorized_equation(articulation, kin, state, force, external_force)
+    inverse = inverse_matrix(articulation, kin, factors)
     return ForwardDynamicsDerivatives(-times(inverse, by_configuration), -times(inverse, by_velocity), inverse)
 
 

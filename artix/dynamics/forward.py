@@ -11,6 +11,7 @@ from artix.articulation import Articulation, State
 from artix.checks import check_state, check_vector
 from artix.constants import split_known
 from artix.displacements import has_all_displacements
+from artix.dynamics.factorization import Factors
 from artix.dynamics.inverse import force_change
 from artix.dynamics.newton_euler import generalized_forces, newton_euler
 from artix.dynamics.solve import factorize, linear_solve
@@ -58,9 +59,15 @@ def forward_dynamics(
 
 def _plain_forward_dynamics(articulation, state, force, external_force) -> Array:
     kin = kinematics(articulation, state)
+    factors, rest = factorized_equation(articulation, kin, state, force, external_force)
+    return linear_solve(articulation, kin, factors, rest)
+
+
+def factorized_equation(articulation, kin, state, force, external_force) -> tuple[Factors, Array]:
+    """The factors of the mass matrix and the forces that are left for it."""
     found = newton_euler(articulation, kin, state, None, external_force, gravity=True)
     rest = force - generalized_forces(articulation.topology, found.motions, found.force)
-    return linear_solve(articulation, kin, factorize(articulation, kin), rest)
+    return factorize(articulation, kin, rest), rest
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -90,5 +97,6 @@ def _forward_dynamics_jvp(known, primals, tangents):
     change = add(None if is_zero(d_force) else d_force, None if moved is None else -moved)
     if change is None:
         return acceleration, jnp.zeros_like(acceleration)
-    factors = factorize(articulation, kin)
+    # The very factors that the acceleration was found with: XLA computes them once.
+    factors, _ = factorized_equation(articulation, kin, state, primals[2], external_force)
     return acceleration, linear_solve(articulation, kin, factors, change)

@@ -18,7 +18,7 @@ from artix.displacements import displaced_bodies, displacement_of, has_all_displ
 from artix.dynamics.inertia import composite_inertias, displaced_inertias, momentum, reference_inertias
 from artix.kinematics import Kinematics, Motion, generalized_motions, kinematics, motion_cross
 from artix.tangents import add, along, times
-from artix.tree import Tree, stage, take
+from artix.tree import Tree, after, stage, take
 
 Array = jax.Array
 Product: TypeAlias = Callable[[Array, Array], Array]
@@ -118,14 +118,16 @@ def generalized_armature(articulation: Articulation) -> Array:
     return jnp.concatenate([jnp.zeros(base, articulation.dtype), articulation.armature])
 
 
-def generalized_momenta(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
+def generalized_momenta(articulation: Articulation, kin: Kinematics, *earlier: Array) -> tuple[Array, Array]:
     """For each entry of the generalised velocity, its unit motion S_j and the momentum ``I^c_j S_j`` of all that it
     moves.
 
-    Both are [6, nv], linear part first, about the reference point and in world axes.
+    Both are [6, nv], linear part first, about the reference point and in world axes, and computed after ``earlier``.
     """
     motions = generalized_motions(articulation, kin)
-    return stage(motions, _momenta(articulation.topology, reference_inertias(articulation, kin), motions))
+    inertias = reference_inertias(articulation, kin)
+    inertias = inertias._replace(first=after(inertias.first, *earlier))
+    return stage(motions, _momenta(articulation.topology, inertias, motions))
 
 
 def momenta_rates(tree: Tree, inertias: Inertias, moved: Motion, motions: Array, d_motions: Array) -> Array:

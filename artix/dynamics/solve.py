@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.checks import check_vector
-from artix.dynamics.factorization import Factors, factorize_product, solve
+from artix.dynamics.factorization import Factors, factorize_product, inverse_of, solve
 from artix.dynamics.mass_matrix import generalized_armature, generalized_momenta, inertia_matrix
 from artix.kinematics import Kinematics, kinematics
 from artix.tangents import times
@@ -78,39 +78,58 @@ def mass_matrix_inverse(articulation: Articulation, state: State, *, armature: b
 
     Identity: ``mass_matrix(a, s, armature=True) @ mass_matrix_inverse(a, s) == 1``.
     """
-    return inverse_matrix(articulation, kinematics(articulation, state), armature=armature)
-
-
-def inverse_matrix(articulation: Articulation, kin: Kinematics, *, armature: bool = True) -> Array:
-    """The inverse of the mass matrix, of solved kinematics."""
-    factors = factorize(articulation, kin, armature=armature)
-    eye = jnp.eye(articulation.topology.nv, dtype=articulation.dtype)
-    inverse = jax.vmap(lambda right: linear_solve(articulation, kin, factors, right, armature=armature))(eye)
+    inverse = inverse_matrix(articulation, kinematics(articulation, state), armature=armature)
     return 0.5 * (inverse + inverse.T)
 
 
-def factorize(articulation: Articulation, kin: Kinematics, *, armature: bool = True) -> Factors:
-    """Factors of the mass matrix for :func:`linear_solve`, which knows their derivatives."""
-    return _factorize(articulation, kin, armature=armature, constant=True)
+def inverse_matrix(
+    articulation: Articulation, kin: Kinematics, factors: Factors | None = None, *, armature: bool = True
+) -> Array:
+    """The inverse of the mass matrix, symmetric to round-off, of solved kinematics and of the factors if known."""
+    inverse = inverse_of(factorize(articulation, kin, armature=armature) if factors is None else factors)
+    matrix = _whole_matrix(articulation, kin, armature=armature)
+    return _live(articulation, _known_inverse(matrix, inverse))
+
+
+@jax.custom_jvp
+def _known_inverse(matrix: Array, inverse: Array) -> Array:
+    """The inverse of a matrix, which is known and counts as constant."""
+    return inverse
+
+
+@_known_inverse.defjvp
+def _known_inverse_jvp(primals, tangents):
+    inverse = _known_inverse(*primals)
+    return inverse, -times(times(inverse, tangents[0]), inverse)
+
+
+def factorize(articulation: Articulation, kin: Kinematics, *earlier: Array, armature: bool = True) -> Factors:
+    """Factors of the mass matrix for :func:`linear_solve`, which knows their derivatives; made after ``earlier``."""
+    return _factorize(articulation, kin, *earlier, armature=armature, constant=True)
 
 
 def linear_solve(
     articulation: Articulation, kin: Kinematics, factors: Factors, right: Array, *, armature: bool = True
 ) -> Array:
     """Solves with the mass matrix; its derivative is ``M^-1 (d right - dM x)``, which needs no other factorisation."""
-    # Only derivatives of the solution look at the matrix; in programs without them it is dead code.
-    matrix = inertia_matrix(articulation, kin)
-    if armature:
-        matrix = matrix + jnp.diag(generalized_armature(articulation))
+    matrix = _whole_matrix(articulation, kin, armature=armature)
     solution = jax.lax.custom_linear_solve(
         lambda x: times(matrix, x), right, solve=lambda _, b: solve(factors, b), symmetric=True
     )
     return _live(articulation, solution)
 
 
-def _factorize(articulation: Articulation, kin: Kinematics, *, armature: bool, constant: bool = False) -> Factors:
+def _whole_matrix(articulation: Articulation, kin: Kinematics, *, armature: bool) -> Array:
+    """The mass matrix, at which only derivatives of solutions look: in programs without them it is dead code."""
+    matrix = inertia_matrix(articulation, kin)
+    return matrix + jnp.diag(generalized_armature(articulation)) if armature else matrix
+
+
+def _factorize(
+    articulation: Articulation, kin: Kinematics, *earlier: Array, armature: bool, constant: bool = False
+) -> Factors:
     tree = articulation.topology
-    motions, forces = generalized_momenta(articulation, kin)
+    motions, forces = generalized_momenta(articulation, kin, *earlier)
     added = generalized_armature(articulation)
     added = added if armature else jnp.zeros_like(added)
     if tree.dof_is_live is not None:
@@ -122,11 +141,12 @@ def _factorize(articulation: Articulation, kin: Kinematics, *, armature: bool, c
 
 
 def _live(articulation: Articulation, solution: Array) -> Array:
-    """With zeros for padded entries."""
+    """A vector, or the rows and columns of a matrix, with zeros for padded entries."""
     tree = articulation.topology
     if tree.dof_is_live is None:
         return solution
     live = jnp.asarray(tree.dof_is_live)
     if tree.num_base_dofs:
         live = jnp.concatenate([jnp.broadcast_to(tree.base_is_free, (6,)), live])
+    live = live if solution.ndim == 1 else live[:, None] & live
     return jnp.where(live, solution, jnp.zeros_like(solution))
