@@ -79,7 +79,7 @@ def _split(array: Array, blocks: int, lanes: int) -> Array:
 def _joined(result: Array, lanes: int, size: int) -> Array:
     """[blocks, ..., lanes] as [size, ...]."""
     result = _transposed(jnp.broadcast_to(result, (*result.shape[:-1], lanes)), -1, 1)
-    return result.reshape(-1, *result.shape[2:])[:size]
+    return result.reshape(result.shape[0] * lanes, *result.shape[2:])[:size]
 
 
 def _transposed(x: Array, source: int, destination: int) -> Array:

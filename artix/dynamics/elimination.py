@@ -145,22 +145,23 @@ def numbers_of(paths: Paths, matrix: Array) -> Array:
 
 
 def numbers_of_product(paths: Paths, left: Array, right: Array) -> tuple[Array, Array]:
-    """The numbers and the diagonal of ``left^T right``, factors [k, n, T], where only the upper half counts.
+    """The numbers and the diagonal of ``left right^T``, factors [n, k, T], where only the upper half counts.
 
     Returns:
       The numbers, [numbers, T], and the diagonal in the order of the entries, [n, T].
     """
-    found = [left[0, :0]]
-    above: Array | None = None  # The columns of the left factor on the paths down to a level, [k, entries, depth, T].
+    found: list[Array] = []
+    above = jnp.zeros_like(
+        left[:0, None]
+    )  # The left factor's rows on the paths down to a level, [entries, depth, k, T].
     for depth, level in enumerate(paths.levels):
-        if above is not None:
-            columns = _take_columns(right, level)
-            found.append(stage(total(above * columns[:, :, None], 0)).reshape(-1, left.shape[-1]))
+        products = total(above * _take(right, np.array(level))[:, None], 2) if depth else above[:, :, 0]
+        found.append(stage(products).reshape(-1, left.shape[-1]))
         if depth + 1 < len(paths.levels):
-            last = _take_columns(left, level)[:, :, None]
-            path = last if above is None else jnp.concatenate([above, last], axis=2)
-            above = stage(jnp.moveaxis(_spread_to_children(jnp.moveaxis(path, 1, 0), paths.children(depth)), 0, 1))
-    return jnp.concatenate(found), total(left * right, 0)
+            last = _take(left, np.array(level))[:, None]
+            path = jnp.concatenate([above, last], axis=1) if depth else last
+            above = stage(_spread_to_children(path, paths.children(depth)))
+    return jnp.concatenate(found), total(left * right, 1)
 
 
 def full_matrix(paths: Paths, numbers: Array, diagonal: float) -> Array:
@@ -172,14 +173,11 @@ def full_matrix(paths: Paths, numbers: Array, diagonal: float) -> Array:
 
 
 def _take(x: Array, index: np.ndarray) -> Array:
-    return x if np.array_equal(index, np.arange(len(x))) else x.at[index].get(mode="promise_in_bounds")
-
-
-def _take_columns(x: Array, index: tuple[int, ...]) -> Array:
-    """Columns of x [k, n, T]: a slice where they are neighbours."""
-    if index == tuple(range(index[0], index[-1] + 1)):
-        return x[:, index[0] : index[-1] + 1]
-    return x.at[:, np.array(index)].get(mode="promise_in_bounds")
+    """``x[index]``; a slice, or nothing at all, where the items are neighbours."""
+    first, end = (int(index[0]), int(index[-1]) + 1) if len(index) else (0, 0)
+    if np.array_equal(index, np.arange(first, end)):
+        return x if end - first == len(x) else x[first:end]
+    return x.at[index].get(mode="promise_in_bounds")
 
 
 def _level(paths: Paths, numbers: Array, depth: int) -> Array:

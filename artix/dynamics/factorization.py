@@ -183,7 +183,7 @@ def _eliminate_jvp(paths: Paths, primals, tangents):
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _eliminate_product(paths: Paths, left: Array, right: Array, added: Array) -> tuple[Array, Array, Array]:
     """The same of ``left^T right``."""
-    return _in_order(paths, *batch_last(_factors_of_product, paths)(left, right, added))
+    return _in_order(paths, *batch_last(_factors_of_product, paths)(left.T, right.T, added))
 
 
 @_eliminate_product.defjvp
@@ -195,7 +195,7 @@ def _eliminate_product_jvp(paths: Paths, primals, tangents):
 
 def _factors_of_matrix(paths: Paths, matrix: Array, added: Array) -> tuple[Array, Array, Array]:
     size = len(paths.parent)
-    diagonal = matrix.reshape(size * size, -1)[:: size + 1]
+    diagonal = matrix.reshape(size * size, matrix.shape[-1])[:: size + 1]
     return _factors_by_level(paths, numbers_of(paths, matrix), diagonal + added)
 
 

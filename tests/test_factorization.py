@@ -1,0 +1,139 @@
+"""The two factorisations of the mass matrix, on random trees, and the evaluation with the batch as the last axis."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.test_util import check_grads
+
+import artix
+from artix.dynamics import factorization
+from artix.dynamics.elimination import Paths
+from artix.dynamics.halving import halve
+from artix.lanes import batch_last
+from tests.models import random_states, state_at, zoo
+
+Array = jax.Array
+
+
+def parents(seed: int, size: int) -> tuple[int, ...]:
+    """A random forest."""
+    rng = np.random.default_rng(seed)
+    return tuple(int(rng.integers(max(-1, k - 4), k)) for k in range(size))
+
+
+def matrix_of(paths: Paths, seed: int = 0) -> Array:
+    """A positive definite matrix with the pattern of a mass matrix."""
+    size = len(paths.parent)
+    moved = np.eye(size, dtype=bool)  # By entry j: what it moves.
+    for k in range(size - 1, 0, -1):
+        if paths.parent[k] >= 0:
+            moved[paths.parent[k]] |= moved[k]
+    rows = np.random.default_rng(seed).normal(size=(size, 3, size)) * moved.T[:, None]
+    return jnp.asarray(np.einsum("kci,kcj->ij", rows, rows) + np.eye(size))
+
+
+@settings(max_examples=12)
+@given(seed=st.integers(0, 10**6), size=st.integers(1, 12))
+def test_factors_of_random_trees(seed: int, size: int) -> None:
+    paths = Paths(parents(seed, size))
+    matrix, added = matrix_of(paths, seed), jnp.arange(1.0, size + 1)
+    whole = matrix + jnp.diag(added)
+    halved = halve(matrix, added, (1,) * size)
+    for factors in (factorization._factorize(paths, jnp.triu(matrix), added), halved):
+        upper, diagonal = factors.upper, 1 / factors.inverse_diagonal
+        np.testing.assert_allclose(upper @ jnp.diag(diagonal) @ upper.T, whole, atol=1e-12 * size)
+        np.testing.assert_allclose(upper @ factors.inverse_upper, np.eye(size), atol=1e-11)
+        np.testing.assert_allclose(upper, halved.upper, atol=1e-12)
+        right = jnp.asarray(np.random.default_rng(seed).normal(size=(size, 3)))
+        wanted = np.linalg.solve(whole, right)
+        np.testing.assert_allclose(factorization.solve(factors, right[:, 0]), wanted[:, 0], atol=1e-12)
+        np.testing.assert_allclose(factorization.solve_columns(factors, right), wanted, atol=1e-12)
+        half = factorization.half_solve(factors, right.T)
+        np.testing.assert_allclose(half @ half.T, right.T @ wanted, atol=1e-11)
+        np.testing.assert_allclose(factorization.finish_solve(factors, half[0]), wanted[:, 0], atol=1e-12)
+
+
+def test_derivatives_of_the_factors() -> None:
+    paths = Paths((-1, 0, 0, 2, 1))
+    point = matrix_of(paths), jnp.arange(1.0, 6)
+    pattern = jnp.where(point[0] == 0, 0.0, 1.0)
+
+    def symmetric(matrix):
+        return pattern * 0.5 * (matrix + matrix.T)
+
+    def parts(matrix, added):
+        factors = factorization._factorize(paths, symmetric(matrix), added)
+        return factors.upper, factors.inverse_upper, factors.inverse_diagonal, factorization.solve(factors, added)
+
+    def inverse(matrix, added):
+        return factorization._inverse(paths, symmetric(matrix), added)
+
+    for function in (parts, inverse):
+        check_grads(jax.jit(function), point, order=2, modes=("fwd", "rev"), atol=1e-6, rtol=1e-6)
+
+
+def test_derivatives_of_the_factors_of_a_product() -> None:
+    rng, paths = np.random.default_rng(0), Paths((-1, 0, 1))
+    left = jnp.asarray(rng.normal(size=(6, 3)))
+
+    def factors(left, scale, added):
+        return jax.tree.leaves(factorization._eliminate_product(paths, left, scale[:, None] * left, added))
+
+    check_grads(jax.jit(factors), (left, jnp.ones(6), jnp.ones(3)), order=1, modes=("fwd", "rev"), atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("fixed_base", [True, False], ids=["fixed", "floating"])
+def test_both_algorithms_move_an_articulation_alike(fixed_base: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    articulation = zoo(fixed_base=fixed_base, armature=0.2)
+    states = random_states(articulation, 3)
+    force = jnp.ones(articulation.topology.nv)
+
+    def accelerations():
+        move = jax.vmap(lambda state: artix.forward_dynamics(articulation, state, force))
+        return jax.jit(move)(states), artix.mass_matrix_inverse(articulation, state_at(states, 0))
+
+    found = []
+    for deepest in (factorization.DEEPEST_PATH, 0):
+        monkeypatch.setattr(factorization, "DEEPEST_PATH", deepest)
+        factorization._pattern_of.cache_clear()
+        found.append(accelerations())
+    factorization._pattern_of.cache_clear()
+    assert isinstance(factorization._pattern(articulation.topology), Paths | tuple)
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-9 * float(jnp.max(jnp.abs(b))))
+
+
+def running_sums(weight: float, x: Array, scale: Array) -> tuple[Array, Array]:
+    """A recursion over the items [k, T], and something that only the second argument decides."""
+    rows = [x[0] + scale]
+    for row in x[1:]:
+        rows.append(weight * rows[-1] + scale * row)
+    return jnp.stack(rows), 2 * scale[None]
+
+
+@pytest.mark.parametrize("size", [1, 3, 64, 65, 130])
+def test_batch_last_is_vmap(size: int) -> None:
+    rng = np.random.default_rng(size)
+    x, scale = jnp.asarray(rng.normal(size=(size, 4))), jnp.asarray(rng.normal(size=size))
+    function = batch_last(running_sums, 0.5)
+
+    def plain(x, scale):
+        sums, doubled = running_sums(0.5, x[:, None], scale[None])
+        return sums[:, 0], doubled[:, 0]
+
+    def compare(found, wanted):
+        jax.tree.map(functools.partial(np.testing.assert_allclose, atol=1e-12), found, wanted)
+
+    compare(function(x[0], scale[0]), plain(x[0], scale[0]))
+    for axes in ((0, 0), (0, None), (None, 0)):
+        arguments = [values if axis == 0 else values[0] for values, axis in zip((x, scale), axes, strict=True)]
+        compare(jax.vmap(function, axes)(*arguments), jax.vmap(plain, axes)(*arguments))
+    grid = jax.vmap(jax.vmap(function, (None, 0)), (0, None))
+    compare(jax.jit(grid)(x, scale[:3]), jax.vmap(jax.vmap(plain, (None, 0)), (0, None))(x, scale[:3]))
