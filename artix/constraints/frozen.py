@@ -14,8 +14,8 @@ import numpy as np
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Placement
-from artix.dynamics.factorization import inverse_of_matrix
-from artix.dynamics.mass_matrix import generalized_armature, shared_mass_matrix
+from artix.dynamics.factorization import inverse_of_product
+from artix.dynamics.mass_matrix import generalized_armature, generalized_momenta, shared_mass_matrix
 from artix.dynamics.newton_euler import generalized_forces, link_sums
 from artix.frames import dense_jacobian, link_accelerations, link_frames
 from artix.kinematics import Motion, body_velocities, dof_motions, kinematics, root_motion
@@ -48,6 +48,10 @@ class Frozen(NamedTuple):
     """Accelerations of the links' centres of mass at zero generalised acceleration, [L, 6]."""
     mass_matrix: Array
     """Mass matrix without armature, [nv, nv]."""
+    unit_motions: Array
+    """What a unit of each generalised velocity gives to what it moves, [6, nv]."""
+    momenta: Array
+    """The momentum that this has, [6, nv]; the upper half of the mass matrix is ``unit_motions.T @ momenta``."""
     diagonal: Array
     """What its diagonal gets besides, [nv]: the armature."""
     inverse_mass: Array
@@ -74,11 +78,12 @@ def freeze(articulation: Articulation, state: State) -> Frozen:
     jacobian = dense_jacobian(articulation, state).reshape(-1, 6, nv)
     if topology.num_base_dofs == 0:
         jacobian = jnp.concatenate([jnp.zeros((1, 6, nv), jacobian.dtype), jacobian])
-    matrix, diagonal = shared_mass_matrix(articulation, state), generalized_armature(articulation)
+    unit_motions, momenta = generalized_momenta(articulation, kin)
+    diagonal = generalized_armature(articulation)
     if topology.dof_is_live is not None:
         # Padded entries have zero rows; a one on the diagonal lets them keep to themselves.
-        diagonal = diagonal + (jnp.diagonal(matrix) + diagonal == 0).astype(matrix.dtype)
-    return Frozen(
+        diagonal = diagonal + (spatial.dot(unit_motions, momenta) + diagonal == 0).astype(diagonal.dtype)
+    frozen = Frozen(
         topology=topology,
         frame=frame,
         center=mass_frame.position.T,
@@ -88,13 +93,21 @@ def freeze(articulation: Articulation, state: State) -> Frozen:
         motions=Motion(*stage(*dof_motions(topology, kin))),
         jacobian=jacobian,
         velocity_product=link_accelerations(articulation, state, jnp.zeros(nv, articulation.dtype)),
-        mass_matrix=matrix,
+        mass_matrix=shared_mass_matrix(articulation, state),
+        unit_motions=unit_motions,
+        momenta=momenta,
         diagonal=diagonal,
-        inverse_mass=inverse_of_matrix(topology, matrix, diagonal),
+        inverse_mass=diagonal,
         axis=spatial.rotate(child.rotation, unit).T,
         child_origin=child.position.T,
         parent_origin=parent.position.T,
     )
+    return frozen._replace(inverse_mass=inverse_with(frozen, diagonal))
+
+
+def inverse_with(frozen: Frozen, added: Array) -> Array:
+    """The inverse of the mass matrix with ``added`` [nv] to its diagonal, [nv, nv]."""
+    return inverse_of_product(frozen.topology, frozen.mass_matrix, frozen.unit_motions, frozen.momenta, added)
 
 
 def world_inertias(frozen: Frozen) -> Array:

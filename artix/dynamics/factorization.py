@@ -69,21 +69,17 @@ class PathFactors:
 Factors: TypeAlias = PathFactors | FullFactors
 
 
-def factorize_matrix(tree: Tree, matrix: Array, added: Array) -> Factors:
-    """The factors of a tree's mass matrix, or of another matrix with its pattern.
+def factorize_product(tree: Tree, left: Array, right: Array, added: Array) -> Factors:
+    """The factors of a tree's mass matrix, given as the upper half of ``left^T right``, factors [k, nv].
 
     Args:
       tree: the tree.
-      matrix: the matrix, [nv, nv], of which only the upper half counts.
-      added: what to add to its diagonal, [nv].
+      left: what each entry multiplies, [k, nv].
+      right: what by, [k, nv].
+      added: what to add to the diagonal, [nv].
     """
-    return _factorize(_pattern(tree), matrix, added)
-
-
-def factorize_product(tree: Tree, left: Array, right: Array, added: Array) -> Factors:
-    """:func:`factorize_matrix` of ``left^T right``, factors [k, nv]."""
     pattern = _pattern(tree)
-    if isinstance(pattern, Paths):
+    if isinstance(tree, Topology) and isinstance(pattern, Paths):
         return PathFactors(*_eliminate_product(pattern, left, right, added), pattern)
     # Not a sum of k outer products, which would be computed again in each of its consumers: forward dynamics of a
     # 29-DOF humanoid had 1,966 instructions with the matrix product instead of 6,428.
@@ -95,12 +91,20 @@ def factorize_dense(matrix: Array, added: Array) -> Factors:
     return _factorize(_full_pattern(len(matrix)), matrix, added)
 
 
-def inverse_of_matrix(tree: Tree | None, matrix: Array, added: Array) -> Array:
-    """The inverse of a matrix as :func:`factorize_matrix` takes it, of any symmetric one without a tree, [n, n].
+def inverse_of_matrix(matrix: Array, added: Array) -> Array:
+    """The inverse of any symmetric positive definite matrix [n, n], ``added`` [n] to its diagonal."""
+    return _inverse(_full_pattern(len(matrix)), matrix, added)
 
-    All of the matrix counts in derivatives.
+
+def inverse_of_product(tree: Tree, matrix: Array, left: Array, right: Array, added: Array) -> Array:
+    """The inverse of a tree's matrix [nv, nv] whose upper half is that of ``left^T right``, factors [k, nv].
+
+    Derivatives look at the matrix alone, and nothing else does where the two factors serve better.
     """
-    return _inverse(_full_pattern(len(matrix)) if tree is None else _pattern(tree), matrix, added)
+    pattern = _pattern(tree)
+    if isinstance(tree, Topology) and isinstance(pattern, Paths):
+        return _product_inverse(pattern, matrix, *jax.lax.stop_gradient((left, right)), added)
+    return _inverse(pattern, matrix, added)
 
 
 def solve(factors: Factors, right: Array) -> Array:
@@ -275,4 +279,19 @@ def _inverse(pattern: Pattern, matrix: Array, added: Array) -> Array:
 @_inverse.defjvp
 def _inverse_jvp(pattern: Pattern, primals, tangents):
     inverse = _inverse(pattern, *primals)
-    return inverse, -times(times(inverse, tangents[0] + jnp.diag(tangents[1])), inverse)
+    return inverse, _inverse_change(inverse, *tangents)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _product_inverse(paths: Paths, matrix: Array, left: Array, right: Array, added: Array) -> Array:
+    return inverse_of(PathFactors(*_eliminate_product(paths, left, right, added), paths))
+
+
+@_product_inverse.defjvp
+def _product_inverse_jvp(paths: Paths, primals, tangents):
+    inverse = _product_inverse(paths, *primals)
+    return inverse, _inverse_change(inverse, tangents[0], tangents[3])
+
+
+def _inverse_change(inverse: Array, d_matrix: Array, d_added: Array) -> Array:
+    return -times(times(inverse, d_matrix + jnp.diag(d_added)), inverse)

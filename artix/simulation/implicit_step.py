@@ -60,7 +60,7 @@ def implicit_step(
     link_velocity = link_motion(frozen, new)
     if base:
         # By Newton's and Euler's laws: the momentum M nu at the start, and what acts on the whole.
-        momentum = jnp.matmul(frozen.mass_matrix[:6], new, precision=HIGHEST) + dt * jnp.sum(moving.force, axis=1)
+        momentum = jnp.matmul(frozen.momenta, new, precision=HIGHEST) + dt * jnp.sum(moving.force, axis=1)
         start = end.replace(root_velocity=new[:6])
         free = _floating_end(articulation, start, mass_center(articulation, kin), moved[:3], momentum, dt)
         link_velocity = _where_free(frozen, link_velocities(articulation, free), link_velocity)

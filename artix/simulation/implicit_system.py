@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
-from artix.constraints.frozen import HIGHEST, Frozen
+from artix.constraints.frozen import HIGHEST, Frozen, inverse_with
 from artix.constraints.hard_rows import HardRows, hard_rows
 from artix.constraints.loop_closures import LoopClosures
 from artix.constraints.rows import Commands, position_error
@@ -64,9 +64,9 @@ def implicit_system(
     if any(group.transmitted is not None for group in springs):  # PhysX's fixed tendons: the matrix is not symmetric.
         response = jnp.linalg.inv(matrix + jnp.diag(stiffening))
     elif springs:
-        response = inverse_of_matrix(None, matrix, stiffening)
+        response = inverse_of_matrix(matrix, stiffening)
     else:  # It has the pattern of the mass matrix.
-        response = inverse_of_matrix(topology, matrix, stiffening)
+        response = inverse_with(frozen, stiffening)
     hard = hard_rows(articulation, state, frozen, loops, response, dt, ERROR_REDUCTION)
     free = velocity + jnp.matmul(response, impulse, precision=HIGHEST)
     return ImplicitSystem(free, response, gain, push, hard)
@@ -93,7 +93,7 @@ def _drive_inertia(articulation: Articulation, frozen: Frozen) -> Array:
     # Robots without acceleration drives save the inverse.
     return jax.lax.cond(
         jnp.any(accelerates),
-        lambda matrix: felt(inverse_of_matrix(frozen.topology, matrix, frozen.diagonal)),
-        lambda matrix: jnp.ones_like(matrix, shape=accelerates.shape),
-        frozen.mass_matrix,
+        lambda diagonal: felt(inverse_with(frozen, diagonal)),
+        lambda diagonal: jnp.ones_like(diagonal, shape=accelerates.shape),
+        frozen.diagonal,
     )
