@@ -10,7 +10,7 @@ Elementwise stages over all links gain nothing by it (measured: equal within 10 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 import jax
@@ -42,8 +42,8 @@ def batch_last(function: Callable[..., Any], *static: Hashable) -> Callable[...,
 
     @jax.custom_batching.custom_vmap
     def in_blocks(*arrays: Array):
-        size = max(array.shape[0] for array in arrays)
-        blocks = -(-size // _LANES)
+        size = _common(array.shape[0] for array in arrays)
+        blocks = max(1, -(-size // _LANES))
         lanes = -(-size // blocks)
         axes = tuple(0 if array.shape[0] == size else None for array in arrays)
         parts = [
@@ -56,7 +56,7 @@ def batch_last(function: Callable[..., Any], *static: Hashable) -> Callable[...,
     @in_blocks.def_vmap
     def in_larger_blocks(outer: int, mapped: list[bool], *arrays: Array):
         """Another ``vmap`` makes the batch larger: [outer, size, ...] becomes [outer size, ...]."""
-        size = max(array.shape[1 if is_mapped else 0] for array, is_mapped in zip(arrays, mapped, strict=True))
+        size = _common(array.shape[1 if is_mapped else 0] for array, is_mapped in zip(arrays, mapped, strict=True))
         merged = [_merged(array, outer, size, is_mapped) for array, is_mapped in zip(arrays, mapped, strict=True)]
         results = in_blocks(*merged)
         split = jax.tree.map(lambda result: result.reshape(outer, size, *result.shape[1:]), results)
@@ -66,6 +66,11 @@ def batch_last(function: Callable[..., Any], *static: Hashable) -> Callable[...,
         return jax.tree.map(lambda result: result[0], in_blocks(*(array[None] for array in arrays)))
 
     return of_one
+
+
+def _common(lengths: Iterable[int]) -> int:
+    """The length of the axes that are not of length one."""
+    return next((length for length in lengths if length != 1), 1)
 
 
 def _split(array: Array, blocks: int, lanes: int) -> Array:

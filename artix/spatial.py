@@ -60,12 +60,13 @@ def apply_transposed(matrix: Array, vector: Array) -> Array:
 
 def multiply(a: Array, b: Array) -> Array:
     """Matrix product: [i, k, n], [k, j, n] -> [i, j, n]."""
-    return total(a[:, :, None] * b[None], 1)
+    # Not a total of all products: XLA of jaxlib 0.10 writes them to memory, 27 numbers an item.
+    return sum(a[:, k, None] * b[None, k] for k in range(a.shape[1]))  # type: ignore[return-value]
 
 
 def multiply_transposed(a: Array, b: Array) -> Array:
     """Matrix times transposed matrix: [i, k, n], [j, k, n] -> [i, j, n]."""
-    return total(a[:, None] * b[None], 2)
+    return multiply(a, b.swapaxes(0, 1))
 
 
 def inverse(matrix: Array) -> Array:

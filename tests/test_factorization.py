@@ -118,7 +118,7 @@ def running_sums(weight: float, x: Array, scale: Array) -> tuple[Array, Array]:
     return jnp.stack(rows), 2 * scale[None]
 
 
-@pytest.mark.parametrize("size", [1, 3, 64, 65, 130])
+@pytest.mark.parametrize("size", [0, 1, 3, 64, 65, 130])
 def test_batch_last_is_vmap(size: int) -> None:
     rng = np.random.default_rng(size)
     x, scale = jnp.asarray(rng.normal(size=(size, 4))), jnp.asarray(rng.normal(size=size))
@@ -131,9 +131,12 @@ def test_batch_last_is_vmap(size: int) -> None:
     def compare(found, wanted):
         jax.tree.map(functools.partial(np.testing.assert_allclose, atol=1e-12), found, wanted)
 
-    compare(function(x[0], scale[0]), plain(x[0], scale[0]))
+    one = jnp.ones(4), jnp.asarray(2.0)
+    compare(function(*one), plain(*one))
     for axes in ((0, 0), (0, None), (None, 0)):
-        arguments = [values if axis == 0 else values[0] for values, axis in zip((x, scale), axes, strict=True)]
+        arguments = [
+            values if axis == 0 else single for values, single, axis in zip((x, scale), one, axes, strict=True)
+        ]
         compare(jax.vmap(function, axes)(*arguments), jax.vmap(plain, axes)(*arguments))
     grid = jax.vmap(jax.vmap(function, (None, 0)), (0, None))
     compare(jax.jit(grid)(x, scale[:3]), jax.vmap(jax.vmap(plain, (None, 0)), (0, None))(x, scale[:3]))

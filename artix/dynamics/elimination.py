@@ -104,7 +104,7 @@ def eliminate(paths: Paths, numbers: Array, diagonal: Array) -> tuple[Array, Arr
             pivot, row = pivot + fronts[:, depth, depth], row + fronts[:, depth, :depth]
         inverse, end = 1 / pivot, first
         lower, inverse = stage(row * inverse[:, None], inverse)
-        found.append(lower.reshape(-1, lower.shape[-1]))
+        found.append(jax.lax.collapse(lower, 0, 2))
         inverses.append(inverse)
         if depth:
             left = -lower[:, :, None] * row[:, None]
@@ -122,7 +122,7 @@ def invert(paths: Paths, numbers: Array) -> Array:
         path = _spread_to_children(path, paths.children(depth - 1))
         lower = _level(paths, numbers, depth)
         row = stage(-total(lower[:, :, None] * path, 1))
-        found.append(row.reshape(-1, row.shape[-1]))
+        found.append(jax.lax.collapse(row, 0, 2))
         if depth + 1 < len(paths.levels):
             wider = jnp.pad(path, ((0, 0), (0, 0), (0, 1), (0, 0)))
             last = jnp.concatenate([row, jnp.ones_like(row[:, :1])], axis=1)
@@ -141,7 +141,7 @@ def solve_on_paths(paths: Paths, inverse_numbers: Array, inverse_diagonal: Array
 def numbers_of(paths: Paths, matrix: Array) -> Array:
     """The numbers [numbers, ...] of a full matrix [n, n, ...]."""
     upper, lower = paths.pairs
-    return _take(matrix.reshape(-1, *matrix.shape[2:]), upper * len(paths.parent) + lower)
+    return _take(jax.lax.collapse(matrix, 0, 2), upper * len(paths.parent) + lower)
 
 
 def numbers_of_product(paths: Paths, left: Array, right: Array) -> tuple[Array, Array]:
@@ -156,7 +156,7 @@ def numbers_of_product(paths: Paths, left: Array, right: Array) -> tuple[Array, 
     )  # The left factor's rows on the paths down to a level, [entries, depth, k, T].
     for depth, level in enumerate(paths.levels):
         products = total(above * _take(right, np.array(level))[:, None], 2) if depth else above[:, :, 0]
-        found.append(stage(products).reshape(-1, left.shape[-1]))
+        found.append(jax.lax.collapse(stage(products), 0, 2))
         if depth + 1 < len(paths.levels):
             last = _take(left, np.array(level))[:, None]
             path = jnp.concatenate([above, last], axis=1) if depth else last

@@ -198,8 +198,7 @@ def _eliminate_product_jvp(paths: Paths, primals, tangents):
 
 
 def _factors_of_matrix(paths: Paths, matrix: Array, added: Array) -> tuple[Array, Array, Array]:
-    size = len(paths.parent)
-    diagonal = matrix.reshape(size * size, matrix.shape[-1])[:: size + 1]
+    diagonal = jax.lax.collapse(matrix, 0, 2)[:: len(matrix) + 1]
     return _factors_by_level(paths, numbers_of(paths, matrix), diagonal + added)
 
 
