@@ -37,8 +37,9 @@ def batch_last(function: Callable[..., Any], *static: Hashable) -> Callable[...,
         that it must broadcast.
       static: its first arguments.
     """
-    # JAX traces a function once that it finds again: a recursion over 29 DOFs takes 0.2 s.
-    function = jax.jit(functools.partial(function, *static), inline=True)
+    # JAX traces a function once that it finds again: a recursion over 29 DOFs takes 0.2 s. Its constants also stay its
+    # own; JAX would refuse them in a branch of a batched condition.
+    function = jax.jit(functools.partial(function, *static))
 
     @jax.custom_batching.custom_vmap
     def in_blocks(*arrays: Array):

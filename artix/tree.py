@@ -105,6 +105,7 @@ def joint_quaternions(turns: Array, amounts: Array) -> Array:
 def _by_levels(tree: Topology, root: Array, turns: Array, amounts: Array) -> Array:
     """Quaternions [4, B, T] by tree depth, with the batch as the last axis."""
     local = stage(joint_quaternions(turns, amounts))
+    root = jnp.broadcast_to(root, (4, 1, *jnp.broadcast_shapes(root.shape[-1:], local.shape[-1:])))
     done, previous, numbers = [root], root, [0]
     for level in tree.body_levels:
         above = _take_links(previous, [numbers.index(body) for body in tree.body_parent[level]])

@@ -110,6 +110,50 @@ def test_both_algorithms_move_an_articulation_alike(fixed_base: bool, monkeypatc
         np.testing.assert_allclose(a, b, atol=1e-9 * float(jnp.max(jnp.abs(b))))
 
 
+BATCHED = ("root_pose", "joint_position", "joint_velocity", "link_mass", "armature", "gravity", "force")
+
+
+@pytest.mark.parametrize("what", BATCHED)
+def test_a_batch_of_one_argument_alone(what: str) -> None:
+    articulation = zoo(fixed_base=False, armature=0.2)
+    states, force = random_states(articulation, 2), jnp.ones(articulation.topology.nv)
+    state = state_at(states, 0)
+
+    def moved(scale):
+        a, s, f = articulation, state, force
+        if what == "force":
+            f = scale * f
+        elif hasattr(s, what):
+            s = s.replace(**{what: scale * getattr(s, what)})
+        else:
+            a = a.replace(**{what: scale * getattr(a, what)})
+        return artix.forward_dynamics(a, s, f)
+
+    scales, move = jnp.asarray([1.0, 1.3, 0.7]), jax.jit(moved)
+    wanted = jnp.stack([move(scale) for scale in scales])
+    np.testing.assert_allclose(jax.jit(jax.vmap(moved))(scales), wanted, atol=1e-10 * float(jnp.max(jnp.abs(wanted))))
+
+
+def test_inside_a_batched_condition() -> None:
+    articulation = zoo(fixed_base=False, armature=0.2)
+    states, force = random_states(articulation, 3), jnp.ones(articulation.topology.nv)
+
+    def acceleration(free, position, state):
+        state = state.replace(joint_position=position)
+        return jax.lax.cond(
+            free,
+            lambda s: artix.forward_dynamics(articulation, s, force),
+            lambda s: artix.mass_matrix_solve(articulation, s, force),
+            state,
+        )
+
+    free = jnp.asarray([True, False, True])
+    for function in (acceleration, jax.jacfwd(acceleration, 1)):
+        found = jax.jit(jax.vmap(function))(free, states.joint_position, states)
+        alone = [function(free[k], states.joint_position[k], state_at(states, k)) for k in range(3)]
+        np.testing.assert_allclose(found, jnp.stack(alone), atol=1e-8)
+
+
 def running_sums(weight: float, x: Array, scale: Array) -> tuple[Array, Array]:
     """A recursion over the items [k, T], and something that only the second argument decides."""
     rows = [x[0] + scale]

@@ -150,18 +150,20 @@ def numbers_of_product(paths: Paths, left: Array, right: Array) -> tuple[Array, 
     Returns:
       The numbers, [numbers, T], and the diagonal in the order of the entries, [n, T].
     """
-    found: list[Array] = []
+    diagonal = total(left * right, 1)
+    found = [diagonal[:0]]
     above = jnp.zeros_like(
         left[:0, None]
     )  # The left factor's rows on the paths down to a level, [entries, depth, k, T].
     for depth, level in enumerate(paths.levels):
-        products = total(above * _take(right, np.array(level))[:, None], 2) if depth else above[:, :, 0]
-        found.append(jax.lax.collapse(stage(products), 0, 2))
+        if depth:
+            products = stage(total(above * _take(right, np.array(level))[:, None], 2))
+            found.append(jax.lax.collapse(products, 0, 2))
         if depth + 1 < len(paths.levels):
             last = _take(left, np.array(level))[:, None]
             path = jnp.concatenate([above, last], axis=1) if depth else last
             above = stage(_spread_to_children(path, paths.children(depth)))
-    return jnp.concatenate(found), total(left * right, 1)
+    return jnp.concatenate(found), diagonal
 
 
 def full_matrix(paths: Paths, numbers: Array, diagonal: float) -> Array:

@@ -244,7 +244,7 @@ def _full_inverse_jvp(paths: Paths, primals, tangents):
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _solve_on_paths(paths: Paths, inverse_numbers: Array, inverse_diagonal: Array, right: Array) -> Array:
-    one = functools.partial(solve_on_paths, paths)
+    one = jax.jit(functools.partial(solve_on_paths, paths))
 
     @jax.custom_batching.custom_vmap
     def solution(*arrays: Array) -> Array:
