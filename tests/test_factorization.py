@@ -39,6 +39,12 @@ def matrix_of(paths: Paths, seed: int = 0) -> Array:
     return jnp.asarray(np.einsum("kci,kcj->ij", rows, rows) + np.eye(size))
 
 
+def factors_of(paths: Paths, matrix: Array, added: Array) -> factorization.PathFactors:
+    """Those of a matrix of which the upper half counts."""
+    unit = jnp.eye(len(matrix))
+    return factorization.PathFactors(*factorization._eliminate_product(paths, unit, matrix, added), paths)
+
+
 @settings(max_examples=12)
 @given(seed=st.integers(0, 10**6), size=st.integers(1, 12))
 def test_factors_of_random_trees(seed: int, size: int) -> None:
@@ -46,7 +52,7 @@ def test_factors_of_random_trees(seed: int, size: int) -> None:
     matrix, added = matrix_of(paths, seed), jnp.arange(1.0, size + 1)
     whole = matrix + jnp.diag(added)
     halved = halve(matrix, added, (1,) * size)
-    for factors in (factorization._factorize(paths, jnp.triu(matrix), added), halved):
+    for factors in (factors_of(paths, jnp.triu(matrix), added), halved):
         upper, diagonal = factors.upper, 1 / factors.inverse_diagonal
         np.testing.assert_allclose(upper @ jnp.diag(diagonal) @ upper.T, whole, atol=1e-12 * size)
         np.testing.assert_allclose(upper @ factors.inverse_upper, np.eye(size), atol=1e-11)
@@ -69,11 +75,11 @@ def test_derivatives_of_the_factors() -> None:
         return pattern * 0.5 * (matrix + matrix.T)
 
     def parts(matrix, added):
-        factors = factorization._factorize(paths, symmetric(matrix), added)
+        factors = factors_of(paths, symmetric(matrix), added)
         return factors.upper, factors.inverse_upper, factors.inverse_diagonal, factorization.solve(factors, added)
 
     def inverse(matrix, added):
-        return factorization._inverse(paths, symmetric(matrix), added)
+        return factorization.inverse_of_matrix(symmetric(matrix), added)
 
     for function in (parts, inverse):
         check_grads(jax.jit(function), point, order=2, modes=("fwd", "rev"), atol=1e-6, rtol=1e-6)

@@ -1,8 +1,8 @@
 """Factorising the mass matrix along the tree, ``M = U D U^T``.
 
-Two algorithms, of which the pattern chooses. Where paths have up to ``DEEPEST_PATH`` entries, the elimination goes from
-level to level (:mod:`artix.dynamics.elimination`), which follows the tree's sparsity and never forms the inverse of U
-unless it is asked for. Longer ones are halved (:mod:`artix.dynamics.halving`), which gives the inverse of U as well.
+Two algorithms, of which the topology chooses. Where paths have up to ``DEEPEST_PATH`` entries, the elimination goes from
+level to level (:mod:`artix.dynamics.elimination`) and follows the tree's sparsity. Deeper trees, those of padded fleets,
+which are data, and matrices of other patterns are halved (:mod:`artix.dynamics.halving`).
 """
 
 from __future__ import annotations
@@ -34,10 +34,12 @@ Array = jax.Array
 
 # Beside each other, without and with the inverse of U (float32, batch 4096, two CPU cores, jaxlib 0.12, in us; in
 # brackets LAPACK's Cholesky decomposition, which jaxlib 0.10 cannot run twice at the same time without waiting for
-# ever). A tree of 29 DOFs and depth 10: elimination 0.8 and 2.9, halving 7.6 (4.3). Full matrices of 12: 0.3 and 2.1,
+# ever). A tree of 29 DOFs and depth 10: elimination 0.8 and 1.2, halving 7.6 (4.3). Full matrices of 12: 0.3 and 2.1,
 # halving 2.8 (0.5); of 18: 0.7 and 4.9, 6.1 (0.9); of 24: 1.9 and 10.5, 6.3 (1.5); of 35: 8.3 and 31, 13 (5.3); of 64:
-# 48 and 206, 40 (19). Also measured: rank-one updates need 34,024 instructions; articulated bodies level by level with
-# the batch first were as fast as halving, with 800 instructions more.
+# 48 and 206, 40 (19). Full matrices are halved nevertheless: elimination makes programs twice as large with jaxlib 0.12,
+# and four times with 0.10, whose XLA drops the barriers between levels. Also measured: rank-one updates need 34,024
+# instructions; articulated bodies level by level with the batch first were as fast as halving, with 800 instructions
+# more.
 DEEPEST_PATH = 20
 
 Pattern: TypeAlias = "Paths | tuple[int, ...]"
@@ -79,21 +81,21 @@ def factorize_product(tree: Tree, left: Array, right: Array, added: Array) -> Fa
       added: what to add to the diagonal, [nv].
     """
     pattern = _pattern(tree)
-    if isinstance(tree, Topology) and isinstance(pattern, Paths):
+    if isinstance(pattern, Paths):
         return PathFactors(*_eliminate_product(pattern, left, right, added), pattern)
     # Not a sum of k outer products, which would be computed again in each of its consumers: forward dynamics of a
     # 29-DOF humanoid had 1,966 instructions with the matrix product instead of 6,428.
-    return _factorize(pattern, jnp.asarray(tree.mass_matrix_halves[0], left.dtype) * times(left.T, right), added)
+    return halve(jnp.asarray(tree.mass_matrix_halves[0], left.dtype) * times(left.T, right), added, pattern)
 
 
 def factorize_dense(matrix: Array, added: Array) -> Factors:
     """The factors of any symmetric positive definite matrix [n, n], ``added`` [n] to its diagonal."""
-    return _factorize(_full_pattern(len(matrix)), matrix, added)
+    return halve(matrix, added, (1,) * len(matrix))
 
 
 def inverse_of_matrix(matrix: Array, added: Array) -> Array:
     """The inverse of any symmetric positive definite matrix [n, n], ``added`` [n] to its diagonal."""
-    return _inverse(_full_pattern(len(matrix)), matrix, added)
+    return _inverse((1,) * len(matrix), matrix, added)
 
 
 def inverse_of_product(tree: Tree, matrix: Array, left: Array, right: Array, added: Array) -> Array:
@@ -102,7 +104,7 @@ def inverse_of_product(tree: Tree, matrix: Array, left: Array, right: Array, add
     Derivatives look at the matrix alone, and nothing else does where the two factors serve better.
     """
     pattern = _pattern(tree)
-    if isinstance(tree, Topology) and isinstance(pattern, Paths):
+    if isinstance(pattern, Paths):
         return _product_inverse(pattern, matrix, *jax.lax.stop_gradient((left, right)), added)
     return _inverse(pattern, matrix, added)
 
@@ -140,12 +142,7 @@ def inverse_of(factors: Factors) -> Array:
 
 
 def _pattern(tree: Tree) -> Pattern:
-    return _pattern_of(tree) if isinstance(tree, Topology) else _full_pattern(tree.nv)
-
-
-@functools.lru_cache(maxsize=256)
-def _full_pattern(size: int) -> Pattern:
-    return Paths(tuple(range(-1, size - 1))) if 0 < size <= DEEPEST_PATH else (1,) * size
+    return _pattern_of(tree) if isinstance(tree, Topology) else (1,) * tree.nv
 
 
 @functools.lru_cache(maxsize=256)
@@ -166,27 +163,9 @@ def _pattern_of(tree: Topology) -> Pattern:
 # --- evaluation -----------------------------------------------------------------------------------------------------
 
 
-def _factorize(pattern: Pattern, matrix: Array, added: Array) -> Factors:
-    if isinstance(pattern, Paths):
-        return PathFactors(*_eliminate(pattern, matrix, added), pattern)
-    return halve(matrix, added, pattern)
-
-
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _eliminate(paths: Paths, matrix: Array, added: Array) -> tuple[Array, Array, Array]:
-    """The numbers of U and of U^-1, and 1 / D."""
-    return _in_order(paths, *batch_last(_factors_of_matrix, paths)(matrix, added))
-
-
-@_eliminate.defjvp
-def _eliminate_jvp(paths: Paths, primals, tangents):
-    factors = _eliminate(paths, *primals)
-    return factors, _changes(paths, factors, *tangents)
-
-
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _eliminate_product(paths: Paths, left: Array, right: Array, added: Array) -> tuple[Array, Array, Array]:
-    """The same of ``left^T right``."""
+    """The numbers of U and of U^-1, and 1 / D, of ``left^T right``."""
     return _in_order(paths, *batch_last(_factors_of_product, paths)(left.T, right.T, added))
 
 
@@ -197,18 +176,9 @@ def _eliminate_product_jvp(paths: Paths, primals, tangents):
     return factors, _changes(paths, factors, times(d_left.T, right) + times(left.T, d_right), d_added)
 
 
-def _factors_of_matrix(paths: Paths, matrix: Array, added: Array) -> tuple[Array, Array, Array]:
-    diagonal = jax.lax.collapse(matrix, 0, 2)[:: len(matrix) + 1]
-    return _factors_by_level(paths, numbers_of(paths, matrix), diagonal + added)
-
-
 def _factors_of_product(paths: Paths, left: Array, right: Array, added: Array) -> tuple[Array, Array, Array]:
     numbers, diagonal = numbers_of_product(paths, left, right)
-    return _factors_by_level(paths, numbers, diagonal + added)
-
-
-def _factors_by_level(paths: Paths, numbers: Array, diagonal: Array) -> tuple[Array, Array, Array]:
-    numbers, inverse_diagonal = eliminate(paths, numbers, diagonal)
+    numbers, inverse_diagonal = eliminate(paths, numbers, diagonal + added)
     return numbers, invert(paths, numbers), inverse_diagonal
 
 
@@ -271,13 +241,13 @@ def _solve_rows(inverse_upper: Array, inverse_diagonal: Array, rights: Array) ->
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _inverse(pattern: Pattern, matrix: Array, added: Array) -> Array:
-    return inverse_of(_factorize(pattern, matrix, added))
+def _inverse(blocks: tuple[int, ...], matrix: Array, added: Array) -> Array:
+    return inverse_of(halve(matrix, added, blocks))
 
 
 @_inverse.defjvp
-def _inverse_jvp(pattern: Pattern, primals, tangents):
-    inverse = _inverse(pattern, *primals)
+def _inverse_jvp(blocks: tuple[int, ...], primals, tangents):
+    inverse = _inverse(blocks, *primals)
     return inverse, _inverse_change(inverse, *tangents)
 
 
