@@ -1,8 +1,8 @@
 """Factorising the mass matrix along the tree, ``M = U D U^T``.
 
-Two algorithms, of which the topology chooses. Where paths have up to ``DEEPEST_PATH`` entries, the elimination goes from
-level to level (:mod:`artix.dynamics.elimination`) and follows the tree's sparsity. Deeper trees, those of padded fleets,
-which are data, and matrices of other patterns are halved (:mod:`artix.dynamics.halving`).
+Two algorithms, of which the topology chooses. Where paths have up to ``DEEPEST_PATH`` entries, the elimination goes
+from level to level (:mod:`artix.dynamics.elimination`) and follows the tree's sparsity. Deeper trees, those of padded
+fleets, which are data, and matrices of other patterns are halved (:mod:`artix.dynamics.halving`).
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ Array = jax.Array
 # brackets LAPACK's Cholesky decomposition, which jaxlib 0.10 cannot run twice at the same time without waiting for
 # ever). A tree of 29 DOFs and depth 10: elimination 0.8 and 1.2, halving 7.6 (4.3). Full matrices of 12: 0.3 and 2.1,
 # halving 2.8 (0.5); of 18: 0.7 and 4.9, 6.1 (0.9); of 24: 1.9 and 10.5, 6.3 (1.5); of 35: 8.3 and 31, 13 (5.3); of 64:
-# 48 and 206, 40 (19). Full matrices are halved nevertheless: elimination makes programs twice as large with jaxlib 0.12,
-# and four times with 0.10, whose XLA drops the barriers between levels. Also measured: rank-one updates need 34,024
-# instructions; articulated bodies level by level with the batch first were as fast as halving, with 800 instructions
-# more.
+# 48 and 206, 40 (19). Full matrices are halved nevertheless: elimination makes programs twice as large with jaxlib
+# 0.12, and four times with 0.10, whose XLA drops the barriers between levels. Also measured: rank-one updates need
+# 34,024 instructions; articulated bodies level by level with the batch first were as fast as halving, with 800
+# instructions more.
 DEEPEST_PATH = 20
 
 Pattern: TypeAlias = "Paths | tuple[int, ...]"
