@@ -16,21 +16,21 @@ from tests.test_programs import DEFAULTS, ROBOTS, instructions
 
 #: Instructions that XLA's CPU backend may emit, all computations of a program counted: measured plus 15 %.
 BUDGETS: dict[str, int] = {
-    "constraint_kinematics": 3409,
-    "constraint_jacobian": 1477,
-    "constraint_bias": 3246,
-    "constraint_derivatives": 8477,
-    "delassus_matrix": 3094,
-    "operational_space_inertia": 3809,
-    "constrained_solve": 3721,
-    "constrained_forward_dynamics": 6174,
-    "constrained_inverse_dynamics": 3126,
-    "impulse_dynamics": 3739,
-    "constrained_forward_dynamics_derivatives": 15676,
-    "impulse_dynamics_derivatives": 8150,
-    "contact_problem": 3728,
-    "contact_forces": 5856,
-    "solve_contact": 1948,
+    "constraint_kinematics": 3031,
+    "constraint_jacobian": 1635,
+    "constraint_bias": 2915,
+    "constraint_derivatives": 7373,
+    "delassus_matrix": 5216,
+    "operational_space_inertia": 5932,
+    "constrained_solve": 5847,
+    "constrained_forward_dynamics": 7771,
+    "constrained_inverse_dynamics": 3170,
+    "impulse_dynamics": 5866,
+    "constrained_forward_dynamics_derivatives": 15637,
+    "impulse_dynamics_derivatives": 9821,
+    "contact_problem": 8634,
+    "contact_forces": 10785,
+    "solve_contact": 1969,
 }
 
 #: Every public function as a function of articulation, state, an [nv] array, constraints and contacts.
