@@ -44,7 +44,7 @@ def after(x: Array, *others: Array) -> Array:
     such a block finds all its pages missing in every call: forward dynamics of a 29-DOF humanoid took 5.8 us with 36 MB
     and 3.5 us with 27 MB (float32, batch 4096).
     """
-    for other in others:
+    for other in (other for other in others if other.size):
         x = x + 0 * jax.lax.stop_gradient(jnp.ravel(other)[0])  # No compiler drops it: zero times infinity is not zero.
     return x
 

@@ -43,6 +43,15 @@ def test_inverts_inverse_dynamics(fixed_base: bool) -> None:
     np.testing.assert_allclose(again, force, atol=1e-10)
 
 
+def test_of_a_body_without_degrees_of_freedom() -> None:
+    builder = artix.ArticulationBuilder(fixed_base=True)
+    builder.add_link(None, None, mass=1.0, name="base")
+    articulation = builder.build()
+    state, force = artix.neutral_state(articulation), jnp.zeros(0, articulation.dtype)
+    assert artix.forward_dynamics(articulation, state, force).shape == (0,)
+    assert artix.mass_matrix_inverse(articulation, state).shape == (0, 0)
+
+
 @pytest.mark.slow
 def test_gradient_in_state_and_parameters() -> None:
     articulation = zoo(fixed_base=False)
