@@ -83,7 +83,8 @@ def freeze(articulation: Articulation, state: State) -> Frozen:
     if topology.dof_is_live is not None:
         # Padded entries have zero rows; a one on the diagonal lets them keep to themselves.
         diagonal = diagonal + (spatial.dot(unit_motions, momenta) + diagonal == 0).astype(diagonal.dtype)
-    frozen = Frozen(
+    matrix = shared_mass_matrix(articulation, state)
+    return Frozen(
         topology=topology,
         frame=frame,
         center=mass_frame.position.T,
@@ -93,16 +94,15 @@ def freeze(articulation: Articulation, state: State) -> Frozen:
         motions=Motion(*stage(*dof_motions(topology, kin))),
         jacobian=jacobian,
         velocity_product=link_accelerations(articulation, state, jnp.zeros(nv, articulation.dtype)),
-        mass_matrix=shared_mass_matrix(articulation, state),
+        mass_matrix=matrix,
         unit_motions=unit_motions,
         momenta=momenta,
         diagonal=diagonal,
-        inverse_mass=diagonal,
+        inverse_mass=inverse_of_product(topology, matrix, unit_motions, momenta, diagonal),
         axis=spatial.rotate(child.rotation, unit).T,
         child_origin=child.position.T,
         parent_origin=parent.position.T,
     )
-    return frozen._replace(inverse_mass=inverse_with(frozen, diagonal))
 
 
 def inverse_with(frozen: Frozen, added: Array) -> Array:
