@@ -13,6 +13,9 @@ from typing import Any, TypeVar
 
 import jax
 
+#: For programs that run once: compiling without LLVM's optimisations takes half the time.
+_RUN_ONCE = {"xla_backend_optimization_level": 0}
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -37,7 +40,7 @@ def computed_early(function: _Function) -> _Function:
     @functools.lru_cache(maxsize=256)
     def program(structure: Any, leaves: tuple[tuple[Any, ...], ...]) -> Callable[..., Any]:
         kinds = (jax.ShapeDtypeStruct(*leaf[:2], sharding=leaf[2], weak_type=leaf[3]) for leaf in leaves)
-        return jitted.lower(*structure.unflatten(kinds)).compile()
+        return jitted.lower(*structure.unflatten(kinds)).compile(_RUN_ONCE)
 
     @functools.wraps(function)
     def wrapper(*arguments):

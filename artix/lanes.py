@@ -44,7 +44,10 @@ def batch_last(function: Callable[..., Any], *static: Hashable) -> Callable[...,
     @jax.custom_batching.custom_vmap
     def in_blocks(*arrays: Array):
         size = _common(array.shape[0] for array in arrays)
-        blocks = max(1, -(-size // _LANES))
+        if size <= _LANES:
+            results = function(*(_transposed(array, 0, -1) for array in arrays))
+            return jax.tree.map(lambda result: _transposed(_widened(result, size), -1, 0), results)
+        blocks = -(-size // _LANES)
         lanes = -(-size // blocks)
         axes = tuple(0 if array.shape[0] == size else None for array in arrays)
         parts = [
@@ -84,8 +87,13 @@ def _split(array: Array, blocks: int, lanes: int) -> Array:
 
 def _joined(result: Array, lanes: int, size: int) -> Array:
     """[blocks, ..., lanes] as [size, ...]."""
-    result = _transposed(jnp.broadcast_to(result, (*result.shape[:-1], lanes)), -1, 1)
+    result = _transposed(_widened(result, lanes), -1, 1)
     return result.reshape(result.shape[0] * lanes, *result.shape[2:])[:size]
+
+
+def _widened(result: Array, lanes: int) -> Array:
+    """What depends on no batch, for each of its items."""
+    return jnp.broadcast_to(result, (*result.shape[:-1], lanes))
 
 
 def _transposed(x: Array, source: int, destination: int) -> Array:

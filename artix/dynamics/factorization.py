@@ -21,7 +21,7 @@ from artix.dynamics.elimination import (
     full_matrix,
     invert,
     numbers_of,
-    numbers_of_product,
+    rows_of_product,
     solve_on_paths,
 )
 from artix.dynamics.halving import FullFactors, halve
@@ -177,8 +177,8 @@ def _eliminate_product_jvp(paths: Paths, primals, tangents):
 
 
 def _factors_of_product(paths: Paths, left: Array, right: Array, added: Array) -> tuple[Array, Array, Array]:
-    numbers, diagonal = numbers_of_product(paths, left, right)
-    numbers, inverse_diagonal = eliminate(paths, numbers, diagonal + added)
+    rows, diagonal = rows_of_product(paths, left, right)
+    numbers, inverse_diagonal = eliminate(paths, rows, diagonal + added)
     return numbers, invert(paths, numbers), inverse_diagonal
 
 
