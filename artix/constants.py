@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import jax
 
 #: For programs that run once: compiling without LLVM's optimisations takes half the time.
-_RUN_ONCE = {"xla_backend_optimization_level": 0}
+_RUN_ONCE: dict[str, Any] = {"xla_backend_optimization_level": 0}
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

@@ -25,8 +25,8 @@ _LANES = 64
 
 
 @functools.lru_cache(maxsize=1024)
-def batch_last(function: Callable[..., Any], *static: Hashable) -> Callable[..., Any]:
-    """A function that ``jax.vmap`` evaluates with the batch as the last axis of all arrays, in blocks.
+def batch_last(function: Callable[..., Any], *static: Hashable, in_blocks: bool = True) -> Callable[..., Any]:
+    """A function that ``jax.vmap`` evaluates with the batch as the last axis of all arrays, in blocks or whole.
 
     The result can be called, compiled and vmapped any number of times, but not differentiated: give what it is used in
     a ``custom_jvp`` rule.
@@ -36,13 +36,15 @@ def batch_last(function: Callable[..., Any], *static: Hashable) -> Callable[...,
         length; its own results have that axis too. Arguments that do not depend on the batch have length one there, so
         that it must broadcast.
       static: its first arguments.
+      in_blocks: whether blocks of the batch are evaluated one by one, which stay in a CPU's cache. Loops in the
+        function are better off with all of it: they are dispatched less often, and what they loop over comes first.
     """
     # JAX traces a function once that it finds again: a recursion over 29 DOFs takes 0.2 s. Its constants also stay its
     # own; JAX would refuse them in a branch of a batched condition.
     function = jax.jit(functools.partial(function, *static))
 
     @jax.custom_batching.custom_vmap
-    def in_blocks(*arrays: Array):
+    def of_batch(*arrays: Array):
         size = _common(array.shape[0] for array in arrays)
         if size <= _LANES:
             results = function(*(_transposed(array, 0, -1) for array in arrays))
@@ -54,20 +56,26 @@ def batch_last(function: Callable[..., Any], *static: Hashable) -> Callable[...,
             jnp.moveaxis(array, 0, -1) if axis is None else _split(array, blocks, lanes)
             for array, axis in zip(arrays, axes, strict=True)
         ]
-        results = jax.vmap(function, in_axes=axes)(*parts)
+        if in_blocks:
+            results = jax.vmap(function, in_axes=axes)(*parts)
+        else:
+            parts = [part if axis is None else _merged_blocks(part) for part, axis in zip(parts, axes, strict=True)]
+            results = jax.tree.map(
+                lambda result: _split_blocks(_widened(result, blocks * lanes), blocks), function(*parts)
+            )
         return jax.tree.map(lambda result: _joined(result, lanes, size), results)
 
-    @in_blocks.def_vmap
+    @of_batch.def_vmap
     def in_larger_blocks(outer: int, mapped: list[bool], *arrays: Array):
         """Another ``vmap`` makes the batch larger: [outer, size, ...] becomes [outer size, ...]."""
         size = _common(array.shape[1 if is_mapped else 0] for array, is_mapped in zip(arrays, mapped, strict=True))
         merged = [_merged(array, outer, size, is_mapped) for array, is_mapped in zip(arrays, mapped, strict=True)]
-        results = in_blocks(*merged)
+        results = of_batch(*merged)
         split = jax.tree.map(lambda result: result.reshape(outer, size, *result.shape[1:]), results)
         return split, jax.tree.map(lambda _: True, split)
 
     def of_one(*arrays: Array):
-        return jax.tree.map(lambda result: result[0], in_blocks(*(array[None] for array in arrays)))
+        return jax.tree.map(lambda result: result[0], of_batch(*(array[None] for array in arrays)))
 
     return of_one
 
@@ -89,6 +97,16 @@ def _joined(result: Array, lanes: int, size: int) -> Array:
     """[blocks, ..., lanes] as [size, ...]."""
     result = _transposed(_widened(result, lanes), -1, 1)
     return result.reshape(result.shape[0] * lanes, *result.shape[2:])[:size]
+
+
+def _merged_blocks(part: Array) -> Array:
+    """[blocks, ..., lanes] as [..., blocks lanes]."""
+    return jax.lax.collapse(_transposed(part, 0, -2), part.ndim - 2)
+
+
+def _split_blocks(result: Array, blocks: int) -> Array:
+    """[..., blocks lanes] as [blocks, ..., lanes]."""
+    return _transposed(result.reshape(*result.shape[:-1], blocks, result.shape[-1] // blocks), -2, 0)
 
 
 def _widened(result: Array, lanes: int) -> Array:

@@ -21,25 +21,31 @@ def add(a: Array | None, b: Array | None) -> Array | None:
     return b if a is None else a if b is None else a + b
 
 
-def along(function: Callable[[Any], Array], primal: Any, tangent: Any) -> Array | None:
+def along(function: Callable[[Any], Any], primal: Any, tangent: Any) -> Any | None:
     """The derivative of a function of one pytree along a tangent; ``None`` where the tangent vanishes.
 
     Leaves whose tangents vanish are constants of the differentiated program, which so stays small.
     """
     if is_zero(tangent):
         return None
+    structure: Any = jax.tree.structure(primal)
+    if all(is_zero(change) for change in structure.flatten_up_to(tangent)):
+        return None
+    return value_and_change(function, primal, tangent)[1]
+
+
+def value_and_change(function: Callable[[Any], Any], primal: Any, tangent: Any) -> tuple[Any, Any]:
+    """The value of a function of one pytree and its derivative along a tangent of which some leaves do not vanish."""
     structure: Any
     leaves, structure = jax.tree.flatten(primal)
     changes = structure.flatten_up_to(tangent)
     moving = [k for k, change in enumerate(changes) if not is_zero(change)]
-    if not moving:
-        return None
 
     def of_moving(*values):
         replaced = dict(zip(moving, values, strict=True))
         return function(structure.unflatten([replaced.get(k, leaf) for k, leaf in enumerate(leaves)]))
 
-    return jax.jvp(of_moving, tuple(leaves[k] for k in moving), tuple(changes[k] for k in moving))[1]
+    return jax.jvp(of_moving, tuple(leaves[k] for k in moving), tuple(changes[k] for k in moving))
 
 
 def times(matrix: Array, vector: Array) -> Array:

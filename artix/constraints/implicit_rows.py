@@ -21,8 +21,6 @@ Array = jax.Array
 class BoundRow(NamedTuple):
     """One DOF (or all, with a leading axis [n])."""
 
-    place: Array
-    """Place in the generalised velocity."""
     effect: Array
     """Change of the generalised velocity by a unit impulse, [nv]."""
     response: Array

@@ -1,4 +1,4 @@
-"""The sweeps of the implicit solver over what bounds the motion: DOFs, and distances of loop joints."""
+"""What bounds the motion in the implicit solver: DOFs, and distances of loop joints."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import jax.numpy as jnp
 from artix.articulation import Articulation, State
 from artix.constraints.drives import DriveRow
 from artix.constraints.frozen import HIGHEST, Frozen
-from artix.constraints.implicit_rows import BoundImpulses, BoundRow, DistanceRow, solve_bounds, solve_distance
+from artix.constraints.implicit_rows import BoundRow, DistanceRow
 from artix.constraints.loop_closures import LoopClosures
 from artix.constraints.rows import Commands
-from artix.constraints.sweep import Sweep
+from artix.simulation.bound_sweeps import Impulses, sweep_over_bounds
 from artix.simulation.implicit_system import ERROR_REDUCTION, ImplicitSystem
 from artix.simulation.options import SolverOptions
+from artix.tree import Tree
 
 Array = jax.Array
 
@@ -36,12 +37,6 @@ class Bounded(NamedTuple):
     """The same of the velocity at the end."""
     loop_impulse: Array
     """Impulses on all rows of the loop joints' anchors."""
-
-
-class _Impulses(NamedTuple):
-    dofs: BoundImpulses
-    distances: tuple[Array, Array]
-    """Of the lower and upper bounds, [D] each."""
 
 
 def bounded(
@@ -67,27 +62,28 @@ def bounded(
     targets = [None] if hard is None else [hard.position_target, hard.target]
     for target in targets if len(frozen.topology.mimic_dofs) else targets[-1:]:
         start = system.velocity if target is None or hard is None else hard.held(system.velocity, target)
-        velocity, impulses, corrections = _project(rows, distances, start, dt, options)
+        velocity, impulses, corrections = sweep_over_bounds(frozen.topology, rows, distances, start, dt, options)
         if target is not None and hard is not None:
             corrections = jnp.concatenate([corrections, hard.missing(velocity, target)])
         found.append((velocity, corrections))
-    loop_impulse = _loop_impulses(system, loops, rows, distances, impulses)
+    loop_impulse = _loop_impulses(frozen.topology, system, loops, distances, impulses)
     return Bounded(found[0][0], found[-1][0], found[0][1], found[-1][1], loop_impulse)
 
 
 def _loop_impulses(
+    topology: Tree,
     system: ImplicitSystem,
     loops: LoopClosures | None,
-    rows: BoundRow,
     distances: DistanceRow | None,
-    impulses: _Impulses,
+    impulses: Impulses,
 ) -> Array:
     """Impulses on all rows of the loop joints' anchors: what holds the velocity that the bounds alone would leave."""
     given = jnp.zeros_like(system.velocity)
     if loops is None or distances is None:
         return given[:0]
     across = sum(impulses.distances)
-    given = given.at[rows.place].set(sum(impulses.dofs)) + jnp.matmul(across, distances.direction, precision=HIGHEST)
+    given = given.at[topology.num_base_dofs + topology.depth_first_dofs].set(sum(impulses.dofs))
+    given = given + jnp.matmul(across, distances.direction, precision=HIGHEST)
     total = jnp.zeros_like(loops.rows.error).at[loops.distances].set(across)
     if len(loops.held) and system.hard is not None:
         unheld = system.velocity + jnp.matmul(system.response, given, precision=HIGHEST)
@@ -132,7 +128,6 @@ def _bound_rows(
     moves = response > _LOCKED * jnp.finfo(dt.dtype).eps * unheld
     response = jnp.where(moves, response, unheld)
     rows = BoundRow(
-        place=base + jnp.arange(topology.num_dofs),
         effect=jnp.where(moves[:, None], within[:, base:].T, 0),
         response=response,
         drive=DriveRow(
@@ -159,43 +154,3 @@ def _approach(gap: Array, dt: Array) -> Array:
     finite = jnp.isfinite(gap)
     distance = jnp.where(finite, gap, 0)
     return jnp.where(finite, jnp.where(distance < 0, ERROR_REDUCTION, 1) * distance / dt, jnp.inf)
-
-
-def _project(
-    rows: BoundRow, distances: DistanceRow | None, velocity: Array, dt: Array, options: SolverOptions
-) -> tuple[Array, _Impulses, Array]:
-    """The generalised velocity [nv] after all sweeps over the bounds, the impulses, the last sweep's corrections."""
-    sweep = Sweep(
-        temporal=False,
-        moves_positions=True,
-        restarts=False,
-        drive_limits_are_forces=options.drive_limits_are_forces,
-        dt=dt,
-        h=dt,
-        elapsed=jnp.zeros_like(dt),
-        error_reduction=jnp.asarray(ERROR_REDUCTION, dt.dtype),
-    )
-
-    def turn(velocity: Array, inputs: tuple[BoundRow, BoundImpulses]) -> tuple[Array, tuple[BoundImpulses, Array]]:
-        row, old = inputs
-        new, change = solve_bounds(row, old, velocity[row.place], sweep)
-        return velocity + row.effect * change, (new, row.effect[row.place] * change)
-
-    def turn_distance(velocity: Array, inputs):
-        row, old = inputs
-        new, change = solve_distance(row, old, jnp.sum(row.direction * velocity))
-        return velocity + row.effect * change, (new, jnp.sum(row.direction * row.effect) * change)
-
-    def once(carry: tuple[Array, _Impulses, Array], _) -> tuple[tuple[Array, _Impulses, Array], None]:
-        velocity, (dofs, spans), _ = carry
-        velocity, (dofs, corrected) = jax.lax.scan(turn, velocity, (rows, dofs))
-        if distances is not None:
-            velocity, (spans, stretched) = jax.lax.scan(turn_distance, velocity, (distances, spans))
-            corrected = jnp.concatenate([corrected, stretched])
-        return (velocity, _Impulses(dofs, spans), corrected), None
-
-    zero = jnp.zeros_like(rows.response)
-    none = zero[:0] if distances is None else jnp.zeros_like(distances.response)
-    impulses = _Impulses(BoundImpulses(zero, zero, zero, zero, zero), (none, none))
-    start = (velocity, impulses, jnp.concatenate([zero, none]))
-    return jax.lax.scan(once, start, length=options.position_iterations)[0]
