@@ -162,6 +162,7 @@ from artix.io.usd import load_usd_with_state as load_usd_with_state
 from artix.io.usd import save_usd as save_usd
 from artix.io.xacro import check_xacro as check_xacro
 from artix.io.xacro import load_xacro as load_xacro
+from artix.joint_drift import with_joint_drift as with_joint_drift
 from artix.joint_features import Drive as Drive
 from artix.joint_features import DriveEnvelope as DriveEnvelope
 from artix.joint_features import JointFriction as JointFriction
@@ -200,6 +201,7 @@ from artix.simulation.sleeping import wake_up as wake_up
 from artix.simulation.step import rollout as rollout
 from artix.simulation.step import step as step
 from artix.simulation.step import step_and_report as step_and_report
+from artix.simulation.step import step_with_joint_drift as step_with_joint_drift
 from artix.surgery import attach_articulation as attach_articulation
 from artix.surgery import lock_joints as lock_joints
 from artix.tendons import Attachment as Attachment

@@ -405,11 +405,18 @@ def test_the_table_covers_the_public_functions() -> None:
     functions = {name for name, value in public.items() if not value.__module__.startswith("artix.io")}
     small = {"neutral_state", "random_state", "joint_rate_from_velocity", "joint_velocity_from_rate"}
     inertias = {"log_cholesky_from_inertia", "log_cholesky_from_articulation", "inertia_from_log_cholesky"}
-    small |= inertias | {"with_log_cholesky", "without_bounds", "wake_up", "put_to_sleep", "is_sleeping"}
+    small |= inertias | {
+        "with_log_cholesky",
+        "without_bounds",
+        "with_joint_drift",
+        "wake_up",
+        "put_to_sleep",
+        "is_sleeping",
+    }
     small |= {"squared_distance", "normalize", "is_normalized", "is_same_configuration", "transport"}
     small |= {"lock_joints", "attach_articulation", "mimic_map", "builder_from_articulation"}
     # Sized below; sweeps are loops.
-    stepping = {"step", "step_and_report", "rollout", "vector_field", "step_with_sleep"}
+    stepping = {"step", "step_and_report", "rollout", "vector_field", "step_with_sleep", "step_with_joint_drift"}
     from tests.test_constraint_programs import FUNCTIONS as CONSTRAINED
 
     later = functions - set(FUNCTIONS) - set(QUANTITIES) - set(CONSTRAINED) - small - stepping

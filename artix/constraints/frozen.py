@@ -18,6 +18,7 @@ from artix.dynamics.factorization import inverse_of_product
 from artix.dynamics.mass_matrix import generalized_armature, generalized_momenta, shared_mass_matrix
 from artix.dynamics.newton_euler import generalized_forces, link_sums
 from artix.frames import dense_jacobian, link_accelerations, link_frames
+from artix.joint_drift import with_joint_drift
 from artix.kinematics import Motion, body_velocities, dof_motions, kinematics, root_motion
 from artix.topology import Topology
 from artix.tree import Tree, stage, take
@@ -62,10 +63,14 @@ class Frozen(NamedTuple):
     """Origin of each DOF's joint frame on its link, [n, 3]."""
     parent_origin: Array
     """Origin of each DOF's joint frame on its parent link, [n, 3]."""
+    drift: Array | None
+    """By how much joint frames have turned on their parents, [L, 3]; ``None`` where drifts are not kept."""
 
 
-def freeze(articulation: Articulation, state: State) -> Frozen:
+def freeze(articulation: Articulation, state: State, drift: Array | None = None) -> Frozen:
     """Evaluates everything that stays as it is during the step."""
+    if drift is not None:
+        articulation = with_joint_drift(articulation, drift)
     topology = articulation.topology
     kin = kinematics(articulation, state)
     frame = link_frames(topology, kin)
@@ -102,6 +107,7 @@ def freeze(articulation: Articulation, state: State) -> Frozen:
         axis=spatial.rotate(child.rotation, unit).T,
         child_origin=child.position.T,
         parent_origin=parent.position.T,
+        drift=drift,
     )
 
 

@@ -18,6 +18,7 @@ from artix.constraints.gauss_seidel import DofRow, Rows
 from artix.constraints.limits import LimitRow
 from artix.constraints.mimic import mimic_rows
 from artix.constraints.spatial_tendons import spatial_tendon_rows
+from artix.joint_drift import drift_by_body
 from artix.tree import Tree, by_body
 
 Array = jax.Array
@@ -63,7 +64,7 @@ def _dof_rows(
         drive=DriveRow(
             drive=articulation.drive,
             envelope=articulation.envelope,
-            position_error=position_error(topology, joint_position, commands.target_position),
+            position_error=position_error(topology, joint_position, commands.target_position, frozen.drift),
             target_velocity=commands.target_velocity,
             response=response,
             softened=softened,
@@ -100,12 +101,17 @@ def _relative_velocity(frozen: Frozen, motion: Array) -> Array:
     return jnp.sum(rows[0] * motion[child], axis=1) - jnp.sum(rows[1] * motion[parent], axis=1)
 
 
-def position_error(topology: Tree, position: Array, target: Array) -> Array:
-    """Target less position, [n]; for spherical joints of several axes twice the vector part of the rotation to go."""
+def position_error(topology: Tree, position: Array, target: Array, drift: Array | None = None) -> Array:
+    """Target less position, [n]; for spherical joints of several axes twice the vector part of the rotation to go.
+
+    A ``drift`` [L, 3] of the joint frames belongs to the rotation, not to its target.
+    """
     error = target - position
     if not topology.has_spherical:
         return error
     wanted, now = (spatial.quaternion_exp(by_body(topology, x)) for x in (target, position))
+    if drift is not None:
+        now = spatial.quaternion_product(drift_by_body(topology, drift), now)
     product = spatial.quaternion_product(spatial.conjugate(wanted), now)
     product = jnp.where(product[3] < 0, -product, product)
     several = jnp.asarray(topology.dof_is_one_of_several)

@@ -15,7 +15,7 @@ from artix.constraints.spatial_tendons import path_lengths
 from artix.constraints.sweep import Sweep
 from artix.frames import link_poses
 from artix.simulation.options import SolverOptions
-from artix.simulation.positions import Configuration, advance, start_configuration, to_state
+from artix.simulation.positions import Configuration, advance, start_configuration, to_state, with_drift_of
 from artix.simulation.unconstrained import Unconstrained
 
 Array = jax.Array
@@ -161,5 +161,8 @@ def _lengths(articulation: Articulation, state: State, frozen: Frozen, moved: Co
         return jnp.zeros_like(state.joint_position, shape=(0,))
     frame = frozen.frame
     if moved is not None:
-        frame = Placement.from_poses(link_poses(articulation, to_state(articulation, topology, moved, state)))
+        now = to_state(articulation, topology, moved, state)
+        if frozen.drift is not None:
+            articulation, _ = with_drift_of(articulation, topology, moved, now)
+        frame = Placement.from_poses(link_poses(articulation, now))
     return path_lengths(articulation, topology, frame)

@@ -23,7 +23,7 @@ from artix.simulation.joint_forces import incoming_joint_forces, tendon_wrenches
 from artix.simulation.momentum_correction import momentum_of, restore_momentum
 from artix.simulation.momentum_end import with_momentum
 from artix.simulation.options import Control, SolverOptions, commands_of
-from artix.simulation.positions import to_state
+from artix.simulation.positions import Configuration, to_state, with_drift_of
 from artix.simulation.report import StepReport, residual_of
 from artix.simulation.unconstrained import (
     Unconstrained,
@@ -39,8 +39,16 @@ def physx_step(
     articulation: Articulation, state: State, control: Control, dt: Array, options: SolverOptions
 ) -> tuple[State, StepReport]:
     """One step by PhysX's law; see :func:`artix.step`."""
+    end, _, report = drifting_step(articulation, state, None, control, dt, options)
+    return end, report
+
+
+def drifting_step(
+    articulation: Articulation, state: State, drift: Array | None, control: Control, dt: Array, options: SolverOptions
+) -> tuple[State, Array | None, StepReport]:
+    """One step by PhysX's law, which keeps drifts [L, 3] of joints; see :func:`artix.step_with_joint_drift`."""
     state = clamp_joint_velocities(articulation, state)
-    frozen = freeze(articulation, state)
+    frozen = freeze(articulation, state, drift)
     base = static_topology(frozen).num_base_dofs
     velocity = jnp.concatenate([state.root_velocity, state.joint_velocity]) if base else state.joint_velocity
     motion = link_motion(frozen, velocity)
@@ -56,19 +64,25 @@ def physx_step(
     free = _corrected(frozen, free)
     rows = constraint_rows(articulation, frozen, state.joint_position, free.motion, commands)
     solution = iterate(articulation, state, frozen, rows, free, late, dt, options)
-    end, link_velocity = _end(articulation, state, frozen, free, solution, dt)
+    configuration = _within_limits(articulation, solution.configuration)
+    end = to_state(articulation, static_topology(frozen), configuration, state)
+    drifted = articulation
+    if drift is not None:
+        drifted, drift = with_drift_of(articulation, static_topology(frozen), configuration, end)
+    end, link_velocity = _end(drifted, end, frozen, free, solution, dt)
     by_impulses = solution.change / dt
     acceleration = free.acceleration + by_impulses
     link_acceleration = link_motion(frozen, acceleration) + frozen.velocity_product
-    end_frame = link_frames(static_topology(frozen), kinematics(articulation, end))
+    end_frame = link_frames(static_topology(frozen), kinematics(drifted, end))
     tendons = tendon_wrenches(rows, solution.impulses, dt, static_topology(frozen).num_links)
     joint_forces = incoming_joint_forces(
         articulation, frozen, end_frame, motion, link_acceleration, given + brake, tendons
     )
     residuals = [residual_of(found) for found in (solution.position_corrections, solution.velocity_corrections)]
-    return end, StepReport(
+    report = StepReport(
         acceleration[base:], link_velocity, link_acceleration, joint_forces, joint_forces[:0], *residuals
     )
+    return end, drift, report
 
 
 def _corrected(frozen: Frozen, free: Unconstrained) -> Unconstrained:
@@ -81,25 +95,28 @@ def _corrected(frozen: Frozen, free: Unconstrained) -> Unconstrained:
     return free._replace(motion=motion, velocity=jnp.concatenate([motion[0], free.velocity[6:]]))
 
 
+def _within_limits(articulation: Articulation, configuration: Configuration) -> Configuration:
+    """PhysX 5.6.1 clips the positions of limited prismatic joints."""
+    q = configuration.joint_position
+    clipped = jnp.clip(q, articulation.joint_lower_limit, articulation.joint_upper_limit)
+    return configuration._replace(joint_position=jnp.where(articulation.topology.dof_is_linear, clipped, q))
+
+
 def _end(
-    articulation: Articulation, state: State, frozen: Frozen, free: Unconstrained, solution: Solution, dt: Array
+    articulation: Articulation, moved: State, frozen: Frozen, free: Unconstrained, solution: Solution, dt: Array
 ) -> tuple[State, Array]:
-    """The state after the step and the links' velocities [L, 6] in it."""
-    topology, base = static_topology(frozen), static_topology(frozen).num_base_dofs
+    """The state after the step, of which ``moved`` has the positions, and the links' velocities [L, 6] in it."""
+    base = static_topology(frozen).num_base_dofs
     velocity = free.velocity + solution.change
     motion = free.motion + link_motion(frozen, solution.change)
-    # PhysX 5.6.1 clips the positions of limited prismatic joints.
-    q = solution.configuration.joint_position
-    clipped = jnp.clip(q, articulation.joint_lower_limit, articulation.joint_upper_limit)
-    configuration = solution.configuration._replace(joint_position=jnp.where(topology.dof_is_linear, clipped, q))
-    end = to_state(articulation, topology, configuration, state).replace(joint_velocity=velocity[base:])
-    if topology.fixed_base:
+    end = moved.replace(joint_velocity=velocity[base:])
+    if base == 0:
         return end, motion
     end = end.replace(root_velocity=velocity[:6])
     target = momentum_of(frozen.mass, world_inertias(frozen), frozen.center, motion)
     moved_by = free.motion + link_motion(frozen, solution.mean_change)
     carried = jnp.sum(frozen.mass[:, None] * moved_by[:, :3], axis=0)
-    travelled = configuration.root_center[:, 0]
+    travelled = solution.configuration.root_center[:, 0]
     center = jnp.sum(frozen.mass[:, None] * frozen.center, axis=0)[:, None] / jnp.sum(frozen.mass)
     end = with_momentum(articulation, end, center, travelled, target, carried, dt, magnitude_only=True)
     return end, link_velocities(articulation, end)

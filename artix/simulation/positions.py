@@ -13,9 +13,10 @@ from artix.articulation import Articulation, State
 from artix.bodies import joint_geometry, link_placements
 from artix.configuration import where_spherical, wrap_angles
 from artix.constraints.frozen import Frozen
+from artix.joint_drift import drift_by_link, with_joint_drift
 from artix.kinematics import joint_transforms
 from artix.topology import Topology
-from artix.tree import joint_quaternions, take
+from artix.tree import by_body, joint_quaternions, take
 
 Array = jax.Array
 
@@ -63,7 +64,8 @@ def to_state(articulation: Articulation, topology: Topology, configuration: Conf
     """The state with the configuration's positions and the velocities of ``state``, from which the step started."""
     q = wrap_angles(topology, configuration.joint_position)
     if topology.has_spherical:
-        q = where_spherical(topology, _spherical_positions(articulation, topology, configuration), q)
+        turned = spatial.quaternion_log(_joint_rotations(articulation, topology, configuration))
+        q = where_spherical(topology, turned, q)
     root = state.root_pose
     if not topology.fixed_base:
         center = articulation.link_com_pose[0, :3, None]
@@ -74,12 +76,24 @@ def to_state(articulation: Articulation, topology: Topology, configuration: Conf
     return state.replace(root_pose=root, joint_position=q)
 
 
+def with_drift_of(
+    articulation: Articulation, topology: Topology, configuration: Configuration, end: State
+) -> tuple[Articulation, Array]:
+    """The articulation whose links stand as the configuration says when its state is ``end``, and its drift [L, 3]."""
+    drift = jnp.zeros_like(articulation.joint_parent_pose[:, :3])
+    if topology.has_spherical:
+        named = spatial.quaternion_exp(by_body(topology, end.joint_position))
+        found = _joint_rotations(articulation, topology, configuration)
+        drift = drift_by_link(topology, spatial.quaternion_product(found, spatial.conjugate(named)))
+    return with_joint_drift(articulation, drift), drift
+
+
 def _turned(vector: Array, quaternion: Array) -> Array:
     return spatial.normalize(spatial.quaternion_product(spatial.quaternion_exp(vector), quaternion))
 
 
-def _spherical_positions(articulation: Articulation, topology: Topology, configuration: Configuration) -> Array:
-    """Rotation vectors of the joints of bodies 1 .. B-1, by place within the joint, [3, B-1]."""
+def _joint_rotations(articulation: Articulation, topology: Topology, configuration: Configuration) -> Array:
+    """Rotations of the joints of bodies 1 .. B-1 in the axes of the bodies' frames, [4, B-1]."""
     # Meaningless for joints that are not spherical.
     placements = link_placements(articulation)
     geometry = joint_geometry(articulation, placements)
@@ -93,7 +107,7 @@ def _spherical_positions(articulation: Articulation, topology: Topology, configu
     root = spatial.quaternion_product(configuration.root_rotation, spatial.conjugate(moved.rotation[:, :1]))
     above = _parent_orientations(topology, root, local, absolute)
     relative = spatial.quaternion_product(spatial.conjugate(above), absolute[:, 1:])
-    return spatial.quaternion_log(spatial.quaternion_product(spatial.conjugate(geometry.turns[0, :, 3]), relative))
+    return spatial.quaternion_product(spatial.conjugate(geometry.turns[0, :, 3]), relative)
 
 
 def _parent_orientations(topology: Topology, root: Array, local: Array, absolute: Array) -> Array:

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
-from artix.checks import check_state
+from artix.checks import check_state, check_vector
 from artix.simulation.continuous import rk4_step
 from artix.simulation.implicit_step import implicit_step
 from artix.simulation.options import Control, SolverOptions, check_control
-from artix.simulation.physx_step import physx_step
+from artix.simulation.physx_step import drifting_step, physx_step
 from artix.simulation.report import StepReport
 from artix.topology import Topology
 
@@ -77,6 +77,54 @@ def step_and_report(
     return _in_parts(lambda now: take_step(articulation, now, control, part, options), state, options)
 
 
+def step_with_joint_drift(
+    articulation: Articulation,
+    state: State,
+    drift: Array,
+    control: Control | None,
+    dt: float | Array,
+    options: SolverOptions,
+) -> tuple[State, Array, StepReport]:
+    """A :func:`step_and_report` with ``"pgs"`` or ``"tgs"`` that keeps how far spherical joints with locked axes drift.
+
+    PhysX locks axes in velocity alone. A spherical joint with two free axes, or with one below a turning parent, so
+    turns about its locked axes as well; its positions are the components of its rotation along the free axes, and PhysX
+    remembers the rotation. :func:`step` puts the joint back onto its free axes. No other joint drifts.
+
+    Args:
+      articulation: the articulation as it was built.
+      state: where it is.
+      drift: rotation vectors [rad] by which the inbound joint frames have turned on their parents' links, shape [L, 3];
+        zeros to begin with and whenever joint positions are set anew, as in PhysX.
+      control: as for :func:`step`.
+      dt: the step [s].
+      options: as for :func:`step`.
+
+    Returns:
+      The state a step later, the drift that belongs to it, and the report. Other functions take them as
+      ``artix.link_poses(artix.with_joint_drift(articulation, drift), state)``.
+
+    Raises:
+      ValueError: as :func:`step`, or the solver is another one.
+      TypeError: as :func:`step`.
+    """
+    if options.solver not in ("pgs", "tgs"):
+        raise ValueError(
+            f"solver={options.solver!r} keeps spherical joints on their free axes and has no drift: use artix.step, or "
+            "solver='pgs' or 'tgs'"
+        )
+    control = _checked(articulation, state, control, options)
+    check_vector("drift", drift, (articulation.topology.num_links, 3), articulation.dtype, "L, rotation vectors")
+    part = jnp.asarray(dt, articulation.dtype) / options.substeps
+
+    def one(now: tuple[State, Array]) -> tuple[tuple[State, Array | None], StepReport]:
+        end, after, report = drifting_step(articulation, *now, control, part, options)
+        return (end, after), report
+
+    (end, drift), report = _in_parts(one, (state, drift), options)
+    return end, drift, report
+
+
 def rollout(
     articulation: Articulation,
     state: State,
@@ -114,7 +162,7 @@ def rollout(
     return jax.lax.scan(advance, state, None if num_steps is not None else control, length=num_steps)[1]
 
 
-def _in_parts(part: Callable[[State], tuple[State, Any]], state: State, options: SolverOptions) -> tuple[State, Any]:
+def _in_parts(part: Callable[[Any], tuple[Any, Any]], state: Any, options: SolverOptions) -> tuple[Any, Any]:
     """The state after all parts of a step, and what the last one reports."""
     if options.substeps == 1:
         return part(state)
