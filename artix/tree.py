@@ -49,19 +49,20 @@ def after(x: Array, *others: Array) -> Array:
     return x
 
 
-def take(x: Array, index) -> Array:
-    """``x[..., index]``; a slice, or nothing at all, where a static index allows it.
+def take(x: Array, index, axis: int = -1) -> Array:
+    """The items of ``x`` along an axis; a slice, or nothing at all, where a static index allows it.
 
-    Other static indices select finite numbers by a product with a constant 0/1 matrix: as fast as a gather, whose
-    transpose in reverse mode XLA:CPU writes as a loop.
+    Along the last axis (-1) other static indices select finite numbers by a product with a constant 0/1 matrix: as fast
+    as a gather, whose transpose in reverse mode XLA:CPU writes as a loop.
     """
-    if isinstance(index, np.ndarray) and index.size:
-        first, last = int(index[0]), int(index[0]) + len(index)
-        if np.array_equal(index, np.arange(first, last)):
-            return x if (first, last) == (0, x.shape[-1]) else x[..., first:last]
-        if isinstance(x, jax.Array) and x.dtype.kind == "f":
+    before = (slice(None),) * (axis % x.ndim)
+    if isinstance(index, np.ndarray) and index.ndim == 1:
+        first = int(index[0]) if len(index) else 0
+        if np.array_equal(index, np.arange(first, first + len(index))):
+            return x if len(index) == x.shape[axis] else x[(*before, slice(first, first + len(index)))]
+        if axis == -1 and isinstance(x, jax.Array) and x.dtype.kind == "f":
             return masked_sum(x, np.arange(x.shape[-1])[:, None] == index[None])
-    return x.at[..., index].get(mode="promise_in_bounds")
+    return x.at[(*before, index)].get(mode="promise_in_bounds")
 
 
 def masked_sum(x: Array, mask) -> Array:
@@ -106,22 +107,14 @@ def _by_levels(tree: Topology, root: Array, turns: Array, amounts: Array) -> Arr
     """Quaternions [4, B, T] by tree depth, with the batch as the last axis."""
     local = stage(joint_quaternions(turns, amounts))
     root = jnp.broadcast_to(root, (4, 1, *jnp.broadcast_shapes(root.shape[-1:], local.shape[-1:])))
-    done, previous, numbers = [root], root, [0]
+    done, previous, numbers = [root], root, np.array([0])
     for level in tree.body_levels:
-        above = _take_links(previous, [numbers.index(body) for body in tree.body_parent[level]])
-        previous = stage(spatial.apply(_take_links(local, (level - 1).tolist()), above))
+        above = take(previous, np.searchsorted(numbers, tree.body_parent[level]), -2)
+        previous = stage(spatial.apply(take(local, level - 1, -2), above))
         done.append(previous)
-        numbers = level.tolist()
+        numbers = level
     order = np.argsort(np.concatenate([[0], *tree.body_levels]))
-    return _take_links(jnp.concatenate(done, axis=1), order.tolist())
-
-
-def _take_links(x: Array, index: list[int]) -> Array:
-    """``x[..., index, :]``; a slice, or nothing at all, where the links are neighbours."""
-    first, last = index[0], index[-1] + 1
-    if index == list(range(first, last)):
-        return x if last - first == x.shape[-2] else x[..., first:last, :]
-    return x.at[..., np.array(index), :].get(mode="promise_in_bounds")
+    return take(jnp.concatenate(done, axis=1), order, -2)
 
 
 def _by_pointer_jumping(pointers: Array, root: Array, local: Array) -> Array:

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.spatial import total
-from artix.tree import masked_sum, stage
+from artix.tree import masked_sum, stage, take
 
 Array = jax.Array
 
@@ -101,7 +101,7 @@ def eliminate(paths: Paths, rows: list[Array], diagonal: Array) -> tuple[Array, 
     Returns:
       The numbers of U, [numbers, T], and 1 / D in the order of the levels, [n, T].
     """
-    diagonal = _take(diagonal, paths.by_level)
+    diagonal = take(diagonal, paths.by_level, 0)
     fronts: Array | None = None
     found, inverses, end = [], [], len(paths.parent)
     for depth in range(len(paths.levels) - 1, -1, -1):
@@ -147,7 +147,7 @@ def solve_on_paths(paths: Paths, inverse_numbers: Array, inverse_diagonal: Array
 def numbers_of(paths: Paths, matrix: Array) -> Array:
     """The numbers [numbers, ...] of a full matrix [n, n, ...]."""
     upper, lower = paths.pairs
-    return _take(jax.lax.collapse(matrix, 0, 2), upper * len(paths.parent) + lower)
+    return take(jax.lax.collapse(matrix, 0, 2), upper * len(paths.parent) + lower, 0)
 
 
 def rows_of_product(paths: Paths, left: Array, right: Array) -> tuple[list[Array], Array]:
@@ -162,7 +162,7 @@ def rows_of_product(paths: Paths, left: Array, right: Array) -> tuple[list[Array
         entries = np.array([paths.levels[depth] for depth in run])
 
         def of_run(rows: Array, entries: np.ndarray = entries) -> Array:
-            return _take(rows, entries.ravel()).reshape(*entries.shape, *rows.shape[1:]).swapaxes(0, 1)
+            return take(rows, entries.ravel(), 0).reshape(*entries.shape, *rows.shape[1:]).swapaxes(0, 1)
 
         last = of_run(left)
         path = stage(_below(_spread_to_children(path, paths.children(run[0] - 1)), last)) if run[0] else stage(last)
@@ -175,16 +175,8 @@ def full_matrix(paths: Paths, numbers: Array, diagonal: float) -> Array:
     """An upper triangular matrix [n, n, ...] from its numbers [numbers, ...] and its constant diagonal."""
     ends = jnp.asarray([0, diagonal], numbers.dtype).reshape(2, *(1,) * (numbers.ndim - 1))
     ends = jnp.broadcast_to(ends, (2, *numbers.shape[1:]))
-    entries = _take(jnp.concatenate([numbers, ends]), paths.places.ravel())
+    entries = take(jnp.concatenate([numbers, ends]), paths.places.ravel(), 0)
     return entries.reshape(*paths.places.shape, *numbers.shape[1:])
-
-
-def _take(x: Array, index: np.ndarray) -> Array:
-    """``x[index]``; a slice, or nothing at all, where the items are neighbours."""
-    first, end = (int(index[0]), int(index[-1]) + 1) if len(index) else (0, 0)
-    if np.array_equal(index, np.arange(first, end)):
-        return x if end - first == len(x) else x[first:end]
-    return x.at[index].get(mode="promise_in_bounds")
 
 
 def _below(above: Array, last: Array) -> Array:
@@ -215,4 +207,4 @@ def _summed_to_parents(x: Array, children: list[int]) -> Array:
 
 def _spread_to_children(x: Array, children: list[int]) -> Array:
     """The parents' items [m, ...], one for each child."""
-    return _take(x, np.repeat(np.arange(len(children)), children))
+    return take(x, np.repeat(np.arange(len(children)), children), 0)
