@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from artix import spatial
 from artix.articulation import Articulation
 from artix.bodies import Inertias, body_inertias, link_inertias, lumped_masses
+from artix.constants import is_known
 from artix.kinematics import Kinematics, Motion
 from artix.tree import Tree, masked_sum, stage, subtree_sums, take
 
@@ -94,3 +96,8 @@ def first_moments(articulation: Articulation, kin: Kinematics, mass: Array) -> t
 def weights(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
     """The same of what gravity acts on."""
     return first_moments(articulation, kin, articulation.link_mass * articulation.gravity_scale)
+
+
+def falls_as_one(articulation: Articulation) -> bool:
+    """Whether gravity is known, while JAX traces, to act on all links in full."""
+    return is_known(articulation.gravity_scale) and bool(np.all(np.asarray(articulation.gravity_scale) == 1))

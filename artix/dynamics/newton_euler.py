@@ -11,7 +11,7 @@ from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Inertias
 from artix.checks import check_vector
-from artix.dynamics.inertia import reference_inertias, weights
+from artix.dynamics.inertia import falls_as_one, reference_inertias, weights
 from artix.kinematics import Kinematics, Motion, body_accelerations, dof_motions, link_centers
 from artix.tree import Tree, free_root, masked_sum, stage, subtree_sums
 
@@ -47,8 +47,11 @@ def newton_euler(
     motions = Motion(*stage(*dof_motions(tree, kin)))
     velocity, rate = body_accelerations(tree, kin, motions, state, acceleration)
     inertias = reference_inertias(articulation, kin)
-    pulled = weights(articulation, kin) if gravity else None
-    force = forces_of_motion(articulation, velocity, rate, inertias, pulled)
+    pulled, felt = weights(articulation, kin) if gravity else None, rate
+    if gravity and falls_as_one(articulation):
+        # Known to pull all links alike, gravity is an acceleration that they feel: a tenth less to compute.
+        pulled, felt = None, rate._replace(linear=rate.linear - articulation.gravity[:, None])
+    force = forces_of_motion(articulation, velocity, felt, inertias, pulled)
     if external_force is not None:
         force = force - body_wrenches(articulation, kin, external_force)
     return NewtonEuler(motions, velocity, rate, inertias, force)
