@@ -310,6 +310,17 @@ def test_jit_vmap_and_scan_agree_with_plain_calls() -> None:
     assert_equal({"vmap": (batched, plain), "scan": (scanned, plain), "parameters": (both[2], third)}, 1e-12)
 
 
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_gravity_is_the_same_whether_or_not_its_scale_is_known(scale: float) -> None:
+    kinds = ["revolute_twist", "spherical_012", "prismatic_y", "fixed", "revolute_twist"]
+    a = tree_of(kinds, [0, 1, 1, 2, 0], fixed_base=False, gravity_scale=[1.0] * 5 + [scale])
+    s = state_at(random_states(a, 1), 0)
+    acceleration = jnp.linspace(-1, 1, a.topology.nv, dtype=a.dtype)
+    known = jax.jit(lambda s, x: artix.inverse_dynamics(a, s, x))(s, acceleration)
+    traced = jax.jit(artix.inverse_dynamics)(a, s, acceleration)
+    np.testing.assert_allclose(known, traced, rtol=1e-12, atol=1e-12)
+
+
 @BASES
 def test_random_states_lie_within_limits(fixed_base: bool, dtype: np.dtype) -> None:
     articulation = zoo(fixed_base=fixed_base, dtype=dtype)
