@@ -168,11 +168,12 @@ def running_sums(weight: float, x: Array, scale: Array) -> tuple[Array, Array]:
     return jnp.stack(rows), 2 * scale[None]
 
 
+@pytest.mark.parametrize("in_blocks", [True, False])
 @pytest.mark.parametrize("size", [0, 1, 3, 64, 65, 130])
-def test_batch_last_is_vmap(size: int) -> None:
+def test_batch_last_is_vmap(size: int, in_blocks: bool) -> None:
     rng = np.random.default_rng(size)
     x, scale = jnp.asarray(rng.normal(size=(size, 4))), jnp.asarray(rng.normal(size=size))
-    function = batch_last(running_sums, 0.5)
+    function = batch_last(running_sums, 0.5, in_blocks=in_blocks)
 
     def plain(x, scale):
         sums, doubled = running_sums(0.5, x[:, None], scale[None])
@@ -190,3 +191,10 @@ def test_batch_last_is_vmap(size: int) -> None:
         compare(jax.vmap(function, axes)(*arguments), jax.vmap(plain, axes)(*arguments))
     grid = jax.vmap(jax.vmap(function, (None, 0)), (0, None))
     compare(jax.jit(grid)(x, scale[:3]), jax.vmap(jax.vmap(plain, (None, 0)), (0, None))(x, scale[:3]))
+
+
+def test_runs_of_levels_end_where_paths_branch_or_end() -> None:
+    # Two paths from one root: one of four entries below it, one of two.
+    paths = Paths((-1, 0, 0, 1, 2, 3, 5))
+    assert paths.levels == ((0,), (1, 2), (3, 4), (5,), (6,))
+    assert paths.runs == (range(0, 1), range(1, 3), range(3, 5))
