@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.spatial import total
-from artix.tree import masked_sum, stage, take
+from artix.tree import after, masked_sum, stage, take
 
 Array = jax.Array
 
@@ -90,23 +90,23 @@ class Paths:
         return tuple(child for child, parent in enumerate(self.parent) if parent == entry)
 
 
-def eliminate(paths: Paths, rows: list[Array], diagonal: Array) -> tuple[Array, Array]:
+def eliminate(paths: Paths, rows: list[Array], added: Array) -> tuple[Array, Array]:
     """Factors a matrix.
 
     Args:
       paths: its pattern.
-      rows: the matrix's numbers, level by level, [entries, depth, T] each.
-      diagonal: its diagonal, [n, T].
+      rows: its rows up to the diagonal, on the paths, level by level, [entries, depth + 1, T] each.
+      added: what to add to the diagonal, [n, T].
 
     Returns:
       The numbers of U, [numbers, T], and 1 / D in the order of the levels, [n, T].
     """
-    diagonal = take(diagonal, paths.by_level, 0)
+    added = take(added, paths.by_level, 0)
     fronts: Array | None = None
     found, inverses, end = [], [], len(paths.parent)
     for depth in range(len(paths.levels) - 1, -1, -1):
         first = end - len(paths.levels[depth])
-        pivot, row = diagonal[first:end], rows[depth]
+        pivot, row = rows[depth][:, depth] + added[first:end], rows[depth][:, :depth]
         if fronts is not None:
             pivot, row = pivot + fronts[:, depth, depth], row + fronts[:, depth, :depth]
         inverse, end = 1 / pivot, first
@@ -139,6 +139,7 @@ def invert(paths: Paths, numbers: Array) -> Array:
 def solve_on_paths(paths: Paths, inverse_numbers: Array, inverse_diagonal: Array, right: Array) -> Array:
     """The solution [n] of ``U D U^T x = right`` from the numbers of U^-1; the batch is where it may."""
     upper, lower = paths.selections
+    right = after(right, inverse_numbers)  # Else it is spread over the paths before the elimination, and kept.
     half = right + masked_sum(inverse_numbers * masked_sum(right, lower), upper.T)
     half = half * inverse_diagonal
     return half + masked_sum(inverse_numbers * masked_sum(half, upper), lower.T)
@@ -150,12 +151,8 @@ def numbers_of(paths: Paths, matrix: Array) -> Array:
     return take(jax.lax.collapse(matrix, 0, 2), upper * len(paths.parent) + lower, 0)
 
 
-def rows_of_product(paths: Paths, left: Array, right: Array) -> tuple[list[Array], Array]:
-    """The numbers and the diagonal of ``left right^T``, factors [n, k, T], where only the upper half counts.
-
-    Returns:
-      The numbers, level by level, [entries, depth, T] each, and the diagonal in the order of the entries, [n, T].
-    """
+def rows_of_product(paths: Paths, left: Array, right: Array) -> list[Array]:
+    """The rows, for :func:`eliminate`, of the matrix with the upper half of ``left right^T``, factors [n, k, T]."""
     found = []
     path = left[:0, None]  # The left factor's rows from the root to each entry of a level, [entries, depth, k, T].
     for run in paths.runs:
@@ -167,8 +164,8 @@ def rows_of_product(paths: Paths, left: Array, right: Array) -> tuple[list[Array
         last = of_run(left)
         path = stage(_below(_spread_to_children(path, paths.children(run[0] - 1)), last)) if run[0] else stage(last)
         products = stage(total(path[:, None] * of_run(right)[:, :, None], 3))
-        found += [products[:, number, :depth] for number, depth in enumerate(run)]
-    return found, total(left * right, 1)
+        found += [products[:, number, : depth + 1] for number, depth in enumerate(run)]
+    return found
 
 
 def full_matrix(paths: Paths, numbers: Array, diagonal: float) -> Array:

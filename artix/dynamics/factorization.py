@@ -177,8 +177,7 @@ def _eliminate_product_jvp(paths: Paths, primals, tangents):
 
 
 def _factors_of_product(paths: Paths, left: Array, right: Array, added: Array) -> tuple[Array, Array, Array]:
-    rows, diagonal = rows_of_product(paths, left, right)
-    numbers, inverse_diagonal = eliminate(paths, rows, diagonal + added)
+    numbers, inverse_diagonal = eliminate(paths, rows_of_product(paths, left, right), added)
     return numbers, invert(paths, numbers), inverse_diagonal
 
 
