@@ -12,6 +12,7 @@ The recursions have the batch as their last axis, see :mod:`artix.lanes`. With t
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from functools import cached_property
 
@@ -102,38 +103,56 @@ def eliminate(paths: Paths, rows: list[Array], added: Array) -> tuple[Array, Arr
       The numbers of U, [numbers, T], and 1 / D in the order of the levels, [n, T].
     """
     added = take(added, paths.by_level, 0)
-    fronts: Array | None = None
+    fronts = jnp.zeros_like(added, shape=(0, 1, 1, added.shape[-1]))  # Of the entries that have children.
     found, inverses, end = [], [], len(paths.parent)
     for depth in range(len(paths.levels) - 1, -1, -1):
-        first = end - len(paths.levels[depth])
-        pivot, row = rows[depth][:, depth] + added[first:end], rows[depth][:, :depth]
-        if fronts is not None:
-            pivot, row = pivot + fronts[:, depth, depth], row + fronts[:, depth, :depth]
-        inverse, end = 1 / pivot, first
+        row, first, inner = rows[depth], end - len(paths.levels[depth]), np.flatnonzero(paths.children(depth))
+        if len(inner):
+            row = row + _placed(fronts[:, depth], inner, len(row))
+        inverse = 1 / (row[:, depth] + added[first:end])
+        row, end = row[:, :depth], first
         lower, inverse = stage(row * inverse[:, None], inverse)
         found.append(jax.lax.collapse(lower, 0, 2))
         inverses.append(inverse)
         if depth:
-            left = -lower[:, :, None] * row[:, None]
-            left = left if fronts is None else left + fronts[:, :depth, :depth]
-            fronts = stage(_summed_to_parents(left, paths.children(depth - 1)))
+            counts = [count for count in paths.children(depth - 1) if count]
+            left = _summed_to_parents(-lower[:, :, None] * row[:, None], counts)
+            if len(inner):
+                parents = np.repeat(np.arange(len(counts)), counts)[inner]
+                inner_counts = np.bincount(parents, minlength=len(counts)).tolist()
+                left = left + _summed_to_parents(fronts[:, :depth, :depth], inner_counts)
+            fronts = stage(left)
     return jnp.concatenate(found[::-1]), jnp.concatenate(inverses[::-1])
 
 
 def invert(paths: Paths, numbers: Array) -> Array:
     """The numbers of U^-1 from those of U, [numbers, T]."""
     # Above an entry i of U^-1 stand -(the rows of U^-1 on the path) l_i; the path's rows pass from level to level.
-    path = jnp.ones((len(paths.levels[0]), 1, 1, numbers.shape[-1]), numbers.dtype)
+    inner = np.flatnonzero(paths.children(0))
+    path = jnp.ones((len(inner), 1, 1, numbers.shape[-1]), numbers.dtype)
     found = [numbers[:0]]
     for depth in range(1, len(paths.levels)):
-        path = _spread_to_children(path, paths.children(depth - 1))
+        counts = [count for count in paths.children(depth - 1) if count]
         lower = _level(paths, numbers, depth)
-        row = stage(-total(lower[:, :, None] * path, 1))
+        row = stage(-_products_of_children(lower, path, counts))
         found.append(jax.lax.collapse(row, 0, 2))
-        if depth + 1 < len(paths.levels):
-            last = _padded(row, 1, 0, 1, value=1)
-            path = stage(_below(_padded(path, 2, 0, 1), last[:, None]))
+        inner = np.flatnonzero(paths.children(depth))  # What has no children needs no path.
+        above = take(path, np.repeat(np.arange(len(counts)), counts)[inner], 0)
+        last = _padded(take(row, inner, 0), 1, 0, 1, value=1)
+        path = stage(_below(_padded(above, 2, 0, 1), last[:, None]))
     return jnp.concatenate(found)
+
+
+def _products_of_children(lower: Array, path: Array, counts: list[int]) -> Array:
+    """Rows [m, d, T] of the children times the matrices [p, d, d, T] of their parents."""
+    # All parents get as many places as one needs: to copy matrices for the children would take most of the memory.
+    width = max(counts)
+    places = np.concatenate([parent * width + np.arange(count) for parent, count in enumerate(counts)])
+    siblings = _placed(lower, places, len(counts) * width).reshape(len(counts), width, *lower.shape[1:])
+    # Cut before they are multiplied: XLA keeps products that two sums want.
+    parts = [slice(first, first + 8) for first in range(0, lower.shape[1], 8)]
+    products = [total(siblings[:, :, part, None] * path[:, None, part], 2) for part in parts]
+    return take(jax.lax.collapse(functools.reduce(jax.lax.add, products), 0, 2), places, 0)
 
 
 def solve_on_paths(paths: Paths, inverse_numbers: Array, inverse_diagonal: Array, right: Array) -> Array:
@@ -186,6 +205,16 @@ def _below(above: Array, last: Array) -> Array:
 def _padded(x: Array, axis: int, before: int, after: int, value: float = 0) -> Array:
     widths = [(before, after, 0) if number == axis else (0, 0, 0) for number in range(x.ndim)]
     return jax.lax.pad(x, jnp.asarray(value, x.dtype), widths)
+
+
+def _placed(x: Array, places: np.ndarray, size: int) -> Array:
+    """Items [m, ...] at their places among zeros, [size, ...]."""
+    first, end = int(places[0]), int(places[-1]) + 1
+    if end - first == len(places):
+        return x if len(x) == size else _padded(x, 0, first, size - end)
+    numbers = np.full(size, len(places))
+    numbers[places] = np.arange(len(places))
+    return take(_padded(x, 0, 0, 1), numbers, 0)
 
 
 def _level(paths: Paths, numbers: Array, depth: int) -> Array:
