@@ -28,7 +28,9 @@ def draw(table: Table, folder: Path) -> list[Path]:
     """
     files = []
     robots = [robot for robot in ROBOTS if any(result.robot == robot for result in table.results)]
-    for robot in (robot for robot in robots if robot not in _CHAINS and len(table.batches) > 1):
+    for robot in (robot for robot in robots if robot not in _CHAINS):
+        if len({result.batch for result in table.results if result.robot == robot}) < 2:
+            continue
         file = folder / f"throughput-{robot}.svg"
         if _panels(table, file, _throughput(robot), "batch", "articulations per second"):
             files.append(file)
@@ -67,18 +69,21 @@ def _panels(table: Table, file: Path, point: Callable[[Result], Any], across: st
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4 * len(PANELS), 3.6), layout="constrained")
-    drawn = False
+    drawn, measured = False, set()
     for axes, quantity in zip(figure.subplots(1, len(PANELS), sharey=True), PANELS, strict=True):
         for index, library in enumerate(table.libraries):
             chosen = [r for r in table.results if r.quantity == quantity and r.library == library]
             points = sorted((x, y) for x, y in filter(None, map(point, chosen)) if y)
             if points:
                 axes.plot(*zip(*points, strict=True), "o-", label=library, color=f"C{index}", zorder=3 - index / 10)
-                drawn = True
+                drawn, measured = True, measured | {x for x, _ in points}
         axes.set(title=quantity, xlabel=across, xscale="log", yscale="log")
         axes.grid(alpha=0.3)
     if drawn:
         figure.axes[0].set_ylabel(up)
+        for axes in figure.axes:
+            axes.set_xticks(sorted(measured), [str(x) for x in sorted(measured)])
+            axes.set_xticks([], minor=True)
         handles: dict[str, Any] = {}
         for axes in figure.axes:
             handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
