@@ -12,9 +12,8 @@ The recursions have the batch as their last axis, see :mod:`artix.lanes`. With t
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
-from functools import cached_property
+from functools import cached_property, reduce
 
 import jax
 import jax.numpy as jnp
@@ -87,6 +86,19 @@ class Paths:
         """How many children each entry of a level has."""
         return [len(self._children(entry)) for entry in self.levels[depth]]
 
+    def families(self, depth: int) -> list[int]:
+        """How many children each inner entry of a level has; inner are those that have any."""
+        return [count for count in self.children(depth) if count]
+
+    def inner(self, depth: int) -> np.ndarray:
+        """Places of the inner entries of a level in it."""
+        return np.flatnonzero(self.children(depth))
+
+    def parents_of_inner(self, depth: int) -> np.ndarray:
+        """For each inner entry of a level, the place of its parent among the inner ones above."""
+        counts = self.families(depth - 1)
+        return np.repeat(np.arange(len(counts)), counts)[self.inner(depth)]
+
     def _children(self, entry: int) -> tuple[int, ...]:
         return tuple(child for child, parent in enumerate(self.parent) if parent == entry)
 
@@ -103,10 +115,10 @@ def eliminate(paths: Paths, rows: list[Array], added: Array) -> tuple[Array, Arr
       The numbers of U, [numbers, T], and 1 / D in the order of the levels, [n, T].
     """
     added = take(added, paths.by_level, 0)
-    fronts = jnp.zeros_like(added, shape=(0, 1, 1, added.shape[-1]))  # Of the entries that have children.
+    fronts = jnp.zeros_like(added, shape=(0, 1, 1, added.shape[-1]))  # Of inner entries.
     found, inverses, end = [], [], len(paths.parent)
     for depth in range(len(paths.levels) - 1, -1, -1):
-        row, first, inner = rows[depth], end - len(paths.levels[depth]), np.flatnonzero(paths.children(depth))
+        row, first, inner = rows[depth], end - len(paths.levels[depth]), paths.inner(depth)
         if len(inner):
             row = row + _placed(fronts[:, depth], inner, len(row))
         inverse = 1 / (row[:, depth] + added[first:end])
@@ -115,11 +127,10 @@ def eliminate(paths: Paths, rows: list[Array], added: Array) -> tuple[Array, Arr
         found.append(jax.lax.collapse(lower, 0, 2))
         inverses.append(inverse)
         if depth:
-            counts = [count for count in paths.children(depth - 1) if count]
+            counts = paths.families(depth - 1)
             left = _summed_to_parents(-lower[:, :, None] * row[:, None], counts)
             if len(inner):
-                parents = np.repeat(np.arange(len(counts)), counts)[inner]
-                inner_counts = np.bincount(parents, minlength=len(counts)).tolist()
+                inner_counts = np.bincount(paths.parents_of_inner(depth), minlength=len(counts)).tolist()
                 left = left + _summed_to_parents(fronts[:, :depth, :depth], inner_counts)
             fronts = stage(left)
     return jnp.concatenate(found[::-1]), jnp.concatenate(inverses[::-1])
@@ -128,17 +139,13 @@ def eliminate(paths: Paths, rows: list[Array], added: Array) -> tuple[Array, Arr
 def invert(paths: Paths, numbers: Array) -> Array:
     """The numbers of U^-1 from those of U, [numbers, T]."""
     # Above an entry i of U^-1 stand -(the rows of U^-1 on the path) l_i; the path's rows pass from level to level.
-    inner = np.flatnonzero(paths.children(0))
-    path = jnp.ones((len(inner), 1, 1, numbers.shape[-1]), numbers.dtype)
+    path = jnp.ones((len(paths.families(0)), 1, 1, numbers.shape[-1]), numbers.dtype)
     found = [numbers[:0]]
     for depth in range(1, len(paths.levels)):
-        counts = [count for count in paths.children(depth - 1) if count]
-        lower = _level(paths, numbers, depth)
-        row = stage(-_products_of_children(lower, path, counts))
+        row = stage(-_products_of_children(_level(paths, numbers, depth), path, paths.families(depth - 1)))
         found.append(jax.lax.collapse(row, 0, 2))
-        inner = np.flatnonzero(paths.children(depth))  # What has no children needs no path.
-        above = take(path, np.repeat(np.arange(len(counts)), counts)[inner], 0)
-        last = _padded(take(row, inner, 0), 1, 0, 1, value=1)
+        above = take(path, paths.parents_of_inner(depth), 0)  # What has no children needs no path.
+        last = _padded(take(row, paths.inner(depth), 0), 1, 0, 1, value=1)
         path = stage(_below(_padded(above, 2, 0, 1), last[:, None]))
     return jnp.concatenate(found)
 
@@ -152,7 +159,7 @@ def _products_of_children(lower: Array, path: Array, counts: list[int]) -> Array
     # Cut before they are multiplied: XLA keeps products that two sums want.
     parts = [slice(first, first + 8) for first in range(0, lower.shape[1], 8)]
     products = [total(siblings[:, :, part, None] * path[:, None, part], 2) for part in parts]
-    return take(jax.lax.collapse(functools.reduce(jax.lax.add, products), 0, 2), places, 0)
+    return take(jax.lax.collapse(reduce(jax.lax.add, products), 0, 2), places, 0)
 
 
 def solve_on_paths(paths: Paths, inverse_numbers: Array, inverse_diagonal: Array, right: Array) -> Array:
