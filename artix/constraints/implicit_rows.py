@@ -86,6 +86,44 @@ def solve_bounds(row: BoundRow, old: BoundImpulses, velocity: Array, sweep: Swee
     return new, sum(after - before for after, before in zip(new, old, strict=True))  # type: ignore[return-value]
 
 
+def bound_imbalance(row: BoundRow, found: BoundImpulses, velocity: Array, sweep: Sweep) -> Array:
+    """What impulses lack by the law of a DOF whose bounds act as they do now; zero once the sweeps have converged.
+
+    The law is an equation of the DOF's velocity and the sum of its impulses, from which both follow a change of the
+    row: where a bound holds the DOF (friction that sticks is one), the bound is its velocity; elsewhere the impulse is
+    what saturation takes at that velocity, and friction that slides.
+
+    Args:
+      row: the DOF.
+      found: its impulses, which say how its bounds act.
+      velocity: its velocity with them.
+      sweep: the sweep.
+    """
+    budget, friction = row.friction.dynamic * sweep.dt, found.friction
+    stops = jnp.abs(friction - velocity / row.response) <= row.friction.static * sweep.dt
+    sticks = stops & ((row.friction.static > 0) | (row.friction.dynamic > 0))
+    slides = jnp.where(sticks, 0, jnp.sign(friction)) * budget
+    held = sticks | (found.velocity != 0) | (found.lower != 0) | (found.upper != 0)
+    # Of several bounds the last that solve_bounds applies decides.
+    bound = jnp.where(found.velocity != 0, -jnp.sign(found.velocity) * _finite(row.max_velocity), 0)
+    bound = jnp.where(found.lower != 0, _finite(row.lower_velocity), bound)
+    bound = jnp.where(found.upper != 0, _finite(row.upper_velocity), bound)
+    lost = found.saturation + friction - slides
+    saturation = _saturation(row, velocity - row.response * lost, sweep)
+    return jnp.where(held, (bound - velocity) / row.response, saturation - lost)
+
+
+def distance_imbalance(row: DistanceRow, found: tuple[Array, Array], rate: Array) -> Array:
+    """The same of a distance: a bound that pushes is its rate; elsewhere there is no impulse."""
+    bound = jnp.where(found[1] != 0, _finite(row.upper_velocity), _finite(row.lower_velocity))
+    return (bound - rate) * distance_slope(row, found)
+
+
+def distance_slope(row: DistanceRow, found: tuple[Array, Array]) -> Array:
+    """How much less a distance lacks the faster it grows."""
+    return jnp.where((found[0] != 0) | (found[1] != 0), 1 / row.response, 0)
+
+
 def solve_distance(row: DistanceRow, old: tuple[Array, Array], rate: Array) -> tuple[tuple[Array, Array], Array]:
     """One distance's turn in a sweep: the impulses of its lower and upper bound, and the sum of their changes."""
     lower = _stopped(old[0], row.lower_velocity, rate, row.response, 1)
@@ -106,8 +144,12 @@ def _saturation(row: BoundRow, velocity: Array, sweep: Sweep) -> Array:
     return (given - wanted) / (1 - row.gain * row.response)
 
 
+def _finite(bound: Array) -> Array:
+    """A bound, or zero where there is none."""
+    return jnp.where(jnp.isfinite(bound), bound, 0)
+
+
 def _stopped(old: Array, bound: Array, velocity: Array, response: Array, sign: int) -> Array:
     """The impulse, of one sign only, that keeps the velocity on its side of a bound; none if the bound is infinite."""
-    finite = jnp.isfinite(bound)
-    needed = sign * (old + (jnp.where(finite, bound, 0) - velocity) / response)
-    return sign * jnp.where(finite, jnp.maximum(needed, 0), 0)
+    needed = sign * (old + (_finite(bound) - velocity) / response)
+    return sign * jnp.where(jnp.isfinite(bound), jnp.maximum(needed, 0), 0)

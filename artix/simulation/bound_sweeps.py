@@ -14,20 +14,30 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.constraints.implicit_rows import BoundImpulses, BoundRow, DistanceRow, solve_bounds, solve_distance
+from artix.constraints.implicit_rows import (
+    BoundImpulses,
+    BoundRow,
+    DistanceRow,
+    bound_imbalance,
+    distance_imbalance,
+    distance_slope,
+    solve_bounds,
+    solve_distance,
+)
 from artix.constraints.sweep import Sweep
 from artix.lanes import batch_last
+from artix.simulation.bound_derivatives import ActingBounds, impulse_changes
 from artix.simulation.implicit_system import ERROR_REDUCTION
 from artix.simulation.options import SolverOptions
-from artix.tangents import value_and_change
+from artix.tangents import add, is_zero, times, value_and_change
 from artix.topology import Topology
-from artix.tree import Tree
+from artix.tree import Tree, take
 
 Array = jax.Array
 
 
 class Impulses(NamedTuple):
-    """What the sweeps have applied."""
+    """What the sweeps have applied; derivatives are right for the sum of one row's impulses."""
 
     dofs: BoundImpulses
     distances: tuple[Array, Array]
@@ -84,8 +94,63 @@ def _ruled_sweeps(sweeps: _Sweeps, structure: Any, *leaves: Array) -> tuple[Arra
 
 @functools.partial(_ruled_sweeps.defjvp, symbolic_zeros=True)
 def _sweeps_jvp(sweeps: _Sweeps, structure: Any, leaves, changes):
-    """Differentiates them with the batch where it is, which can be differentiated again and reversed."""
-    return value_and_change(lambda moving: _plain_sweeps(sweeps, structure, *moving), leaves, changes)
+    """Follows the equations that the impulses obey once the sweeps have converged."""
+    velocity, impulses, corrections = found = _ruled_sweeps(sweeps, structure, *leaves)
+    rows, distances, _, dt = structure.unflatten(leaves)
+    d_rows, d_distances, d_start, d_dt = structure.unflatten(changes)
+    applied, d_effects = [sum(impulses.dofs)], [d_rows.effect]
+    # The equations do not contain the responses, which only say how far the sweeps go at a time.
+    d_law = d_rows._replace(effect=None, response=None, drive=d_rows.drive._replace(response=None, softened=None))
+    d_spans = None
+    if distances is not None:
+        applied, d_effects = [*applied, sum(impulses.distances)], [*d_effects, d_distances.effect]
+        d_spans = d_distances._replace(effect=None, response=None)
+    d_velocity = None if is_zero(d_start) else d_start
+    for impulse, d_effect in zip(applied, d_effects, strict=True):
+        d_velocity = d_velocity if is_zero(d_effect) else add(d_velocity, times(impulse, d_effect))
+    d_velocity = jnp.zeros_like(velocity) if d_velocity is None else d_velocity
+
+    def imbalances(now: tuple[BoundRow, DistanceRow | None, Array, Array]) -> Array:
+        return _imbalances(sweeps, impulses, *now)
+
+    missing = value_and_change(imbalances, (rows, distances, velocity, dt), (d_law, d_spans, d_velocity, d_dt))[1]
+    acting, effects = _acting(sweeps, impulses, rows, distances, velocity, dt)
+    change = impulse_changes(acting, missing, sweeps.repetitions)
+    d_dofs, d_distances = jnp.split(change, [len(rows.response)])
+    zero, none = jnp.zeros_like(d_dofs), jnp.zeros_like(d_distances)
+    # Of one DOF's impulses the equations know the sum alone, and so does everybody else.
+    d_impulses = Impulses(BoundImpulses(d_dofs, zero, zero, zero, zero), (d_distances, none))
+    return found, (d_velocity + times(change, effects), d_impulses, jnp.zeros_like(corrections))
+
+
+def _imbalances(
+    sweeps: _Sweeps, impulses: Impulses, rows: BoundRow, distances: DistanceRow | None, velocity: Array, dt: Array
+) -> Array:
+    """What each row's impulses lack, [R]."""
+    missing = bound_imbalance(rows, impulses.dofs, velocity[jnp.array(sweeps.places, int)], _sweep(sweeps, dt))
+    if distances is None:
+        return missing
+    rates = times(distances.direction, velocity)
+    return jnp.concatenate([missing, distance_imbalance(distances, impulses.distances, rates)])
+
+
+def _acting(
+    sweeps: _Sweeps, impulses: Impulses, rows: BoundRow, distances: DistanceRow | None, velocity: Array, dt: Array
+) -> tuple[ActingBounds, Array]:
+    """The equation of the changes of all rows' impulses, and these rows' effects, [R, nv]."""
+    own, places = velocity[jnp.array(sweeps.places, int)], np.array(sweeps.places, int)
+
+    def law(own: Array) -> Array:
+        return bound_imbalance(rows, impulses.dofs, own, _sweep(sweeps, dt))
+
+    slope, response, effects = -jax.jvp(law, (own,), (jnp.ones_like(own),))[1], rows.response, rows.effect
+    if distances is None:
+        return ActingBounds(take(effects, places), slope, response), effects
+    effects = jnp.concatenate([effects, distances.effect])
+    response = jnp.concatenate([response, distances.response])
+    slope = jnp.concatenate([slope, distance_slope(distances, impulses.distances)])
+    coupling = jnp.concatenate([take(effects, places), times(effects, distances.direction.T)], axis=1)
+    return ActingBounds(coupling, slope, response), effects
 
 
 def _plain_sweeps(sweeps: _Sweeps, structure: Any, *leaves: Array) -> tuple[Array, Impulses, Array]:
@@ -96,16 +161,7 @@ def _plain_sweeps(sweeps: _Sweeps, structure: Any, *leaves: Array) -> tuple[Arra
     none = jnp.zeros((0 if distances is None else len(distances.response), *batch), dt.dtype)
     velocity = jnp.broadcast_to(velocity, (len(velocity), *batch))
     places = jnp.array(sweeps.places, int)
-    sweep = Sweep(
-        temporal=False,
-        moves_positions=True,
-        restarts=False,
-        drive_limits_are_forces=sweeps.drive_limits_are_forces,
-        dt=dt,
-        h=dt,
-        elapsed=jnp.zeros_like(dt),
-        error_reduction=jnp.asarray(ERROR_REDUCTION, dt.dtype),
-    )
+    sweep = _sweep(sweeps, dt)
 
     def turn(velocity: Array, inputs: tuple[Array, BoundRow, BoundImpulses]):
         place, row, old = inputs
@@ -128,6 +184,19 @@ def _plain_sweeps(sweeps: _Sweeps, structure: Any, *leaves: Array) -> tuple[Arra
     impulses = Impulses(BoundImpulses(zero, zero, zero, zero, zero), (none, none))
     start = (velocity, impulses, jnp.concatenate([zero, none]))
     return jax.lax.scan(once, start, length=sweeps.repetitions)[0]
+
+
+def _sweep(sweeps: _Sweeps, dt: Array) -> Sweep:
+    return Sweep(
+        temporal=False,
+        moves_positions=True,
+        restarts=False,
+        drive_limits_are_forces=sweeps.drive_limits_are_forces,
+        dt=dt,
+        h=dt,
+        elapsed=jnp.zeros_like(dt),
+        error_reduction=jnp.asarray(ERROR_REDUCTION, dt.dtype),
+    )
 
 
 def _item(x: Array, index: Array) -> Array:
