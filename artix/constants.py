@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
+import numpy as np
 
 #: For programs that run once: compiling without LLVM's optimisations takes half the time.
 _RUN_ONCE: dict[str, Any] = {"xla_backend_optimization_level": 0}
@@ -22,6 +23,11 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 def is_known(tree: Any) -> bool:
     """Whether no leaf of a pytree is traced."""
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
+
+
+def known_to_be(value: float, *arrays: Any) -> bool:
+    """Whether all entries of arrays are known, while JAX traces, to be ``value``: then programs can leave them out."""
+    return is_known(arrays) and all(bool(np.all(np.asarray(array) == value)) for array in arrays)
 
 
 def split_known(tree: Any) -> tuple[Any, Any]:

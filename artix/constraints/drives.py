@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.constants import known_to_be
 from artix.constraints.sweep import Sweep
 from artix.joint_features import DriveEnvelopes, Drives
 
@@ -17,7 +18,8 @@ class DriveRow(NamedTuple):
     """What the drive of one DOF (or of all, [n]) needs besides its velocity."""
 
     drive: Drives
-    envelope: DriveEnvelopes
+    envelope: DriveEnvelopes | None
+    """``None`` where no DOF has one."""
     position_error: Array
     """Target less position at the start of the step [rad or m]."""
     target_velocity: Array
@@ -54,9 +56,16 @@ def drive_impulse(row: DriveRow, accumulated: Array, velocity: Array, displaceme
     push = -gain * velocity + h * drive.damping * row.target_velocity + h * drive.stiffness * error
     kept = accumulated if sweep.temporal else (1 - share) * accumulated
     impulse = kept + scale * share * push
-    # An envelope takes the place of the limit.
-    limited = jnp.isfinite(drive.max_force) & ~jnp.isfinite(row.envelope.max_effort)
-    bound = jnp.where(limited, drive.max_force, 0) * (sweep.dt if sweep.drive_limits_are_forces else 1)
+    return within_limit(row, impulse, sweep)
+
+
+def within_limit(row: DriveRow, impulse: Array, sweep: Sweep) -> Array:
+    """Clips an accumulated impulse to the drive's limit, the place of which an envelope takes."""
+    limit = row.drive.max_force
+    limited = jnp.isfinite(limit)
+    if row.envelope is not None:
+        limited = limited & ~jnp.isfinite(row.envelope.max_effort)
+    bound = jnp.where(limited, limit, 0) * (sweep.dt if sweep.drive_limits_are_forces else 1)
     return jnp.where(limited, jnp.clip(impulse, -bound, bound), impulse)
 
 
@@ -74,6 +83,8 @@ def within_envelope(row: DriveRow, impulse: Array, accumulated: Array, velocity:
       velocity: of the DOF now.
       sweep: the sweep.
     """
+    if row.envelope is None:
+        return impulse
     envelope, time = row.envelope, sweep.budget_time
     active = jnp.isfinite(envelope.max_effort)
     start = accumulated if sweep.restarts else jnp.zeros_like(accumulated)
@@ -98,3 +109,8 @@ def within_envelope(row: DriveRow, impulse: Array, accumulated: Array, velocity:
             high = jnp.where(bounded & (rate == 0) & (room < 0), -1, high)
     allowed = jnp.where(low <= high, high, 0)
     return jnp.where(active, start + sign * allowed - commanded, impulse)
+
+
+def known_envelopes(envelopes: DriveEnvelopes) -> DriveEnvelopes | None:
+    """The envelopes, or ``None`` where it is known, while JAX traces, that no DOF has one."""
+    return None if known_to_be(jnp.inf, envelopes.max_effort) else envelopes

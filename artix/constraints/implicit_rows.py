@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.constraints.drives import DriveRow, within_envelope
+from artix.constraints.drives import DriveRow, within_envelope, within_limit
 from artix.constraints.sweep import Sweep
 from artix.joint_features import JointFrictions
 
@@ -135,11 +135,7 @@ def solve_distance(row: DistanceRow, old: tuple[Array, Array], rate: Array) -> t
 def _saturation(row: BoundRow, velocity: Array, sweep: Sweep) -> Array:
     """The impulse that keeps the drive within its bounds; ``velocity`` is the one without it."""
     wanted = row.push - row.gain * velocity
-    limit = row.drive.drive.max_force
-    limited = jnp.isfinite(limit) & ~jnp.isfinite(row.drive.envelope.max_effort)
-    bound = jnp.where(limited, limit, 0) * (sweep.dt if sweep.drive_limits_are_forces else 1)
-    given = jnp.where(limited, jnp.clip(wanted, -bound, bound), wanted)
-    given = within_envelope(row.drive, given, wanted, velocity, sweep)
+    given = within_envelope(row.drive, within_limit(row.drive, wanted, sweep), wanted, velocity, sweep)
     # The drive answers a change of velocity, so that less than all of an impulse is lost.
     return (given - wanted) / (1 - row.gain * row.response)
 

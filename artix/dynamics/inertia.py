@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from artix import spatial
 from artix.articulation import Articulation
 from artix.bodies import Inertias, body_inertias, link_inertias, lumped_masses
-from artix.constants import is_known
+from artix.constants import known_to_be
 from artix.kinematics import Kinematics, Motion
 from artix.tree import Tree, masked_sum, stage, subtree_sums, take
 
@@ -100,4 +99,4 @@ def weights(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
 
 def falls_as_one(articulation: Articulation) -> bool:
     """Whether gravity is known, while JAX traces, to act on all links in full."""
-    return is_known(articulation.gravity_scale) and bool(np.all(np.asarray(articulation.gravity_scale) == 1))
+    return known_to_be(1, articulation.gravity_scale)

@@ -57,7 +57,7 @@ def inverse_dynamics(
     """
     tree = articulation.topology
     check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
-    force = _inverse_dynamics(True, articulation, state, acceleration, external_force)
+    force = rigid_body_forces(articulation, state, acceleration, external_force, gravity=True)
     if armature:
         force = force.at[tree.num_base_dofs :].add(articulation.armature * acceleration[tree.num_base_dofs :])
     return force
@@ -77,7 +77,7 @@ def bias_force(articulation: Articulation, state: State) -> Array:
 
     Identity: ``bias_force(a, s) == inverse_dynamics(a, s, 0)``.
     """
-    return _inverse_dynamics(True, articulation, state, None, None)
+    return rigid_body_forces(articulation, state, None, gravity=True)
 
 
 def coriolis_compensation(articulation: Articulation, state: State) -> Array:
@@ -93,7 +93,7 @@ def coriolis_compensation(articulation: Articulation, state: State) -> Array:
 
     Identity: quadratic in the velocities, and independent of the root's linear velocity.
     """
-    return _inverse_dynamics(False, articulation, state, None, None)
+    return rigid_body_forces(articulation, state, None, gravity=False)
 
 
 def gravity_compensation(articulation: Articulation, state: State) -> Array:
@@ -159,7 +159,15 @@ def generalized_external_force(articulation: Articulation, state: State, externa
     return _generalized_wrenches(articulation, kin, external_force)
 
 
-def _inverse_dynamics(gravity: bool, articulation, state, acceleration, external_force) -> Array:
+def rigid_body_forces(
+    articulation: Articulation,
+    state: State,
+    acceleration: Array | None,
+    external_force: Array | None = None,
+    *,
+    gravity: bool,
+) -> Array:
+    """:func:`inverse_dynamics` without armature, with or without gravity; an acceleration of ``None`` is zero."""
     check_state(articulation, state)
     if not has_all_displacements(articulation.topology):
         return _plain_inverse_dynamics(gravity, articulation, state, acceleration, external_force)

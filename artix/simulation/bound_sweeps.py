@@ -29,7 +29,7 @@ from artix.lanes import batch_last
 from artix.simulation.bound_derivatives import ActingBounds, impulse_changes
 from artix.simulation.implicit_system import ERROR_REDUCTION
 from artix.simulation.options import SolverOptions
-from artix.tangents import add, is_zero, times, value_and_change
+from artix.tangents import is_zero, times, value_and_change
 from artix.topology import Topology
 from artix.tree import Tree, take
 
@@ -53,6 +53,17 @@ class _Sweeps(NamedTuple):
     drive_limits_are_forces: bool
 
 
+class Swept(NamedTuple):
+    """What sweeps leave."""
+
+    velocity: Array
+    """The generalised velocity, [nv]."""
+    impulses: Impulses
+    """In the order of the rows."""
+    corrections: Array
+    """What the last sweep corrected of the rows' velocities."""
+
+
 def sweep_over_bounds(
     topology: Tree,
     rows: BoundRow,
@@ -60,7 +71,7 @@ def sweep_over_bounds(
     velocity: Array,
     dt: Array,
     options: SolverOptions,
-) -> tuple[Array, Impulses, Array]:
+) -> Swept:
     """Projects a velocity into its bounds.
 
     Args:
@@ -70,57 +81,98 @@ def sweep_over_bounds(
       velocity: the generalised velocity without bounds, [nv].
       dt: the step [s].
       options: how many sweeps.
-
-    Returns:
-      The velocity [nv], the impulses in the order of the rows, and the last sweep's corrections of their velocities.
     """
+    order, sweeps = _order(topology, options)
+    arguments = _ordered(order, rows), distances, velocity if order is None else velocity[order], dt
+    leaves, structure = jax.tree.flatten(arguments)
+    found = _ruled_sweeps(sweeps, structure, *leaves)
+    return found if order is None else found._replace(velocity=jnp.zeros_like(velocity).at[order].set(found.velocity))
+
+
+def follow_bounds(
+    topology: Tree,
+    rows: BoundRow,
+    dt: Array,
+    options: SolverOptions,
+    found: Swept,
+    d_rows: BoundRow,
+    d_dt: Array,
+    d_velocity: Array,
+) -> Swept:
+    """The change of what sweeps over all DOFs leave.
+
+    Args:
+      topology: the topology.
+      rows: all DOFs in the order of the sweep.
+      dt: the step [s].
+      options: how many sweeps.
+      found: what they left.
+      d_rows: change of the rows.
+      d_dt: change of the step.
+      d_velocity: change of the velocity that would be with the impulses found, [nv].
+    """
+    order, sweeps = _order(topology, options)
+    if order is None:
+        return _followed(sweeps, rows, None, dt, found, d_rows, None, d_dt, d_velocity)
+    now = found._replace(velocity=found.velocity[order])
+    change = _followed(sweeps, _ordered(order, rows), None, dt, now, d_rows, None, d_dt, d_velocity[order])
+    return change._replace(velocity=jnp.zeros_like(d_velocity).at[order].set(change.velocity))
+
+
+def _order(topology: Tree, options: SolverOptions) -> tuple[Array | None, _Sweeps]:
+    """The order of the velocity in the sweeps, where it is data, and what is static about the sweeps."""
     base, order = topology.num_base_dofs, None
     places = base + np.arange(topology.num_dofs)
     if isinstance(topology, Topology):
         places = base + topology.depth_first_dofs
-    else:  # The order is data: the velocity itself is put into it.
+    else:
         order = jnp.concatenate([jnp.arange(base), base + topology.depth_first_dofs])
-        rows, velocity = rows._replace(effect=rows.effect[:, order]), velocity[order]
-    sweeps = _Sweeps(tuple(places.tolist()), options.position_iterations, options.drive_limits_are_forces)
-    leaves, structure = jax.tree.flatten((rows, distances, velocity, dt))
-    velocity, impulses, corrections = _ruled_sweeps(sweeps, structure, *leaves)
-    return velocity if order is None else jnp.zeros_like(velocity).at[order].set(velocity), impulses, corrections
+    return order, _Sweeps(tuple(places.tolist()), options.position_iterations, options.drive_limits_are_forces)
+
+
+def _ordered(order: Array | None, rows: BoundRow) -> BoundRow:
+    return rows if order is None else rows._replace(effect=rows.effect[:, order])
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _ruled_sweeps(sweeps: _Sweeps, structure: Any, *leaves: Array) -> tuple[Array, Impulses, Array]:
+def _ruled_sweeps(sweeps: _Sweeps, structure: Any, *leaves: Array) -> Swept:
     return batch_last(_plain_sweeps, sweeps, structure, in_blocks=False)(*leaves)
 
 
 @functools.partial(_ruled_sweeps.defjvp, symbolic_zeros=True)
 def _sweeps_jvp(sweeps: _Sweeps, structure: Any, leaves, changes):
-    """Follows the equations that the impulses obey once the sweeps have converged."""
-    velocity, impulses, corrections = found = _ruled_sweeps(sweeps, structure, *leaves)
-    rows, distances, _, dt = structure.unflatten(leaves)
-    d_rows, d_distances, d_start, d_dt = structure.unflatten(changes)
-    applied, d_effects = [sum(impulses.dofs)], [d_rows.effect]
+    found = _ruled_sweeps(sweeps, structure, *leaves)
+    rows, distances, velocity, dt = structure.unflatten(leaves)
+    d_rows, d_distances, d_velocity, d_dt = structure.unflatten(changes)
+    applied, d_effects = [sum(found.impulses.dofs)], [d_rows.effect]
+    if distances is not None:
+        applied, d_effects = [*applied, sum(found.impulses.distances)], [*d_effects, d_distances.effect]
+    d_velocity = jnp.zeros_like(velocity) if is_zero(d_velocity) else d_velocity
+    for impulse, d_effect in zip(applied, d_effects, strict=True):
+        d_velocity = d_velocity if is_zero(d_effect) else d_velocity + times(impulse, d_effect)
+    return found, _followed(sweeps, rows, distances, dt, found, d_rows, d_distances, d_dt, d_velocity)
+
+
+def _followed(sweeps: _Sweeps, rows, distances, dt, found: Swept, d_rows, d_distances, d_dt, d_velocity) -> Swept:
+    """The change by the equations that the impulses obey once the sweeps have converged; none is left to correct then.
+
+    ``d_velocity`` is the change of the velocity with the impulses found.
+    """
     # The equations do not contain the responses, which only say how far the sweeps go at a time.
     d_law = d_rows._replace(effect=None, response=None, drive=d_rows.drive._replace(response=None, softened=None))
-    d_spans = None
-    if distances is not None:
-        applied, d_effects = [*applied, sum(impulses.distances)], [*d_effects, d_distances.effect]
-        d_spans = d_distances._replace(effect=None, response=None)
-    d_velocity = None if is_zero(d_start) else d_start
-    for impulse, d_effect in zip(applied, d_effects, strict=True):
-        d_velocity = d_velocity if is_zero(d_effect) else add(d_velocity, times(impulse, d_effect))
-    d_velocity = jnp.zeros_like(velocity) if d_velocity is None else d_velocity
+    d_spans = None if d_distances is None else d_distances._replace(effect=None, response=None)
 
     def imbalances(now: tuple[BoundRow, DistanceRow | None, Array, Array]) -> Array:
-        return _imbalances(sweeps, impulses, *now)
+        return _imbalances(sweeps, found.impulses, *now)
 
-    missing = value_and_change(imbalances, (rows, distances, velocity, dt), (d_law, d_spans, d_velocity, d_dt))[1]
-    acting, effects = _acting(sweeps, impulses, rows, distances, velocity, dt)
-    change = impulse_changes(acting, missing, sweeps.repetitions)
-    d_dofs, d_distances = jnp.split(change, [len(rows.response)])
-    zero, none = jnp.zeros_like(d_dofs), jnp.zeros_like(d_distances)
+    now, d_now = (rows, distances, found.velocity, dt), (d_law, d_spans, d_velocity, d_dt)
+    acting, effects = _acting(sweeps, found.impulses, *now)
+    change = impulse_changes(acting, value_and_change(imbalances, now, d_now)[1], sweeps.repetitions)
+    d_dofs, d_lengths = jnp.split(change, [len(rows.response)])
+    zero, none = jnp.zeros_like(d_dofs), jnp.zeros_like(d_lengths)
     # Of one DOF's impulses the equations know the sum alone, and so does everybody else.
-    d_impulses = Impulses(BoundImpulses(d_dofs, zero, zero, zero, zero), (d_distances, none))
-    return found, (d_velocity + times(change, effects), d_impulses, jnp.zeros_like(corrections))
+    d_impulses = Impulses(BoundImpulses(d_dofs, zero, zero, zero, zero), (d_lengths, none))
+    return Swept(d_velocity + times(change, effects), d_impulses, jnp.zeros_like(found.corrections))
 
 
 def _imbalances(
@@ -153,7 +205,7 @@ def _acting(
     return ActingBounds(coupling, slope, response), effects
 
 
-def _plain_sweeps(sweeps: _Sweeps, structure: Any, *leaves: Array) -> tuple[Array, Impulses, Array]:
+def _plain_sweeps(sweeps: _Sweeps, structure: Any, *leaves: Array) -> Swept:
     """All sweeps; every array may have one more axis, the last."""
     rows, distances, velocity, dt = structure.unflatten(leaves)
     batch = jnp.broadcast_shapes(*(leaf.shape[leaf.ndim - dt.ndim :] for leaf in leaves))
@@ -183,7 +235,7 @@ def _plain_sweeps(sweeps: _Sweeps, structure: Any, *leaves: Array) -> tuple[Arra
 
     impulses = Impulses(BoundImpulses(zero, zero, zero, zero, zero), (none, none))
     start = (velocity, impulses, jnp.concatenate([zero, none]))
-    return jax.lax.scan(once, start, length=sweeps.repetitions)[0]
+    return Swept(*jax.lax.scan(once, start, length=sweeps.repetitions)[0])
 
 
 def _sweep(sweeps: _Sweeps, dt: Array) -> Sweep:

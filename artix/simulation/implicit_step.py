@@ -12,15 +12,21 @@ from artix.configuration import integrate
 from artix.constraints.frozen import HIGHEST, Frozen, freeze, link_motion
 from artix.constraints.loop_closures import LoopClosures, closure_errors, loop_closures, loop_wrenches
 from artix.constraints.springs import Springs, coupling_springs, spring_efforts
+from artix.dynamics.inverse import rigid_body_forces
 from artix.dynamics.momentum import about, mass_center
-from artix.dynamics.newton_euler import body_wrenches, generalized_forces, newton_euler
 from artix.frames import link_frames, link_velocities
 from artix.kinematics import kinematics
 from artix.simulation.implicit_bounds import bounded
-from artix.simulation.implicit_system import ImplicitSystem, implicit_system
+from artix.simulation.implicit_system import (
+    Acting,
+    ImplicitSystem,
+    drive_inertia,
+    generalized_velocity,
+    implicit_system,
+)
 from artix.simulation.joint_forces import incoming_joint_forces
 from artix.simulation.momentum_correction import Momentum
-from artix.simulation.momentum_end import with_momentum
+from artix.simulation.momentum_end import total_momentum, with_momentum
 from artix.simulation.options import Control, SolverOptions, commands_of
 from artix.simulation.report import StepReport, residual_of
 from artix.simulation.unconstrained import external_wrenches
@@ -37,42 +43,54 @@ def implicit_step(
     articulation: Articulation, state: State, control: Control, dt: Array, options: SolverOptions
 ) -> tuple[State, StepReport]:
     """One converged step; see :func:`artix.step`."""
-    frozen = freeze(articulation, state)
+    frozen, kin = freeze(articulation, state), kinematics(articulation, state)
     base = frozen.topology.num_base_dofs
-    velocity = jnp.concatenate([state.root_velocity, state.joint_velocity]) if base else state.joint_velocity
+    velocity = generalized_velocity(state, base)
     motion = link_motion(frozen, velocity)
     given, brake = external_wrenches(articulation, frozen, motion, control.external_force, dt)
-    commands = commands_of(articulation, control)
-    kin = kinematics(articulation, state)
-    moving = newton_euler(articulation, kin, state, None, gravity=False)
-    resisting = moving.force - body_wrenches(articulation, kin, given + brake)
-    force = jnp.pad(commands.joint_force, (base, 0)) - generalized_forces(frozen.topology, moving.motions, resisting)
-    springs = coupling_springs(articulation, frozen, state.joint_position, options.tendon_law)
+    acting = Acting(
+        commands=commands_of(articulation, control),
+        wrench=control.external_force if brake is None else given + brake,
+        springs=coupling_springs(articulation, frozen, state.joint_position, options.tendon_law),
+        drive_inertia=drive_inertia(articulation, frozen),
+        dt=dt,
+        gravity=brake is None,
+        smooth_friction=options.smooth_friction,
+    )
     loops = loop_closures(articulation, state)
-    smoothing = options.smooth_friction
-    system = implicit_system(articulation, state, frozen, commands, springs, loops, velocity, force, dt, smoothing)
-    found = bounded(articulation, state, frozen, commands, system, loops, dt, options)
+    system = implicit_system(articulation, state, frozen, acting, loops)
+    found = bounded(articulation, state, frozen, acting, system, loops, options)
     new = found.velocity
     acceleration = (new - velocity) / dt
     link_acceleration = link_motion(frozen, acceleration) + frozen.velocity_product
     end, moved = _moved(articulation, state, system, loops, dt * found.moving_velocity)
     end = end.replace(joint_velocity=new[base:])
     link_velocity = link_motion(frozen, new)
+    wrenches = given if brake is None else given + brake
     if base:
-        # By Newton's and Euler's laws: the momentum M nu at the start, and what acts on the whole.
-        momentum = jnp.matmul(frozen.momenta, new, precision=HIGHEST) + dt * jnp.sum(moving.force, axis=1)
+        momentum = total_momentum(articulation, kin, state) + dt * _total_wrench(frozen, wrenches)
+        if acting.springs or loops:
+            # PhysX's tendons and loop joints with the world act on the whole.
+            supplied = rigid_body_forces(articulation, state, acceleration, acting.wrench, gravity=acting.gravity)
+            momentum = momentum + dt * supplied[:6]
         start = end.replace(root_velocity=new[:6])
         free = _floating_end(articulation, start, mass_center(articulation, kin), moved[:3], momentum, dt)
         link_velocity = _where_free(frozen, link_velocities(articulation, free), link_velocity)
         end = _where_free(frozen, free, end.replace(root_pose=state.root_pose))
     end_frame = link_frames(frozen.topology, kinematics(articulation, end))
-    tendons = _tendon_wrenches(springs, new, jnp.zeros_like(given), dt)
+    tendons = _tendon_wrenches(acting.springs, new, jnp.zeros_like(given), dt)
     on_links, on_link_b = loop_wrenches(frozen, loops, found.loop_impulse / dt) if loops else (0 * given, given[:0])
     forces = incoming_joint_forces(
-        articulation, frozen, end_frame, motion, link_acceleration, given + brake + on_links, tendons
+        articulation, frozen, end_frame, motion, link_acceleration, wrenches + on_links, tendons
     )
     residuals = [residual_of(corrections) for corrections in (found.moving_corrections, found.corrections)]
     return end, StepReport(acceleration[base:], link_velocity, link_acceleration, forces, on_link_b, *residuals)
+
+
+def _total_wrench(frozen: Frozen, wrench: Array) -> Array:
+    """Force and torque about the root's centre of mass of wrenches [L, 6] on the links, [6]."""
+    force, torque = wrench[:, :3], wrench[:, 3:] + jnp.cross(frozen.center, wrench[:, :3])
+    return jnp.sum(jnp.concatenate([force, torque], axis=1), axis=0)
 
 
 def _floating_end(

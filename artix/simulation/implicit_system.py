@@ -1,4 +1,4 @@
-"""The linear system of the implicit solver: what springs, dampers and hard relations leave of the velocity."""
+"""The equation of an implicit step, and the linear system that springs, dampers and hard relations make of it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,40 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from flax import struct
 
 from artix.articulation import Articulation, State
+from artix.constants import known_to_be
 from artix.constraints.frozen import HIGHEST, Frozen, inverse_with
 from artix.constraints.hard_rows import HardRows, hard_rows
 from artix.constraints.loop_closures import LoopClosures
 from artix.constraints.rows import Commands, position_error
 from artix.constraints.springs import Springs, spring_efforts
 from artix.dynamics.factorization import inverse_of_matrix
+from artix.dynamics.inverse import rigid_body_forces
 
 Array = jax.Array
 
 #: Part of a position error that a hard mimic joint or a limit corrects in one step (Baumgarte); PhysX's too.
 ERROR_REDUCTION = 0.8
+
+
+@struct.dataclass
+class Acting:
+    """What acts on an articulation during a step, bounds and hard relations apart."""
+
+    commands: Commands
+    wrench: Array | None
+    """On the links at their centres of mass, [L, 6]."""
+    springs: list[Springs]
+    drive_inertia: Array
+    """The inertias by which acceleration drives multiply their efforts, 1 for force drives, [n]."""
+    dt: Array
+    """The step [s]."""
+    gravity: bool = struct.field(pytree_node=False)
+    """Whether gravity acts besides the wrenches."""
+    smooth_friction: float = struct.field(pytree_node=False)
+    """As in :class:`artix.SolverOptions`."""
 
 
 class ImplicitSystem(NamedTuple):
@@ -28,62 +49,92 @@ class ImplicitSystem(NamedTuple):
     """[nv], before the hard relations act."""
     response: Array
     """Change of the generalised velocity [nv] per generalised impulse [nv], without the hard relations."""
-    drive_gain: Array
-    """Impulse that each drive takes back per velocity, [n]."""
-    drive_push: Array
-    """Impulse of each drive at zero velocity, [n]."""
     hard: HardRows | None
     """The hard relations; ``None`` if there can be none."""
 
 
+class Drives(NamedTuple):
+    """Drives as impulses that are linear in the velocity at the end of the step, [n] each."""
+
+    gain: Array
+    """Impulse that a drive takes back per velocity."""
+    push: Array
+    """Impulse at zero velocity."""
+
+
+def generalized_velocity(state: State, base: int) -> Array:
+    """The velocities of ``base`` entries of the root, then of the joints, [nv]."""
+    return jnp.concatenate([state.root_velocity, state.joint_velocity]) if base else state.joint_velocity
+
+
+def drives_of(articulation: Articulation, state: State, acting: Acting) -> Drives:
+    """The drives without their limits."""
+    drive, dt, commands = articulation.drive, acting.dt, acting.commands
+    error = position_error(articulation.topology, state.joint_position, commands.target_position)
+    gain = dt * acting.drive_inertia * (dt * drive.stiffness + drive.damping)
+    push = dt * acting.drive_inertia * (drive.stiffness * error + drive.damping * commands.target_velocity)
+    return Drives(gain, push)
+
+
+def impulse_lacking(articulation: Articulation, state: State, acting: Acting, change: Array | None) -> Array:
+    """What a change of the velocity takes and what acts does not give, as a generalised impulse [nv].
+
+    ``M change + dt (bias - wrenches - joint forces) + drives, friction and springs at the velocity afterwards``. Bounds
+    and hard relations supply it. No ``change`` is none.
+    """
+    dt, base = acting.dt, articulation.topology.num_base_dofs
+    acceleration = None if change is None else change / dt
+    velocity = generalized_velocity(state, base)
+    velocity = velocity if change is None else velocity + change
+    taken = rigid_body_forces(articulation, state, acceleration, acting.wrench, gravity=acting.gravity)
+    drives = drives_of(articulation, state, acting)
+    joints = (drives.gain + dt * _friction_gain(articulation, state, acting)) * velocity[base:] - drives.push
+    joints = joints - dt * acting.commands.joint_force
+    if change is not None:
+        joints = joints + articulation.armature * change[base:]
+    lacking = dt * taken + jnp.pad(joints, (base, 0))
+    for group in acting.springs:
+        lacking = lacking + dt * jnp.matmul(spring_efforts(group, velocity, dt), group.force, precision=HIGHEST)
+    return lacking
+
+
 def implicit_system(
-    articulation: Articulation,
-    state: State,
-    frozen: Frozen,
-    commands: Commands,
-    springs: list[Springs],
-    loops: LoopClosures | None,
-    velocity: Array,
-    force: Array,
-    dt: Array,
-    smooth_friction: float,
+    articulation: Articulation, state: State, frozen: Frozen, acting: Acting, loops: LoopClosures | None
 ) -> ImplicitSystem:
     """Solves ``(Mh + dt D + dt^2 K) (nu' - nu) = dt (force + forces of springs and dampers at nu)``."""
-    topology, drive, base = frozen.topology, articulation.drive, frozen.topology.num_base_dofs
-    inertia = _drive_inertia(articulation, frozen)
-    error = position_error(topology, state.joint_position, commands.target_position)
-    gain = dt * inertia * (dt * drive.stiffness + drive.damping)
-    push = dt * inertia * (drive.stiffness * error + drive.damping * commands.target_velocity)
-    diagonal = gain + dt * _friction_gain(articulation, state.joint_velocity, smooth_friction)
+    dt, base = acting.dt, frozen.topology.num_base_dofs
+    diagonal = drives_of(articulation, state, acting).gain + dt * _friction_gain(articulation, state, acting)
     matrix, stiffening = frozen.mass_matrix, frozen.diagonal + jnp.pad(diagonal, (base, 0))
-    impulse = dt * force + jnp.pad(push - diagonal * velocity[base:], (base, 0))
-    for group in springs:
-        impulse = impulse - dt * jnp.matmul(spring_efforts(group, velocity, dt), group.force, precision=HIGHEST)
+    for group in acting.springs:
         stiffened = dt * (dt * group.stiffness + group.damping)
         matrix = matrix + jnp.einsum("s,sv,sw->vw", stiffened, group.force, group.rate, precision=HIGHEST)
-    if any(group.transmitted is not None for group in springs):  # PhysX's fixed tendons: the matrix is not symmetric.
+    if any(group.transmitted is not None for group in acting.springs):
+        # PhysX's fixed tendons: the matrix is not symmetric.
         response = jnp.linalg.inv(matrix + jnp.diag(stiffening))
-    elif springs:
+    elif acting.springs:
         response = inverse_of_matrix(matrix, stiffening)
     else:  # It has the pattern of the mass matrix.
         response = inverse_with(frozen, stiffening)
     hard = hard_rows(articulation, state, frozen, loops, response, dt, ERROR_REDUCTION)
-    free = velocity + jnp.matmul(response, impulse, precision=HIGHEST)
-    return ImplicitSystem(free, response, gain, push, hard)
+    lacking = impulse_lacking(articulation, state, acting, None)
+    free = generalized_velocity(state, base) - jnp.matmul(response, lacking, precision=HIGHEST)
+    return ImplicitSystem(free, response, hard)
 
 
-def _friction_gain(articulation: Articulation, velocity: Array, smooth_friction: float) -> Array:
+def _friction_gain(articulation: Articulation, state: State, acting: Acting) -> Array:
     """The force of viscous and of smooth dry friction per velocity, [n]."""
     friction = articulation.friction
-    if not smooth_friction:
+    if not acting.smooth_friction:
         return friction.viscous
     # With the speed at the start of the step, the force at its end is linear in the velocity there.
-    return friction.viscous + friction.dynamic / jnp.sqrt(velocity**2 + smooth_friction**2)
+    return friction.viscous + friction.dynamic / jnp.sqrt(state.joint_velocity**2 + acting.smooth_friction**2)
 
 
-def _drive_inertia(articulation: Articulation, frozen: Frozen) -> Array:
+def drive_inertia(articulation: Articulation, frozen: Frozen) -> Array:
     """The inertias by which acceleration drives multiply their efforts, 1 for force drives, [n]."""
     base, accelerates = frozen.topology.num_base_dofs, articulation.drive.is_acceleration > 0
+    if known_to_be(0, articulation.drive.is_acceleration):
+        return jnp.ones_like(frozen.diagonal[base:])
 
     def felt(inverse: Array) -> Array:
         return jnp.where(accelerates, 1 / jnp.diagonal(inverse)[base:], 1)

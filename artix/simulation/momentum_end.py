@@ -10,7 +10,7 @@ from artix.articulation import Articulation, State
 from artix.bodies import Inertias
 from artix.dynamics.inertia import momentum, reference_inertias
 from artix.dynamics.momentum import about
-from artix.kinematics import Motion, body_velocities, dof_motions, kinematics, root_motion
+from artix.kinematics import Kinematics, Motion, body_velocities, dof_motions, kinematics, root_motion
 from artix.simulation.momentum_correction import Momentum, turn_to_momentum
 from artix.tree import stage
 
@@ -44,11 +44,9 @@ def with_momentum(
     kin = kinematics(articulation, end)
     root = root_motion(tree, end.root_velocity)
     inertias = reference_inertias(articulation, kin)
-    velocity = body_velocities(tree, dof_motions(tree, kin), root, end.joint_velocity)
-    momenta = jnp.concatenate(momentum(inertias, Motion(*stage(*velocity))))
     mass, first, second = Inertias(*(jnp.sum(part, axis=-1, keepdims=True) for part in inertias))
     middle = first / mass
-    now = about(middle, jnp.sum(momenta, axis=1, keepdims=True))
+    now = about(middle, total_momentum(articulation, kin, end)[:, None])
     spread = second - first[:, None] * middle[None]
     locked = spatial.trace(spread)[None, None] * spatial.identity_like(first) - spread
     turn = turn_to_momentum(locked, now[3:], target.angular[:, None], magnitude_only=magnitude_only)
@@ -59,3 +57,12 @@ def with_momentum(
     return end.replace(
         root_pose=jnp.concatenate([end.root_pose[:3] + shift, end.root_pose[3:]]), root_velocity=corrected
     )
+
+
+def total_momentum(articulation: Articulation, kin: Kinematics, state: State) -> Array:
+    """Linear momentum, then angular momentum about the root's centre of mass, in world axes, [6]."""
+    tree = articulation.topology
+    root = root_motion(tree, state.root_velocity)
+    velocity = body_velocities(tree, dof_motions(tree, kin), root, state.joint_velocity)
+    momenta = momentum(reference_inertias(articulation, kin), Motion(*stage(*velocity)))
+    return jnp.sum(jnp.concatenate(momenta), axis=1)

@@ -53,6 +53,7 @@ def drifting_step(
     velocity = jnp.concatenate([state.root_velocity, state.joint_velocity]) if base else state.joint_velocity
     motion = link_motion(frozen, velocity)
     given, brake = external_wrenches(articulation, frozen, motion, control.external_force, dt)
+    brake = jnp.zeros_like(given) if brake is None else brake
     commands = commands_of(articulation, control)
     joint_force = jnp.pad(commands.joint_force, (base, 0))
     late = None

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from artix import spatial
 from artix.articulation import Articulation, State
+from artix.constants import known_to_be
 from artix.constraints.frozen import Frozen, generalized_force, inertial_wrenches, link_motion, response, spins
 
 Array = jax.Array
@@ -37,14 +38,19 @@ def clamp_joint_velocities(articulation: Articulation, state: State) -> State:
 
 def external_wrenches(
     articulation: Articulation, frozen: Frozen, motion: Array, load: Array | None, dt: Array
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array | None]:
     """Wrenches on the links at their centres of mass, [L, 6] each: gravity with loads, and what brakes the links.
+
+    ``None`` if it is known, while JAX traces, that nothing brakes them.
 
     Link damping also attenuates gravity and loads by ``1 - damping dt``, as in PhysX. A link beyond its speed limit
     is braked to it within the step.
     """
     a = articulation
     given = gravity_and_loads(a, load)
+    free = known_to_be(jnp.inf, a.max_link_linear_velocity, a.max_link_angular_velocity)
+    if free and known_to_be(0, a.link_linear_damping, a.link_angular_damping):
+        return given, None
     kept, brakes = [], []
     for k, damping, limit in (
         (0, a.link_linear_damping, a.max_link_linear_velocity),

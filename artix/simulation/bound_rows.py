@@ -1,0 +1,87 @@
+"""What bounds the motion in the implicit solver: DOFs, and distances of loop joints."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from artix.articulation import Articulation, State
+from artix.constraints.drives import DriveRow, known_envelopes
+from artix.constraints.frozen import HIGHEST
+from artix.constraints.implicit_rows import BoundRow, DistanceRow
+from artix.constraints.loop_closures import LoopClosures
+from artix.simulation.implicit_system import ERROR_REDUCTION, Acting, drives_of
+from artix.tree import take
+
+Array = jax.Array
+
+# A DOF that hard relations leave less than this of its mobility, in units of the rounding error, is locked.
+_LOCKED = 100
+
+
+def bound_rows(articulation: Articulation, state: State, acting: Acting, free: Array, within: Array) -> BoundRow:
+    """The rows of all DOFs in the order of the sweep.
+
+    Args:
+      articulation: the articulation.
+      state: at the start of the step.
+      acting: what acts during it.
+      free: change of the generalised velocity per generalised impulse, without the hard relations, [nv, nv].
+      within: the same while they hold.
+    """
+    topology, q, dt = articulation.topology, state.joint_position, acting.dt
+    base, friction = topology.num_base_dofs, articulation.friction
+    if acting.smooth_friction:  # It is in the system.
+        friction = friction.replace(static=jnp.zeros_like(q), dynamic=jnp.zeros_like(q))
+    unheld, response = (jnp.diagonal(matrix)[base:] for matrix in (free, within))
+    # What the hard relations lock has nothing left to bound; its impulses shall be finite.
+    moves = response > _LOCKED * jnp.finfo(dt.dtype).eps * unheld
+    response = jnp.where(moves, response, unheld)
+    drives = drives_of(articulation, state, acting)
+    rows = BoundRow(
+        effect=jnp.where(moves[:, None], within[:, base:].T, 0),
+        response=response,
+        drive=DriveRow(
+            drive=articulation.drive,
+            envelope=known_envelopes(articulation.envelope),
+            position_error=jnp.zeros_like(q),
+            target_velocity=acting.commands.target_velocity,
+            response=response / (1 - drives.gain * response),
+            softened=1 / response,
+            joint_force=acting.commands.joint_force,
+        ),
+        gain=drives.gain,
+        push=drives.push,
+        friction=friction,
+        lower_velocity=-_approach(q - articulation.joint_lower_limit, dt),
+        upper_velocity=_approach(articulation.joint_upper_limit - q, dt),
+        max_velocity=articulation.max_joint_velocity,
+    )
+    return jax.tree.map(lambda leaf: take(leaf, topology.depth_first_dofs, axis=0), rows)
+
+
+def distance_rows(articulation: Articulation, loops: LoopClosures, response: Array, dt: Array) -> DistanceRow:
+    """The rows of all distances, for a response [nv, nv] within the hard relations."""
+    direction, length = loops.rows.jacobian[loops.distances], loops.rows.error[loops.distances]
+    least, largest = (
+        bound[loops.joints] for bound in (articulation.loop_joints.min_distance, articulation.loop_joints.max_distance)
+    )
+    effect = jnp.matmul(direction, response.T, precision=HIGHEST)
+    mobility = jnp.sum(direction * effect, axis=1)
+    free = mobility > _LOCKED * jnp.finfo(dt.dtype).eps * jnp.max(jnp.abs(response))
+    drift = dt * loops.rows.bias[loops.distances]
+    return DistanceRow(
+        direction=direction,
+        effect=jnp.where(free[:, None], effect, 0),
+        response=jnp.where(free, mobility, 1),
+        # No distance is negative.
+        lower_velocity=jnp.where(least > 0, -_approach(length - least, dt), -jnp.inf) - drift,
+        upper_velocity=_approach(largest - length, dt) - drift,
+    )
+
+
+def _approach(gap: Array, dt: Array) -> Array:
+    """The speed at which a DOF may approach a limit at this distance; negative where it must retreat."""
+    finite = jnp.isfinite(gap)
+    distance = jnp.where(finite, gap, 0)
+    return jnp.where(finite, jnp.where(distance < 0, ERROR_REDUCTION, 1) * distance / dt, jnp.inf)
