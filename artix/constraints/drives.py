@@ -61,12 +61,29 @@ def drive_impulse(row: DriveRow, accumulated: Array, velocity: Array, displaceme
 
 def within_limit(row: DriveRow, impulse: Array, sweep: Sweep) -> Array:
     """Clips an accumulated impulse to the drive's limit, the place of which an envelope takes."""
-    limit = row.drive.max_force
-    limited = jnp.isfinite(limit)
+    limited, bound = _limit(row, sweep)
+    return jnp.where(limited, jnp.clip(impulse, -bound, bound), impulse)
+
+
+def exceeds_bounds(row: DriveRow, impulse: Array, velocity: Array, sweep: Sweep) -> Array:
+    """Whether a drive's accumulated impulse is beyond its limit or, at this velocity, beyond its motor's envelope."""
+    limited, bound = _limit(row, sweep)
+    exceeds = limited & (jnp.abs(impulse) > bound)
+    if row.envelope is None:
+        return exceeds
+    envelope, time, speed = row.envelope, sweep.budget_time, jnp.abs(velocity)
+    size = jnp.abs(impulse + row.joint_force * time)
+    strong = size > (envelope.max_effort - envelope.velocity_dependent_resistance * speed) * time
+    fast = speed > envelope.max_actuator_velocity - envelope.speed_effort_gradient * size / time
+    return exceeds | jnp.isfinite(envelope.max_effort) & (strong | fast)
+
+
+def _limit(row: DriveRow, sweep: Sweep) -> tuple[Array, Array]:
+    """Whether a limit holds, and the largest impulse within it."""
+    limited = jnp.isfinite(row.drive.max_force)
     if row.envelope is not None:
         limited = limited & ~jnp.isfinite(row.envelope.max_effort)
-    bound = jnp.where(limited, limit, 0) * (sweep.dt if sweep.drive_limits_are_forces else 1)
-    return jnp.where(limited, jnp.clip(impulse, -bound, bound), impulse)
+    return limited, jnp.where(limited, row.drive.max_force, 0) * (sweep.dt if sweep.drive_limits_are_forces else 1)
 
 
 def within_envelope(row: DriveRow, impulse: Array, accumulated: Array, velocity: Array, sweep: Sweep) -> Array:

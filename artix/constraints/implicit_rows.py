@@ -1,7 +1,7 @@
 """What bounds the motion of a DOF in the implicit solver: actuator limits, dry friction, position and velocity limits.
 
-Springs and dampers are already in the solver's matrix, so that only inequalities are left here. Each is an impulse that
-one projected Gauss-Seidel sweep after another corrects.
+Springs and dampers are already in the solver's matrix, so that inequalities are left here, and drives beyond their
+limits. Each is an impulse that one projected Gauss-Seidel sweep after another corrects.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ class BoundRow(NamedTuple):
     """Impulse that the drive takes back per velocity."""
     push: Array
     """The drive's impulse at zero velocity."""
+    in_matrix: Array
+    """1 if the solver's matrix contains the drive, 0 if all of its impulse is here."""
     friction: JointFrictions
     lower_velocity: Array
     """Least velocity that the lower limit allows."""
@@ -41,8 +43,8 @@ class BoundRow(NamedTuple):
 class BoundImpulses(NamedTuple):
     """Accumulated impulses of one DOF (or of all, [n])."""
 
-    saturation: Array
-    """What bounds take from the drive's impulse."""
+    drive: Array
+    """Of the drive; of one in the matrix, what its bounds take from it."""
     friction: Array
     lower: Array
     upper: Array
@@ -66,8 +68,12 @@ class DistanceRow(NamedTuple):
 
 def solve_bounds(row: BoundRow, old: BoundImpulses, velocity: Array, sweep: Sweep) -> tuple[BoundImpulses, Array]:
     """One DOF's turn in a sweep: the new impulses, and the sum of their changes."""
-    saturation = _saturation(row, velocity - row.response * old.saturation, sweep)
-    velocity = velocity + row.response * (saturation - old.saturation)
+    # Where the matrix holds the drive, all of what is missing would go too far: such an impulse pulls the other way than
+    # all others answer, and sweeps over both could grow (joints at their limits beside such drives: 1e43 rad/s after 60
+    # sweeps). This part of it is safe, though slow; drives known to reach their limits are not in the matrix.
+    wanted = _drive_impulse(row, velocity - row.response * old.drive, sweep)
+    drive = old.drive + (1 - row.in_matrix * row.gain * row.response) * (wanted - old.drive)
+    velocity = velocity + row.response * (drive - old.drive)
     stopping = old.friction - velocity / row.response
     sliding = jnp.clip(stopping, -row.friction.dynamic * sweep.dt, row.friction.dynamic * sweep.dt)
     friction = jnp.where(jnp.abs(stopping) > row.friction.static * sweep.dt, sliding, stopping)
@@ -82,7 +88,7 @@ def solve_bounds(row: BoundRow, old: BoundImpulses, velocity: Array, sweep: Swee
     lower = _stopped(old.lower, row.lower_velocity, velocity, row.response, 1)
     velocity = velocity + row.response * (lower - old.lower)
     upper = _stopped(old.upper, row.upper_velocity, velocity, row.response, -1)
-    new = BoundImpulses(saturation, friction, lower, upper, capped)
+    new = BoundImpulses(drive, friction, lower, upper, capped)
     return new, sum(after - before for after, before in zip(new, old, strict=True))  # type: ignore[return-value]
 
 
@@ -91,7 +97,7 @@ def bound_imbalance(row: BoundRow, found: BoundImpulses, velocity: Array, sweep:
 
     The law is an equation of the DOF's velocity and the sum of its impulses, from which both follow a change of the
     row: where a bound holds the DOF (friction that sticks is one), the bound is its velocity; elsewhere the impulse is
-    what saturation takes at that velocity, and friction that slides.
+    the drive's at that velocity, and that of friction that slides.
 
     Args:
       row: the DOF.
@@ -108,9 +114,9 @@ def bound_imbalance(row: BoundRow, found: BoundImpulses, velocity: Array, sweep:
     bound = jnp.where(found.velocity != 0, -jnp.sign(found.velocity) * _finite(row.max_velocity), 0)
     bound = jnp.where(found.lower != 0, _finite(row.lower_velocity), bound)
     bound = jnp.where(found.upper != 0, _finite(row.upper_velocity), bound)
-    lost = found.saturation + friction - slides
-    saturation = _saturation(row, velocity - row.response * lost, sweep)
-    return jnp.where(held, (bound - velocity) / row.response, saturation - lost)
+    drive = found.drive + friction - slides
+    wanted = _drive_impulse(row, velocity - row.response * drive, sweep)
+    return jnp.where(held, (bound - velocity) / row.response, wanted - drive)
 
 
 def distance_imbalance(row: DistanceRow, found: tuple[Array, Array], rate: Array) -> Array:
@@ -132,12 +138,15 @@ def solve_distance(row: DistanceRow, old: tuple[Array, Array], rate: Array) -> t
     return (lower, upper), lower - old[0] + upper - old[1]
 
 
-def _saturation(row: BoundRow, velocity: Array, sweep: Sweep) -> Array:
-    """The impulse that keeps the drive within its bounds; ``velocity`` is the one without it."""
-    wanted = row.push - row.gain * velocity
-    given = within_envelope(row.drive, within_limit(row.drive, wanted, sweep), wanted, velocity, sweep)
-    # The drive answers a change of velocity, so that less than all of an impulse is lost.
-    return (given - wanted) / (1 - row.gain * row.response)
+def _drive_impulse(row: BoundRow, velocity: Array, sweep: Sweep) -> Array:
+    """The drive's impulse within its bounds, or what these take from it; ``velocity`` is the one without this."""
+    inside = row.in_matrix * row.gain
+    unlimited = row.push - row.gain * velocity
+    wanted = unlimited / (1 + (row.gain - inside) * row.response)
+    there = velocity + (1 - row.in_matrix) * row.response * wanted
+    given = within_envelope(row.drive, within_limit(row.drive, wanted, sweep), wanted, there, sweep)
+    # A drive in the matrix answers a change of velocity, so that less than all of an impulse is lost.
+    return (given - row.in_matrix * unlimited) / (1 - inside * row.response)
 
 
 def _finite(bound: Array) -> Array:

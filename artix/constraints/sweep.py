@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 Array = jax.Array
 
@@ -33,3 +34,17 @@ class Sweep(NamedTuple):
     def budget_time(self) -> Array:
         """The time over which friction and envelopes are accounted [s]."""
         return self.h if self.restarts else self.dt
+
+
+def implicit_sweep(dt: Array, *, drive_limits_are_forces: bool) -> Sweep:
+    """The sweeps of the implicit solver, each over a step of length ``dt``."""
+    return Sweep(
+        temporal=False,
+        moves_positions=True,
+        restarts=False,
+        drive_limits_are_forces=drive_limits_are_forces,
+        dt=dt,
+        h=dt,
+        elapsed=jnp.zeros_like(dt),
+        error_reduction=jnp.ones_like(dt),
+    )

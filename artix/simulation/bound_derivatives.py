@@ -63,6 +63,7 @@ def _plain_relaxed(
     def turn(seen: Array, row: tuple[Array, ...]):
         x, own, left, right, effect, b, place = row
         change = b - own * x - left * jax.lax.dynamic_index_in_dim(seen, place, keepdims=False)
+        change = change / jnp.maximum(own, 1)  # As cautious as the sweeps, see solve_bounds.
         return seen + effect * (right * change), x + change
 
     def once(carry: tuple[Array, Array], _) -> tuple[tuple[Array, Array], None]:

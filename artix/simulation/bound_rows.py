@@ -6,11 +6,13 @@ import jax
 import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
-from artix.constraints.drives import DriveRow, known_envelopes
-from artix.constraints.frozen import HIGHEST
+from artix.constants import known_to_be
+from artix.constraints.drives import DriveRow, exceeds_bounds, known_envelopes
+from artix.constraints.frozen import HIGHEST, Frozen
 from artix.constraints.implicit_rows import BoundRow, DistanceRow
 from artix.constraints.loop_closures import LoopClosures
-from artix.simulation.implicit_system import ERROR_REDUCTION, Acting, drives_of
+from artix.constraints.sweep import implicit_sweep
+from artix.simulation.implicit_system import ERROR_REDUCTION, Acting, drives_of, unlimited_velocity
 from artix.tree import take
 
 Array = jax.Array
@@ -41,23 +43,50 @@ def bound_rows(articulation: Articulation, state: State, acting: Acting, free: A
     rows = BoundRow(
         effect=jnp.where(moves[:, None], within[:, base:].T, 0),
         response=response,
-        drive=DriveRow(
-            drive=articulation.drive,
-            envelope=known_envelopes(articulation.envelope),
-            position_error=jnp.zeros_like(q),
-            target_velocity=acting.commands.target_velocity,
-            response=response / (1 - drives.gain * response),
-            softened=1 / response,
-            joint_force=acting.commands.joint_force,
+        drive=_drive_row(
+            articulation, acting, response / (1 - acting.in_matrix * drives.gain * response), 1 / response
         ),
         gain=drives.gain,
         push=drives.push,
+        in_matrix=acting.in_matrix,
         friction=friction,
         lower_velocity=-_approach(q - articulation.joint_lower_limit, dt),
         upper_velocity=_approach(articulation.joint_upper_limit - q, dt),
         max_velocity=articulation.max_joint_velocity,
     )
     return jax.tree.map(lambda leaf: take(leaf, topology.depth_first_dofs, axis=0), rows)
+
+
+def drives_within_limits(
+    articulation: Articulation, state: State, frozen: Frozen, acting: Acting, *, limits_are_forces: bool
+) -> Array:
+    """1 for drives that stay within their limits while nothing else bounds the motion, 0 for others, [n]."""
+    drive, envelope = articulation.drive, articulation.envelope
+    if known_to_be(jnp.inf, drive.max_force, envelope.max_effort):
+        return acting.in_matrix
+    articulation, state, frozen, acting = jax.lax.stop_gradient((articulation, state, frozen, acting))
+    drives, base = drives_of(articulation, state, acting), articulation.topology.num_base_dofs
+    velocity = unlimited_velocity(articulation, state, frozen, acting)[base:]
+    row = _drive_row(articulation, acting, jnp.zeros_like(velocity), jnp.zeros_like(velocity))
+    exceeds = exceeds_bounds(
+        row,
+        drives.push - drives.gain * velocity,
+        velocity,
+        implicit_sweep(acting.dt, drive_limits_are_forces=limits_are_forces),
+    )
+    return 1 - exceeds.astype(velocity.dtype)
+
+
+def _drive_row(articulation: Articulation, acting: Acting, response: Array, softened: Array) -> DriveRow:
+    return DriveRow(
+        drive=articulation.drive,
+        envelope=known_envelopes(articulation.envelope),
+        position_error=jnp.zeros_like(response),
+        target_velocity=acting.commands.target_velocity,
+        response=response,
+        softened=softened,
+        joint_force=acting.commands.joint_force,
+    )
 
 
 def distance_rows(articulation: Articulation, loops: LoopClosures, response: Array, dt: Array) -> DistanceRow:

@@ -24,10 +24,9 @@ from artix.constraints.implicit_rows import (
     solve_bounds,
     solve_distance,
 )
-from artix.constraints.sweep import Sweep
+from artix.constraints.sweep import implicit_sweep
 from artix.lanes import batch_last
 from artix.simulation.bound_derivatives import ActingBounds, impulse_changes
-from artix.simulation.implicit_system import ERROR_REDUCTION
 from artix.simulation.options import SolverOptions
 from artix.tangents import is_zero, times, value_and_change
 from artix.topology import Topology
@@ -179,7 +178,7 @@ def _imbalances(
     sweeps: _Sweeps, impulses: Impulses, rows: BoundRow, distances: DistanceRow | None, velocity: Array, dt: Array
 ) -> Array:
     """What each row's impulses lack, [R]."""
-    missing = bound_imbalance(rows, impulses.dofs, velocity[jnp.array(sweeps.places, int)], _sweep(sweeps, dt))
+    missing = bound_imbalance(rows, impulses.dofs, velocity[jnp.array(sweeps.places, int)], implicit_sweep(dt, drive_limits_are_forces=sweeps.drive_limits_are_forces))
     if distances is None:
         return missing
     rates = times(distances.direction, velocity)
@@ -193,7 +192,7 @@ def _acting(
     own, places = velocity[jnp.array(sweeps.places, int)], np.array(sweeps.places, int)
 
     def law(own: Array) -> Array:
-        return bound_imbalance(rows, impulses.dofs, own, _sweep(sweeps, dt))
+        return bound_imbalance(rows, impulses.dofs, own, implicit_sweep(dt, drive_limits_are_forces=sweeps.drive_limits_are_forces))
 
     slope, response, effects = -jax.jvp(law, (own,), (jnp.ones_like(own),))[1], rows.response, rows.effect
     if distances is None:
@@ -213,7 +212,7 @@ def _plain_sweeps(sweeps: _Sweeps, structure: Any, *leaves: Array) -> Swept:
     none = jnp.zeros((0 if distances is None else len(distances.response), *batch), dt.dtype)
     velocity = jnp.broadcast_to(velocity, (len(velocity), *batch))
     places = jnp.array(sweeps.places, int)
-    sweep = _sweep(sweeps, dt)
+    sweep = implicit_sweep(dt, drive_limits_are_forces=sweeps.drive_limits_are_forces)
 
     def turn(velocity: Array, inputs: tuple[Array, BoundRow, BoundImpulses]):
         place, row, old = inputs
@@ -236,19 +235,6 @@ def _plain_sweeps(sweeps: _Sweeps, structure: Any, *leaves: Array) -> Swept:
     impulses = Impulses(BoundImpulses(zero, zero, zero, zero, zero), (none, none))
     start = (velocity, impulses, jnp.concatenate([zero, none]))
     return Swept(*jax.lax.scan(once, start, length=sweeps.repetitions)[0])
-
-
-def _sweep(sweeps: _Sweeps, dt: Array) -> Sweep:
-    return Sweep(
-        temporal=False,
-        moves_positions=True,
-        restarts=False,
-        drive_limits_are_forces=sweeps.drive_limits_are_forces,
-        dt=dt,
-        h=dt,
-        elapsed=jnp.zeros_like(dt),
-        error_reduction=jnp.asarray(ERROR_REDUCTION, dt.dtype),
-    )
 
 
 def _item(x: Array, index: Array) -> Array:

@@ -15,7 +15,7 @@ from artix.constraints.hard_rows import HardRows, hard_rows
 from artix.constraints.loop_closures import LoopClosures
 from artix.constraints.rows import Commands, position_error
 from artix.constraints.springs import Springs, spring_efforts
-from artix.dynamics.factorization import inverse_of_matrix
+from artix.dynamics.factorization import factorize_dense, factorize_product, inverse_of_matrix, solve
 from artix.dynamics.inverse import rigid_body_forces
 
 Array = jax.Array
@@ -34,6 +34,8 @@ class Acting:
     springs: list[Springs]
     drive_inertia: Array
     """The inertias by which acceleration drives multiply their efforts, 1 for force drives, [n]."""
+    in_matrix: Array
+    """1 for drives that the linear system contains, 0 for those that would exceed their limits in it, [n]."""
     dt: Array
     """The step [s]."""
     gravity: bool = struct.field(pytree_node=False)
@@ -88,8 +90,8 @@ def impulse_lacking(articulation: Articulation, state: State, acting: Acting, ch
     velocity = velocity if change is None else velocity + change
     taken = rigid_body_forces(articulation, state, acceleration, acting.wrench, gravity=acting.gravity)
     drives = drives_of(articulation, state, acting)
-    joints = (drives.gain + dt * _friction_gain(articulation, state, acting)) * velocity[base:] - drives.push
-    joints = joints - dt * acting.commands.joint_force
+    joints = (acting.in_matrix * drives.gain + dt * _friction_gain(articulation, state, acting)) * velocity[base:]
+    joints = joints - acting.in_matrix * drives.push - dt * acting.commands.joint_force
     if change is not None:
         joints = joints + articulation.armature * change[base:]
     lacking = dt * taken + jnp.pad(joints, (base, 0))
@@ -102,23 +104,44 @@ def implicit_system(
     articulation: Articulation, state: State, frozen: Frozen, acting: Acting, loops: LoopClosures | None
 ) -> ImplicitSystem:
     """Solves ``(Mh + dt D + dt^2 K) (nu' - nu) = dt (force + forces of springs and dampers at nu)``."""
-    dt, base = acting.dt, frozen.topology.num_base_dofs
-    diagonal = drives_of(articulation, state, acting).gain + dt * _friction_gain(articulation, state, acting)
-    matrix, stiffening = frozen.mass_matrix, frozen.diagonal + jnp.pad(diagonal, (base, 0))
+    matrix, diagonal = _matrix(articulation, state, frozen, acting)
+    if any(group.transmitted is not None for group in acting.springs):
+        # PhysX's fixed tendons: the matrix is not symmetric.
+        response = jnp.linalg.inv(matrix + jnp.diag(diagonal))
+    elif acting.springs:
+        response = inverse_of_matrix(matrix, diagonal)
+    else:  # It has the pattern of the mass matrix.
+        response = inverse_with(frozen, diagonal)
+    hard = hard_rows(articulation, state, frozen, loops, response, acting.dt, ERROR_REDUCTION)
+    lacking = impulse_lacking(articulation, state, acting, None)
+    velocity = generalized_velocity(state, frozen.topology.num_base_dofs)
+    return ImplicitSystem(velocity - jnp.matmul(response, lacking, precision=HIGHEST), response, hard)
+
+
+def unlimited_velocity(articulation: Articulation, state: State, frozen: Frozen, acting: Acting) -> Array:
+    """The velocity [nv] without bounds and hard relations; not to be differentiated."""
+    matrix, diagonal = _matrix(articulation, state, frozen, acting)
+    velocity = generalized_velocity(state, frozen.topology.num_base_dofs)
+    lacking = impulse_lacking(articulation, state, acting, None)
+    if any(group.transmitted is not None for group in acting.springs):
+        return velocity - jnp.linalg.solve(matrix + jnp.diag(diagonal), lacking)
+    if acting.springs:
+        factors = factorize_dense(matrix, diagonal)
+    else:
+        factors = factorize_product(frozen.topology, frozen.unit_motions, frozen.momenta, diagonal)
+    return velocity - solve(factors, lacking)
+
+
+def _matrix(articulation: Articulation, state: State, frozen: Frozen, acting: Acting) -> tuple[Array, Array]:
+    """The matrix of the linear system, and what is to be added to its diagonal."""
+    dt = acting.dt
+    diagonal = acting.in_matrix * drives_of(articulation, state, acting).gain
+    diagonal = diagonal + dt * _friction_gain(articulation, state, acting)
+    matrix = frozen.mass_matrix
     for group in acting.springs:
         stiffened = dt * (dt * group.stiffness + group.damping)
         matrix = matrix + jnp.einsum("s,sv,sw->vw", stiffened, group.force, group.rate, precision=HIGHEST)
-    if any(group.transmitted is not None for group in acting.springs):
-        # PhysX's fixed tendons: the matrix is not symmetric.
-        response = jnp.linalg.inv(matrix + jnp.diag(stiffening))
-    elif acting.springs:
-        response = inverse_of_matrix(matrix, stiffening)
-    else:  # It has the pattern of the mass matrix.
-        response = inverse_with(frozen, stiffening)
-    hard = hard_rows(articulation, state, frozen, loops, response, dt, ERROR_REDUCTION)
-    lacking = impulse_lacking(articulation, state, acting, None)
-    free = generalized_velocity(state, base) - jnp.matmul(response, lacking, precision=HIGHEST)
-    return ImplicitSystem(free, response, hard)
+    return matrix, frozen.diagonal + jnp.pad(diagonal, (frozen.topology.num_base_dofs, 0))
 
 
 def _friction_gain(articulation: Articulation, state: State, acting: Acting) -> Array:
