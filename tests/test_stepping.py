@@ -181,6 +181,71 @@ def test_a_stiff_drive_in_single_precision() -> None:
     np.testing.assert_allclose(final.joint_velocity, 0.0, atol=1e-3)
 
 
+@functools.cache
+def _crowded(sweeps: int):
+    """A chain of joints that feel each other strongly, some beyond their limits, and drives that reach theirs."""
+    articulation = pendulum(
+        3,
+        drive=Drive(stiffness=400.0, damping=10.0, max_force=8.0, target=0.4),
+        limits=[(-0.5, 0.5)],
+        friction=JointFriction(static=0.3, dynamic=0.2, viscous=0.1),
+        max_velocity=4.0,
+    )
+    rng = np.random.default_rng(2)
+    position, velocity = np.clip(rng.normal(size=(32, 3)), -0.52, 0.52), 2 * rng.normal(size=(32, 3))
+    states = jax.vmap(lambda q, qd: at(articulation, q, qd))(position, velocity)
+    return articulation, states, SolverOptions(position_iterations=sweeps)
+
+
+def test_sweeps_converge_beside_drives_at_their_limits() -> None:
+    """Without the drives' own choice the corrections grew to 1e16 after 256 sweeps; the bounds hold in the end."""
+    articulation, states, _ = _crowded(1)
+    dt, worst = 1 / 120, []
+    for sweeps in (4, 32, 256, 1000):
+        options = SolverOptions(position_iterations=sweeps)
+        advance = jax.jit(jax.vmap(lambda state, o=options: artix.step_and_report(articulation, state, None, dt, o)))
+        ends, report = advance(states)
+        worst.append(float(report.velocity_residual.max.max()))
+    assert worst[0] < 20 and worst[1] < 2 and worst[2] < 1e-4 and worst[3] < 1e-12, worst
+    speed = np.asarray(ends.joint_velocity)
+    assert np.abs(speed).max() < 4.0 * (1 + 1e-9)
+    beyond = np.clip(np.abs(states.joint_position) - 0.5, 0, None) * np.sign(states.joint_position)
+    back = -0.8 * beyond / dt
+    assert (np.where(beyond > 0, speed - back, 0).max() < 1e-6) and (np.where(beyond < 0, back - speed, 0).max() < 1e-6)
+
+
+@pytest.mark.parametrize("sweeps", [4, 1000])
+def test_derivatives_beside_drives_at_their_limits(sweeps: int) -> None:
+    """Forward and reverse agree however many sweeps there are; with enough of them, with central differences too."""
+    articulation, states, options = _crowded(sweeps)
+
+    def loss(parameters, state, dt):
+        drive = articulation.drive.replace(max_force=parameters["limit"], stiffness=parameters["stiffness"])
+        friction = articulation.friction.replace(dynamic=parameters["friction"])
+        a = articulation.replace(link_mass=parameters["mass"], drive=drive, friction=friction)
+        end = artix.step(a, state, None, dt, options)
+        return jnp.sum(jnp.sin(end.joint_position)) + jnp.sum(jnp.cos(jnp.arange(3.0)) * end.joint_velocity)
+
+    drive = articulation.drive
+    parameters = {"mass": articulation.link_mass, "limit": drive.max_force, "stiffness": drive.stiffness}
+    parameters["friction"] = articulation.friction.dynamic
+    point = (parameters, states, jnp.asarray(1 / 120))
+    rng = np.random.default_rng(0)
+    along = (jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape)), parameters), *point[1:])
+    along = (along[0], jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape)), states), jnp.asarray(1e-2))
+    axes = (None, 0, None)
+    gradients = jax.jit(jax.vmap(jax.grad(loss, argnums=(0, 1, 2)), in_axes=axes))(*point)
+    reverse = jax.vmap(lambda g, d: sum(map(jnp.vdot, jax.tree.leaves(g), jax.tree.leaves(d))), in_axes=(0, axes))(
+        gradients, along
+    )
+    forward = jax.jit(jax.vmap(lambda p, d: jax.jvp(loss, p, d)[1], in_axes=(axes, axes)))(point, along)
+    np.testing.assert_allclose(reverse, forward, rtol=1e-9, atol=1e-9)
+    if sweeps > 100:
+        value = jax.jit(jax.vmap(loss, in_axes=axes))
+        moved = [value(*jax.tree.map(lambda x, d, h=h: x + h * d, point, along)) for h in (1e-7, -1e-7)]
+        np.testing.assert_allclose(forward, (moved[0] - moved[1]) / 2e-7, rtol=1e-5, atol=1e-5)
+
+
 # --- derivatives ------------------------------------------------------------------------------------------------------
 
 

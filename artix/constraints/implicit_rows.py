@@ -50,6 +50,11 @@ class BoundImpulses(NamedTuple):
     upper: Array
     velocity: Array
 
+    @property
+    def total(self) -> Array:
+        """Of the whole DOF."""
+        return self.drive + self.friction + self.lower + self.upper + self.velocity
+
 
 class DistanceRow(NamedTuple):
     """The distance of a loop joint's two origins (or all, with a leading axis [D])."""
@@ -68,9 +73,9 @@ class DistanceRow(NamedTuple):
 
 def solve_bounds(row: BoundRow, old: BoundImpulses, velocity: Array, sweep: Sweep) -> tuple[BoundImpulses, Array]:
     """One DOF's turn in a sweep: the new impulses, and the sum of their changes."""
-    # Where the matrix holds the drive, all of what is missing would go too far: such an impulse pulls the other way than
-    # all others answer, and sweeps over both could grow (joints at their limits beside such drives: 1e43 rad/s after 60
-    # sweeps). This part of it is safe, though slow; drives known to reach their limits are not in the matrix.
+    # A drive in the matrix that loses some of its impulse makes its joint softer, and what other rows did is wrong
+    # then. Sweeps that give such rows everything at once can grow (joints at their limits beside limited drives: 1e43
+    # rad/s after 60 sweeps). This share is safe, though slow; drives known to reach their limits are not in the matrix.
     wanted = _drive_impulse(row, velocity - row.response * old.drive, sweep)
     drive = old.drive + (1 - row.in_matrix * row.gain * row.response) * (wanted - old.drive)
     velocity = velocity + row.response * (drive - old.drive)

@@ -13,6 +13,7 @@ from artix.constraints.implicit_rows import BoundRow, DistanceRow
 from artix.constraints.loop_closures import LoopClosures
 from artix.constraints.sweep import implicit_sweep
 from artix.simulation.implicit_system import ERROR_REDUCTION, Acting, drives_of, unlimited_velocity
+from artix.simulation.options import SolverOptions
 from artix.tree import take
 
 Array = jax.Array
@@ -57,24 +58,20 @@ def bound_rows(articulation: Articulation, state: State, acting: Acting, free: A
     return jax.tree.map(lambda leaf: take(leaf, topology.depth_first_dofs, axis=0), rows)
 
 
-def drives_within_limits(
-    articulation: Articulation, state: State, frozen: Frozen, acting: Acting, *, limits_are_forces: bool
-) -> Array:
-    """1 for drives that stay within their limits while nothing else bounds the motion, 0 for others, [n]."""
+def with_drives_chosen(
+    articulation: Articulation, state: State, frozen: Frozen, acting: Acting, options: SolverOptions
+) -> Acting:
+    """Leaves drives to the sweeps that would exceed their limits in the linear system, while nothing else bounds it."""
     drive, envelope = articulation.drive, articulation.envelope
     if known_to_be(jnp.inf, drive.max_force, envelope.max_effort):
-        return acting.in_matrix
-    articulation, state, frozen, acting = jax.lax.stop_gradient((articulation, state, frozen, acting))
-    drives, base = drives_of(articulation, state, acting), articulation.topology.num_base_dofs
-    velocity = unlimited_velocity(articulation, state, frozen, acting)[base:]
-    row = _drive_row(articulation, acting, jnp.zeros_like(velocity), jnp.zeros_like(velocity))
-    exceeds = exceeds_bounds(
-        row,
-        drives.push - drives.gain * velocity,
-        velocity,
-        implicit_sweep(acting.dt, drive_limits_are_forces=limits_are_forces),
-    )
-    return 1 - exceeds.astype(velocity.dtype)
+        return acting
+    constants = jax.lax.stop_gradient((articulation, state, frozen, acting))
+    velocity = unlimited_velocity(*constants)[articulation.topology.num_base_dofs :]
+    drives, none = drives_of(articulation, state, acting), jnp.zeros_like(velocity)
+    row = _drive_row(articulation, acting, none, none)
+    sweep = implicit_sweep(acting.dt, drive_limits_are_forces=options.drive_limits_are_forces)
+    exceeds = exceeds_bounds(row, drives.push - drives.gain * velocity, velocity, sweep)
+    return acting.replace(in_matrix=1 - exceeds.astype(velocity.dtype))
 
 
 def _drive_row(articulation: Articulation, acting: Acting, response: Array, softened: Array) -> DriveRow:

@@ -24,7 +24,7 @@ from artix.constraints.implicit_rows import (
     solve_bounds,
     solve_distance,
 )
-from artix.constraints.sweep import implicit_sweep
+from artix.constraints.sweep import Sweep, implicit_sweep
 from artix.lanes import batch_last
 from artix.simulation.bound_derivatives import ActingBounds, impulse_changes
 from artix.simulation.options import SolverOptions
@@ -50,6 +50,10 @@ class _Sweeps(NamedTuple):
     """Of the rows in the velocity."""
     repetitions: int
     drive_limits_are_forces: bool
+
+    def over(self, dt: Array) -> Sweep:
+        """One of them, over a step of length ``dt``."""
+        return implicit_sweep(dt, drive_limits_are_forces=self.drive_limits_are_forces)
 
 
 class Swept(NamedTuple):
@@ -143,12 +147,11 @@ def _sweeps_jvp(sweeps: _Sweeps, structure: Any, leaves, changes):
     found = _ruled_sweeps(sweeps, structure, *leaves)
     rows, distances, velocity, dt = structure.unflatten(leaves)
     d_rows, d_distances, d_velocity, d_dt = structure.unflatten(changes)
-    applied, d_effects = [sum(found.impulses.dofs)], [d_rows.effect]
-    if distances is not None:
-        applied, d_effects = [*applied, sum(found.impulses.distances)], [*d_effects, d_distances.effect]
     d_velocity = jnp.zeros_like(velocity) if is_zero(d_velocity) else d_velocity
-    for impulse, d_effect in zip(applied, d_effects, strict=True):
-        d_velocity = d_velocity if is_zero(d_effect) else d_velocity + times(impulse, d_effect)
+    if not is_zero(d_rows.effect):
+        d_velocity = d_velocity + times(found.impulses.dofs.total, d_rows.effect)
+    if distances is not None and not is_zero(d_distances.effect):
+        d_velocity = d_velocity + times(jnp.add(*found.impulses.distances), d_distances.effect)
     return found, _followed(sweeps, rows, distances, dt, found, d_rows, d_distances, d_dt, d_velocity)
 
 
@@ -178,7 +181,7 @@ def _imbalances(
     sweeps: _Sweeps, impulses: Impulses, rows: BoundRow, distances: DistanceRow | None, velocity: Array, dt: Array
 ) -> Array:
     """What each row's impulses lack, [R]."""
-    missing = bound_imbalance(rows, impulses.dofs, velocity[jnp.array(sweeps.places, int)], implicit_sweep(dt, drive_limits_are_forces=sweeps.drive_limits_are_forces))
+    missing = bound_imbalance(rows, impulses.dofs, velocity[jnp.array(sweeps.places, int)], sweeps.over(dt))
     if distances is None:
         return missing
     rates = times(distances.direction, velocity)
@@ -192,7 +195,7 @@ def _acting(
     own, places = velocity[jnp.array(sweeps.places, int)], np.array(sweeps.places, int)
 
     def law(own: Array) -> Array:
-        return bound_imbalance(rows, impulses.dofs, own, implicit_sweep(dt, drive_limits_are_forces=sweeps.drive_limits_are_forces))
+        return bound_imbalance(rows, impulses.dofs, own, sweeps.over(dt))
 
     slope, response, effects = -jax.jvp(law, (own,), (jnp.ones_like(own),))[1], rows.response, rows.effect
     if distances is None:
@@ -212,11 +215,10 @@ def _plain_sweeps(sweeps: _Sweeps, structure: Any, *leaves: Array) -> Swept:
     none = jnp.zeros((0 if distances is None else len(distances.response), *batch), dt.dtype)
     velocity = jnp.broadcast_to(velocity, (len(velocity), *batch))
     places = jnp.array(sweeps.places, int)
-    sweep = implicit_sweep(dt, drive_limits_are_forces=sweeps.drive_limits_are_forces)
 
     def turn(velocity: Array, inputs: tuple[Array, BoundRow, BoundImpulses]):
         place, row, old = inputs
-        new, change = solve_bounds(row, old, _item(velocity, place), sweep)
+        new, change = solve_bounds(row, old, _item(velocity, place), sweeps.over(dt))
         return velocity + row.effect * change, (new, _item(row.effect, place) * change)
 
     def turn_distance(velocity: Array, inputs: tuple[DistanceRow, tuple[Array, Array]]):

@@ -1,6 +1,6 @@
-"""The velocity of an implicit step within the bounds of its DOFs, and how it follows a change of whatever it depends on.
+"""The velocity of an implicit step within the bounds of its DOFs, and its derivative.
 
-Its derivative is that of the equation it solves, ``M (nu' - nu) = impulses``, at the velocity found: as for forward
+The derivative is that of the equation it solves, ``M (nu' - nu) = impulses``, at the velocity found: as for forward
 dynamics, that takes the derivatives of inverse dynamics and neither those of the mass matrix nor of its inverse. The
 gradient of a quadruped's step took 65 us and 16,235 instructions when its stages were differentiated one by one.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 
 import jax
-import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
 from artix.constants import split_known

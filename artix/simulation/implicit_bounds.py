@@ -78,8 +78,8 @@ def _loop_impulses(
     given = jnp.zeros_like(system.velocity)
     if loops is None or distances is None:
         return given[:0]
-    across = sum(impulses.distances)
-    given = given.at[topology.num_base_dofs + topology.depth_first_dofs].set(sum(impulses.dofs))
+    across = jnp.add(*impulses.distances)
+    given = given.at[topology.num_base_dofs + topology.depth_first_dofs].set(impulses.dofs.total)
     given = given + jnp.matmul(across, distances.direction, precision=HIGHEST)
     total = jnp.zeros_like(loops.rows.error).at[loops.distances].set(across)
     if len(loops.held) and system.hard is not None:

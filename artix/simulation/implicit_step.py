@@ -16,7 +16,7 @@ from artix.dynamics.inverse import rigid_body_forces
 from artix.dynamics.momentum import about, mass_center
 from artix.frames import link_frames, link_velocities
 from artix.kinematics import kinematics
-from artix.simulation.bound_rows import drives_within_limits
+from artix.simulation.bound_rows import with_drives_chosen
 from artix.simulation.implicit_bounds import bounded
 from artix.simulation.implicit_system import (
     Acting,
@@ -59,9 +59,7 @@ def implicit_step(
         gravity=brake is None,
         smooth_friction=options.smooth_friction,
     )
-    forces = options.drive_limits_are_forces
-    inside = drives_within_limits(articulation, state, frozen, acting, limits_are_forces=forces)
-    acting = acting.replace(in_matrix=inside)
+    acting = with_drives_chosen(articulation, state, frozen, acting, options)
     loops = loop_closures(articulation, state)
     system = implicit_system(articulation, state, frozen, acting, loops)
     found = bounded(articulation, state, frozen, acting, system, loops, options)

@@ -24,8 +24,7 @@ Array = jax.Array
 ERROR_REDUCTION = 0.8
 
 
-@struct.dataclass
-class Acting:
+class Acting(struct.PyTreeNode):
     """What acts on an articulation during a step, bounds and hard relations apart."""
 
     commands: Commands
