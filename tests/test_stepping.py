@@ -246,6 +246,29 @@ def test_derivatives_beside_drives_at_their_limits(sweeps: int) -> None:
         np.testing.assert_allclose(forward, (moved[0] - moved[1]) / 2e-7, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
+def test_second_derivatives_beside_drives_at_their_limits() -> None:
+    """Of converged sweeps, against central differences of the gradient, in states and parameters; and symmetric."""
+    articulation, states, options = _crowded(400)
+
+    def loss(x):
+        q, qd, stiffness, limit, mass = jnp.split(x, 5)
+        drive = articulation.drive.replace(stiffness=stiffness, max_force=limit)
+        a = articulation.replace(drive=drive, link_mass=jnp.concatenate([articulation.link_mass[:1], mass]))
+        end = artix.step(a, at(a, q, qd), None, 1 / 120, options)
+        return jnp.sum(jnp.sin(end.joint_position)) + jnp.sum(end.joint_velocity**2)
+
+    parameters = (articulation.drive.stiffness, articulation.drive.max_force, articulation.link_mass[1:])
+    parameters = jnp.broadcast_to(jnp.concatenate(parameters), (32, 9))
+    points = jnp.concatenate([states.joint_position, states.joint_velocity, parameters], axis=1)
+    direction = np.random.default_rng(0).normal(size=points.shape)
+    hessians, gradient = jax.jit(jax.vmap(jax.hessian(loss)))(points), jax.jit(jax.vmap(jax.grad(loss)))
+    differences = (gradient(points + 1e-6 * direction) - gradient(points - 1e-6 * direction)) / 2e-6
+    error = np.abs(np.einsum("bij,bj->bi", hessians, direction) - differences).max(axis=1)
+    assert (error < 1e-6 * np.abs(differences).max(axis=1)).all(), error
+    np.testing.assert_allclose(hessians, np.swapaxes(hessians, 1, 2), atol=1e-10 * np.abs(hessians).max())
+
+
 # --- derivatives ------------------------------------------------------------------------------------------------------
 
 
