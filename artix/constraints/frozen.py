@@ -43,8 +43,8 @@ class Frozen(NamedTuple):
     """Masses of the links [kg], [L]."""
     motions: Motion
     """What a unit velocity of each joint DOF gives to what lies below it, [3, n]."""
-    jacobian: Array
-    """Velocities of the links' centres of mass per generalised velocity, [L, 6, nv]."""
+    link_jacobian: Array | None
+    """Velocities of the links' centres of mass per generalised velocity, [L, 6, nv]; see :func:`freeze`."""
     velocity_product: Array
     """Accelerations of the links' centres of mass at zero generalised acceleration, [L, 6]."""
     mass_matrix: Array
@@ -55,8 +55,8 @@ class Frozen(NamedTuple):
     """The momentum that this has, [6, nv]; the upper half of the mass matrix is ``unit_motions.T @ momenta``."""
     diagonal: Array
     """What its diagonal gets besides, [nv]: the armature."""
-    inverse_mass: Array
-    """The inverse of both together, [nv, nv]."""
+    inverse: Array | None
+    """The inverse of both together, [nv, nv]; see :func:`freeze`."""
     axis: Array
     """Axis of each DOF in the child joint frame, [n, 3]."""
     child_origin: Array
@@ -66,9 +66,26 @@ class Frozen(NamedTuple):
     drift: Array | None
     """By how much joint frames have turned on their parents, [L, 3]; ``None`` where drifts are not kept."""
 
+    @property
+    def jacobian(self) -> Array:
+        """The links' Jacobian, [L, 6, nv]."""
+        assert self.link_jacobian is not None
+        return self.link_jacobian
 
-def freeze(articulation: Articulation, state: State, drift: Array | None = None) -> Frozen:
-    """Evaluates everything that stays as it is during the step."""
+    @property
+    def inverse_mass(self) -> Array:
+        """The inverse of the mass matrix with armature, [nv, nv]."""
+        assert self.inverse is not None
+        return self.inverse
+
+
+def freeze(
+    articulation: Articulation, state: State, drift: Array | None = None, *, with_responses: bool = True
+) -> Frozen:
+    """Evaluates everything that stays as it is during the step.
+
+    The links' Jacobian and the inverse mass matrix, by which rows tell how they respond, are ``None`` if not asked for.
+    """
     if drift is not None:
         articulation = with_joint_drift(articulation, drift)
     topology = articulation.topology
@@ -80,9 +97,6 @@ def freeze(articulation: Articulation, state: State, drift: Array | None = None)
     parent = frame.take(parents) @ Placement.from_poses(articulation.joint_parent_pose).take(links)
     unit = jnp.eye(3, dtype=articulation.dtype)[:, topology.dof_axis % 3]
     nv = topology.nv
-    jacobian = dense_jacobian(articulation, state).reshape(-1, 6, nv)
-    if topology.num_base_dofs == 0:
-        jacobian = jnp.concatenate([jnp.zeros((1, 6, nv), jacobian.dtype), jacobian])
     unit_motions, momenta = generalized_momenta(articulation, kin)
     diagonal = generalized_armature(articulation)
     if topology.dof_is_live is not None:
@@ -97,18 +111,29 @@ def freeze(articulation: Articulation, state: State, drift: Array | None = None)
         own_inertia=jnp.moveaxis(articulation.link_inertia, 0, -1),
         mass=articulation.link_mass,
         motions=Motion(*stage(*dof_motions(topology, kin))),
-        jacobian=jacobian,
+        link_jacobian=_link_jacobian(articulation, state) if with_responses else None,
         velocity_product=link_accelerations(articulation, state, jnp.zeros(nv, articulation.dtype)),
         mass_matrix=matrix,
         unit_motions=unit_motions,
         momenta=momenta,
         diagonal=diagonal,
-        inverse_mass=inverse_of_product(topology, matrix, unit_motions, momenta, diagonal),
+        inverse=inverse_of_product(topology, matrix, unit_motions, momenta, diagonal) if with_responses else None,
         axis=spatial.rotate(child.rotation, unit).T,
         child_origin=child.position.T,
         parent_origin=parent.position.T,
         drift=drift,
     )
+
+
+def _link_jacobian(articulation: Articulation, state: State) -> Array:
+    tree = articulation.topology
+    jacobian = dense_jacobian(articulation, state).reshape(-1, 6, tree.nv)
+    return jacobian if tree.num_base_dofs else jnp.pad(jacobian, ((1, 0), (0, 0), (0, 0)))
+
+
+def has_tendons(topology: Tree) -> bool:
+    """Whether steps have tendons to solve for."""
+    return isinstance(topology, Topology) and bool(topology.fixed_tendons or topology.spatial_tendons)
 
 
 def inverse_with(frozen: Frozen, added: Array) -> Array:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
 from artix.configuration import integrate
-from artix.constraints.frozen import HIGHEST, Frozen, freeze, link_motion
+from artix.constraints.frozen import HIGHEST, Frozen, freeze, has_tendons, link_motion
 from artix.constraints.loop_closures import LoopClosures, closure_errors, loop_closures, loop_wrenches
 from artix.constraints.springs import Springs, coupling_springs, spring_efforts
 from artix.dynamics.inverse import rigid_body_forces
@@ -44,7 +44,8 @@ def implicit_step(
     articulation: Articulation, state: State, control: Control, dt: Array, options: SolverOptions
 ) -> tuple[State, StepReport]:
     """One converged step; see :func:`artix.step`."""
-    frozen, kin = freeze(articulation, state), kinematics(articulation, state)
+    kin, tree = kinematics(articulation, state), articulation.topology
+    frozen = freeze(articulation, state, with_responses=has_tendons(tree) or len(tree.mimic_dofs) > 0)
     base = frozen.topology.num_base_dofs
     velocity = generalized_velocity(state, base)
     motion = link_motion(frozen, velocity)
