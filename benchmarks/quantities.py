@@ -39,6 +39,8 @@ _ALL = (
     Quantity("Jacobian of forward dynamics", (-1, -2), joints_only=True),
     # A position servo on every joint, no contacts, no active limit.
     Quantity("step", (-1,), joints_only=True),
+    # Of the sum of the joints' mean accelerations during that step, by the joints' positions, in reverse mode.
+    Quantity("gradient of step", (-1,), joints_only=True),
     # Four feet held where they are; and the derivatives of the joints' accelerations, [n, 2, n] as above.
     Quantity("constrained forward dynamics", (-1,), robots=("quadruped",)),
     Quantity("constrained forward dynamics derivatives", (-1, -3), joints_only=True, robots=("quadruped",)),

@@ -112,13 +112,14 @@ class Reference:
         pinocchio.computeABADerivatives(model, data, q, v, force)
         forward = self._joints(data.ddq_dq, data.ddq_dv)
         rate = np.linalg.solve(transform, np.array(data.ddq) - drift)
-        step = self._step(states, k, v)
+        step, step_derivative = self._step(states, k, v)
         pinocchio.computeRNEADerivatives(model, data, q, v, states.acceleration[k])
         inverse = self._joints(data.dtau_dq, data.dtau_dv)
         pinocchio.forwardKinematics(model, data, q, v)
         pinocchio.computeJointJacobians(model, data, q)
         return constrained | {
             "step": step,
+            "gradient of step": step_derivative.sum(axis=0),
             "forward dynamics": rate,
             "inverse dynamics derivatives": inverse,
             "forward dynamics derivatives": forward,
@@ -139,8 +140,11 @@ class Reference:
         derivatives = self._joints(*held.derivatives(q, v, force))
         return {"constrained forward dynamics": rate, "constrained forward dynamics derivatives": derivatives}
 
-    def _step(self, states: States, k: int, v: np.ndarray) -> np.ndarray:
-        """Mean joint accelerations of one step with implicit springs and dampers towards the middles of the ranges."""
+    def _step(self, states: States, k: int, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean joint accelerations of one step with implicit springs and dampers towards the middles of the ranges.
+
+        Their derivatives by the joints' positions are the second result, [n, n].
+        """
         model, data = self.model, self.data
         moved = dataclasses.replace(states, q=within(states.q, *self.limits))
         q = self.configuration(moved, k)
@@ -151,7 +155,11 @@ class Reference:
             STIFFNESS * (moved.q[k] - self.limits[0] + STEP * v[self.base :]) + DAMPING * v[self.base :]
         )
         matrix[range(self.base, model.nv), range(self.base, model.nv)] += STEP * (DAMPING + STEP * STIFFNESS)
-        return np.linalg.solve(matrix, force)[self.base :]
+        rate = np.linalg.solve(matrix, force)
+        pinocchio.computeRNEADerivatives(model, data, q, v, rate)
+        change = -np.array(data.dtau_dq)
+        change[range(self.base, model.nv), range(self.base, model.nv)] -= STIFFNESS
+        return rate[self.base :], np.linalg.solve(matrix, change)[self.base :, self.base :]
 
     def _limits(self) -> tuple[np.ndarray, np.ndarray]:
         """Middles and half widths of the joints' ranges, a half turn to either side where there is no limit."""

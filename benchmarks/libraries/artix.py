@@ -45,6 +45,7 @@ class Artix(JaxLibrary):
             "gradient of forward dynamics": lambda s, a: sum_gradient(self._accelerations(s, a), s.joint_position),
             "Jacobian of forward dynamics": lambda s, a: jax.jacfwd(self._accelerations(s, a))(s.joint_position),
             "step": self._step,
+            "gradient of step": self._step_gradient,
         }
         if reference.feet:
             self.functions["constrained forward dynamics"] = self._constrained
@@ -83,6 +84,13 @@ class Artix(JaxLibrary):
         end = artix.step(self.driven, start, None, STEP)
         # The configuration is asked for, too; an unused part would be left out of the program.
         return (end.joint_velocity - start.joint_velocity) / STEP, end
+
+    def _step_gradient(self, state: artix.State, acceleration: jax.Array) -> jax.Array:
+        def mean_accelerations(q):
+            end = artix.step(self.driven, state.replace(joint_position=q), None, STEP)
+            return (end.joint_velocity - state.joint_velocity) / STEP
+
+        return sum_gradient(mean_accelerations, within(state.joint_position, *self.limits))
 
     def _bound(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return lambda state, acceleration: function(self.articulation, state)

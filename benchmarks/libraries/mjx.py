@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.libraries.base import matrices
+from benchmarks.libraries.base import matrices, sum_gradient
 from benchmarks.libraries.mujoco_coordinates import MujocoCoordinates, mujoco_joints, mujoco_model
 from benchmarks.reference import DAMPING, STEP, STIFFNESS, Reference, within
 from benchmarks.robots import Robot
@@ -37,6 +37,7 @@ class Mjx(MujocoCoordinates):
             "bias force": lambda q, v, a: mjx.rne(m, mjx.com_vel(m, self._placed(q, qvel=v))).qfrc_bias,
             **self.dynamics(),
             "step": self._step,
+            "gradient of step": self._step_gradient,
         }
         model.opt.disableflags = int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
         model.dof_damping[self.base :] = DAMPING
@@ -56,6 +57,13 @@ class Mjx(MujocoCoordinates):
         q = self._with_joints(q, within(q[self._first :], *self.limits))
         end = self.mjx.step(self.driven, self.start.replace(qpos=q, qvel=v))
         return (end.qvel - v)[self.base :] / STEP, end.qpos, end.qvel
+
+    def _step_gradient(self, q: jax.Array, v: jax.Array, a: jax.Array) -> jax.Array:
+        def mean_accelerations(joints):
+            start = self.start.replace(qpos=self._with_joints(q, joints), qvel=v)
+            return (self.mjx.step(self.driven, start).qvel - v)[self.base :] / STEP
+
+        return sum_gradient(mean_accelerations, within(q[self._first :], *self.limits))
 
     def _jacobians(self, q: jax.Array) -> tuple[jax.Array, ...]:
         data = self._placed(q)
