@@ -15,8 +15,10 @@ FLOORS: dict[tuple[str, str, str], float] = {
     ("arm", "mass matrix", "frax"): 3.0,
     ("arm", "inverse dynamics", "frax"): 2.2,
     ("arm", "forward dynamics", "frax"): 1.3,
-    ("humanoid", "gradient of forward dynamics", "frax"): 2.0,
-    ("humanoid", "forward dynamics derivatives", "frax"): 15.0,
+    ("quadruped", "step", "MJX"): 2.2,
+    ("humanoid", "forward dynamics", "MJX"): 3.5,
+    ("humanoid", "gradient of forward dynamics", "frax"): 3.5,
+    ("humanoid", "forward dynamics derivatives", "frax"): 40.0,
 }
 
 BATCH = 4096
