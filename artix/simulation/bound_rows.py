@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
-from artix.constants import known_to_be
+from artix.constants import is_known, known_to_be
 from artix.constraints.drives import DriveRow, exceeds_bounds, known_envelopes
 from artix.constraints.frozen import HIGHEST, Frozen
 from artix.constraints.implicit_rows import BoundRow, DistanceRow
@@ -65,8 +65,9 @@ def with_drives_chosen(
     drive, envelope = articulation.drive, articulation.envelope
     if known_to_be(jnp.inf, drive.max_force, envelope.max_effort):
         return acting
-    constants = jax.lax.stop_gradient((articulation, state, frozen, acting))
-    velocity = unlimited_velocity(*constants)[articulation.topology.num_base_dofs :]
+    fixed = articulation if is_known(articulation) else jax.lax.stop_gradient(articulation)
+    velocity = unlimited_velocity(fixed, *jax.lax.stop_gradient((state, frozen, acting)))
+    velocity = velocity[articulation.topology.num_base_dofs :]
     drives, none = drives_of(articulation, state, acting), jnp.zeros_like(velocity)
     row = _drive_row(articulation, acting, none, none)
     sweep = implicit_sweep(acting.dt, drive_limits_are_forces=options.drive_limits_are_forces)
