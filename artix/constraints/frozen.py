@@ -45,8 +45,8 @@ class Frozen(NamedTuple):
     """What a unit velocity of each joint DOF gives to what lies below it, [3, n]."""
     link_jacobian: Array | None
     """Velocities of the links' centres of mass per generalised velocity, [L, 6, nv]; see :func:`freeze`."""
-    velocity_product: Array
-    """Accelerations of the links' centres of mass at zero generalised acceleration, [L, 6]."""
+    accelerations: Array | None
+    """Those of the links' centres of mass at zero generalised acceleration, [L, 6]; see :func:`freeze`."""
     mass_matrix: Array
     """Mass matrix without armature, [nv, nv]."""
     unit_motions: Array
@@ -73,18 +73,23 @@ class Frozen(NamedTuple):
         return self.link_jacobian
 
     @property
+    def velocity_product(self) -> Array:
+        """Accelerations of the links' centres of mass at zero generalised acceleration, [L, 6]."""
+        assert self.accelerations is not None
+        return self.accelerations
+
+    @property
     def inverse_mass(self) -> Array:
         """The inverse of the mass matrix with armature, [nv, nv]."""
         assert self.inverse is not None
         return self.inverse
 
 
-def freeze(
-    articulation: Articulation, state: State, drift: Array | None = None, *, with_responses: bool = True
-) -> Frozen:
+def freeze(articulation: Articulation, state: State, drift: Array | None = None, *, with_all: bool = True) -> Frozen:
     """Evaluates everything that stays as it is during the step.
 
-    The links' Jacobian and the inverse mass matrix, by which rows tell how they respond, are ``None`` if not asked for.
+    The links' Jacobian and accelerations and the inverse mass matrix, without which most steps of the implicit solver do,
+    are left out if not asked for.
     """
     if drift is not None:
         articulation = with_joint_drift(articulation, drift)
@@ -96,7 +101,6 @@ def freeze(
     child = frame.take(links) @ Placement.from_poses(articulation.joint_child_pose).take(links)
     parent = frame.take(parents) @ Placement.from_poses(articulation.joint_parent_pose).take(links)
     unit = jnp.eye(3, dtype=articulation.dtype)[:, topology.dof_axis % 3]
-    nv = topology.nv
     unit_motions, momenta = generalized_momenta(articulation, kin)
     diagonal = generalized_armature(articulation)
     if topology.dof_is_live is not None:
@@ -111,13 +115,13 @@ def freeze(
         own_inertia=jnp.moveaxis(articulation.link_inertia, 0, -1),
         mass=articulation.link_mass,
         motions=Motion(*stage(*dof_motions(topology, kin))),
-        link_jacobian=_link_jacobian(articulation, state) if with_responses else None,
-        velocity_product=link_accelerations(articulation, state, jnp.zeros(nv, articulation.dtype)),
+        link_jacobian=_link_jacobian(articulation, state) if with_all else None,
+        accelerations=_velocity_products(articulation, state) if with_all else None,
         mass_matrix=matrix,
         unit_motions=unit_motions,
         momenta=momenta,
         diagonal=diagonal,
-        inverse=inverse_of_product(topology, matrix, unit_motions, momenta, diagonal) if with_responses else None,
+        inverse=inverse_of_product(topology, matrix, unit_motions, momenta, diagonal) if with_all else None,
         axis=spatial.rotate(child.rotation, unit).T,
         child_origin=child.position.T,
         parent_origin=parent.position.T,
@@ -129,6 +133,10 @@ def _link_jacobian(articulation: Articulation, state: State) -> Array:
     tree = articulation.topology
     jacobian = dense_jacobian(articulation, state).reshape(-1, 6, tree.nv)
     return jacobian if tree.num_base_dofs else jnp.pad(jacobian, ((1, 0), (0, 0), (0, 0)))
+
+
+def _velocity_products(articulation: Articulation, state: State) -> Array:
+    return link_accelerations(articulation, state, jnp.zeros(articulation.topology.nv, articulation.dtype))
 
 
 def has_tendons(topology: Tree) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -14,10 +14,10 @@ from artix.constraints.loop_closures import LoopClosures, closure_errors, loop_c
 from artix.constraints.springs import Springs, coupling_springs, spring_efforts
 from artix.dynamics.inverse import rigid_body_forces
 from artix.dynamics.momentum import about, mass_center
-from artix.frames import link_frames, link_velocities
+from artix.frames import link_accelerations, link_frames, link_velocities
 from artix.kinematics import kinematics
 from artix.simulation.bound_rows import with_drives_chosen
-from artix.simulation.implicit_bounds import bounded
+from artix.simulation.implicit_bounds import Bounded, bounded
 from artix.simulation.implicit_system import (
     Acting,
     ImplicitSystem,
@@ -40,15 +40,40 @@ _T = TypeVar("_T")
 _CLOSING_STEPS = 2
 
 
+class _Solved(NamedTuple):
+    """A step up to its velocities."""
+
+    frozen: Frozen
+    motion: Array
+    """Velocities of the links' centres of mass at the start, [L, 6]."""
+    wrench: Array
+    """Gravity, loads and what brakes the links, at their centres of mass, [L, 6]."""
+    acting: Acting
+    loops: LoopClosures | None
+    system: ImplicitSystem
+    found: Bounded
+
+
 def implicit_step(
     articulation: Articulation, state: State, control: Control, dt: Array, options: SolverOptions
-) -> tuple[State, StepReport]:
+) -> State:
     """One converged step; see :func:`artix.step`."""
-    kin, tree = kinematics(articulation, state), articulation.topology
-    frozen = freeze(articulation, state, with_responses=has_tendons(tree) or len(tree.mimic_dofs) > 0)
-    base = frozen.topology.num_base_dofs
-    velocity = generalized_velocity(state, base)
-    motion = link_motion(frozen, velocity)
+    return _end(articulation, state, _solved(articulation, state, control, dt, options))
+
+
+def implicit_step_and_report(
+    articulation: Articulation, state: State, control: Control, dt: Array, options: SolverOptions
+) -> tuple[State, StepReport]:
+    """One converged step; see :func:`artix.step_and_report`."""
+    solved = _solved(articulation, state, control, dt, options)
+    end = _end(articulation, state, solved)
+    return end, _report(articulation, state, solved, end)
+
+
+def _solved(articulation: Articulation, state: State, control: Control, dt: Array, options: SolverOptions) -> _Solved:
+    tree = articulation.topology
+    frozen = freeze(articulation, state, with_all=has_tendons(tree) or len(tree.mimic_dofs) > 0)
+    motion = link_motion(frozen, generalized_velocity(state, tree.num_base_dofs))
     given, brake = external_wrenches(articulation, frozen, motion, control.external_force, dt)
     acting = Acting(
         commands=commands_of(articulation, control),
@@ -64,31 +89,51 @@ def implicit_step(
     loops = loop_closures(articulation, state)
     system = implicit_system(articulation, state, frozen, acting, loops)
     found = bounded(articulation, state, frozen, acting, system, loops, options)
-    new = found.velocity
-    acceleration = (new - velocity) / dt
-    link_acceleration = link_motion(frozen, acceleration) + frozen.velocity_product
-    end, moved = _moved(articulation, state, system, loops, dt * found.moving_velocity)
-    end = end.replace(joint_velocity=new[base:])
-    link_velocity = link_motion(frozen, new)
-    wrenches = given if brake is None else given + brake
-    if base:
-        momentum = total_momentum(articulation, kin, state) + dt * _total_wrench(frozen, wrenches)
-        if acting.springs or loops:
-            # PhysX's tendons and loop joints with the world act on the whole.
-            supplied = rigid_body_forces(articulation, state, acceleration, acting.wrench, gravity=acting.gravity)
-            momentum = momentum + dt * supplied[:6]
-        start = end.replace(root_velocity=new[:6])
-        free = _floating_end(articulation, start, mass_center(articulation, kin), moved[:3], momentum, dt)
-        link_velocity = _where_free(frozen, link_velocities(articulation, free), link_velocity)
-        end = _where_free(frozen, free, end.replace(root_pose=state.root_pose))
-    end_frame = link_frames(frozen.topology, kinematics(articulation, end))
-    tendons = _tendon_wrenches(acting.springs, new, jnp.zeros_like(given), dt)
-    on_links, on_link_b = loop_wrenches(frozen, loops, found.loop_impulse / dt) if loops else (0 * given, given[:0])
-    forces = incoming_joint_forces(
-        articulation, frozen, end_frame, motion, link_acceleration, wrenches + on_links, tendons
-    )
+    return _Solved(frozen, motion, given if brake is None else given + brake, acting, loops, system, found)
+
+
+def _end(articulation: Articulation, state: State, solved: _Solved) -> State:
+    """The state a step later."""
+    frozen, acting, loops, found = solved.frozen, solved.acting, solved.loops, solved.found
+    base, dt, kin = frozen.topology.num_base_dofs, acting.dt, kinematics(articulation, state)
+    end, moved = _moved(articulation, state, solved.system, loops, dt * found.moving_velocity)
+    end = end.replace(joint_velocity=found.velocity[base:])
+    if base == 0:
+        return end
+    momentum = total_momentum(articulation, kin, state) + dt * _total_wrench(frozen, solved.wrench)
+    if acting.springs or loops:
+        # PhysX's tendons and loop joints with the world act on the whole.
+        acceleration = _acceleration(state, solved)
+        supplied = rigid_body_forces(articulation, state, acceleration, acting.wrench, gravity=acting.gravity)
+        momentum = momentum + dt * supplied[:6]
+    start = end.replace(root_velocity=found.velocity[:6])
+    free = _floating_end(articulation, start, mass_center(articulation, kin), moved[:3], momentum, dt)
+    return _where_free(frozen, free, end.replace(root_pose=state.root_pose))
+
+
+def _report(articulation: Articulation, state: State, solved: _Solved, end: State) -> StepReport:
+    frozen, dt, found = solved.frozen, solved.acting.dt, solved.found
+    tree, acceleration = frozen.topology, _acceleration(state, solved)
+    link_acceleration = link_accelerations(articulation, state, acceleration)
+    link_velocity = link_motion(frozen, found.velocity)
+    if tree.num_base_dofs:
+        link_velocity = _where_free(frozen, link_velocities(articulation, end), link_velocity)
+    wrench, on_link_b = solved.wrench, solved.wrench[:0]
+    if solved.loops:
+        on_links, on_link_b = loop_wrenches(frozen, solved.loops, found.loop_impulse / dt)
+        wrench = wrench + on_links
+    tendons = _tendon_wrenches(solved.acting.springs, found.velocity, jnp.zeros_like(wrench), dt)
+    end_frame = link_frames(tree, kinematics(articulation, end))
+    forces = incoming_joint_forces(articulation, frozen, end_frame, solved.motion, link_acceleration, wrench, tendons)
     residuals = [residual_of(corrections) for corrections in (found.moving_corrections, found.corrections)]
-    return end, StepReport(acceleration[base:], link_velocity, link_acceleration, forces, on_link_b, *residuals)
+    joints = acceleration[tree.num_base_dofs :]
+    return StepReport(joints, link_velocity, link_acceleration, forces, on_link_b, *residuals)
+
+
+def _acceleration(state: State, solved: _Solved) -> Array:
+    """The mean generalised acceleration, [nv]."""
+    velocity = generalized_velocity(state, solved.frozen.topology.num_base_dofs)
+    return (solved.found.velocity - velocity) / solved.acting.dt
 
 
 def _total_wrench(frozen: Frozen, wrench: Array) -> Array:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from artix.articulation import Articulation, State
 from artix.checks import check_state, check_vector
 from artix.simulation.continuous import rk4_step
-from artix.simulation.implicit_step import implicit_step
+from artix.simulation.implicit_step import implicit_step, implicit_step_and_report
 from artix.simulation.options import Control, SolverOptions, check_control
 from artix.simulation.physx_step import drifting_step, physx_step
 from artix.simulation.report import StepReport
@@ -51,11 +51,17 @@ def step(
       TypeError: an array has another dtype than the articulation, or a padded articulation needs a static topology for
         what it has or for the solver.
     """
-    if options.solver != "rk4":
+    if options.solver in ("pgs", "tgs"):
         return step_and_report(articulation, state, control, dt, options)[0]
     control = _checked(articulation, state, control, options)
-    part, law = jnp.asarray(dt, articulation.dtype) / options.substeps, options.tendon_law
-    return _in_parts(lambda now: (rk4_step(articulation, now, control, part, law), ()), state, options)[0]
+    part = jnp.asarray(dt, articulation.dtype) / options.substeps
+
+    def one(now: State) -> State:
+        if options.solver == "rk4":
+            return rk4_step(articulation, now, control, part, options.tendon_law)
+        return implicit_step(articulation, now, control, part, options)
+
+    return _in_parts(lambda now: (one(now), ()), state, options)[0]
 
 
 def step_and_report(
@@ -72,7 +78,7 @@ def step_and_report(
     if options.solver == "rk4":
         raise ValueError("solver='rk4' has no report: accelerations of a smooth motion are those of artix.vector_field")
     control = _checked(articulation, state, control, options)
-    take_step = implicit_step if options.solver == "implicit" else physx_step
+    take_step = implicit_step_and_report if options.solver == "implicit" else physx_step
     part = jnp.asarray(dt, articulation.dtype) / options.substeps
     return _in_parts(lambda now: take_step(articulation, now, control, part, options), state, options)
 
