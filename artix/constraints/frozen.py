@@ -88,8 +88,8 @@ class Frozen(NamedTuple):
 def freeze(articulation: Articulation, state: State, drift: Array | None = None, *, with_all: bool = True) -> Frozen:
     """Evaluates everything that stays as it is during the step.
 
-    The links' Jacobian and accelerations and the inverse mass matrix, without which most steps of the implicit solver do,
-    are left out if not asked for.
+    The links' Jacobian and accelerations and the inverse mass matrix are left out if not asked for: most steps of the
+    implicit solver do without.
     """
     if drift is not None:
         articulation = with_joint_drift(articulation, drift)
