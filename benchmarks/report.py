@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 
-from benchmarks.libraries import JAX_PEERS
+from benchmarks.libraries import JAX_PEERS, LIBRARIES
 from benchmarks.measure import Result
 from benchmarks.roofline import Machine
 
@@ -34,7 +34,9 @@ class Table:
     def __init__(self, results: Iterable[Result]) -> None:
         self.results = list(results)
         self._found = {(r.robot, r.quantity, r.batch, r.library): r for r in self.results}
-        self.libraries = _unique(r.library for r in self.results)
+        names = _unique(r.library for r in self.results)
+        order = tuple(LIBRARIES)
+        self.libraries = sorted(names, key=lambda name: order.index(name) if name in order else len(order))
         self.batches = sorted(_unique(r.batch for r in self.results))
         self.rows = _unique((r.robot, r.quantity) for r in self.results)
         #: the batch of the tables that show but one
