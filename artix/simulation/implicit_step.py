@@ -7,13 +7,16 @@ from typing import NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 
+from artix import spatial
 from artix.articulation import Articulation, State
+from artix.bodies import Inertias
 from artix.configuration import integrate
 from artix.constraints.frozen import HIGHEST, Frozen, freeze, has_tendons, link_motion
 from artix.constraints.loop_closures import LoopClosures, closure_errors, loop_closures, loop_wrenches
 from artix.constraints.springs import Springs, coupling_springs, spring_efforts
+from artix.dynamics.inertia import falls_as_one
 from artix.dynamics.inverse import rigid_body_forces
-from artix.dynamics.momentum import about, mass_center
+from artix.dynamics.momentum import about
 from artix.frames import link_accelerations, link_frames, link_velocities
 from artix.kinematics import kinematics
 from artix.simulation.bound_rows import with_drives_chosen
@@ -27,7 +30,7 @@ from artix.simulation.implicit_system import (
 )
 from artix.simulation.joint_forces import incoming_joint_forces
 from artix.simulation.momentum_correction import Momentum
-from artix.simulation.momentum_end import total_momentum, with_momentum
+from artix.simulation.momentum_end import whole, with_momentum
 from artix.simulation.options import Control, SolverOptions, commands_of
 from artix.simulation.report import StepReport, residual_of
 from artix.simulation.unconstrained import external_wrenches
@@ -95,19 +98,20 @@ def _solved(articulation: Articulation, state: State, control: Control, dt: Arra
 def _end(articulation: Articulation, state: State, solved: _Solved) -> State:
     """The state a step later."""
     frozen, acting, loops, found = solved.frozen, solved.acting, solved.loops, solved.found
-    base, dt, kin = frozen.topology.num_base_dofs, acting.dt, kinematics(articulation, state)
+    base, dt = frozen.topology.num_base_dofs, acting.dt
     end, moved = _moved(articulation, state, solved.system, loops, dt * found.moving_velocity)
     end = end.replace(joint_velocity=found.velocity[base:])
     if base == 0:
         return end
-    momentum = total_momentum(articulation, kin, state) + dt * _total_wrench(frozen, solved.wrench)
+    moments, carried = whole(articulation, state)
+    momentum = carried[:, 0] + dt * _outer_wrench(articulation, solved, moments)
     if acting.springs or loops:
         # PhysX's tendons and loop joints with the world act on the whole.
         acceleration = _acceleration(state, solved)
         supplied = rigid_body_forces(articulation, state, acceleration, acting.wrench, gravity=acting.gravity)
         momentum = momentum + dt * supplied[:6]
     start = end.replace(root_velocity=found.velocity[:6])
-    free = _floating_end(articulation, start, mass_center(articulation, kin), moved[:3], momentum, dt)
+    free = _floating_end(articulation, start, moments.first / moments.mass, moved[:3], momentum, dt)
     return _where_free(frozen, free, end.replace(root_pose=state.root_pose))
 
 
@@ -134,6 +138,15 @@ def _acceleration(state: State, solved: _Solved) -> Array:
     """The mean generalised acceleration, [nv]."""
     velocity = generalized_velocity(state, solved.frozen.topology.num_base_dofs)
     return (solved.found.velocity - velocity) / solved.acting.dt
+
+
+def _outer_wrench(articulation: Articulation, solved: _Solved, moments: Inertias) -> Array:
+    """What acts on the whole from outside, about the root's centre of mass, [6]; ``moments`` are the whole's."""
+    acting, gravity = solved.acting, articulation.gravity[:, None]
+    if not (acting.gravity and falls_as_one(articulation)):
+        return _total_wrench(solved.frozen, solved.wrench)
+    weight = jnp.concatenate([moments.mass * gravity, spatial.cross(moments.first, gravity)])[:, 0]
+    return weight if acting.wrench is None else weight + _total_wrench(solved.frozen, acting.wrench)
 
 
 def _total_wrench(frozen: Frozen, wrench: Array) -> Array:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Inertias
-from artix.dynamics.inertia import momentum, reference_inertias
+from artix.constants import split_known
+from artix.displacements import displaced_bodies, displacement_of, has_all_displacements
+from artix.dynamics.inertia import displaced_inertias, momentum, reference_inertias
 from artix.dynamics.momentum import about
-from artix.kinematics import Kinematics, Motion, body_velocities, dof_motions, kinematics, root_motion
+from artix.kinematics import Motion, body_velocities, dof_motions, kinematics, motion_rates, root_motion
 from artix.simulation.momentum_correction import Momentum, turn_to_momentum
+from artix.tangents import along
 from artix.tree import stage
 
 Array = jax.Array
@@ -40,13 +45,10 @@ def with_momentum(
       dt: the step [s].
       magnitude_only: as for :func:`turn_to_momentum`.
     """
-    tree = articulation.topology
-    kin = kinematics(articulation, end)
-    root = root_motion(tree, end.root_velocity)
-    inertias = reference_inertias(articulation, kin)
-    mass, first, second = Inertias(*(jnp.sum(part, axis=-1, keepdims=True) for part in inertias))
+    root = root_motion(articulation.topology, end.root_velocity)
+    (mass, first, second), carrying = whole(articulation, end)
     middle = first / mass
-    now = about(middle, total_momentum(articulation, kin, end)[:, None])
+    now = about(middle, carrying)
     spread = second - first[:, None] * middle[None]
     locked = spatial.trace(spread)[None, None] * spatial.identity_like(first) - spread
     turn = turn_to_momentum(locked, now[3:], target.angular[:, None], magnitude_only=magnitude_only)
@@ -59,10 +61,63 @@ def with_momentum(
     )
 
 
-def total_momentum(articulation: Articulation, kin: Kinematics, state: State) -> Array:
-    """Linear momentum, then angular momentum about the root's centre of mass, in world axes, [6]."""
-    tree = articulation.topology
+def whole(articulation: Articulation, state: State) -> tuple[Inertias, Array]:
+    """Mass moments of the whole, one item, and its momentum [6, 1], about the root's centre of mass in world axes."""
+    if not has_all_displacements(articulation.topology):
+        return _plain_whole(articulation, state)
+    return _ruled_whole(*split_known(articulation), state)
+
+
+def _plain_whole(articulation: Articulation, state: State) -> tuple[Inertias, Array]:
+    tree, kin = articulation.topology, kinematics(articulation, state)
+    inertias = reference_inertias(articulation, kin)
     root = root_motion(tree, state.root_velocity)
-    velocity = body_velocities(tree, dof_motions(tree, kin), root, state.joint_velocity)
-    momenta = momentum(reference_inertias(articulation, kin), Motion(*stage(*velocity)))
-    return jnp.sum(jnp.concatenate(momenta), axis=1)
+    return _summed(inertias, body_velocities(tree, dof_motions(tree, kin), root, state.joint_velocity))
+
+
+def _summed(inertias: Inertias, velocity: Motion) -> tuple[Inertias, Array]:
+    momenta = jnp.concatenate(momentum(inertias, Motion(*stage(*velocity))))
+    return Inertias(*(_total(part) for part in inertias)), _total(momenta)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _ruled_whole(known, traced, state: State) -> tuple[Inertias, Array]:
+    return _plain_whole(traced if known is None else known, state)
+
+
+@functools.partial(_ruled_whole.defjvp, symbolic_zeros=True)
+def _whole_jvp(known, primals, tangents):
+    """Bodies and DOFs move by path sums of displacements, and mass moments and velocities along with them."""
+    (traced, state), (d_articulation, d_state) = primals, tangents
+    articulation = traced if known is None else known
+    tree, kin = articulation.topology, kinematics(articulation, state)
+    inertias, motions = reference_inertias(articulation, kin), Motion(*stage(*dof_motions(tree, kin)))
+    root, qd = root_motion(tree, state.root_velocity), state.joint_velocity
+    velocity = body_velocities(tree, motions, root, qd)
+    found = _summed(inertias, velocity)
+    change = along(lambda a: _plain_whole(a, state), articulation, d_articulation)
+    change = jax.tree.map(jnp.zeros_like, found) if change is None else change
+    d_velocity = along(
+        lambda now: body_velocities(tree, motions, root_motion(tree, now[0]), now[1]),
+        (state.root_velocity, qd),
+        (d_state.root_velocity, d_state.joint_velocity),
+    )
+    moments, d_momentum = change
+    if d_velocity is not None:
+        d_momentum = d_momentum + _total(jnp.concatenate(momentum(inertias, d_velocity)))
+    displacement = displacement_of(tree, state, d_state.root_pose, d_state.joint_position)
+    if displacement is not None:
+        moved = displaced_bodies(tree, kin, motions, displacement)
+        d_inertias = displaced_inertias(inertias, moved)
+        turned = body_velocities(
+            tree, motion_rates(tree, moved, motions), Motion(0 * root.linear, 0 * root.angular), qd
+        )
+        momenta = [momentum(d_inertias, velocity), momentum(inertias, turned)]
+        d_momentum = d_momentum + sum(_total(jnp.concatenate(part)) for part in momenta)
+        moments = Inertias(*(x + _total(dx) for x, dx in zip(moments, d_inertias, strict=True)))
+    return found, (moments, d_momentum)
+
+
+def _total(x: Array) -> Array:
+    """The sum over bodies, as one item."""
+    return jnp.sum(x, axis=-1, keepdims=True)
