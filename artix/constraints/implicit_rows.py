@@ -87,7 +87,7 @@ def solve_bounds(row: BoundRow, old: BoundImpulses, velocity: Array, sweep: Swee
     velocity = velocity + row.response * (friction - old.friction)
     free = velocity - row.response * old.velocity
     limited = jnp.isfinite(row.max_velocity)
-    bound = jnp.where(limited, row.max_velocity, 0)
+    bound = _finite(row.max_velocity)
     capped = jnp.where(limited, (jnp.clip(free, -bound, bound) - free) / row.response, 0)
     velocity = velocity + row.response * (capped - old.velocity)
     lower = _stopped(old.lower, row.lower_velocity, velocity, row.response, 1)

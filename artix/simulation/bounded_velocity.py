@@ -15,8 +15,9 @@ from artix.articulation import Articulation, State
 from artix.constants import split_known
 from artix.simulation.bound_rows import bound_rows
 from artix.simulation.bound_sweeps import Swept, follow_bounds, sweep_over_bounds
-from artix.simulation.implicit_system import Acting, ImplicitSystem, generalized_velocity, impulse_lacking
+from artix.simulation.implicit_system import Acting, ImplicitSystem, impulse_lacking
 from artix.simulation.options import SolverOptions
+from artix.simulation.unconstrained import generalized_velocity
 from artix.tangents import times, value_and_change
 
 Array = jax.Array

@@ -25,7 +25,6 @@ from artix.simulation.implicit_system import (
     Acting,
     ImplicitSystem,
     drive_inertia,
-    generalized_velocity,
     implicit_system,
 )
 from artix.simulation.joint_forces import incoming_joint_forces
@@ -33,7 +32,7 @@ from artix.simulation.momentum_correction import Momentum
 from artix.simulation.momentum_end import whole, with_momentum
 from artix.simulation.options import Control, SolverOptions, commands_of
 from artix.simulation.report import StepReport, residual_of
-from artix.simulation.unconstrained import external_wrenches
+from artix.simulation.unconstrained import external_wrenches, generalized_velocity
 
 Array = jax.Array
 _T = TypeVar("_T")

@@ -17,6 +17,7 @@ from artix.constraints.rows import Commands, position_error
 from artix.constraints.springs import Springs, spring_efforts
 from artix.dynamics.factorization import factorize_dense, factorize_product, inverse_of_matrix, solve
 from artix.dynamics.inverse import rigid_body_forces
+from artix.simulation.unconstrained import generalized_velocity
 
 Array = jax.Array
 
@@ -61,11 +62,6 @@ class Drives(NamedTuple):
     """Impulse that a drive takes back per velocity."""
     push: Array
     """Impulse at zero velocity."""
-
-
-def generalized_velocity(state: State, base: int) -> Array:
-    """The velocities of ``base`` entries of the root, then of the joints, [nv]."""
-    return jnp.concatenate([state.root_velocity, state.joint_velocity]) if base else state.joint_velocity
 
 
 def drives_of(articulation: Articulation, state: State, acting: Acting) -> Drives:

@@ -29,6 +29,7 @@ from artix.simulation.unconstrained import (
     Unconstrained,
     clamp_joint_velocities,
     external_wrenches,
+    generalized_velocity,
     unconstrained_velocities,
 )
 
@@ -50,7 +51,7 @@ def drifting_step(
     state = clamp_joint_velocities(articulation, state)
     frozen = freeze(articulation, state, drift)
     base = static_topology(frozen).num_base_dofs
-    velocity = jnp.concatenate([state.root_velocity, state.joint_velocity]) if base else state.joint_velocity
+    velocity = generalized_velocity(state, base)
     motion = link_motion(frozen, velocity)
     given, brake = external_wrenches(articulation, frozen, motion, control.external_force, dt)
     brake = jnp.zeros_like(given) if brake is None else brake
