@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from artix import spatial
 from artix.articulation import Articulation
-from artix.constants import computed_early
+from artix.constants import computed_early, namespace
 from artix.tree import by_body, masked_sum, stage, take
 
 Array = jax.Array
@@ -80,20 +80,21 @@ class JointGeometry(NamedTuple):
 def link_placements(articulation: Articulation) -> Placement:
     """The frame of each link in the frame of its body (L items)."""
     tree = articulation.topology
+    child = articulation.joint_child_pose
+    xp = namespace(child)
+    unit = xp.asarray([[0, 0, 0, 0, 0, 0, 1]], child.dtype)
     # Row 0 of the joint frames is unused by definition: the root's frame is its body's.
-    child = articulation.joint_child_pose.at[0].set(jnp.zeros(7, articulation.dtype).at[6].set(1))
-    rigid = jnp.asarray(tree.link_is_rigid)
+    child = xp.concatenate([unit, child[1:]])
+    rigid = xp.asarray(tree.link_is_rigid)
     parent = Placement.from_poses(articulation.joint_parent_pose)
-    turned = spatial.conjugate(take(jnp.asarray(tree.body_axes, articulation.dtype), tree.link_body))
+    turned = spatial.conjugate(take(xp.asarray(tree.body_axes, child.dtype), tree.link_body))
     joint = Placement(
-        jnp.where(rigid, parent.rotation, turned), jnp.where(rigid, parent.position, jnp.zeros_like(parent.position))
+        xp.where(rigid, parent.rotation, turned), xp.where(rigid, parent.position, xp.zeros_like(parent.position))
     )
     placement = joint @ Placement.from_poses(child).inverse()
-    unit = Placement(
-        jnp.zeros_like(placement.rotation, shape=(4, 1)).at[3].set(1), jnp.zeros_like(parent.position[:, :1])
-    )
+    root = Placement(unit[:, 3:].T, unit[:, :3].T)
     for pointer in tree.rigid_pointers:
-        padded = Placement(*(jnp.concatenate(pair, axis=-1) for pair in zip(unit, placement, strict=True)))
+        padded = Placement(*(xp.concatenate(pair, axis=-1) for pair in zip(root, placement, strict=True)))
         placement = padded.take(pointer) @ placement
     return Placement(*stage(*placement))
 
@@ -102,15 +103,16 @@ def link_placements(articulation: Articulation) -> Placement:
 def joint_geometry(articulation: Articulation, placements: Placement) -> JointGeometry:
     """The joints of bodies 1 .. B-1, from the placements of the links in their bodies."""
     tree = articulation.topology
-    links = tree.body_link[1:]
+    xp, links = namespace(placements.rotation), tree.body_link[1:]
     frames = Placement.from_poses(articulation.joint_parent_pose).take(links)
-    turn = jnp.asarray(tree.body_axes, articulation.dtype)[:, 1:]
+    turn = xp.asarray(tree.body_axes, articulation.dtype)[:, 1:]
     turned = Placement(spatial.quaternion_product(frames.rotation, turn), frames.position)
     joint = Placement(*stage(*(placements.take(tree.body_parent_link[1:]) @ turned)))
     rest = spatial.right_product_matrix(joint.rotation)
-    turns = jnp.stack([rest, *(spatial.times_unit(rest, k) for k in range(3 if tree.has_spherical else 1))])
-    axis = spatial.rotate(joint.rotation, jnp.zeros_like(joint.position).at[0].set(1))
-    slide = axis * jnp.asarray(tree.body_is_prismatic[1:], axis.dtype)[None]
+    turns = xp.stack([rest, *(spatial.times_unit(rest, k) for k in range(3 if tree.has_spherical else 1))])
+    first_axis = xp.broadcast_to(xp.asarray([[1], [0], [0]], turn.dtype), joint.position.shape)
+    axis = spatial.rotate(joint.rotation, first_axis)
+    slide = axis * xp.asarray(tree.body_is_prismatic[1:], axis.dtype)[None]
     if tree.has_helical:
         slide = slide + axis * by_body(tree, screw_pitches(articulation))[:1]
     return JointGeometry(turns, joint.position, slide)
@@ -119,7 +121,8 @@ def joint_geometry(articulation: Articulation, placements: Placement) -> JointGe
 def screw_pitches(articulation: Articulation) -> Array:
     """Translation per angle of each DOF, zero where its joint is not helical, [n]."""
     tree, pitch = articulation.topology, articulation.joint_pitch
-    return jnp.where(take(jnp.asarray(tree.body_is_helical), tree.dof_body), pitch, jnp.zeros_like(pitch))
+    xp = namespace(pitch)
+    return xp.where(take(xp.asarray(tree.body_is_helical), tree.dof_body), pitch, xp.zeros_like(pitch))
 
 
 @computed_early
@@ -133,7 +136,7 @@ def body_inertias(articulation: Articulation, placements: Placement) -> Inertias
     """Lumps the links of each body: mass moments about the origin of the body's frame, in its axes."""
     tree = articulation.topology
     mass, first, second = link_inertias(articulation, placements)
-    rows = stage(jnp.concatenate([mass[None], first, second.reshape(9, tree.num_links)]))
+    rows = stage(namespace(mass, first).concatenate([mass[None], first, second.reshape(9, tree.num_links)]))
     if tree.has_rigid_links:
         rows = masked_sum(rows, tree.link_in_body)
     return Inertias(rows[0], rows[1:4], rows[4:].reshape(3, 3, tree.num_bodies))
@@ -144,7 +147,7 @@ def link_inertias(articulation: Articulation, placements: Placement) -> Inertias
     """Mass moments of the links about the origins of their bodies' frames, in those axes (L items)."""
     frame = mass_frames(articulation, placements)
     mass, center = articulation.link_mass, frame.position
-    inertia = jnp.moveaxis(articulation.link_inertia, 0, -1)
+    inertia = namespace(mass).moveaxis(articulation.link_inertia, 0, -1)
     # Gradients are then symmetric matrices, whichever function they are of.
     inertia = 0.5 * (inertia + inertia.swapaxes(0, 1))
     half_trace = 0.5 * spatial.trace(inertia)
@@ -160,7 +163,7 @@ def lumped_masses(articulation: Articulation, placements: Placement, mass: Array
     """Lumps masses [L] of the links: masses [B] and first moments [3, B] of the bodies, in the bodies' frames."""
     tree = articulation.topology
     center = mass_frames(articulation, placements).position
-    rows = stage(jnp.concatenate([mass[None], mass[None] * center]))
+    rows = stage(namespace(mass, center).concatenate([mass[None], mass[None] * center]))
     if tree.has_rigid_links:
         rows = masked_sum(rows, tree.link_in_body)
     return rows[0], rows[1:4]

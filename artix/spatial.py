@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.constants import namespace
+
 Array = jax.Array
 
 
@@ -21,6 +23,8 @@ def total(x: Array, axis: int) -> Array:
     it leaves idle; their sum term by term is as fast as this and a program four times as large.
     """
     size = x.shape[axis]
+    if isinstance(x, np.ndarray):
+        return np.sum(x, axis)
     if size < 2:
         return jax.lax.squeeze(x, (axis,)) if size else jnp.sum(x, axis)
 
@@ -40,7 +44,7 @@ def cross(a: Array, b: Array) -> Array:
     # 29-DOF humanoid 2.8 us instead of 2.0.
     ax, ay, az = a
     bx, by, bz = b
-    return jnp.stack([ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx])
+    return namespace(a, b).stack([ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx])
 
 
 def dot(a: Array, b: Array) -> Array:
@@ -94,7 +98,7 @@ def axial(matrix: Array) -> Array:
 
 def identity_like(x: Array) -> Array:
     """Identity matrices [3, 3, 1] that broadcast against [3, 3, n], in the dtype of ``x``."""
-    return jnp.eye(3, dtype=x.dtype)[:, :, None]
+    return namespace(x).eye(3, dtype=x.dtype)[:, :, None]
 
 
 # a (x) b = RIGHT(b) a for quaternions xyzw: entry [i, j] is SIGN[i, j] * b[PLACE[i, j]].
@@ -105,8 +109,9 @@ _RIGHT_SIGN = np.array([[1, 1, -1, 1], [-1, 1, 1, 1], [1, -1, 1, 1], [-1, -1, -1
 def right_product_matrix(b: Array) -> Array:
     """The matrix [4, 4, n] whose product with a is the quaternion product of a and b."""
     # Stacked, not indexed: XLA:CPU writes the transpose of an indexed selection as a loop.
-    rows = jnp.stack([b[k] for k in _RIGHT_PLACE.ravel()]).reshape(4, 4, *b.shape[1:])
-    return rows * jnp.asarray(_RIGHT_SIGN[..., None], b.dtype)
+    xp = namespace(b)
+    rows = xp.stack([b[k] for k in _RIGHT_PLACE.ravel()]).reshape(4, 4, *b.shape[1:])
+    return rows * xp.asarray(_RIGHT_SIGN[..., None], b.dtype)
 
 
 # The right-product matrix of b (x) e_k is that of b with its rows moved: row i becomes SIGN[k][i] * row PLACE[k][i].
@@ -116,8 +121,8 @@ _UNIT_SIGN = ((1, 1, -1, -1), (-1, 1, 1, -1), (1, -1, 1, -1))
 
 def times_unit(matrix: Array, k: int) -> Array:
     """From the right-product matrix [4, 4, n] of b to that of the quaternion product of b and the unit e_k."""
-    sign = np.array(_UNIT_SIGN[k])[:, None, None]
-    return jnp.stack([matrix[row] for row in _UNIT_PLACE[k]]) * jnp.asarray(sign, matrix.dtype)
+    xp, sign = namespace(matrix), np.array(_UNIT_SIGN[k])[:, None, None]
+    return xp.stack([matrix[row] for row in _UNIT_PLACE[k]]) * xp.asarray(sign, matrix.dtype)
 
 
 def quaternion_product(a: Array, b: Array) -> Array:
@@ -127,11 +132,13 @@ def quaternion_product(a: Array, b: Array) -> Array:
 
 def conjugate(q: Array) -> Array:
     """Conjugate quaternion [4, n]."""
-    return jnp.concatenate([-q[:3], q[3:]])
+    return namespace(q).concatenate([-q[:3], q[3:]])
 
 
 def normalize(q: Array) -> Array:
     """Unit quaternion [4, n] in the direction of a non-zero one."""
+    if isinstance(q, np.ndarray):
+        return q / np.sqrt(np.sum(q * q, axis=0, keepdims=True))
     return q * jax.lax.rsqrt(jnp.sum(q * q, axis=0, keepdims=True))
 
 
@@ -142,7 +149,7 @@ def rotation_matrix(q: Array) -> Array:
     xy, xz, yz = 2 * x * y, 2 * x * z, 2 * y * z
     xw, yw, zw = 2 * x * w, 2 * y * w, 2 * z * w
     rows = [1 - yy - zz, xy - zw, xz + yw, xy + zw, 1 - xx - zz, yz - xw, xz - yw, yz + xw, 1 - xx - yy]
-    return jnp.stack(rows).reshape(3, 3, *q.shape[1:])
+    return namespace(q).stack(rows).reshape(3, 3, *q.shape[1:])
 
 
 def rotate(q: Array, v: Array) -> Array:

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix import spatial
+from artix.constants import namespace
 from artix.lanes import batch_last
 from artix.tangents import along, is_zero
 from artix.topology import Topology
@@ -33,7 +34,8 @@ def stage(*arrays: Array):
     The XLA of jax 0.12 complies on a CPU (bias force of a humanoid: 2,108 instructions instead of 3,045); that of jax
     0.10 drops the barrier before it fuses.
     """
-    return jax.lax.optimization_barrier(arrays if len(arrays) > 1 else arrays[0])
+    together = arrays if len(arrays) > 1 else arrays[0]
+    return together if namespace(*arrays) is np else jax.lax.optimization_barrier(together)
 
 
 def after(x: Array, *others: Array) -> Array:
@@ -62,11 +64,13 @@ def take(x: Array, index, axis: int = -1) -> Array:
             return x if len(index) == x.shape[axis] else x[(*before, slice(first, first + len(index)))]
         if axis == -1 and isinstance(x, jax.Array) and x.dtype.kind == "f":
             return masked_sum(x, np.arange(x.shape[-1])[:, None] == index[None])
-    return x.at[(*before, index)].get(mode="promise_in_bounds")
+    return x[(*before, index)] if isinstance(x, np.ndarray) else x.at[(*before, index)].get(mode="promise_in_bounds")
 
 
 def masked_sum(x: Array, mask) -> Array:
     """``x @ mask`` in full precision; a GPU's default (TF32) would be fatal for a sum over a tree."""
+    if isinstance(x, np.ndarray):
+        return x @ np.asarray(mask, x.dtype)
     return jnp.matmul(x, jnp.asarray(mask, x.dtype), precision=jax.lax.Precision.HIGHEST)
 
 
@@ -91,8 +95,9 @@ def by_body(tree: Tree, q: Array) -> Array:
 
     Shape [3, B-1], or [1, B-1] where no joint has several DOFs.
     """
-    padded = jnp.concatenate([q, jnp.zeros_like(q, shape=(1,))])
-    return jnp.stack([take(padded, row[1:]) for row in tree.body_dofs[: 3 if tree.has_spherical else 1]])
+    xp = namespace(q)
+    padded = xp.concatenate([q, xp.zeros_like(q, shape=(1,))])
+    return xp.stack([take(padded, row[1:]) for row in tree.body_dofs[: 3 if tree.has_spherical else 1]])
 
 
 # --- propagation ----------------------------------------------------------------------------------------------------
