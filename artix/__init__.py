@@ -5,6 +5,7 @@ from artix import physx as physx
 from artix import robots as robots
 from artix.articulation import Articulation as Articulation
 from artix.articulation import State as State
+from artix.batches import vmap_in_blocks as vmap_in_blocks
 from artix.builder import ArticulationBuilder as ArticulationBuilder
 from artix.composite_joints import CompositeJoint as CompositeJoint
 from artix.configuration import difference as difference

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.articulation import Articulation, State
+from artix.batches import vmap_in_blocks
 from artix.configuration import neutral_state, random_state
 from artix.padding import Padding, pad_articulation
 from artix.topology import Topology
@@ -80,7 +81,7 @@ class Fleet:
     # --- evaluation ---------------------------------------------------------------------------------------------
 
     def evaluate(self, function: Callable[..., Any], state: State, *arguments: Any, **options: Any) -> Any:
-        """Evaluates a function of one articulation for all members: a compiled ``jax.vmap``.
+        """Evaluates a function of one articulation for all members: a compiled :func:`artix.vmap_in_blocks`.
 
         Args:
           function: ``function(articulation, state, *arguments, **options)`` such as ``artix.mass_matrix``; compiled
@@ -170,7 +171,7 @@ class Fleet:
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _evaluate(function, options, articulation, state, *arguments):
-    return jax.vmap(partial(function, **dict(options)))(articulation, state, *arguments)
+    return vmap_in_blocks(partial(function, **dict(options)))(articulation, state, *arguments)
 
 
 @jax.jit

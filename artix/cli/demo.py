@@ -168,7 +168,7 @@ def compile_all(fleet: artix.Fleet, state: artix.State, acceleration: Array) -> 
     def compiled(quantity: Quantity) -> Program:
         begin = time.perf_counter()
         arguments = quantity.arguments(fleet, state, acceleration)
-        evaluate = jax.jit(jax.vmap(quantity.function)).lower(*arguments).compile()
+        evaluate = jax.jit(artix.vmap_in_blocks(quantity.function)).lower(*arguments).compile()
         return Program(quantity, evaluate, time.perf_counter() - begin)
 
     programs = []

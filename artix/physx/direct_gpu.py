@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from artix.articulation import Articulation, State
+from artix.batches import vmap_in_blocks
 from artix.dynamics.inverse import coriolis_compensation, gravity_compensation
 from artix.dynamics.mass_matrix import mass_matrix
 from artix.dynamics.momentum import center_of_mass, centroidal_momentum_matrix
@@ -188,7 +189,7 @@ def _compute(
     operation: ComputeType, compat: bool, articulation: Articulation, state: State, indices: Array, counts: _Counts
 ) -> Any:
     articulation, state = jax.tree.map(lambda leaf: leaf[indices], (articulation, state))
-    blocks = jax.vmap(partial(_block, operation, compat))(articulation, state, counts)
+    blocks = vmap_in_blocks(partial(_block, operation, compat))(articulation, state, counts)
     if operation is ComputeType.CENTROIDAL_MOMENTUM_MATRICES:
         return jnp.concatenate([region.reshape(-1) for region in blocks])
     return blocks

@@ -60,7 +60,7 @@ class ArtixFleet:
 
     def program(self, quantity: str, batch: int) -> JaxProgram:
         inputs = jax.tree.map(lambda leaf: leaf[:batch], self._inputs)
-        return JaxProgram(_FUNCTIONS[quantity], inputs, self.memory_limit)
+        return JaxProgram(artix.vmap_in_blocks(_FUNCTIONS[quantity]), inputs, self.memory_limit)
 
     def convert(self, quantity: str, value: np.ndarray) -> list[np.ndarray]:
         return [self._cut(quantity, value[k], self.members[k % len(self.members)]) for k in range(len(value))]

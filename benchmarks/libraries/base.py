@@ -66,11 +66,11 @@ def mean_seconds(call: Callable[[], Any]) -> float:
 
 
 class JaxProgram:
-    """A compiled ``vmap`` of a function of one robot."""
+    """A compiled function of a batch."""
 
     def __init__(self, function: Callable[..., Any], inputs: tuple[Any, ...], memory_limit: float) -> None:
         begin = time.perf_counter()
-        self._program = jax.jit(jax.vmap(function)).lower(*inputs).compile()
+        self._program = jax.jit(function).lower(*inputs).compile()
         self.facts = {"compile_seconds": time.perf_counter() - begin}
         self._inputs = inputs
         self.facts["instructions"] = sum(" = " in line for line in self._program.as_text().splitlines())
@@ -123,7 +123,7 @@ class JaxLibrary:
 
     def program(self, quantity: str, batch: int) -> JaxProgram:
         inputs = jax.tree.map(lambda leaf: leaf[:batch], self._inputs)
-        return JaxProgram(self.functions[quantity], inputs, self.memory_limit)
+        return JaxProgram(jax.vmap(self.functions[quantity]), inputs, self.memory_limit)
 
     def joint_forces(self, acceleration: jax.Array) -> jax.Array:
         """Forces on the joints alone, which all libraries understand alike: the numbers of the random acceleration."""
