@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.checks import check_state, check_vector
+from artix.constants import namespace
 from artix.tree import Tree, by_body, masked_sum, take
 
 Array = jax.Array
@@ -33,28 +35,35 @@ def random_state(articulation: Articulation, key: Array, *, velocity_scale: floa
       velocity_scale: standard deviation of all velocities [m/s, rad/s].
     """
     tree, dtype = articulation.topology, articulation.dtype
-    keys = jax.random.split(key, 5)
-    wide = jnp.where(jnp.asarray(tree.dof_is_linear), 1.0, jnp.pi).astype(dtype)
+    limits = articulation.joint_lower_limit, articulation.joint_upper_limit
+    live = tree.num_base_dofs > 0 if tree.base_is_free is None else tree.base_is_free, tree.dof_is_live
+    return _drawn(limits, _widths(tree).astype(dtype), live, key, jnp.asarray(velocity_scale, dtype))
+
+
+def _widths(tree: Tree) -> Array | np.ndarray:
+    """How far unlimited joint positions are drawn from zero, [n]."""
+    xp = namespace(tree.dof_is_linear)
+    wide = xp.where(tree.dof_is_linear, 1.0, np.pi)
     if tree.has_spherical:
-        wide = jnp.where(take(jnp.asarray(tree.body_is_spherical), tree.dof_body), jnp.pi / 3**0.5, wide).astype(dtype)
-    low = jnp.maximum(articulation.joint_lower_limit, -wide)
-    high = jnp.minimum(articulation.joint_upper_limit, wide)
-    low, high = jnp.minimum(low, articulation.joint_upper_limit), jnp.maximum(high, articulation.joint_lower_limit)
+        wide = xp.where(take(xp.asarray(tree.body_is_spherical), tree.dof_body), np.pi / 3**0.5, wide)
+    return wide
+
+
+@jax.jit  # One program for all topologies of so many DOFs: one by one, its operations take two seconds to compile.
+def _drawn(limits, wide: Array, live, key: Array, scale: Array) -> State:
+    """A random state; ``live`` says whether the root is free, and which DOFs there are if not all."""
+    (lower, upper), (root_is_free, dof_is_live) = limits, live
+    dtype, keys = lower.dtype, jax.random.split(key, 5)
+    low, high = jnp.minimum(jnp.maximum(lower, -wide), upper), jnp.maximum(jnp.minimum(upper, wide), lower)
     q = low + (high - low) * jax.random.uniform(keys[0], low.shape, dtype)
-    scale = jnp.asarray(velocity_scale, dtype)
     qd = scale * jax.random.normal(keys[1], low.shape, dtype)
     position = jax.random.uniform(keys[2], (3,), dtype, -1.0, 1.0)
     quaternion = spatial.normalize(jax.random.normal(keys[3], (4, 1), dtype))[:, 0]
-    root = jnp.concatenate([position, quaternion])
     velocity = scale * jax.random.normal(keys[4], (6,), dtype)
-    rest = neutral_state(articulation)
-    if tree.num_base_dofs == 0:
-        root, velocity = rest.root_pose, rest.root_velocity
-    elif tree.base_is_free is not None:
-        root = jnp.where(tree.base_is_free, root, rest.root_pose)
-        velocity = jnp.where(tree.base_is_free, velocity, rest.root_velocity)
-    if tree.dof_is_live is not None:
-        q, qd = (jnp.where(tree.dof_is_live, x, jnp.zeros_like(x)) for x in (q, qd))
+    root = jnp.where(root_is_free, jnp.concatenate([position, quaternion]), jnp.array([0, 0, 0, 0, 0, 0, 1], dtype))
+    velocity = jnp.where(root_is_free, velocity, jnp.zeros_like(velocity))
+    if dof_is_live is not None:
+        q, qd = (jnp.where(dof_is_live, x, jnp.zeros_like(x)) for x in (q, qd))
     return State(root, velocity, q, qd)
 
 

@@ -24,6 +24,9 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "forward dynamics": lambda articulation, state, a, f: artix.forward_dynamics(articulation, state, f),
 }
 
+#: For so many articulations operations are counted: XLA counts those of a loop's body once.
+_COUNTED = 256
+
 
 class ArtixFleet:
     """The members in turn: articulation k of a batch is member k modulo their number.
@@ -59,8 +62,13 @@ class ArtixFleet:
         self._inputs = (fleet.articulation, state, accelerations, force)
 
     def program(self, quantity: str, batch: int) -> JaxProgram:
-        inputs = jax.tree.map(lambda leaf: leaf[:batch], self._inputs)
-        return JaxProgram(artix.vmap_in_blocks(_FUNCTIONS[quantity]), inputs, self.memory_limit)
+        function = _FUNCTIONS[quantity]
+        inputs, few = (jax.tree.map(lambda leaf, size=size: leaf[:size], self._inputs) for size in (batch, _COUNTED))
+        program = JaxProgram(artix.vmap_in_blocks(function), inputs, self.memory_limit)
+        if batch > _COUNTED:
+            counted = JaxProgram(jax.vmap(function), few, self.memory_limit)
+            program.facts["operations"] = counted.facts["operations"] * batch / _COUNTED
+        return program
 
     def convert(self, quantity: str, value: np.ndarray) -> list[np.ndarray]:
         return [self._cut(quantity, value[k], self.members[k % len(self.members)]) for k in range(len(value))]
