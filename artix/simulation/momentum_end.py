@@ -17,7 +17,7 @@ from artix.dynamics.momentum import about
 from artix.kinematics import Motion, body_velocities, dof_motions, kinematics, motion_rates, root_motion
 from artix.simulation.momentum_correction import Momentum, turn_to_momentum
 from artix.tangents import along
-from artix.tree import stage
+from artix.tree import Tree, stage
 
 Array = jax.Array
 
@@ -76,8 +76,7 @@ def _plain_whole(articulation: Articulation, state: State) -> tuple[Inertias, Ar
 
 
 def _summed(inertias: Inertias, velocity: Motion) -> tuple[Inertias, Array]:
-    momenta = jnp.concatenate(momentum(inertias, Motion(*stage(*velocity))))
-    return Inertias(*(_total(part) for part in inertias)), _total(momenta)
+    return Inertias(*(_total(part) for part in inertias)), _carried(inertias, Motion(*stage(*velocity)))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -87,7 +86,6 @@ def _ruled_whole(known, traced, state: State) -> tuple[Inertias, Array]:
 
 @functools.partial(_ruled_whole.defjvp, symbolic_zeros=True)
 def _whole_jvp(known, primals, tangents):
-    """Bodies and DOFs move by path sums of displacements, and mass moments and velocities along with them."""
     (traced, state), (d_articulation, d_state) = primals, tangents
     articulation = traced if known is None else known
     tree, kin = articulation.topology, kinematics(articulation, state)
@@ -95,27 +93,36 @@ def _whole_jvp(known, primals, tangents):
     root, qd = root_motion(tree, state.root_velocity), state.joint_velocity
     velocity = body_velocities(tree, motions, root, qd)
     found = _summed(inertias, velocity)
-    change = along(lambda a: _plain_whole(a, state), articulation, d_articulation)
-    change = jax.tree.map(jnp.zeros_like, found) if change is None else change
+    by_parameters = along(lambda a: _plain_whole(a, state), articulation, d_articulation)
+    moments, d_momentum = jax.tree.map(jnp.zeros_like, found) if by_parameters is None else by_parameters
     d_velocity = along(
         lambda now: body_velocities(tree, motions, root_motion(tree, now[0]), now[1]),
         (state.root_velocity, qd),
         (d_state.root_velocity, d_state.joint_velocity),
     )
-    moments, d_momentum = change
     if d_velocity is not None:
-        d_momentum = d_momentum + _total(jnp.concatenate(momentum(inertias, d_velocity)))
+        d_momentum = d_momentum + _carried(inertias, d_velocity)
     displacement = displacement_of(tree, state, d_state.root_pose, d_state.joint_position)
     if displacement is not None:
         moved = displaced_bodies(tree, kin, motions, displacement)
-        d_inertias = displaced_inertias(inertias, moved)
-        turned = body_velocities(
-            tree, motion_rates(tree, moved, motions), Motion(0 * root.linear, 0 * root.angular), qd
-        )
-        momenta = [momentum(d_inertias, velocity), momentum(inertias, turned)]
-        d_momentum = d_momentum + sum(_total(jnp.concatenate(part)) for part in momenta)
+        d_inertias, by_configuration = _displaced(tree, inertias, motions, velocity, qd, moved)
         moments = Inertias(*(x + _total(dx) for x, dx in zip(moments, d_inertias, strict=True)))
+        d_momentum = d_momentum + by_configuration
     return found, (moments, d_momentum)
+
+
+def _displaced(
+    tree: Tree, inertias: Inertias, motions: Motion, velocity: Motion, qd: Array, moved: Motion
+) -> tuple[Inertias, Array]:
+    """Changes of the bodies' mass moments, and of the whole momentum, where bodies and DOFs move by displacements."""
+    d_inertias, still = displaced_inertias(inertias, moved), Motion(*(jnp.zeros_like(part[:, :1]) for part in velocity))
+    turned = body_velocities(tree, motion_rates(tree, moved, motions), still, qd)
+    return d_inertias, _carried(d_inertias, velocity) + _carried(inertias, turned)
+
+
+def _carried(inertias: Inertias, velocity: Motion) -> Array:
+    """The momentum of all bodies, [6, 1]."""
+    return _total(jnp.concatenate(momentum(inertias, velocity)))
 
 
 def _total(x: Array) -> Array:
