@@ -10,6 +10,7 @@ from artix.builder import ArticulationBuilder as ArticulationBuilder
 from artix.composite_joints import CompositeJoint as CompositeJoint
 from artix.configuration import difference as difference
 from artix.configuration import distance as distance
+from artix.configuration import generalized_velocity as generalized_velocity
 from artix.configuration import integrate as integrate
 from artix.configuration import interpolate as interpolate
 from artix.configuration import is_normalized as is_normalized
@@ -20,6 +21,7 @@ from artix.configuration import neutral_state as neutral_state
 from artix.configuration import normalize as normalize
 from artix.configuration import random_state as random_state
 from artix.configuration import squared_distance as squared_distance
+from artix.configuration import with_generalized_velocity as with_generalized_velocity
 from artix.configuration_derivatives import DifferenceDerivatives as DifferenceDerivatives
 from artix.configuration_derivatives import IntegrateDerivatives as IntegrateDerivatives
 from artix.configuration_derivatives import configuration_rate_map as configuration_rate_map

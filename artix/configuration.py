@@ -10,7 +10,7 @@ from artix import spatial
 from artix.articulation import Articulation, State
 from artix.checks import check_state, check_vector
 from artix.constants import namespace
-from artix.tree import Tree, by_body, masked_sum, take
+from artix.tree import Tree, by_body, free_root, masked_sum, take
 
 Array = jax.Array
 
@@ -65,6 +65,54 @@ def _drawn(limits, wide: Array, live, key: Array, scale: Array) -> State:
     if dof_is_live is not None:
         q, qd = (jnp.where(dof_is_live, x, jnp.zeros_like(x)) for x in (q, qd))
     return State(root, velocity, q, qd)
+
+
+def generalized_velocity(articulation: Articulation, state: State) -> Array:
+    """The velocity ``nu`` of ``M nu' + coriolis + gravity = tau + sum_i J_i^T w_i``, as one vector.
+
+    Forces, rows of matrices and columns of Jacobians follow it.
+
+    Args:
+      articulation: the articulation.
+      state: its state.
+
+    Returns:
+      Shape [nv]: for a floating base the linear velocity of the root's centre of mass [m/s] and the root's angular
+      velocity [rad/s] in world axes, then the joint velocities; for a fixed base these alone. Where a padded fleet has
+      both, the root's six are zero for a fixed base.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Identity: ``dense_jacobian(a, s) @ generalized_velocity(a, s)`` are the velocities of the links.
+    """
+    check_state(articulation, state)
+    tree = articulation.topology
+    if tree.num_base_dofs == 0:
+        return state.joint_velocity
+    return jnp.concatenate([free_root(tree, state.root_velocity), state.joint_velocity])
+
+
+def with_generalized_velocity(articulation: Articulation, state: State, velocity: Array) -> State:
+    """The state with another generalised velocity, the inverse of :func:`generalized_velocity`.
+
+    Args:
+      articulation: the articulation.
+      state: the state, whose configuration is kept.
+      velocity: generalised velocity, shape [nv].
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+
+    Identity: ``generalized_velocity(a, with_generalized_velocity(a, s, nu)) == nu``.
+    """
+    check_state(articulation, state)
+    tree, base = articulation.topology, articulation.topology.num_base_dofs
+    check_vector("velocity", velocity, (tree.nv,), articulation.dtype, "nv")
+    moved = state.replace(joint_velocity=velocity[base:])
+    return moved.replace(root_velocity=free_root(tree, velocity[:base])) if base else moved
 
 
 def integrate(articulation: Articulation, state: State, dnu: Array) -> State:

@@ -273,3 +273,19 @@ def jacobian_by_series(twist: np.ndarray) -> np.ndarray:
         term = -term @ adjoint / (k + 1)
         total = total + term
     return total
+
+
+@pytest.mark.parametrize("fixed_base", [True, False], ids=["fixed", "floating"])
+def test_generalized_velocities(fixed_base: bool) -> None:
+    """They move links as the Jacobian says, and states take them back."""
+    a = oracles.spherical_model(4, fixed_base=fixed_base)[1]
+    state, other = (state_at(random_states(a, 2, seed=3), k) for k in range(2))
+    nu = artix.generalized_velocity(a, state)
+    assert nu.shape == (a.topology.nv,)
+    links = artix.link_velocities(a, state)[1 if fixed_base else 0 :].ravel()
+    np.testing.assert_allclose(artix.dense_jacobian(a, state) @ nu, links, rtol=0, atol=1e-12)
+    moved = artix.with_generalized_velocity(a, other, nu)
+    np.testing.assert_array_equal(artix.generalized_velocity(a, moved), nu)
+    np.testing.assert_array_equal(moved.joint_position, other.joint_position)
+    with pytest.raises(ValueError, match=r"velocity: expected shape \(\d+,\) \(nv\)"):
+        artix.with_generalized_velocity(a, state, nu[:-1])

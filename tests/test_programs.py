@@ -426,7 +426,15 @@ def test_the_table_covers_the_public_functions() -> None:
         "put_to_sleep",
         "is_sleeping",
     }
-    small |= {"squared_distance", "normalize", "is_normalized", "is_same_configuration", "transport"}
+    small |= {
+        "generalized_velocity",
+        "with_generalized_velocity",
+        "squared_distance",
+        "normalize",
+        "is_normalized",
+        "is_same_configuration",
+        "transport",
+    }
     small |= {"lock_joints", "attach_articulation", "mimic_map", "builder_from_articulation", "vmap_in_blocks"}
     # Sized below; sweeps are loops.
     stepping = {"step", "step_and_report", "rollout", "vector_field", "step_with_sleep", "step_with_joint_drift"}

@@ -12,7 +12,7 @@ import pytest
 import artix
 from artix.cli import main
 from artix.examples import ilqr
-from artix.examples.rollout import generalized_velocity, rollout, step
+from artix.examples.rollout import rollout, step
 from tests.models import random_states, state_at, tree_of
 
 
@@ -29,7 +29,7 @@ def test_gradients_of_a_rollout_have_no_loop_but_the_scan() -> None:
     state, forces = artix.neutral_state(a), jnp.zeros((4, a.topology.nv), jnp.float32)
 
     def one(state, force):
-        return jnp.sum(generalized_velocity(a, step(a, state, force, 0.01)) ** 2)
+        return jnp.sum(artix.generalized_velocity(a, step(a, state, force, 0.01)) ** 2)
 
     def many(state, forces):
         return jnp.sum(rollout(a, state, forces, 0.01).joint_position ** 2)

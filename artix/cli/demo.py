@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import artix
@@ -150,16 +149,9 @@ def mixed_fleet(members: int) -> artix.Fleet:
 
 def random_acceleration(fleet: artix.Fleet, state: artix.State, key: Array) -> Array:
     """Normally distributed generalised accelerations, zero where a member has no such coordinate, [N, nv]."""
-    velocity = generalized_velocity(fleet, state)
+    velocity = jax.vmap(artix.generalized_velocity)(fleet.articulation, state)
     keep = (velocity != 0).astype(velocity.dtype)  # normal draws are never exactly zero, padding always is
     return keep * jax.random.normal(key, velocity.shape, velocity.dtype)
-
-
-def generalized_velocity(fleet: artix.Fleet, state: artix.State) -> Array:
-    """The generalised velocities of all members, [N, nv]."""
-    if fleet.articulation.topology.num_base_dofs:
-        return jnp.concatenate([state.root_velocity, state.joint_velocity], axis=1)
-    return state.joint_velocity
 
 
 def compile_all(fleet: artix.Fleet, state: artix.State, acceleration: Array) -> list[Program]:

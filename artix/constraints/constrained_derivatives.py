@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
+from artix.configuration import generalized_velocity
 from artix.constraints.constrained_dynamics import constrained_forward_dynamics, impulse_dynamics
 from artix.constraints.constraint_derivatives import (
     ConstraintDerivatives,
@@ -135,7 +136,7 @@ def impulse_dynamics_derivatives(
     tree, base = articulation.topology, articulation.topology.num_base_dofs
     impact = impulse_dynamics(articulation, state, constraints, restitution, damping=damping, iterations=iterations)
     bounce = 1 + jnp.asarray(restitution, articulation.dtype)
-    before = jnp.concatenate([state.root_velocity[:base], state.joint_velocity])
+    before = generalized_velocity(articulation, state)
     jump = impact.velocity - before
     kin = kinematics(articulation, state)
     # The impact keeps ``M jump == J^T impulse`` and ``J (jump + bounce nu) == 0``.

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
 from artix.checks import check_state, check_vector
+from artix.configuration import generalized_velocity
 from artix.constants import split_known
 from artix.constraints.anchor_sides import anchor_jacobian, anchor_sides, relative_motion
 from artix.constraints.constraint_model import Constraints
@@ -201,7 +202,7 @@ def impulse_dynamics(
     anchors = constraints.anchors
     sides = anchor_sides(articulation, state, kin, anchors)
     jacobian = anchor_jacobian(articulation, kin, anchors, *sides)
-    velocity = jnp.concatenate([state.root_velocity[: articulation.topology.num_base_dofs], state.joint_velocity])
+    velocity = generalized_velocity(articulation, state)
     target = -(1 + jnp.asarray(restitution, articulation.dtype)) * times(jacobian, velocity)
     factors = factorize_kkt(articulation, kin, jacobian, damping)
     x, impulse = kkt_solve(articulation, kin, jacobian, factors, jnp.zeros_like(velocity), target, iterations)

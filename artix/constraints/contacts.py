@@ -10,6 +10,7 @@ from flax import struct
 
 from artix.articulation import Articulation, State
 from artix.checks import check_state, check_vector
+from artix.configuration import generalized_velocity
 from artix.constraints.anchors import Anchors, AnchorStructure, AnchorType, solved_anchor_rows
 from artix.constraints.contact_solver import ContactMethod, solve_contact
 from artix.dynamics.forward import forward_dynamics
@@ -159,8 +160,7 @@ def _problem(articulation, state, force, contacts, dt, external_force) -> tuple[
         check_vector(f"contacts.{name}", getattr(contacts, name), shape, dtype, "one per link in contacts.links")
     dt = jnp.asarray(dt, dtype)
     acceleration = forward_dynamics(articulation, state, force, external_force)
-    before = jnp.concatenate([state.root_velocity[: articulation.topology.num_base_dofs], state.joint_velocity])
-    velocity = before + dt * acceleration
+    velocity = generalized_velocity(articulation, state) + dt * acceleration
     kin = kinematics(articulation, state)
     frames = contact_frames(contacts.normal)
     jacobian = _point_jacobian(articulation, state, kin, contacts)

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
 from artix.checks import check_state, check_vector
+from artix.configuration import generalized_velocity
 from artix.configuration_derivatives import integrate_derivatives
 from artix.displacements import generalized_columns
 from artix.dynamics.force_derivatives import force_derivatives
@@ -177,11 +178,10 @@ def linearize(
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
     """
-    nv, base = articulation.topology.nv, articulation.topology.num_base_dofs
-    dt = jnp.asarray(dt, articulation.dtype)
+    nv, dt = articulation.topology.nv, jnp.asarray(dt, articulation.dtype)
     acceleration = forward_dynamics(articulation, state, force, external_force)
     by = forward_dynamics_derivatives(articulation, state, force, external_force)
-    velocity = jnp.concatenate([state.root_velocity[:base], state.joint_velocity]) + dt * acceleration
+    velocity = generalized_velocity(articulation, state) + dt * acceleration
     by_start, by_displacement = integrate_derivatives(articulation, state, dt * velocity)
     unit = jnp.eye(nv, dtype=articulation.dtype)
     lower = jnp.concatenate([dt * by.configuration, unit + dt * by.velocity], axis=1)

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 import artix
-from artix.examples.rollout import generalized_velocity, rollout, step
+from artix.examples.rollout import rollout, step
 
 Array = jax.Array
 HIGHEST = jax.lax.Precision.HIGHEST  # a GPU's default would be TF32
@@ -100,7 +100,7 @@ def deviate(articulation: artix.Articulation, state: artix.State, deviation: Arr
 
 def deviation_between(articulation: artix.Articulation, nominal: artix.State, state: artix.State) -> Array:
     """The deviation [2 nv] that takes one state to another."""
-    change = generalized_velocity(articulation, state) - generalized_velocity(articulation, nominal)
+    change = artix.generalized_velocity(articulation, state) - artix.generalized_velocity(articulation, nominal)
     return jnp.concatenate([artix.difference(articulation, nominal, state), change])
 
 

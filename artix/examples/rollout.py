@@ -24,13 +24,10 @@ def step(articulation: artix.Articulation, state: artix.State, force: Array, dt:
     Returns:
       The state at its end: first the velocity moves, then the configuration with the new velocity.
     """
-    base = articulation.topology.num_base_dofs
     change = dt * artix.forward_dynamics(articulation, state, force)
-    moved = state.replace(
-        root_velocity=state.root_velocity.at[:base].add(change[:base]),
-        joint_velocity=state.joint_velocity + change[base:],
-    )
-    return artix.integrate(articulation, moved, dt * generalized_velocity(articulation, moved))
+    velocity = artix.generalized_velocity(articulation, state) + change
+    moved = artix.with_generalized_velocity(articulation, state, velocity)
+    return artix.integrate(articulation, moved, dt * velocity)
 
 
 def rollout(articulation: artix.Articulation, state: artix.State, forces: Array, dt: float) -> artix.State:
@@ -58,9 +55,3 @@ def rollout(articulation: artix.Articulation, state: artix.State, forces: Array,
         return moved, moved
 
     return jax.lax.scan(body, state, forces)[1]
-
-
-def generalized_velocity(articulation: artix.Articulation, state: artix.State) -> Array:
-    """The generalised velocity of a state, shape [nv]."""
-    base = articulation.topology.num_base_dofs
-    return jax.numpy.concatenate([state.root_velocity[:base], state.joint_velocity])

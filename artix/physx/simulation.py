@@ -8,7 +8,7 @@ from flax import struct
 
 from artix.articulation import Articulation, State
 from artix.checks import check_state, check_vector
-from artix.configuration import neutral_state
+from artix.configuration import generalized_velocity, neutral_state
 from artix.dynamics.momentum import centroidal_momentum_matrix
 from artix.simulation.options import Control, SolverOptions
 from artix.simulation.report import StepReport
@@ -158,7 +158,7 @@ def limit_com_velocity(simulation: ArticulationSimulation, state: State) -> Stat
     if (linear is None and angular is None) or tree.num_base_dofs == 0:
         return state
     matrix, _ = centroidal_momentum_matrix(simulation.articulation, state)
-    velocity = jnp.concatenate([state.root_velocity, state.joint_velocity])
+    velocity = generalized_velocity(simulation.articulation, state)
     momentum = jnp.matmul(matrix, velocity, precision=jax.lax.Precision.HIGHEST)
     mass = jnp.sum(simulation.articulation.link_mass)
     change = _excess(momentum[:3] / mass, linear)

@@ -12,12 +12,12 @@ import functools
 import jax
 
 from artix.articulation import Articulation, State
+from artix.configuration import generalized_velocity
 from artix.constants import split_known
 from artix.simulation.bound_rows import bound_rows
 from artix.simulation.bound_sweeps import Swept, follow_bounds, sweep_over_bounds
 from artix.simulation.implicit_system import Acting, ImplicitSystem, impulse_lacking
 from artix.simulation.options import SolverOptions
-from artix.simulation.unconstrained import generalized_velocity
 from artix.tangents import times, value_and_change
 
 Array = jax.Array
@@ -45,7 +45,7 @@ def _velocity_jvp(options: SolverOptions, known, primals, tangents):
 
     def lacking(now) -> Array:
         articulation, state, acting = _whole(known, now)
-        change = found.velocity - generalized_velocity(state, articulation.topology.num_base_dofs)
+        change = found.velocity - generalized_velocity(articulation, state)
         return impulse_lacking(articulation, state, acting, change)
 
     def rows(now):

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Inertias
-from artix.configuration import integrate
+from artix.configuration import generalized_velocity, integrate
 from artix.constraints.frozen import HIGHEST, Frozen, freeze, has_tendons, link_motion
 from artix.constraints.loop_closures import LoopClosures, closure_errors, loop_closures, loop_wrenches
 from artix.constraints.springs import Springs, coupling_springs, spring_efforts
@@ -32,7 +32,7 @@ from artix.simulation.momentum_correction import Momentum
 from artix.simulation.momentum_end import whole, with_momentum
 from artix.simulation.options import Control, SolverOptions, commands_of
 from artix.simulation.report import StepReport, residual_of
-from artix.simulation.unconstrained import external_wrenches, generalized_velocity
+from artix.simulation.unconstrained import external_wrenches
 
 Array = jax.Array
 _T = TypeVar("_T")
@@ -75,7 +75,7 @@ def implicit_step_and_report(
 def _solved(articulation: Articulation, state: State, control: Control, dt: Array, options: SolverOptions) -> _Solved:
     tree = articulation.topology
     frozen = freeze(articulation, state, with_all=has_tendons(tree) or len(tree.mimic_dofs) > 0)
-    motion = link_motion(frozen, generalized_velocity(state, tree.num_base_dofs))
+    motion = link_motion(frozen, generalized_velocity(articulation, state))
     given, brake = external_wrenches(articulation, frozen, motion, control.external_force, dt)
     acting = Acting(
         commands=commands_of(articulation, control),
@@ -106,7 +106,7 @@ def _end(articulation: Articulation, state: State, solved: _Solved) -> State:
     momentum = carried[:, 0] + dt * _outer_wrench(articulation, solved, moments)
     if acting.springs or loops:
         # PhysX's tendons and loop joints with the world act on the whole.
-        acceleration = _acceleration(state, solved)
+        acceleration = _acceleration(articulation, state, solved)
         supplied = rigid_body_forces(articulation, state, acceleration, acting.wrench, gravity=acting.gravity)
         momentum = momentum + dt * supplied[:6]
     start = end.replace(root_velocity=found.velocity[:6])
@@ -116,7 +116,7 @@ def _end(articulation: Articulation, state: State, solved: _Solved) -> State:
 
 def _report(articulation: Articulation, state: State, solved: _Solved, end: State) -> StepReport:
     frozen, dt, found = solved.frozen, solved.acting.dt, solved.found
-    tree, acceleration = frozen.topology, _acceleration(state, solved)
+    tree, acceleration = frozen.topology, _acceleration(articulation, state, solved)
     link_acceleration = link_accelerations(articulation, state, acceleration)
     link_velocity = link_motion(frozen, found.velocity)
     if tree.num_base_dofs:
@@ -133,10 +133,9 @@ def _report(articulation: Articulation, state: State, solved: _Solved, end: Stat
     return StepReport(joints, link_velocity, link_acceleration, forces, on_link_b, *residuals)
 
 
-def _acceleration(state: State, solved: _Solved) -> Array:
+def _acceleration(articulation: Articulation, state: State, solved: _Solved) -> Array:
     """The mean generalised acceleration, [nv]."""
-    velocity = generalized_velocity(state, solved.frozen.topology.num_base_dofs)
-    return (solved.found.velocity - velocity) / solved.acting.dt
+    return (solved.found.velocity - generalized_velocity(articulation, state)) / solved.acting.dt
 
 
 def _outer_wrench(articulation: Articulation, solved: _Solved, moments: Inertias) -> Array:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from artix.articulation import Articulation, State
+from artix.configuration import generalized_velocity
 from artix.constants import known_to_be
 from artix.constraints.frozen import HIGHEST, Frozen, inverse_with
 from artix.constraints.hard_rows import HardRows, hard_rows
@@ -17,7 +18,6 @@ from artix.constraints.rows import Commands, position_error
 from artix.constraints.springs import Springs, spring_efforts
 from artix.dynamics.factorization import factorize_dense, factorize_product, inverse_of_matrix, solve
 from artix.dynamics.inverse import rigid_body_forces
-from artix.simulation.unconstrained import generalized_velocity
 
 Array = jax.Array
 
@@ -81,7 +81,7 @@ def impulse_lacking(articulation: Articulation, state: State, acting: Acting, ch
     """
     dt, base = acting.dt, articulation.topology.num_base_dofs
     acceleration = None if change is None else change / dt
-    velocity = generalized_velocity(state, base)
+    velocity = generalized_velocity(articulation, state)
     velocity = velocity if change is None else velocity + change
     taken = rigid_body_forces(articulation, state, acceleration, acting.wrench, gravity=acting.gravity)
     drives = drives_of(articulation, state, acting)
@@ -109,14 +109,14 @@ def implicit_system(
         response = inverse_with(frozen, diagonal)
     hard = hard_rows(articulation, state, frozen, loops, response, acting.dt, ERROR_REDUCTION)
     lacking = impulse_lacking(articulation, state, acting, None)
-    velocity = generalized_velocity(state, frozen.topology.num_base_dofs)
+    velocity = generalized_velocity(articulation, state)
     return ImplicitSystem(velocity - jnp.matmul(response, lacking, precision=HIGHEST), response, hard)
 
 
 def unlimited_velocity(articulation: Articulation, state: State, frozen: Frozen, acting: Acting) -> Array:
     """The velocity [nv] without bounds and hard relations; not to be differentiated."""
     matrix, diagonal = _matrix(articulation, state, frozen, acting)
-    velocity = generalized_velocity(state, frozen.topology.num_base_dofs)
+    velocity = generalized_velocity(articulation, state)
     lacking = impulse_lacking(articulation, state, acting, None)
     if any(group.transmitted is not None for group in acting.springs):
         return velocity - jnp.linalg.solve(matrix + jnp.diag(diagonal), lacking)

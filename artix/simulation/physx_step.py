@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
+from artix.configuration import generalized_velocity
 from artix.constraints.frozen import (
     Frozen,
     freeze,
@@ -29,7 +30,6 @@ from artix.simulation.unconstrained import (
     Unconstrained,
     clamp_joint_velocities,
     external_wrenches,
-    generalized_velocity,
     unconstrained_velocities,
 )
 
@@ -51,7 +51,7 @@ def drifting_step(
     state = clamp_joint_velocities(articulation, state)
     frozen = freeze(articulation, state, drift)
     base = static_topology(frozen).num_base_dofs
-    velocity = generalized_velocity(state, base)
+    velocity = generalized_velocity(articulation, state)
     motion = link_motion(frozen, velocity)
     given, brake = external_wrenches(articulation, frozen, motion, control.external_force, dt)
     brake = jnp.zeros_like(given) if brake is None else brake

@@ -28,11 +28,6 @@ class Unconstrained(NamedTuple):
     """What the links' velocities would be if only the external forces had acted, [L, 6]."""
 
 
-def generalized_velocity(state: State, base: int) -> Array:
-    """The velocities of ``base`` entries of the root, then of the joints, [nv]."""
-    return jnp.concatenate([state.root_velocity, state.joint_velocity]) if base else state.joint_velocity
-
-
 def clamp_joint_velocities(articulation: Articulation, state: State) -> State:
     """Scales all joint velocities by one factor, so that none exceeds its limit."""
     speed, limit = jnp.abs(state.joint_velocity), articulation.max_joint_velocity
