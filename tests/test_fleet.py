@@ -42,7 +42,9 @@ def with_arguments(articulation, state, acceleration, wrench) -> dict:
         "link_accelerations": artix.link_accelerations(articulation, state, acceleration),
         "generalized_external_force": artix.generalized_external_force(articulation, state, wrench),
         "generalized_velocity": artix.generalized_velocity(articulation, state),
-        "with_generalized_velocity": artix.with_generalized_velocity(articulation, state, acceleration),
+        "with_generalized_velocity": artix.generalized_velocity(
+            articulation, artix.with_generalized_velocity(articulation, state, acceleration)
+        ),
         "integrate": artix.integrate(articulation, state, acceleration),
         "difference": artix.difference(articulation, state, artix.integrate(articulation, state, acceleration)),
         "rate": artix.joint_rate_from_velocity(articulation, state, state.joint_velocity),
