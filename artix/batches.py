@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 # 256, 512 and 1,024 are equal to 10 %, for mixed fleets and for humanoids with parameters of their own.
 _BLOCK = 512
@@ -32,18 +33,31 @@ def vmap_in_blocks(function: Callable[..., Any]) -> Callable[..., Any]:
       function: a function of one articulation, one state and so on.
 
     Returns:
-      The function of batches of them, every array with one leading axis more.
+      The function of batches of them, every array with one leading axis more; it raises ``ValueError`` unless the
+      leading axes of all arguments are of one length.
     """
 
     @functools.wraps(function)
     def of_batch(*arguments: Any) -> Any:
-        size = len(jax.tree.leaves(arguments)[0])
+        size = _common_size(arguments)
         block = _block_size(size)
         if block == size:
             return jax.vmap(function)(*arguments)
         return jax.lax.map(lambda items: function(*items), arguments, batch_size=block)
 
     return of_batch
+
+
+def _common_size(arguments: tuple[Any, ...]) -> int:
+    """The length of the leading axes of all arguments."""
+    shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(arguments)]
+    if len({shape[:1] for shape in shapes}) != 1 or not shapes[0]:
+        found = ", ".join(str(shape) for shape in dict.fromkeys(shapes))
+        raise ValueError(
+            "vmap_in_blocks: expected arrays with one common leading axis in all arguments, found shapes "
+            f"{found}; close over what all items share"
+        )
+    return shapes[0][0]
 
 
 def _block_size(size: int) -> int:

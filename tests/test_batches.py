@@ -60,3 +60,12 @@ def test_a_fleet_is_evaluated_in_blocks(randomized) -> None:
     found = fleet.evaluate(artix.center_of_mass, states)
     alone = jax.jit(jax.vmap(artix.center_of_mass, (None, 0)))(kinds[1], jax.tree.map(lambda leaf: leaf[1::2], states))
     np.testing.assert_allclose(found[1::2], alone, rtol=0, atol=1e-12)
+
+
+def test_lengths_that_differ_are_refused(randomized) -> None:
+    many, states = randomized
+    few = jax.tree.map(lambda leaf: leaf[:1000], states)
+    with pytest.raises(ValueError, match="one common leading axis in all arguments, found shapes"):
+        artix.vmap_in_blocks(artix.center_of_mass)(many, few)
+    with pytest.raises(ValueError, match="close over what all items share"):
+        artix.vmap_in_blocks(artix.step)(many, states, None, 0.01)
