@@ -16,6 +16,7 @@ from artix.kinematics import (
     body_accelerations,
     body_velocities,
     dof_motions,
+    generalized_motions,
     kinematics,
     link_centers,
     motion_rates,
@@ -23,7 +24,7 @@ from artix.kinematics import (
 )
 from artix.reference_frames import Axes, check_axes, origin, turned
 from artix.topology import Topology
-from artix.tree import Tree, stage, take
+from artix.tree import Tree, take
 
 Array = jax.Array
 
@@ -142,12 +143,11 @@ def dense_jacobian(articulation: Articulation, state: State) -> Array:
     """
     tree = articulation.topology
     kin = kinematics(articulation, state)
-    motions = Motion(*stage(*dof_motions(tree, kin)))
-    center = link_centers(articulation, kin)
-    jacobian = live_links(tree, point_jacobian(tree, motions, center, tree.dof_moves_link))
-    if tree.num_base_dofs == 0:
-        jacobian = jacobian[1:]
-    return jacobian.reshape(6 * len(jacobian), tree.nv)
+    motions = generalized_motions(articulation, kin)
+    first = 0 if tree.num_base_dofs else 1
+    center = link_centers(articulation, kin)[:, first:]
+    jacobian = point_jacobian(tree, motions, center, tree.dof_moves_link[:, first:])
+    return live_links(tree, jacobian, first).reshape(-1, tree.nv)
 
 
 def frame_pose(
@@ -225,7 +225,7 @@ def frame_jacobian(
     tree = articulation.topology
     body, placement = locate_frame(articulation, kin, frame, offset)
     point = origin(kin, placement, axes)
-    jacobian = point_jacobian(tree, dof_motions(tree, kin), point, mask_column(tree, body))[0]
+    jacobian = point_jacobian(tree, generalized_motions(articulation, kin), point, mask_column(tree, body))[0]
     return turned(placement, jacobian, axes)
 
 
@@ -249,17 +249,17 @@ def frame_jacobian_rate(
     root = root_motion(tree, state.root_velocity)
     at_rest = Motion(jnp.zeros_like(root.linear), root.angular)  # seen from the root's centre of mass
     velocity = body_velocities(tree, motions, at_rest, state.joint_velocity)
-    rates = motion_rates(tree, velocity, motions)
+    rates = jnp.concatenate(motion_rates(tree, velocity, motions))
+    rates = jnp.concatenate([jnp.zeros((6, tree.num_base_dofs), rates.dtype), rates], axis=1)
+    motions = generalized_motions(articulation, kin)
     linear, angular = (take(part, body) for part in velocity)
     mask = mask_column(tree, body)
     if axes == "world":
         point, speed = -kin.reference[:, None], -root.linear
     else:
         point, speed = placement.position, linear + spatial.cross(angular, placement.position)
-    carried = Motion(
-        rates.linear + spatial.cross(motions.angular, jnp.broadcast_to(speed, rates.linear.shape)), rates.angular
-    )
-    rate = point_jacobian(tree, carried, point, mask, point_rate=speed)[0]
+    carried = rates.at[:3].add(spatial.cross(motions[3:], jnp.broadcast_to(speed, motions[3:].shape)))
+    rate = point_jacobian(tree, carried, point, mask)[0]
     if axes != "local":
         return rate
     jacobian = point_jacobian(tree, motions, point, mask)[0]
@@ -271,11 +271,12 @@ def frame_jacobian_rate(
 # --- internals ------------------------------------------------------------------------------------------------------
 
 
-def live_links(tree: Tree, rows: Array) -> Array:
-    """Rows [L, ...] with those of padded links set to zero."""
+def live_links(tree: Tree, rows: Array, first: int = 0) -> Array:
+    """Rows [L - first, ...] of the links from ``first`` on, with those of padded links set to zero."""
     if tree.link_is_live is None:
         return rows
-    return jnp.where(tree.link_is_live.reshape((-1,) + (1,) * (rows.ndim - 1)), rows, jnp.zeros_like(rows))
+    live = tree.link_is_live[first:].reshape((-1,) + (1,) * (rows.ndim - 1))
+    return jnp.where(live, rows, jnp.zeros_like(rows))
 
 
 def link_frames(tree: Tree, kin: Kinematics) -> Placement:
@@ -315,28 +316,21 @@ def mask_column(tree: Tree, body: Array) -> Array:
     return jnp.asarray(tree.dof_moves_body)[:, body]
 
 
-def point_jacobian(tree: Tree, motions: Motion, points: Array, mask, point_rate: Array | None = None) -> Array:
-    """Jacobians of points [3, m], each moved by the DOFs in its column of ``mask`` [n, m]: [m, 6, nv].
+def point_jacobian(tree: Tree, motions: Array, points: Array, mask) -> Array:
+    """Jacobians of points [3, m]: [m, 6, nv].
 
-    With ``point_rate`` [3, m] the root's columns are those of the Jacobian's rate of change instead.
+    Args:
+      tree: the tree.
+      motions: those of the generalised velocity about the reference point, [6, nv].
+      points: from the reference point.
+      mask: which DOFs move which point, [n, m]; all follow the root.
     """
     moved = jnp.asarray(mask, points.dtype).T[:, None, :]
+    if tree.num_base_dofs:
+        root = jnp.ones((len(moved), 1, tree.num_base_dofs), moved.dtype)
+        moved = jnp.concatenate([root, moved], axis=2)
     lever = points.T[:, :, None]
-    a, b = jnp.roll(motions.angular, -1, axis=0)[None], jnp.roll(motions.angular, -2, axis=0)[None]
+    direction, angular = motions[None, :3], motions[None, 3:]
+    a, b = jnp.roll(angular, -1, axis=1), jnp.roll(angular, -2, axis=1)
     x, y = jnp.roll(lever, -1, axis=1), jnp.roll(lever, -2, axis=1)
-    linear = (motions.linear[None] + a * y - b * x) * moved
-    joints = jnp.concatenate([linear, motions.angular[None] * moved], axis=1)
-    if tree.num_base_dofs == 0:
-        return joints
-    root = _root_columns(points, 1.0) if point_rate is None else _root_columns(point_rate, 0.0)
-    if tree.base_is_free is not None:
-        root = jnp.where(tree.base_is_free, root, jnp.zeros_like(root))
-    return jnp.concatenate([root, joints], axis=2)
-
-
-def _root_columns(lever: Array, unit: float) -> Array:
-    """``[[unit 1, -[lever]x], [0, unit 1]]`` for levers [3, m]: [m, 6, 6]."""
-    turned = -jnp.moveaxis(spatial.skew(lever), -1, 0)
-    eye = jnp.broadcast_to(unit * jnp.eye(3, dtype=lever.dtype), turned.shape)
-    upper = jnp.concatenate([eye, turned], axis=2)
-    return jnp.concatenate([upper, jnp.concatenate([jnp.zeros_like(turned), eye], axis=2)], axis=1)
+    return jnp.concatenate([(direction + a * y - b * x) * moved, angular * moved], axis=1)

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from benchmarks import guard
+from benchmarks import guard, memory
 from benchmarks.libraries import LIBRARIES
 from benchmarks.plots import draw
 from benchmarks.quantities import QUANTITIES
@@ -46,6 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
     folder = Path(options.output)
     folder.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several processes share one GPU
+    if not options.small_pages:
+        memory.ask_for_huge_pages()
     earlier = [Run.read(Path(file)) for file in options.add]
     made = run(choice, folder / "results.json", earlier)
     _write(made, folder, Path(options.page) if options.page else None)
@@ -74,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="GIB",
         help="a program's (default: half of all)",
     )
+    add("--small-pages", action="store_true", help="do not ask the C library for huge pages")
     add("--add", nargs="+", default=[], metavar="JSON", help="show these earlier results, too, where none are new")
     add(
         "--output", default="benchmark-results", metavar="FOLDER", help="for JSON, tables, plots (default: %(default)s)"

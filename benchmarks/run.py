@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 
+from benchmarks import memory
 from benchmarks.measure import Result, compare
 from benchmarks.quantities import QUANTITIES
 from benchmarks.report import Table
@@ -52,6 +53,7 @@ class Run:
       repeats: timed calls of each program.
       robots: the tables' names of the robots, by key.
       versions: of the libraries.
+      memory: the C library's setting of its pages.
       load: the machine's load averages over a minute, at the beginning and after each row.
       results: all cells.
       date: when it began.
@@ -62,6 +64,7 @@ class Run:
     cores: int
     robots: dict[str, str] = dataclasses.field(default_factory=dict)
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
+    memory: str = ""
     load: list[float] = dataclasses.field(default_factory=list)
     results: list[Result] = dataclasses.field(default_factory=list)
     date: str = ""
@@ -89,7 +92,7 @@ class Run:
         return (
             f"{self.machine.device}, {self.cores} cores, {self.date}, load average {load[0]:.1f} to {load[-1]:.1f} "
             f"(median {load[len(load) // 2]:.1f}). JAX libraries in float32, Pinocchio in float64. "
-            f"Medians of {self.repeats} interleaved calls. {versions}."
+            f"Medians of {self.repeats} interleaved calls. {self.memory}. {versions}."
         )
 
 
@@ -103,6 +106,7 @@ def run(choice: Choice, file: Path, earlier: Sequence[Run] = ()) -> Run:
     """
     made = Run(measured_machine(), choice.repeats, os.cpu_count() or 1, date=time.strftime("%Y-%m-%d %H:%M"))
     made.versions = {"jax": metadata.version("jax"), "python": platform.python_version()}
+    made.memory = memory.setting()
     made.load = [os.getloadavg()[0]]
     for other in earlier:
         made.robots |= other.robots
