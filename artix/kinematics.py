@@ -11,8 +11,8 @@ from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import JointGeometry, Placement, joint_geometry, link_placements, mass_frames, screw_pitches
 from artix.checks import check_state
-from artix.trigonometry import cosine_and_sine
 from artix.tree import Tree, body_frames, by_body, free_root, path_sum, stage, take
+from artix.trigonometry import cosine_and_sine
 
 Array = jax.Array
 

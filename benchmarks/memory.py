@@ -1,11 +1,11 @@
 """Pages of memory: alike for every library that is measured, and said in the record.
 
-The GNU C library returns blocks of more than 32 MB to the system when they are freed, so that a program with larger results
-finds all their pages missing in every call. Pages of 4 kB are then most of its time: the dense Jacobian of a 29-DOF humanoid with a
-floating base took 8.5 us a state with them and 2.8 with pages of 2 MB.
+The GNU C library returns blocks of more than 32 MB to the system when they are freed, so that a program with larger
+results finds all their pages missing in every call. With pages of 4 kB that takes most of its time: the dense Jacobian
+of a 29-DOF humanoid with a floating base 8.5 us a state, and 2.8 with pages of 2 MB.
 
-Keeping the blocks instead (``glibc.malloc.mmap_threshold``, ``trim_threshold`` or ``mmap_max``) is as fast in some processes and
-three times slower than the default in others.
+Keeping the blocks instead (``glibc.malloc.mmap_threshold``, ``trim_threshold`` or ``mmap_max``) is as fast in some
+processes and three times slower than the default in others.
 """
 
 from __future__ import annotations
