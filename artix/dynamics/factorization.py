@@ -19,6 +19,7 @@ from artix.dynamics.elimination import (
     Paths,
     eliminate,
     full_matrix,
+    inverse_on_paths,
     invert,
     numbers_of,
     rows_of_product,
@@ -133,7 +134,11 @@ def finish_solve(factors: Factors, half: Array) -> Array:
 
 
 def inverse_of(factors: Factors) -> Array:
-    """The inverse of a factorised matrix, [n, n]."""
+    """The inverse of a factorised matrix, [n, n]; not to be differentiated where the factors are those of paths."""
+    if isinstance(factors, PathFactors):
+        paths, found = factors.paths, jax.lax.stop_gradient(factors)
+        diagonal = take(found.inverse_diagonal, paths.by_level)
+        return batch_last(inverse_on_paths, paths)(found.inverse_numbers, diagonal)
     inverse = factors.inverse_upper
     return times(inverse.T * factors.inverse_diagonal[None], inverse)
 
@@ -252,7 +257,12 @@ def _inverse_jvp(blocks: tuple[int, ...], primals, tangents):
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _product_inverse(paths: Paths, matrix: Array, left: Array, right: Array, added: Array) -> Array:
-    return inverse_of(PathFactors(*_eliminate_product(paths, left, right, added), paths))
+    return batch_last(_inverse_of_product, paths)(left.T, right.T, added)
+
+
+def _inverse_of_product(paths: Paths, left: Array, right: Array, added: Array) -> Array:
+    numbers, inverse_diagonal = eliminate(paths, rows_of_product(paths, left, right), added)
+    return inverse_on_paths(paths, invert(paths, numbers), inverse_diagonal)
 
 
 @_product_inverse.defjvp
