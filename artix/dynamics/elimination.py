@@ -66,35 +66,13 @@ class Paths:
         return places
 
     @cached_property
-    def paths_down(self) -> list[list[int]]:
-        """The entries from the root to each entry, itself included."""
-        return [[*self.above(entry), entry] for entry in range(len(self.parent))]
-
-    @cached_property
-    def column_places(self) -> np.ndarray:
-        """Where each entry's column of a unit triangle lies among its numbers, then a zero and a one, [n, depth]."""
-        places = np.full((len(self.parent), len(self.levels)), len(self.pairs[0]))
-        for entry, path in enumerate(self.paths_down):
-            places[entry, : len(path)] = self.places[path, entry]
-        return places
-
-    @cached_property
-    def column_levels(self) -> np.ndarray:
-        """Which entry, in the order of the levels, each of these belongs to, [n, depth]; anyone beyond the path."""
-        order = np.argsort(self.by_level)
-        numbers = np.zeros((len(self.parent), len(self.levels)), int)
-        for entry, path in enumerate(self.paths_down):
-            numbers[entry, : len(path)] = order[path]
-        return numbers
-
-    @cached_property
-    def shared(self) -> np.ndarray:
-        """Whether the paths to two entries are the same down to a depth, [n, n, depth]."""
-        beyond = -1 - np.arange(len(self.parent))  # No two paths share what they do not have.
-        rows = np.repeat(beyond[:, None], len(self.levels), axis=1)
-        for entry, path in enumerate(self.paths_down):
-            rows[entry, : len(path)] = path
-        return rows[:, None] == rows[None]
+    def on_path(self) -> np.ndarray:
+        """The entries from the root to each entry, itself included, then -1, [n, depths]."""
+        rows = np.full((len(self.parent), len(self.levels)), -1)
+        for entry, row in enumerate(rows):
+            path = [*self.above(entry), entry]
+            row[: len(path)] = path
+        return rows
 
     @cached_property
     def selections(self) -> tuple[np.ndarray, np.ndarray]:
@@ -196,12 +174,13 @@ def _products_of_children(lower: Array, path: Array, counts: list[int]) -> Array
 def inverse_on_paths(paths: Paths, inverse_numbers: Array, inverse_diagonal: Array) -> Array:
     """The inverse [n, n, T] of ``U D U^T`` from the numbers of U^-1 and 1 / D in the order of the levels."""
     # Entry [i, j] sums over what is above both, the entries themselves included: as many terms as their paths share.
+    path, exists = paths.on_path, paths.on_path >= 0
+    places = np.where(exists, paths.places[path, np.arange(len(path))[:, None]], len(inverse_numbers))
     ends = jnp.broadcast_to(jnp.asarray([[0], [1]], inverse_numbers.dtype), (2, inverse_numbers.shape[-1]))
-    columns = take(jnp.concatenate([inverse_numbers, ends]), paths.column_places.ravel(), 0)
-    columns = columns.reshape(*paths.column_places.shape, -1)
-    scaled = columns * take(inverse_diagonal, paths.column_levels.ravel(), 0).reshape(columns.shape)
-    columns, scaled = stage(columns, scaled)
-    shared = jnp.asarray(paths.shared, columns.dtype)[..., None]
+    columns = take(jnp.concatenate([inverse_numbers, ends]), places.ravel(), 0).reshape(*path.shape, -1)
+    pivots = take(inverse_diagonal, np.argsort(paths.by_level)[path].ravel(), 0).reshape(*path.shape, -1)
+    columns, scaled = stage(columns, columns * pivots)
+    shared = jnp.asarray((path[:, None] == path[None]) & exists, columns.dtype)[..., None]
     parts = [slice(first, first + 8) for first in range(0, columns.shape[1], 8)]
     products = [total(scaled[:, None, part] * columns[None, :, part] * shared[:, :, part], 2) for part in parts]
     return stage(reduce(jax.lax.add, products))
