@@ -245,11 +245,11 @@ def frame_jacobian_rate(
     kin = kinematics(articulation, state)
     tree = articulation.topology
     body, placement = locate_frame(articulation, kin, frame, offset)
-    motions = dof_motions(tree, kin)
+    joints = dof_motions(tree, kin)
     root = root_motion(tree, state.root_velocity)
     at_rest = Motion(jnp.zeros_like(root.linear), root.angular)  # seen from the root's centre of mass
-    velocity = body_velocities(tree, motions, at_rest, state.joint_velocity)
-    rates = jnp.concatenate(motion_rates(tree, velocity, motions))
+    velocity = body_velocities(tree, joints, at_rest, state.joint_velocity)
+    rates = jnp.concatenate(motion_rates(tree, velocity, joints))
     rates = jnp.concatenate([jnp.zeros((6, tree.num_base_dofs), rates.dtype), rates], axis=1)
     motions = generalized_motions(articulation, kin)
     linear, angular = (take(part, body) for part in velocity)

@@ -47,8 +47,8 @@ def _cosine_and_sine_jvp(primals, tangents):
 
 
 def _polynomial(x: Array, coefficients: tuple[float, ...]) -> Array:
-    first, *others = map(np.float32, reversed(coefficients))
-    value: Array = first
-    for coefficient in others:
+    last, *others = (np.float32(coefficient) for coefficient in reversed(coefficients))
+    value = x * last + others[0]
+    for coefficient in others[1:]:
         value = value * x + coefficient
     return value
