@@ -261,8 +261,7 @@ def _product_inverse(paths: Paths, matrix: Array, left: Array, right: Array, add
 
 
 def _inverse_of_product(paths: Paths, left: Array, right: Array, added: Array) -> Array:
-    numbers, inverse_diagonal = eliminate(paths, rows_of_product(paths, left, right), added)
-    return inverse_on_paths(paths, invert(paths, numbers), inverse_diagonal)
+    return inverse_on_paths(paths, *_factors_of_product(paths, left, right, added)[1:])
 
 
 @_product_inverse.defjvp
