@@ -10,6 +10,7 @@ from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Placement
 from artix.checks import check_vector
+from artix.evaluation import in_lanes
 from artix.kinematics import (
     Kinematics,
     Motion,
@@ -46,6 +47,7 @@ def forward_kinematics(articulation: Articulation, state: State) -> LinkStates:
     return LinkStates(link_poses(articulation, state), link_velocities(articulation, state))
 
 
+@in_lanes()
 def link_poses(articulation: Articulation, state: State) -> Array:
     """World poses of the link frames (PhysX's actor frames, URDF's link frames).
 
@@ -67,6 +69,7 @@ def link_poses(articulation: Articulation, state: State) -> Array:
     return live_links(articulation.topology, poses)
 
 
+@in_lanes()
 def link_velocities(articulation: Articulation, state: State) -> Array:
     """Velocities of the links' centres of mass and angular velocities, in world axes (PhysX's ``eLINK_VELOCITY``).
 

@@ -7,6 +7,9 @@ knows of links.
 
 from __future__ import annotations
 
+import functools
+import operator
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +17,10 @@ import numpy as np
 from artix.constants import namespace
 
 Array = jax.Array
+
+
+# XLA puts a longer sum into several loops (16 terms: four times slower).
+_TERMS = 8
 
 
 def total(x: Array, axis: int) -> Array:
@@ -31,11 +38,21 @@ def total(x: Array, axis: int) -> Array:
     def part(first: int, end: int) -> Array:
         return jax.lax.slice_in_dim(x, first, end, axis=axis)
 
-    if size > 8:  # XLA puts a longer sum into several loops (16 terms: four times slower).
-        return jax.lax.add(total(part(0, 8), axis), total(part(8, size), axis))
+    if size > _TERMS:
+        return jax.lax.add(total(part(0, _TERMS), axis), total(part(_TERMS, size), axis))
     half = size // 2
     even = total(jax.lax.add(part(0, half), part(half, 2 * half)), axis)
     return jax.lax.add(even, jax.lax.squeeze(part(2 * half, size), (axis,))) if size % 2 else even
+
+
+def sum_of_products(*factors: Array | np.ndarray, axis: int) -> Array:
+    """:func:`total` of a product of arrays that broadcast, each as long as the others along the axis."""
+    # Cut before they are multiplied: XLA keeps products that two sums want.
+    parts = [
+        (*(slice(None),) * axis, slice(first, first + _TERMS)) for first in range(0, factors[0].shape[axis], _TERMS)
+    ]
+    products: list[Array] = [functools.reduce(operator.mul, [factor[part] for factor in factors]) for part in parts]
+    return functools.reduce(operator.add, [total(product, axis) for product in products])
 
 
 def stacked(*components: Array) -> Array:

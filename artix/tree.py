@@ -109,17 +109,16 @@ def joint_quaternions(turns: Array, amounts: Array) -> Array:
 
 
 def _by_levels(tree: Topology, root: Array, turns: Array, amounts: Array) -> Array:
-    """Quaternions [4, B, T] by tree depth, with the batch as the last axis."""
+    """Quaternions [4, B] by tree depth."""
     local = stage(joint_quaternions(turns, amounts))
-    root = jnp.broadcast_to(root, (4, 1, *jnp.broadcast_shapes(root.shape[-1:], local.shape[-1:])))
     done, previous, numbers = [root], root, np.array([0])
     for level in tree.body_levels:
-        above = take(previous, np.searchsorted(numbers, tree.body_parent[level]), -2)
-        previous = stage(spatial.apply(take(local, level - 1, -2), above))
+        above = take(previous, np.searchsorted(numbers, tree.body_parent[level]), 1)
+        previous = stage(spatial.apply(take(local, level - 1, 2), above))
         done.append(previous)
         numbers = level
     order = np.argsort(np.concatenate([[0], *tree.body_levels]))
-    return take(jnp.concatenate(done, axis=1), order, -2)
+    return take(jnp.concatenate(done, axis=1), order, 1)
 
 
 def _by_pointer_jumping(pointers: Array, root: Array, local: Array) -> Array:

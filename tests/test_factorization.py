@@ -1,8 +1,6 @@
-"""The two factorisations of the mass matrix, on random trees, and the evaluation with the batch as the last axis."""
+"""The two factorisations of the mass matrix, on random trees."""
 
 from __future__ import annotations
-
-import functools
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +14,6 @@ import artix
 from artix.dynamics import factorization
 from artix.dynamics.elimination import Paths
 from artix.dynamics.halving import halve
-from artix.lanes import batch_last
 from tests.models import random_states, state_at, zoo
 
 Array = jax.Array
@@ -158,39 +155,6 @@ def test_inside_a_batched_condition() -> None:
         found = jax.jit(jax.vmap(function))(free, states.joint_position, states)
         alone = [function(free[k], states.joint_position[k], state_at(states, k)) for k in range(3)]
         np.testing.assert_allclose(found, jnp.stack(alone), atol=1e-8)
-
-
-def running_sums(weight: float, x: Array, scale: Array) -> tuple[Array, Array]:
-    """A recursion over the items [k, T], and something that only the second argument decides."""
-    rows = [x[0] + scale]
-    for row in x[1:]:
-        rows.append(weight * rows[-1] + scale * row)
-    return jnp.stack(rows), 2 * scale[None]
-
-
-@pytest.mark.parametrize("in_blocks", [True, False])
-@pytest.mark.parametrize("size", [0, 1, 3, 64, 65, 130])
-def test_batch_last_is_vmap(size: int, in_blocks: bool) -> None:
-    rng = np.random.default_rng(size)
-    x, scale = jnp.asarray(rng.normal(size=(size, 4))), jnp.asarray(rng.normal(size=size))
-    function = batch_last(running_sums, 0.5, in_blocks=in_blocks)
-
-    def plain(x, scale):
-        sums, doubled = running_sums(0.5, x[:, None], scale[None])
-        return sums[:, 0], doubled[:, 0]
-
-    def compare(found, wanted):
-        jax.tree.map(functools.partial(np.testing.assert_allclose, atol=1e-12), found, wanted)
-
-    one = jnp.ones(4), jnp.asarray(2.0)
-    compare(function(*one), plain(*one))
-    for axes in ((0, 0), (0, None), (None, 0)):
-        arguments = [
-            values if axis == 0 else single for values, single, axis in zip((x, scale), one, axes, strict=True)
-        ]
-        compare(jax.vmap(function, axes)(*arguments), jax.vmap(plain, axes)(*arguments))
-    grid = jax.vmap(jax.vmap(function, (None, 0)), (0, None))
-    compare(jax.jit(grid)(x, scale[:3]), jax.vmap(jax.vmap(plain, (None, 0)), (0, None))(x, scale[:3]))
 
 
 def test_runs_of_levels_end_where_paths_branch_or_end() -> None:

@@ -23,10 +23,15 @@ from artix.dynamics.forward import factorized_equation, forward_dynamics
 from artix.dynamics.mass_matrix import generalized_armature, inertia_matrix
 from artix.dynamics.newton_euler import newton_euler
 from artix.dynamics.solve import inverse_matrix
+from artix.evaluation import in_lanes
 from artix.kinematics import Kinematics, kinematics
 from artix.tangents import times
 
 Array = jax.Array
+
+# Larger trees are better off with matrix products: trees of 8, 13 and 17 bodies take 0.7, 1.7 and 3.2 us with lanes and
+# 1.4, 2.8 and 2.6 without (inverse dynamics, float32, batch 4096, two CPU cores).
+_MOST_BODIES = 16
 
 
 class InverseDynamicsDerivatives(NamedTuple):
@@ -47,6 +52,7 @@ class ForwardDynamicsDerivatives(NamedTuple):
     """The inverse of the mass matrix with armature."""
 
 
+@in_lanes(most_bodies=_MOST_BODIES)
 def inverse_dynamics_derivatives(
     articulation: Articulation, state: State, acceleration: Array, external_force: Array | None = None
 ) -> InverseDynamicsDerivatives:
@@ -77,6 +83,7 @@ def inverse_dynamics_derivatives(
     return InverseDynamicsDerivatives(by_configuration, by_velocity, matrix)
 
 
+@in_lanes(most_bodies=_MOST_BODIES)
 def forward_dynamics_derivatives(
     articulation: Articulation, state: State, force: Array, external_force: Array | None = None
 ) -> ForwardDynamicsDerivatives:

@@ -6,20 +6,20 @@ branched kinematic trees*), and so is row i of its inverse. What the eliminated 
 above them alone, and passes from level to level as one small matrix for each entry (a frontal matrix of Duff and Reid
 1983, *The multifrontal solution of indefinite sparse symmetric linear equations*).
 
-The recursions have the batch as their last axis, see :mod:`artix.lanes`. With the inverse known, solving needs none.
+The recursions are meant for :mod:`artix.lanes`. With the inverse known, solving needs none.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-from functools import cached_property, reduce
+from functools import cached_property
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.spatial import total
+from artix.spatial import sum_of_products, total
 from artix.tree import after, masked_sum, stage, take
 
 Array = jax.Array
@@ -117,14 +117,14 @@ def eliminate(paths: Paths, rows: list[Array], added: Array) -> tuple[Array, Arr
 
     Args:
       paths: its pattern.
-      rows: its rows up to the diagonal, on the paths, level by level, [entries, depth + 1, T] each.
-      added: what to add to the diagonal, [n, T].
+      rows: its rows up to the diagonal, on the paths, level by level, [entries, depth + 1] each.
+      added: what to add to the diagonal, [n].
 
     Returns:
-      The numbers of U, [numbers, T], and 1 / D in the order of the levels, [n, T].
+      The numbers of U, [numbers], and 1 / D in the order of the levels, [n].
     """
     added = take(added, paths.by_level, 0)
-    fronts = jnp.zeros_like(added, shape=(0, 1, 1, added.shape[-1]))  # Of inner entries.
+    fronts = jnp.zeros_like(added, shape=(0, 1, 1))  # Of inner entries.
     found, inverses, end = [], [], len(paths.parent)
     for depth in range(len(paths.levels) - 1, -1, -1):
         row, first, inner = rows[depth], end - len(paths.levels[depth]), paths.inner(depth)
@@ -146,9 +146,9 @@ def eliminate(paths: Paths, rows: list[Array], added: Array) -> tuple[Array, Arr
 
 
 def invert(paths: Paths, numbers: Array) -> Array:
-    """The numbers of U^-1 from those of U, [numbers, T]."""
+    """The numbers of U^-1 from those of U, [numbers]."""
     # Above an entry i of U^-1 stand -(the rows of U^-1 on the path) l_i; the path's rows pass from level to level.
-    path = jnp.ones((len(paths.families(0)), 1, 1, numbers.shape[-1]), numbers.dtype)
+    path = jnp.ones((len(paths.families(0)), 1, 1), numbers.dtype)
     found = [numbers[:0]]
     for depth in range(1, len(paths.levels)):
         row = stage(-_products_of_children(_level(paths, numbers, depth), path, paths.families(depth - 1)))
@@ -160,30 +160,26 @@ def invert(paths: Paths, numbers: Array) -> Array:
 
 
 def _products_of_children(lower: Array, path: Array, counts: list[int]) -> Array:
-    """Rows [m, d, T] of the children times the matrices [p, d, d, T] of their parents."""
+    """Rows [m, d] of the children times the matrices [p, d, d] of their parents."""
     # All parents get as many places as one needs: to copy matrices for the children would take most of the memory.
     width = max(counts)
     places = np.concatenate([parent * width + np.arange(count) for parent, count in enumerate(counts)])
-    siblings = _placed(lower, places, len(counts) * width).reshape(len(counts), width, *lower.shape[1:])
-    # Cut before they are multiplied: XLA keeps products that two sums want.
-    parts = [slice(first, first + 8) for first in range(0, lower.shape[1], 8)]
-    products = [total(siblings[:, :, part, None] * path[:, None, part], 2) for part in parts]
-    return take(jax.lax.collapse(reduce(jax.lax.add, products), 0, 2), places, 0)
+    siblings = _placed(lower, places, len(counts) * width).reshape(len(counts), width, lower.shape[1])
+    products = sum_of_products(siblings[..., None], path[:, None], axis=2)
+    return take(jax.lax.collapse(products, 0, 2), places, 0)
 
 
 def inverse_on_paths(paths: Paths, inverse_numbers: Array, inverse_diagonal: Array) -> Array:
-    """The inverse [n, n, T] of ``U D U^T`` from the numbers of U^-1 and 1 / D in the order of the levels."""
+    """The inverse [n, n] of ``U D U^T`` from the numbers of U^-1 and 1 / D in the order of the levels."""
     # Entry [i, j] sums over what is above both, the entries themselves included: as many terms as their paths share.
     path, exists = paths.on_path, paths.on_path >= 0
     places = np.where(exists, paths.places[path, np.arange(len(path))[:, None]], len(inverse_numbers))
-    ends = jnp.broadcast_to(jnp.asarray([[0], [1]], inverse_numbers.dtype), (2, inverse_numbers.shape[-1]))
-    columns = take(jnp.concatenate([inverse_numbers, ends]), places.ravel(), 0).reshape(*path.shape, -1)
-    pivots = take(inverse_diagonal, np.argsort(paths.by_level)[path].ravel(), 0).reshape(*path.shape, -1)
+    ends = jnp.asarray([0, 1], inverse_numbers.dtype)
+    columns = take(jnp.concatenate([inverse_numbers, ends]), places.ravel(), 0).reshape(path.shape)
+    pivots = take(inverse_diagonal, np.argsort(paths.by_level)[path].ravel(), 0).reshape(path.shape)
     columns, scaled = stage(columns, columns * pivots)
-    shared = jnp.asarray((path[:, None] == path[None]) & exists, columns.dtype)[..., None]
-    parts = [slice(first, first + 8) for first in range(0, columns.shape[1], 8)]
-    products = [total(scaled[:, None, part] * columns[None, :, part] * shared[:, :, part], 2) for part in parts]
-    return stage(reduce(jax.lax.add, products))
+    shared = np.asarray((path[:, None] == path[None]) & exists, columns.dtype)
+    return stage(sum_of_products(scaled[:, None], columns[None], shared, axis=2))
 
 
 def solve_on_paths(paths: Paths, inverse_numbers: Array, inverse_diagonal: Array, right: Array) -> Array:
@@ -196,15 +192,15 @@ def solve_on_paths(paths: Paths, inverse_numbers: Array, inverse_diagonal: Array
 
 
 def numbers_of(paths: Paths, matrix: Array) -> Array:
-    """The numbers [numbers, ...] of a full matrix [n, n, ...]."""
+    """The numbers of a full matrix [n, n]."""
     upper, lower = paths.pairs
     return take(jax.lax.collapse(matrix, 0, 2), upper * len(paths.parent) + lower, 0)
 
 
 def rows_of_product(paths: Paths, left: Array, right: Array) -> list[Array]:
-    """The rows, for :func:`eliminate`, of the matrix with the upper half of ``left right^T``, factors [n, k, T]."""
+    """The rows, for :func:`eliminate`, of the matrix with the upper half of ``left right^T``, factors [n, k]."""
     found = []
-    path = left[:0, None]  # The left factor's rows from the root to each entry of a level, [entries, depth, k, T].
+    path = left[:0, None]  # The left factor's rows from the root to each entry of a level, [entries, depth, k].
     for run in paths.runs:
         entries = np.array([paths.levels[depth] for depth in run])
 
@@ -219,11 +215,9 @@ def rows_of_product(paths: Paths, left: Array, right: Array) -> list[Array]:
 
 
 def full_matrix(paths: Paths, numbers: Array, diagonal: float) -> Array:
-    """An upper triangular matrix [n, n, ...] from its numbers [numbers, ...] and its constant diagonal."""
-    ends = jnp.asarray([0, diagonal], numbers.dtype).reshape(2, *(1,) * (numbers.ndim - 1))
-    ends = jnp.broadcast_to(ends, (2, *numbers.shape[1:]))
-    entries = take(jnp.concatenate([numbers, ends]), paths.places.ravel(), 0)
-    return entries.reshape(*paths.places.shape, *numbers.shape[1:])
+    """An upper triangular matrix [n, n] from its numbers and its constant diagonal."""
+    ends = jnp.asarray([0, diagonal], numbers.dtype)
+    return take(jnp.concatenate([numbers, ends]), paths.places.ravel(), 0).reshape(paths.places.shape)
 
 
 def _below(above: Array, last: Array) -> Array:
@@ -249,9 +243,9 @@ def _placed(x: Array, places: np.ndarray, size: int) -> Array:
 
 
 def _level(paths: Paths, numbers: Array, depth: int) -> Array:
-    """The numbers of one level, [entries, depth, T]."""
+    """The numbers of one level, [entries, depth]."""
     first, end = paths.starts[depth], paths.starts[depth + 1]
-    return numbers[first:end].reshape(len(paths.levels[depth]), depth, numbers.shape[-1])
+    return numbers[first:end].reshape(len(paths.levels[depth]), depth)
 
 
 def _summed_to_parents(x: Array, children: list[int]) -> Array:

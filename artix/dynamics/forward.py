@@ -15,6 +15,7 @@ from artix.dynamics.factorization import Factors
 from artix.dynamics.inverse import force_change
 from artix.dynamics.newton_euler import generalized_forces, newton_euler
 from artix.dynamics.solve import factorize, linear_solve
+from artix.evaluation import in_lanes
 from artix.kinematics import kinematics
 from artix.tangents import add, is_zero
 
@@ -57,6 +58,7 @@ def forward_dynamics(
     return _ruled_forward_dynamics(known, traced, state, force, external_force)
 
 
+@in_lanes()
 def _plain_forward_dynamics(articulation, state, force, external_force) -> Array:
     kin = kinematics(articulation, state)
     factors, rest = factorized_equation(articulation, kin, state, force, external_force)

@@ -14,8 +14,9 @@ from artix.constants import split_known
 from artix.displacements import displacement_of, has_all_displacements
 from artix.dynamics.force_derivatives import force_derivatives
 from artix.dynamics.inertia import weights
-from artix.dynamics.mass_matrix import inertia_matrix
+from artix.dynamics.mass_matrix import generalized_armature, inertia_matrix
 from artix.dynamics.newton_euler import NewtonEuler, body_wrenches, generalized, generalized_forces, newton_euler
+from artix.evaluation import in_lanes
 from artix.kinematics import Kinematics, dof_motions, kinematics, root_motion
 from artix.tangents import add, along, is_zero, times
 from artix.tree import subtree_sums
@@ -59,7 +60,7 @@ def inverse_dynamics(
     check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
     force = rigid_body_forces(articulation, state, acceleration, external_force, gravity=True)
     if armature:
-        force = force.at[tree.num_base_dofs :].add(articulation.armature * acceleration[tree.num_base_dofs :])
+        force = force + generalized_armature(articulation) * acceleration
     return force
 
 
@@ -170,12 +171,13 @@ def rigid_body_forces(
     """:func:`inverse_dynamics` without armature, with or without gravity; an acceleration of ``None`` is zero."""
     check_state(articulation, state)
     if not has_all_displacements(articulation.topology):
-        return _plain_inverse_dynamics(gravity, articulation, state, acceleration, external_force)
+        return _plain_inverse_dynamics(articulation, state, acceleration, external_force, gravity=gravity)
     known, traced = split_known(articulation)
     return _ruled_inverse_dynamics(gravity, known, traced, state, acceleration, external_force)
 
 
-def _plain_inverse_dynamics(gravity: bool, articulation, state, acceleration, external_force) -> Array:
+@in_lanes()
+def _plain_inverse_dynamics(articulation, state, acceleration, external_force, *, gravity: bool) -> Array:
     kin = kinematics(articulation, state)
     found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=gravity)
     return generalized_forces(articulation.topology, found.motions, found.force)
@@ -183,7 +185,8 @@ def _plain_inverse_dynamics(gravity: bool, articulation, state, acceleration, ex
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _ruled_inverse_dynamics(gravity: bool, known, traced, state, acceleration, external_force) -> Array:
-    return _plain_inverse_dynamics(gravity, traced if known is None else known, state, acceleration, external_force)
+    articulation = traced if known is None else known
+    return _plain_inverse_dynamics(articulation, state, acceleration, external_force, gravity=gravity)
 
 
 @functools.partial(_ruled_inverse_dynamics.defjvp, symbolic_zeros=True)
@@ -213,7 +216,9 @@ def force_change(gravity: bool, primals, tangents, kin: Kinematics, found: Newto
     if not is_zero(d_external_force):
         change = add(change, -_generalized_wrenches(articulation, kin, d_external_force))
     by_parameters = along(
-        lambda a: _plain_inverse_dynamics(gravity, a, state, acceleration, external_force), articulation, d_articulation
+        lambda a: _plain_inverse_dynamics(a, state, acceleration, external_force, gravity=gravity),
+        articulation,
+        d_articulation,
     )
     return add(change, by_parameters)
 

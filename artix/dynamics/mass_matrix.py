@@ -16,6 +16,7 @@ from artix.checks import check_state
 from artix.constants import split_known
 from artix.displacements import displaced_bodies, displacement_of, has_all_displacements
 from artix.dynamics.inertia import composite_inertias, displaced_inertias, momentum, reference_inertias
+from artix.evaluation import in_lanes
 from artix.kinematics import Kinematics, Motion, generalized_motions, kinematics, motion_cross
 from artix.tangents import add, along, times
 from artix.tree import Tree, after, stage, take
@@ -63,13 +64,17 @@ def shared_mass_matrix(articulation: Articulation, state: State) -> Array:
 def _mass_matrix(product: Product, articulation: Articulation, state: State) -> Array:
     if has_all_displacements(articulation.topology):
         return _ruled_mass_matrix(product, *split_known(articulation), state)
+    return _plain_mass_matrix(articulation, state, product=product)
+
+
+@in_lanes()
+def _plain_mass_matrix(articulation: Articulation, state: State, *, product: Product) -> Array:
     return inertia_matrix(articulation, kinematics(articulation, state), product)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _ruled_mass_matrix(product: Product, known, traced, state: State) -> Array:
-    articulation = traced if known is None else known
-    return inertia_matrix(articulation, kinematics(articulation, state), product)
+    return _plain_mass_matrix(traced if known is None else known, state, product=product)
 
 
 @functools.partial(_ruled_mass_matrix.defjvp, symbolic_zeros=True)
@@ -98,7 +103,7 @@ def _mass_matrix_jvp(product: Product, known, primals, tangents):
 
 def outer(rows: Array, columns: Array) -> Array:
     """Sum of the outer products of the k rows of two arrays, [k, n], [k, m] -> [n, m]."""
-    return spatial.total(rows[:, :, None] * columns[:, None], 0)
+    return spatial.sum_of_products(rows[:, :, None], columns[:, None], axis=0)
 
 
 def _matrix_product(rows: Array, columns: Array) -> Array:

@@ -10,6 +10,7 @@ from artix.articulation import Articulation, State
 from artix.checks import check_vector
 from artix.dynamics.factorization import Factors, factorize_product, inverse_of, solve
 from artix.dynamics.mass_matrix import generalized_armature, generalized_momenta, inertia_matrix
+from artix.evaluation import in_lanes
 from artix.kinematics import Kinematics, kinematics
 from artix.tangents import times
 
@@ -61,6 +62,7 @@ def mass_matrix_solve(articulation: Articulation, state: State, right: Array, *,
     return linear_solve(articulation, kin, factorize(articulation, kin, armature=armature), right, armature=armature)
 
 
+@in_lanes()
 def mass_matrix_inverse(articulation: Articulation, state: State, *, armature: bool = True) -> Array:
     """The inverse of the mass matrix, Pinocchio's ``computeMinverse``.
 

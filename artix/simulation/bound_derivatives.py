@@ -58,7 +58,7 @@ def _relaxed(repetitions: int, backwards: bool, *arrays: Array) -> Array:
 def _plain_relaxed(
     repetitions: int, backwards: bool, own: Array, left: Array, right: Array, coupling: Array, b: Array
 ) -> Array:
-    """Solves ``own x + left (right x) coupling = b``, ones on the diagonal, by sweeps; the batch is the last axis."""
+    """Solves ``own x + left (right x) coupling = b``, ones on the diagonal, by sweeps."""
 
     def turn(seen: Array, row: tuple[Array, ...]):
         x, own, left, right, effect, b, place = row
@@ -71,6 +71,5 @@ def _plain_relaxed(
         rows = (x, own, left, right, coupling, b, jnp.arange(len(b)))
         return jax.lax.scan(turn, seen, rows, reverse=backwards), None
 
-    batch = jnp.broadcast_shapes(*(array.shape[1:] for array in (own, left, right, b)), coupling.shape[2:])
-    zero = jnp.zeros((len(b), *batch), b.dtype)
+    zero = jnp.zeros_like(b)
     return jax.lax.scan(once, (zero, zero), length=repetitions)[0][1]

@@ -208,12 +208,9 @@ def _acting(
 
 
 def _plain_sweeps(sweeps: _Sweeps, structure: Any, *leaves: Array) -> Swept:
-    """All sweeps; every array may have one more axis, the last."""
     rows, distances, velocity, dt = structure.unflatten(leaves)
-    batch = jnp.broadcast_shapes(*(leaf.shape[leaf.ndim - dt.ndim :] for leaf in leaves))
-    zero = jnp.zeros((len(rows.response), *batch), dt.dtype)
-    none = jnp.zeros((0 if distances is None else len(distances.response), *batch), dt.dtype)
-    velocity = jnp.broadcast_to(velocity, (len(velocity), *batch))
+    zero = jnp.zeros_like(rows.response)
+    none = jnp.zeros(0 if distances is None else len(distances.response), zero.dtype)
     places = jnp.array(sweeps.places, int)
 
     def turn(velocity: Array, inputs: tuple[Array, BoundRow, BoundImpulses]):
@@ -223,8 +220,8 @@ def _plain_sweeps(sweeps: _Sweeps, structure: Any, *leaves: Array) -> Swept:
 
     def turn_distance(velocity: Array, inputs: tuple[DistanceRow, tuple[Array, Array]]):
         row, old = inputs
-        new, change = solve_distance(row, old, jnp.sum(row.direction * velocity, axis=0))
-        return velocity + row.effect * change, (new, jnp.sum(row.direction * row.effect, axis=0) * change)
+        new, change = solve_distance(row, old, jnp.sum(row.direction * velocity))
+        return velocity + row.effect * change, (new, jnp.sum(row.direction * row.effect) * change)
 
     def once(carry: tuple[Array, Impulses, Array], _) -> tuple[tuple[Array, Impulses, Array], None]:
         velocity, (dofs, spans), _ = carry
