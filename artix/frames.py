@@ -44,10 +44,13 @@ class LinkStates(struct.PyTreeNode):
 
 def forward_kinematics(articulation: Articulation, state: State) -> LinkStates:
     """Poses and velocities of all links in one call; see :func:`link_poses` and :func:`link_velocities`."""
-    return LinkStates(link_poses(articulation, state), link_velocities(articulation, state))
+
+    def both(articulation: Articulation, state: State) -> LinkStates:
+        return LinkStates(poses_of_links(articulation, state), velocities_of_links(articulation, state))
+
+    return in_lanes(both, articulation, state)
 
 
-@in_lanes()
 def link_poses(articulation: Articulation, state: State) -> Array:
     """World poses of the link frames (PhysX's actor frames, URDF's link frames).
 
@@ -63,13 +66,17 @@ def link_poses(articulation: Articulation, state: State) -> Array:
       ValueError: an array of the state has the wrong shape.
       TypeError: an array of the state has another dtype than the articulation.
     """
+    return in_lanes(poses_of_links, articulation, state)
+
+
+def poses_of_links(articulation: Articulation, state: State) -> Array:
+    """:func:`link_poses` for programs that also need its kinematics."""
     kin = kinematics(articulation, state)
     placement = link_frames(articulation.topology, kin)
     poses = placement._replace(position=placement.position + kin.reference[:, None]).poses()
     return live_links(articulation.topology, poses)
 
 
-@in_lanes()
 def link_velocities(articulation: Articulation, state: State) -> Array:
     """Velocities of the links' centres of mass and angular velocities, in world axes (PhysX's ``eLINK_VELOCITY``).
 
@@ -86,6 +93,11 @@ def link_velocities(articulation: Articulation, state: State) -> Array:
 
     Identity: ``dense_jacobian(a, s) @ nu`` (without the root's rows for a fixed base).
     """
+    return in_lanes(velocities_of_links, articulation, state)
+
+
+def velocities_of_links(articulation: Articulation, state: State) -> Array:
+    """:func:`link_velocities` for programs that also need its kinematics."""
     kin = kinematics(articulation, state)
     tree = articulation.topology
     motions = dof_motions(tree, kin)

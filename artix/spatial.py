@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -47,12 +48,14 @@ def total(x: Array, axis: int) -> Array:
 
 def sum_of_products(*factors: Array | np.ndarray, axis: int) -> Array:
     """:func:`total` of a product of arrays that broadcast, each as long as the others along the axis."""
+
+    def part(first: int) -> Array:
+        cut = (*(slice(None),) * axis, slice(first, first + _TERMS))
+        product: Any = functools.reduce(operator.mul, (factor[cut] for factor in factors))
+        return total(product, axis)
+
     # Cut before they are multiplied: XLA keeps products that two sums want.
-    parts = [
-        (*(slice(None),) * axis, slice(first, first + _TERMS)) for first in range(0, factors[0].shape[axis], _TERMS)
-    ]
-    products: list[Array] = [functools.reduce(operator.mul, [factor[part] for factor in factors]) for part in parts]
-    return functools.reduce(operator.add, [total(product, axis) for product in products])
+    return functools.reduce(operator.add, map(part, range(0, factors[0].shape[axis], _TERMS)))
 
 
 def stacked(*components: Array) -> Array:

@@ -192,13 +192,15 @@ def test_functions_of_articulations() -> None:
     """Known parameters stay known, calls of one articulation compile nothing, large trees are left alone."""
     arm, calls = zoo(fixed_base=True), []
 
-    @in_lanes(most_bodies=20)
-    def summed(articulation, x, *, factor: float):
+    def summed(articulation, x):
         calls.append(is_known(articulation))
-        return jnp.sum(articulation.link_mass) * x * factor
+        return jnp.sum(articulation.link_mass) * x
 
     x = jnp.ones(3, arm.dtype)
-    assert summed(arm, x, factor=2.0).shape == (3,)
-    expected = jax.vmap(lambda x: jnp.sum(arm.link_mass) * x * 2)(x)
-    np.testing.assert_allclose(jax.vmap(lambda x: summed(arm, x, factor=2.0))(x), expected, rtol=1e-6)
+    for most in (20, 2):
+        moved = functools.partial(in_lanes, summed, arm, most_bodies=most)
+        assert moved(x).shape == (3,)
+        _agree(jax.vmap(moved)(x), jnp.sum(arm.link_mass) * x)
+        stage = "optimization_barrier" in str(jax.make_jaxpr(jax.vmap(moved))(x))
+        assert stage == (most == 20)
     assert all(calls)

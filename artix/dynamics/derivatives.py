@@ -19,7 +19,7 @@ from artix.configuration import generalized_velocity
 from artix.configuration_derivatives import integrate_derivatives
 from artix.displacements import generalized_columns
 from artix.dynamics.force_derivatives import force_derivatives
-from artix.dynamics.forward import factorized_equation, forward_dynamics
+from artix.dynamics.forward import factorized_equation, rigid_body_acceleration
 from artix.dynamics.mass_matrix import generalized_armature, inertia_matrix
 from artix.dynamics.newton_euler import newton_euler
 from artix.dynamics.solve import inverse_matrix
@@ -52,7 +52,6 @@ class ForwardDynamicsDerivatives(NamedTuple):
     """The inverse of the mass matrix with armature."""
 
 
-@in_lanes(most_bodies=_MOST_BODIES)
 def inverse_dynamics_derivatives(
     articulation: Articulation, state: State, acceleration: Array, external_force: Array | None = None
 ) -> InverseDynamicsDerivatives:
@@ -78,12 +77,16 @@ def inverse_dynamics_derivatives(
 
     Identity: ``.acceleration == mass_matrix(a, s, armature=True)``.
     """
+    arguments = state, acceleration, external_force
+    return in_lanes(_inverse_derivatives, articulation, *arguments, most_bodies=_MOST_BODIES)
+
+
+def _inverse_derivatives(articulation, state, acceleration, external_force) -> InverseDynamicsDerivatives:
     kin, by_configuration, by_velocity = _force_derivatives(articulation, state, acceleration, external_force)
     matrix = inertia_matrix(articulation, kin) + jnp.diag(generalized_armature(articulation))
     return InverseDynamicsDerivatives(by_configuration, by_velocity, matrix)
 
 
-@in_lanes(most_bodies=_MOST_BODIES)
 def forward_dynamics_derivatives(
     articulation: Articulation, state: State, force: Array, external_force: Array | None = None
 ) -> ForwardDynamicsDerivatives:
@@ -106,7 +109,12 @@ def forward_dynamics_derivatives(
 
     Identity: ``.force == mass_matrix_inverse(a, s)``.
     """
-    acceleration = forward_dynamics(articulation, state, force, external_force)
+    arguments = state, force, external_force
+    return in_lanes(_forward_derivatives, articulation, *arguments, most_bodies=_MOST_BODIES)
+
+
+def _forward_derivatives(articulation, state, force, external_force) -> ForwardDynamicsDerivatives:
+    acceleration = rigid_body_acceleration(articulation, state, force, external_force)
     kin, by_configuration, by_velocity = _force_derivatives(articulation, state, acceleration, external_force)
     factors, _ = factorized_equation(articulation, kin, state, force, external_force)
     inverse = inverse_matrix(articulation, kin, factors)
@@ -185,9 +193,14 @@ def linearize(
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
     """
-    nv, dt = articulation.topology.nv, jnp.asarray(dt, articulation.dtype)
-    acceleration = forward_dynamics(articulation, state, force, external_force)
-    by = forward_dynamics_derivatives(articulation, state, force, external_force)
+    arguments = state, force, jnp.asarray(dt, articulation.dtype), external_force
+    return in_lanes(_linearized, articulation, *arguments, most_bodies=_MOST_BODIES)
+
+
+def _linearized(articulation: Articulation, state: State, force: Array, dt: Array, external_force) -> Linearization:
+    nv = articulation.topology.nv
+    acceleration = rigid_body_acceleration(articulation, state, force, external_force)
+    by = _forward_derivatives(articulation, state, force, external_force)
     velocity = generalized_velocity(articulation, state) + dt * acceleration
     by_start, by_displacement = integrate_derivatives(articulation, state, dt * velocity)
     unit = jnp.eye(nv, dtype=articulation.dtype)

@@ -49,6 +49,13 @@ def forward_dynamics(
 
     Identity: ``inverse_dynamics(a, s, forward_dynamics(a, s, tau, w), w) == tau``.
     """
+    return in_lanes(rigid_body_acceleration, articulation, state, force, external_force)
+
+
+def rigid_body_acceleration(
+    articulation: Articulation, state: State, force: Array, external_force: Array | None = None
+) -> Array:
+    """:func:`forward_dynamics` for programs that also need its kinematics."""
     tree = articulation.topology
     check_state(articulation, state)
     check_vector("force", force, (tree.nv,), articulation.dtype, "nv")
@@ -58,7 +65,6 @@ def forward_dynamics(
     return _ruled_forward_dynamics(known, traced, state, force, external_force)
 
 
-@in_lanes()
 def _plain_forward_dynamics(articulation, state, force, external_force) -> Array:
     kin = kinematics(articulation, state)
     factors, rest = factorized_equation(articulation, kin, state, force, external_force)

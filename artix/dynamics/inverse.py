@@ -58,7 +58,8 @@ def inverse_dynamics(
     """
     tree = articulation.topology
     check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
-    force = rigid_body_forces(articulation, state, acceleration, external_force, gravity=True)
+    forces = functools.partial(rigid_body_forces, gravity=True)
+    force = in_lanes(forces, articulation, state, acceleration, external_force)
     if armature:
         force = force + generalized_armature(articulation) * acceleration
     return force
@@ -78,7 +79,7 @@ def bias_force(articulation: Articulation, state: State) -> Array:
 
     Identity: ``bias_force(a, s) == inverse_dynamics(a, s, 0)``.
     """
-    return rigid_body_forces(articulation, state, None, gravity=True)
+    return in_lanes(functools.partial(rigid_body_forces, gravity=True), articulation, state, None)
 
 
 def coriolis_compensation(articulation: Articulation, state: State) -> Array:
@@ -94,7 +95,7 @@ def coriolis_compensation(articulation: Articulation, state: State) -> Array:
 
     Identity: quadratic in the velocities, and independent of the root's linear velocity.
     """
-    return rigid_body_forces(articulation, state, None, gravity=False)
+    return in_lanes(functools.partial(rigid_body_forces, gravity=False), articulation, state, None)
 
 
 def gravity_compensation(articulation: Articulation, state: State) -> Array:
@@ -109,6 +110,10 @@ def gravity_compensation(articulation: Articulation, state: State) -> Array:
 
     Identity: the gradient of ``potential_energy`` along ``integrate``.
     """
+    return in_lanes(_gravity_forces, articulation, state)
+
+
+def _gravity_forces(articulation: Articulation, state: State) -> Array:
     kin = kinematics(articulation, state)
     tree = articulation.topology
     mass, moment = weights(articulation, kin)
@@ -171,13 +176,12 @@ def rigid_body_forces(
     """:func:`inverse_dynamics` without armature, with or without gravity; an acceleration of ``None`` is zero."""
     check_state(articulation, state)
     if not has_all_displacements(articulation.topology):
-        return _plain_inverse_dynamics(articulation, state, acceleration, external_force, gravity=gravity)
+        return _plain_inverse_dynamics(gravity, articulation, state, acceleration, external_force)
     known, traced = split_known(articulation)
     return _ruled_inverse_dynamics(gravity, known, traced, state, acceleration, external_force)
 
 
-@in_lanes()
-def _plain_inverse_dynamics(articulation, state, acceleration, external_force, *, gravity: bool) -> Array:
+def _plain_inverse_dynamics(gravity: bool, articulation, state, acceleration, external_force) -> Array:
     kin = kinematics(articulation, state)
     found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=gravity)
     return generalized_forces(articulation.topology, found.motions, found.force)
@@ -185,8 +189,7 @@ def _plain_inverse_dynamics(articulation, state, acceleration, external_force, *
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _ruled_inverse_dynamics(gravity: bool, known, traced, state, acceleration, external_force) -> Array:
-    articulation = traced if known is None else known
-    return _plain_inverse_dynamics(articulation, state, acceleration, external_force, gravity=gravity)
+    return _plain_inverse_dynamics(gravity, traced if known is None else known, state, acceleration, external_force)
 
 
 @functools.partial(_ruled_inverse_dynamics.defjvp, symbolic_zeros=True)
@@ -216,9 +219,7 @@ def force_change(gravity: bool, primals, tangents, kin: Kinematics, found: Newto
     if not is_zero(d_external_force):
         change = add(change, -_generalized_wrenches(articulation, kin, d_external_force))
     by_parameters = along(
-        lambda a: _plain_inverse_dynamics(a, state, acceleration, external_force, gravity=gravity),
-        articulation,
-        d_articulation,
+        lambda a: _plain_inverse_dynamics(gravity, a, state, acceleration, external_force), articulation, d_articulation
     )
     return add(change, by_parameters)
 

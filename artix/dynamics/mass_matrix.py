@@ -48,7 +48,7 @@ def mass_matrix(articulation: Articulation, state: State, *, armature: bool = Fa
     Identity: ``nu @ mass_matrix(a, s) @ nu / 2 == kinetic_energy(a, s)``.
     """
     check_state(articulation, state)
-    matrix = _mass_matrix(outer, articulation, state)
+    matrix = in_lanes(functools.partial(_mass_matrix, outer), articulation, state)
     return matrix + jnp.diag(generalized_armature(articulation)) if armature else matrix
 
 
@@ -64,17 +64,13 @@ def shared_mass_matrix(articulation: Articulation, state: State) -> Array:
 def _mass_matrix(product: Product, articulation: Articulation, state: State) -> Array:
     if has_all_displacements(articulation.topology):
         return _ruled_mass_matrix(product, *split_known(articulation), state)
-    return _plain_mass_matrix(articulation, state, product=product)
-
-
-@in_lanes()
-def _plain_mass_matrix(articulation: Articulation, state: State, *, product: Product) -> Array:
     return inertia_matrix(articulation, kinematics(articulation, state), product)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _ruled_mass_matrix(product: Product, known, traced, state: State) -> Array:
-    return _plain_mass_matrix(traced if known is None else known, state, product=product)
+    articulation = traced if known is None else known
+    return inertia_matrix(articulation, kinematics(articulation, state), product)
 
 
 @functools.partial(_ruled_mass_matrix.defjvp, symbolic_zeros=True)

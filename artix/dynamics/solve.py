@@ -58,11 +58,15 @@ def mass_matrix_solve(articulation: Articulation, state: State, right: Array, *,
     Identity: ``mass_matrix(a, s, armature=True) @ mass_matrix_solve(a, s, b) == b``.
     """
     check_vector("right", right, (articulation.topology.nv,), articulation.dtype, "nv")
-    kin = kinematics(articulation, state)
-    return linear_solve(articulation, kin, factorize(articulation, kin, armature=armature), right, armature=armature)
+
+    def solution(articulation: Articulation, state: State, right: Array) -> Array:
+        kin = kinematics(articulation, state)
+        factors = factorize(articulation, kin, armature=armature)
+        return linear_solve(articulation, kin, factors, right, armature=armature)
+
+    return in_lanes(solution, articulation, state, right)
 
 
-@in_lanes()
 def mass_matrix_inverse(articulation: Articulation, state: State, *, armature: bool = True) -> Array:
     """The inverse of the mass matrix, Pinocchio's ``computeMinverse``.
 
@@ -80,8 +84,12 @@ def mass_matrix_inverse(articulation: Articulation, state: State, *, armature: b
 
     Identity: ``mass_matrix(a, s, armature=True) @ mass_matrix_inverse(a, s) == 1``.
     """
-    inverse = inverse_matrix(articulation, kinematics(articulation, state), armature=armature)
-    return 0.5 * (inverse + inverse.T)
+
+    def symmetric(articulation: Articulation, state: State) -> Array:
+        inverse = inverse_matrix(articulation, kinematics(articulation, state), armature=armature)
+        return 0.5 * (inverse + inverse.T)
+
+    return in_lanes(symmetric, articulation, state)
 
 
 def inverse_matrix(

@@ -17,7 +17,7 @@ from artix.constraints.springs import Springs, coupling_springs, spring_efforts
 from artix.dynamics.inertia import falls_as_one
 from artix.dynamics.inverse import rigid_body_forces
 from artix.dynamics.momentum import about
-from artix.frames import link_accelerations, link_frames, link_velocities
+from artix.frames import link_accelerations, link_frames, velocities_of_links
 from artix.kinematics import kinematics
 from artix.simulation.bound_rows import with_drives_chosen
 from artix.simulation.implicit_bounds import Bounded, bounded
@@ -120,7 +120,7 @@ def _report(articulation: Articulation, state: State, solved: _Solved, end: Stat
     link_acceleration = link_accelerations(articulation, state, acceleration)
     link_velocity = link_motion(frozen, found.velocity)
     if tree.num_base_dofs:
-        link_velocity = _where_free(frozen, link_velocities(articulation, end), link_velocity)
+        link_velocity = _where_free(frozen, velocities_of_links(articulation, end), link_velocity)
     wrench, on_link_b = solved.wrench, solved.wrench[:0]
     if solved.loops:
         on_links, on_link_b = loop_wrenches(frozen, solved.loops, found.loop_impulse / dt)

@@ -17,7 +17,7 @@ from artix.constraints.frozen import (
     world_inertias,
 )
 from artix.constraints.rows import constraint_rows
-from artix.frames import link_frames, link_velocities
+from artix.frames import link_frames, velocities_of_links
 from artix.kinematics import kinematics
 from artix.simulation.iterations import Solution, iterate
 from artix.simulation.joint_forces import incoming_joint_forces, tendon_wrenches
@@ -121,4 +121,4 @@ def _end(
     travelled = solution.configuration.root_center[:, 0]
     center = jnp.sum(frozen.mass[:, None] * frozen.center, axis=0)[:, None] / jnp.sum(frozen.mass)
     end = with_momentum(articulation, end, center, travelled, target, carried, dt, magnitude_only=True)
-    return end, link_velocities(articulation, end)
+    return end, velocities_of_links(articulation, end)
