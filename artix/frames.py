@@ -25,7 +25,7 @@ from artix.kinematics import (
 )
 from artix.reference_frames import Axes, check_axes, origin, turned
 from artix.topology import Topology
-from artix.tree import Tree, take
+from artix.tree import Tree, stage, take
 
 Array = jax.Array
 
@@ -157,12 +157,15 @@ def dense_jacobian(articulation: Articulation, state: State) -> Array:
     Identity: ``dense_jacobian(a, s) @ nu == link_velocities(a, s)`` stacked.
     """
     tree = articulation.topology
-    kin = kinematics(articulation, state)
-    motions = generalized_motions(articulation, kin)
+    motions, centers = in_lanes(_motions_and_centers, articulation, state)
     first = 0 if tree.num_base_dofs else 1
-    center = link_centers(articulation, kin)[:, first:]
-    jacobian = point_jacobian(tree, motions, center, tree.dof_moves_link[:, first:])
+    jacobian = point_jacobian(tree, motions, centers[:, first:], tree.dof_moves_link[:, first:])
     return live_links(tree, jacobian, first).reshape(-1, tree.nv)
+
+
+def _motions_and_centers(articulation: Articulation, state: State) -> tuple[Array, Array]:
+    kin = kinematics(articulation, state)
+    return generalized_motions(articulation, kin), link_centers(articulation, kin)
 
 
 def frame_pose(
@@ -340,12 +343,13 @@ def point_jacobian(tree: Tree, motions: Array, points: Array, mask) -> Array:
       points: from the reference point.
       mask: which DOFs move which point, [n, m]; all follow the root.
     """
-    moved = jnp.asarray(mask, points.dtype).T[:, None, :]
+    moved = jnp.asarray(mask, points.dtype).T
     if tree.num_base_dofs:
-        root = jnp.ones((len(moved), 1, tree.num_base_dofs), moved.dtype)
-        moved = jnp.concatenate([root, moved], axis=2)
-    lever = points.T[:, :, None]
-    direction, angular = motions[None, :3], motions[None, 3:]
-    a, b = jnp.roll(angular, -1, axis=1), jnp.roll(angular, -2, axis=1)
-    x, y = jnp.roll(lever, -1, axis=1), jnp.roll(lever, -2, axis=1)
-    return jnp.concatenate([(direction + a * y - b * x) * moved, angular * moved], axis=1)
+        moved = jnp.concatenate([jnp.ones((len(moved), tree.num_base_dofs), moved.dtype), moved], axis=1)
+    # Linear in each coordinate of a point, so that the innermost loop goes over all 6 nv numbers of one. Over nv of them
+    # it spends most of its time in what vectors do not divide: of 44 DOFs 5.5 us instead of 3.8.
+    by_point = jnp.pad(spatial.skew(motions[3:]).swapaxes(0, 1), ((0, 0), (0, 3), (0, 0)))
+    terms = stage(jnp.concatenate([motions[None], by_point]).reshape(4, -1))
+    weights = jnp.concatenate([jnp.ones_like(points[:1]), points]).T
+    jacobian = spatial.sum_of_products(weights[:, :, None], terms[None], axis=1) * jnp.tile(moved, (1, 6))
+    return jacobian.reshape(-1, *motions.shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,8 @@ from artix.tree import Tree, after, stage, take
 
 Array = jax.Array
 Product: TypeAlias = Callable[[Array, Array], Array]
+Evaluation: TypeAlias = Callable[..., Any]
+"""How a function of an articulation and a state is evaluated: called, or :func:`artix.evaluation.in_lanes`."""
 
 
 def mass_matrix(articulation: Articulation, state: State, *, armature: bool = False) -> Array:
@@ -48,7 +50,7 @@ def mass_matrix(articulation: Articulation, state: State, *, armature: bool = Fa
     Identity: ``nu @ mass_matrix(a, s) @ nu / 2 == kinetic_energy(a, s)``.
     """
     check_state(articulation, state)
-    matrix = in_lanes(functools.partial(_mass_matrix, outer), articulation, state)
+    matrix = _mass_matrix(outer, in_lanes, articulation, state)
     return matrix + jnp.diag(generalized_armature(articulation)) if armature else matrix
 
 
@@ -58,31 +60,43 @@ def shared_mass_matrix(articulation: Articulation, state: State) -> Array:
     A matrix product, unlike a sum of six outer products, is computed once and not again in each of its consumers:
     a step of a quadruped has a third fewer instructions with it.
     """
-    return _mass_matrix(_matrix_product, articulation, state)
+    return _mass_matrix(_matrix_product, _plainly, articulation, state)
 
 
-def _mass_matrix(product: Product, articulation: Articulation, state: State) -> Array:
+def _plainly(function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*arguments)
+
+
+def _mass_matrix(product: Product, evaluated: Evaluation, articulation: Articulation, state: State) -> Array:
     if has_all_displacements(articulation.topology):
-        return _ruled_mass_matrix(product, *split_known(articulation), state)
-    return inertia_matrix(articulation, kinematics(articulation, state), product)
+        return _ruled_mass_matrix(product, evaluated, *split_known(articulation), state)
+    return _product_of_momenta(product, evaluated, articulation, state)
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _ruled_mass_matrix(product: Product, known, traced, state: State) -> Array:
-    articulation = traced if known is None else known
-    return inertia_matrix(articulation, kinematics(articulation, state), product)
+def _product_of_momenta(product: Product, evaluated: Evaluation, articulation: Articulation, state: State) -> Array:
+    motions, forces = evaluated(momenta_of_state, articulation, state)
+    return symmetric_product(articulation.topology, motions, forces, product)
+
+
+def momenta_of_state(articulation: Articulation, state: State) -> tuple[Array, Array]:
+    """:func:`generalized_momenta` with kinematics of its own."""
+    return generalized_momenta(articulation, kinematics(articulation, state))
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
+def _ruled_mass_matrix(product: Product, evaluated: Evaluation, known, traced, state: State) -> Array:
+    return _product_of_momenta(product, evaluated, traced if known is None else known, state)
 
 
 @functools.partial(_ruled_mass_matrix.defjvp, symbolic_zeros=True)
-def _mass_matrix_jvp(product: Product, known, primals, tangents):
+def _mass_matrix_jvp(product: Product, evaluated: Evaluation, known, primals, tangents):
     """Bodies and DOFs move by path sums of displacements; their inertias and motions move along."""
     (traced, state), (d_articulation, d_state) = primals, tangents
     articulation = traced if known is None else known
     tree, base = articulation.topology, articulation.topology.num_base_dofs
     kin = kinematics(articulation, state)
     motions, forces = generalized_momenta(articulation, kin)
-    upper, lower = (jnp.asarray(half, articulation.dtype) for half in tree.mass_matrix_halves)
-    matrix = upper * product(motions, forces) + lower * product(forces, motions)
+    matrix = symmetric_product(tree, motions, forces, product)
     change = along(lambda a: inertia_matrix(a, kinematics(a, state)), articulation, d_articulation)
     displacement = displacement_of(tree, state, d_state.root_pose, d_state.joint_position)
     if displacement is not None:
@@ -93,7 +107,7 @@ def _mass_matrix_jvp(product: Product, known, primals, tangents):
         d_motions = jnp.pad(jnp.concatenate(d_joints), ((0, 0), (base, 0)))
         d_motions, d_forces = stage(d_motions, momenta_rates(tree, inertias, moved, motions, d_motions))
         above = outer(d_motions, forces) + outer(motions, d_forces)
-        change = add(change, upper * above + lower * above.T)
+        change = add(change, _from_halves(tree, above, above.T))
     return matrix, jnp.zeros_like(matrix) if change is None else change
 
 
@@ -108,9 +122,17 @@ def _matrix_product(rows: Array, columns: Array) -> Array:
 
 def inertia_matrix(articulation: Articulation, kin: Kinematics, product: Product = outer) -> Array:
     """The mass matrix without armature, of solved kinematics; ``product`` sums outer products, as :func:`outer`."""
-    motions, forces = generalized_momenta(articulation, kin)
-    upper, lower = (jnp.asarray(half, articulation.dtype) for half in articulation.topology.mass_matrix_halves)
-    return upper * product(motions, forces) + lower * product(forces, motions)
+    return symmetric_product(articulation.topology, *generalized_momenta(articulation, kin), product)
+
+
+def symmetric_product(tree: Tree, motions: Array, forces: Array, product: Product = outer) -> Array:
+    """The mass matrix from unit motions [6, nv] and the momenta [6, nv] that they give to all that they move."""
+    return _from_halves(tree, product(motions, forces), product(forces, motions))
+
+
+def _from_halves(tree: Tree, above: Array, below: Array) -> Array:
+    upper, lower = (jnp.asarray(half, above.dtype) for half in tree.mass_matrix_halves)
+    return upper * above + lower * below
 
 
 def generalized_armature(articulation: Articulation) -> Array:
