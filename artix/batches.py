@@ -24,8 +24,9 @@ def vmap_in_blocks(function: Callable[..., Any]) -> Callable[..., Any]:
     """``jax.vmap`` over the leading axes of all arguments, which a CPU evaluates in blocks of up to 512 items.
 
     For articulations with parameters of their own (domain randomisation, mixed fleets), which take 1.2 to three times
-    as long without it on a CPU, and for steps of large ones, which take twice as long. On other devices, where JAX sees several, and for batches that no number from 128 to
-    512 divides, it is ``jax.vmap``. The same under ``jax.jit`` and differentiation::
+    as long without it on a CPU, and for steps of large ones, which take twice as long. On other devices, where JAX sees
+    several, and for batches that no number from 128 to 512 divides, it is ``jax.vmap``. The same under ``jax.jit`` and
+    differentiation::
 
         torques = jax.jit(artix.vmap_in_blocks(artix.inverse_dynamics))(randomized, states, accelerations)
 

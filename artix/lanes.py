@@ -67,6 +67,10 @@ def _with_derivatives(function: Callable[..., Any], in_blocks: bool) -> Callable
 
     @value.def_vmap
     def of_batch(size: int, mapped: Sequence[bool], *leaves: Array) -> Any:
+        if is_known(leaves):  # Nothing is compiled: lanes would only be more operations.
+            axes = [0 if is_mapped else None for is_mapped in mapped]
+            results = jax.vmap(function, axes, axis_size=size)(*leaves)
+            return results, jax.tree.map(lambda _: True, results)
         items = (leaf.shape[1:] if is_mapped else leaf.shape for leaf, is_mapped in zip(leaves, mapped, strict=True))
         shapes = (jax.ShapeDtypeStruct(shape, leaf.dtype) for shape, leaf in zip(items, leaves, strict=True))
         program, results = jax.make_jaxpr(traced_once, return_shape=True)(*shapes)

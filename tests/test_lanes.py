@@ -108,7 +108,7 @@ def test_what_is_not_batched(axes: tuple[int | None, ...]) -> None:
         item if axis is None else jnp.stack([item * k for k in range(1, 71)], axis)
         for item, axis in zip(items, axes, strict=True)
     )
-    _agree(jax.vmap(batch_last(function), axes)(*inputs), jax.vmap(function, axes)(*inputs))
+    _agree(jax.jit(jax.vmap(batch_last(function), axes))(*inputs), jax.vmap(function, axes)(*inputs))
 
 
 def running_sums(weight: float, x: jax.Array, scale: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -130,8 +130,8 @@ def test_recursions(size: int, in_blocks: bool) -> None:
     _agree(lanes(*one), plain(*one))
     for axes in ((0, 0), (0, None), (None, 0)):
         inputs = [values if axis == 0 else single for values, single, axis in zip((x, scale), one, axes, strict=True)]
-        _agree(jax.vmap(lanes, axes)(*inputs), jax.vmap(plain, axes)(*inputs))
-    found, expected = (jax.vmap(jax.vmap(f, (None, 0)), (0, None))(x, scale[:3]) for f in (lanes, plain))
+        _agree(jax.jit(jax.vmap(lanes, axes))(*inputs), jax.vmap(plain, axes)(*inputs))
+    found, expected = (jax.jit(jax.vmap(jax.vmap(f, (None, 0)), (0, None)))(x, scale[:3]) for f in (lanes, plain))
     _agree(found, expected)
 
 
@@ -149,13 +149,12 @@ def test_batches_of_batches() -> None:
     x, y, z = (jnp.asarray(np.random.default_rng(1).normal(size=shape)) for shape in ((6, 3, 5), (50, 5), ()))
 
     def nested(function):
-        return jax.vmap(jax.vmap(function, (None, 0, None)), (0, None, None))(x, y, z)
+        return jax.vmap(jax.vmap(function, (None, 0, None)), (0, None, None))
 
-    _agree(nested(batch_last(function)), nested(function))
-    program = jax.make_jaxpr(
-        lambda *inputs: jax.vmap(jax.vmap(batch_last(function), (None, 0, None)), (0, None, None))(*inputs)
-    )(x, y, z)
-    assert ",60]" in str(program)  # 300 items are five blocks of 60 lanes.
+    lanes = nested(batch_last(function))
+    _agree(jax.jit(lanes)(x, y, z), nested(function)(x, y, z))
+    assert ",60]" in str(jax.make_jaxpr(lanes)(x, y, z))  # 300 items are five blocks of 60 lanes.
+    _agree(lanes(x, y, z), nested(function)(x, y, z))  # Of these nothing is compiled.
 
 
 def test_derivatives() -> None:
@@ -170,7 +169,9 @@ def test_derivatives() -> None:
         return jnp.sum(jax.vmap(function, (0, None))(x, m) ** 2)
 
     lanes = batch_last(function)
-    _agree(jax.grad(lambda *a: loss(lanes, *a), (0, 1))(x, m), jax.grad(lambda *a: loss(function, *a), (0, 1))(x, m))
+    for wrapped in (jax.jit, lambda function: function):
+        gradient = wrapped(jax.grad(functools.partial(loss, lanes), (0, 1)))
+        _agree(gradient(x, m), jax.grad(functools.partial(loss, function), (0, 1))(x, m))
     _agree(
         jax.jit(jax.vmap(jax.hessian(lambda x: jnp.sum(lanes(x, m)))))(x),
         jax.jit(jax.vmap(jax.hessian(lambda x: jnp.sum(function(x, m)))))(x),
