@@ -24,7 +24,7 @@ from artix.tree import Tree, after, stage, take
 Array = jax.Array
 Product: TypeAlias = Callable[[Array, Array], Array]
 Evaluation: TypeAlias = Callable[..., Any]
-"""How a function of an articulation and a state is evaluated: called, or :func:`artix.evaluation.in_lanes`."""
+"""How a function of an articulation and a state is evaluated: plainly, or :func:`artix.evaluation.in_lanes`."""
 
 
 def mass_matrix(articulation: Articulation, state: State, *, armature: bool = False) -> Array:
@@ -50,7 +50,7 @@ def mass_matrix(articulation: Articulation, state: State, *, armature: bool = Fa
     Identity: ``nu @ mass_matrix(a, s) @ nu / 2 == kinetic_energy(a, s)``.
     """
     check_state(articulation, state)
-    matrix = _mass_matrix(outer, in_lanes, articulation, state)
+    matrix = _mass_matrix(outer, _in_lanes, articulation, state)
     return matrix + jnp.diag(generalized_armature(articulation)) if armature else matrix
 
 
@@ -65,6 +65,11 @@ def shared_mass_matrix(articulation: Articulation, state: State) -> Array:
 
 def _plainly(function: Callable[..., Any], *arguments: Any) -> Any:
     return function(*arguments)
+
+
+# The product itself is left out of the lanes, whose results have to be turned: it takes 5.6 us with them and 3.6 without
+# for 64 DOFs. The momenta of 45 bodies gain nothing by them (2.7 and 2.3 us; of 30 bodies 0.9 and 1.6).
+_in_lanes = functools.partial(in_lanes, most_bodies=40)
 
 
 def _mass_matrix(product: Product, evaluated: Evaluation, articulation: Articulation, state: State) -> Array:
