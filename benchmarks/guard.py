@@ -9,14 +9,15 @@ from benchmarks.report import Table
 
 #: robot, quantity, peer: how many times as long as artix the peer takes at least
 FLOORS: dict[tuple[str, str, str], float] = {
-    ("arm", "link poses", "Brax"): 4.0,
-    ("arm", "dense Jacobian", "Brax"): 2.0,
-    ("arm", "mass matrix", "Brax"): 1.8,
-    ("arm", "mass matrix", "frax"): 3.0,
-    ("arm", "inverse dynamics", "frax"): 2.2,
-    ("arm", "forward dynamics", "frax"): 1.3,
+    ("arm", "link poses", "Brax"): 5.0,
+    ("arm", "dense Jacobian", "Brax"): 4.5,
+    ("arm", "mass matrix", "Brax"): 3.0,
+    ("arm", "mass matrix", "frax"): 9.0,
+    ("arm", "inverse dynamics", "frax"): 10.0,
+    ("arm", "forward dynamics", "frax"): 10.0,
     ("quadruped", "step", "MJX"): 2.2,
-    ("humanoid", "forward dynamics", "MJX"): 3.5,
+    ("quadruped", "inverse dynamics", "MJX"): 3.0,
+    ("humanoid", "forward dynamics", "MJX"): 4.0,
     ("humanoid", "gradient of forward dynamics", "frax"): 3.5,
     ("humanoid", "forward dynamics derivatives", "frax"): 40.0,
 }
