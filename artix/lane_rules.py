@@ -21,6 +21,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
 from artix.constants import is_known
+from artix.devices import scan, varying_alike
 from artix.spatial import sum_of_products
 
 Array = jax.Array
@@ -105,7 +106,7 @@ def _results(operation: Operation) -> list[Value]:
 def _bound(operation: Operation, *arrays: Any) -> list[Any]:
     """The results of the operation itself."""
     primitive = operation.equation.primitive
-    found = primitive.bind(*arrays, **operation.params)
+    found = primitive.bind(*varying_alike(arrays), **operation.params)
     return list(found) if primitive.multiple_results else [found]
 
 
@@ -152,7 +153,8 @@ def _scan(operation: Operation) -> list[Any]:
         return found[:num_carried], found[num_carried:]
 
     started, rows = [widened(value, size) for value in start], [item.array for item in items]
-    carry, stacked = lax.scan(once, started, rows, params["length"], params["reverse"], params["unroll"])
+    started = varying_alike(started, [constant.array for constant in constants])
+    carry, stacked = scan(once, started, rows, params["length"], params["reverse"], params["unroll"])
     return [*carry, *stacked]
 
 
@@ -313,7 +315,6 @@ _RULES: dict[str, Rule] = {
     "dot_general": _dot_general,
     "dynamic_slice": _dynamic_slice,
     "gather": _gather,
-    "layout_constraint": lambda operation: [operation.first],
     "pad": _pad,
     "reshape": _reshape,
     "scan": _scan,

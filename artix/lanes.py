@@ -9,12 +9,12 @@ batch 4096, two cores).
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.experimental.layout import Layout, with_layout_constraint
 from jax.extend.core import ClosedJaxpr
 
 from artix.constants import is_known
@@ -24,8 +24,9 @@ from artix.tangents import value_and_change
 Array = jax.Array
 
 # Blocks, not the whole batch: rows of 4,096 numbers map to the same lines of a CPU's cache, and the transposition of
-# 841 of them took 4.4 us instead of 0.35 us. From 32 to 128 the time is the same to 5 %.
-_LANES = 64
+# 841 of them took 4.4 us instead of 0.35 us. From 32 to 128 the time is the same to 5 % for multiples of 8, and a fifth
+# more for others.
+_FEWEST_LANES, _LANES, _MOST_LANES = 32, 64, 128
 
 
 def batch_last(function: Callable[..., Any], *static: Hashable, in_blocks: bool = True) -> Callable[..., Any]:
@@ -67,7 +68,8 @@ def _with_derivatives(function: Callable[..., Any], in_blocks: bool) -> Callable
 
     @value.def_vmap
     def of_batch(size: int, mapped: Sequence[bool], *leaves: Array) -> Any:
-        if is_known(leaves):  # Nothing is compiled: lanes would only be more operations.
+        # Where nothing is compiled, lanes would only be more operations. Programs for export may have symbols as sizes.
+        if is_known(leaves) or not isinstance(size, int):
             axes = [0 if is_mapped else None for is_mapped in mapped]
             results = jax.vmap(function, axes, axis_size=size)(*leaves)
             return results, jax.tree.map(lambda _: True, results)
@@ -133,9 +135,10 @@ def _evaluate(
         return [prepare(array) if is_mapped else array for array, is_mapped in zip(arrays, mapped, strict=True)]
 
     if size <= _LANES:
-        return [_transposed(result, -1, 0) for result in of_lanes(*prepared(lambda array: _transposed(array, 0, -1)))]
-    blocks = -(-size // _LANES)
-    lanes = -(-size // blocks)
+        results = of_lanes(*prepared(lambda array: _in_rows(jnp.moveaxis(array, 0, -1))))
+        return [_joined(result[None], size) for result in results]
+    lanes = _lanes_of(size)
+    blocks = -(-size // lanes)
     parts = prepared(lambda array: _split(array, blocks, lanes))
     if in_blocks:
         results = jax.vmap(of_lanes, tuple(0 if is_mapped else None for is_mapped in mapped))(*parts)
@@ -145,30 +148,43 @@ def _evaluate(
     return [_joined(result, size) for result in results]
 
 
+def _lanes_of(size: int) -> int:
+    """How many lanes a block of a batch has: if possible the same in all, and no block on two devices."""
+    devices = jax.device_count()
+    share = size if size % devices else size // devices
+    divisors = [lanes for lanes in range(min(_FEWEST_LANES, share), _MOST_LANES + 1) if share % lanes == 0]
+    if not divisors:
+        return -(-size // -(-size // _LANES))
+    return min(divisors, key=lambda lanes: (lanes % 8 != 0, abs(lanes - _LANES)))
+
+
 def _split(array: Array, blocks: int, lanes: int) -> Array:
     """[size, ...] as [blocks, ..., lanes]; the last item fills the last block."""
     missing = blocks * lanes - array.shape[0]
     if missing:
         array = jnp.concatenate([array, jnp.broadcast_to(array[-1:], (missing, *array.shape[1:]))])
-    return _transposed(array.reshape(blocks, lanes, *array.shape[1:]), 1, -1)
+    return _in_rows(jnp.moveaxis(array.reshape(blocks, lanes, *array.shape[1:]), 1, -1))
 
 
 def _joined(result: Array, size: int) -> Array:
     """[blocks, ..., lanes] as [size, ...]."""
-    return jax.lax.collapse(_transposed(result, -1, 1), 0, 2)[:size]
+    return jax.lax.optimization_barrier(jax.lax.collapse(jnp.moveaxis(result, -1, 1), 0, 2))[:size]
 
 
 def _merged_blocks(part: Array) -> Array:
     """[blocks, ..., lanes] as [..., blocks lanes]."""
-    return jax.lax.collapse(_transposed(part, 0, -2), part.ndim - 2)
+    return _in_rows(jax.lax.collapse(jnp.moveaxis(part, 0, -2), part.ndim - 2))
 
 
 def _split_blocks(result: Array, blocks: int) -> Array:
     """[..., blocks lanes] as [blocks, ..., lanes]."""
-    return _transposed(result.reshape(*result.shape[:-1], blocks, result.shape[-1] // blocks), -2, 0)
+    return _in_rows(jnp.moveaxis(result.reshape(*result.shape[:-1], blocks, result.shape[-1] // blocks), -2, 0))
 
 
-def _transposed(x: Array, source: int, destination: int) -> Array:
-    """``moveaxis`` that happens here, once; else XLA lets every consumer read across the rows."""
-    x = jnp.moveaxis(x, source, destination)
-    return with_layout_constraint(x, Layout(tuple(range(x.ndim))))
+def _in_rows(x: Array) -> Array:
+    """Written down here, once; else XLA lets every consumer of what was turned read across the rows.
+
+    As a matrix, so that XLA does not write it as it was before it was turned. A constraint on its layout does the same,
+    but cannot be exported, and before JAX 0.12 XLA gathers the array from all devices for it.
+    """
+    return jax.lax.optimization_barrier(x.reshape(math.prod(x.shape[:-1]), x.shape[-1])).reshape(x.shape)

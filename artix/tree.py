@@ -69,7 +69,7 @@ def take(x: Array, index, axis: int = -1) -> Array:
 
 def masked_sum(x: Array, mask) -> Array:
     """``x @ mask`` in full precision; a GPU's default (TF32) would be fatal for a sum over a tree."""
-    if isinstance(x, np.ndarray):
+    if namespace(x, mask) is np:
         return x @ np.asarray(mask, x.dtype)
     return jnp.matmul(x, jnp.asarray(mask, x.dtype), precision=jax.lax.Precision.HIGHEST)
 

@@ -20,6 +20,15 @@ def test_the_examples_of_the_readme_run(capsys, tmp_path, monkeypatch):
     assert namespace["M"].shape[0] == 3000
 
 
+def test_the_examples_of_the_first_page_run():
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/index.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 3
+    namespace = {}
+    for block in blocks:
+        exec(compile(block, "index.md", "exec"), namespace)
+    assert namespace["M"].shape == (4096, 18, 18)
+
+
 def test_the_examples_of_the_formats_run(tmp_path, monkeypatch, capsys):
     pytest.importorskip("mujoco")
     monkeypatch.chdir(tmp_path)

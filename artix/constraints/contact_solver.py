@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from artix.checks import check_vector
 from artix.constraints.kkt import factorize_damped, proximal_iterations
 from artix.constraints.operators import check_iterations
+from artix.devices import scan
 from artix.dynamics.factorization import factorize_dense, solve
 from artix.tangents import times
 
@@ -145,7 +146,7 @@ def _alternating_directions(
         return (cones, dual + rho * (free - cones)), None
 
     start = jnp.zeros((len(friction), 3), delassus.dtype)
-    (cones, _), _ = jax.lax.scan(iterate, (start, start), None, length=iterations)
+    (cones, _), _ = scan(iterate, (start, start), None, length=iterations)
     return cones.reshape(-1)
 
 
@@ -169,7 +170,7 @@ def _projected_gauss_seidel(delassus: Array, free_velocity: Array, friction: Arr
             impulse = impulse.at[rows].set(jnp.concatenate([pull, normal[None]]))
         return impulse, None
 
-    return jax.lax.scan(sweep, jnp.zeros_like(free_velocity), None, length=iterations)[0]
+    return scan(sweep, jnp.zeros_like(free_velocity), None, length=iterations)[0]
 
 
 def _length(vectors: Array) -> Array:

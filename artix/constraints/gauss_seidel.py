@@ -17,6 +17,7 @@ from artix.constraints.limits import LimitRow, friction_impulse, limit_impulses,
 from artix.constraints.mimic import MimicRow, mimic_impulse
 from artix.constraints.spatial_tendons import SpatialTendonRow, spatial_tendon_impulses
 from artix.constraints.sweep import Sweep
+from artix.devices import scan
 
 Array = jax.Array
 
@@ -127,7 +128,7 @@ def _sweep_spatial_tendons(rows: SpatialTendonRow, change: Array, impulses, path
         given = new[0] - spring + new[1] - limit
         return change + row.effect * given, (new, row.response * given)
 
-    return jax.lax.scan(solve, change, (rows, *impulses, path_length))
+    return scan(solve, change, (rows, *impulses, path_length))
 
 
 def _sweep_fixed_tendons(rows: FixedTendonRow, change: Array, impulses, joint_motion: Array, sweep: Sweep):
@@ -139,7 +140,7 @@ def _sweep_fixed_tendons(rows: FixedTendonRow, change: Array, impulses, joint_mo
         given = new[0] - spring + new[1] - limit
         return change + jnp.sum(row.effect * given[:, None], axis=0), (new, row.response * given)
 
-    return jax.lax.scan(solve, change, (rows, *impulses))
+    return scan(solve, change, (rows, *impulses))
 
 
 def _sweep_mimics(rows: MimicRow, change: Array, joint_motion: Array, free_velocity: Array, sweep: Sweep):
@@ -151,7 +152,7 @@ def _sweep_mimics(rows: MimicRow, change: Array, joint_motion: Array, free_veloc
         given = mimic_impulse(row, rate, error, sweep)
         return change + row.effect * given, row.response * given
 
-    return jax.lax.scan(solve, change, rows)
+    return scan(solve, change, rows)
 
 
 def _sweep_dofs(rows: DofRow, change: Array, impulses: DofImpulses, displacement: Array, sweep: Sweep):
@@ -161,7 +162,7 @@ def _sweep_dofs(rows: DofRow, change: Array, impulses: DofImpulses, displacement
         new, total = _solve_dof(row, old, velocity, moved, sweep)
         return change + row.effect * total, (new, row.response * total)
 
-    return jax.lax.scan(solve, change, (rows, impulses, displacement))
+    return scan(solve, change, (rows, impulses, displacement))
 
 
 def _solve_dof(

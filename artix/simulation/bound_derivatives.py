@@ -18,6 +18,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.devices import scan, varying_alike
 from artix.lanes import batch_last
 from artix.tangents import times
 
@@ -69,7 +70,7 @@ def _plain_relaxed(
     def once(carry: tuple[Array, Array], _) -> tuple[tuple[Array, Array], None]:
         seen, x = carry
         rows = (x, own, left, right, coupling, b, jnp.arange(len(b)))
-        return jax.lax.scan(turn, seen, rows, reverse=backwards), None
+        return scan(turn, seen, rows, reverse=backwards), None
 
-    zero = jnp.zeros_like(b)
-    return jax.lax.scan(once, (zero, zero), length=repetitions)[0][1]
+    zero = varying_alike(jnp.zeros_like(b), own, left, right, coupling)
+    return scan(once, (zero, zero), length=repetitions)[0][1]

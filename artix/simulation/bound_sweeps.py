@@ -25,6 +25,7 @@ from artix.constraints.implicit_rows import (
     solve_distance,
 )
 from artix.constraints.sweep import Sweep, implicit_sweep
+from artix.devices import scan
 from artix.lanes import batch_last
 from artix.simulation.bound_derivatives import ActingBounds, impulse_changes
 from artix.simulation.options import SolverOptions
@@ -225,15 +226,15 @@ def _plain_sweeps(sweeps: _Sweeps, structure: Any, *leaves: Array) -> Swept:
 
     def once(carry: tuple[Array, Impulses, Array], _) -> tuple[tuple[Array, Impulses, Array], None]:
         velocity, (dofs, spans), _ = carry
-        velocity, (dofs, corrected) = jax.lax.scan(turn, velocity, (places, rows, dofs))
+        velocity, (dofs, corrected) = scan(turn, velocity, (places, rows, dofs))
         if distances is not None:
-            velocity, (spans, stretched) = jax.lax.scan(turn_distance, velocity, (distances, spans))
+            velocity, (spans, stretched) = scan(turn_distance, velocity, (distances, spans))
             corrected = jnp.concatenate([corrected, stretched])
         return (velocity, Impulses(dofs, spans), corrected), None
 
     impulses = Impulses(BoundImpulses(zero, zero, zero, zero, zero), (none, none))
     start = (velocity, impulses, jnp.concatenate([zero, none]))
-    return Swept(*jax.lax.scan(once, start, length=sweeps.repetitions)[0])
+    return Swept(*scan(once, start, length=sweeps.repetitions)[0])
 
 
 def _item(x: Array, index: Array) -> Array:

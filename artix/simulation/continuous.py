@@ -27,6 +27,7 @@ from artix.constraints.frozen import (
 )
 from artix.constraints.rows import position_error
 from artix.constraints.springs import coupling_springs, spring_efforts
+from artix.devices import scan
 from artix.simulation.options import Control, check_control, commands_of
 from artix.simulation.unconstrained import gravity_and_loads, link_momenta
 from artix.topology import Topology
@@ -94,7 +95,7 @@ def rk4_step(articulation: Articulation, state: State, control: Control, dt: Arr
 
     zero = jax.tree.map(jnp.zeros_like, state)
     places = (jnp.array(_REACH, dt.dtype), jnp.array(_WEIGHT, dt.dtype))
-    mean = jax.lax.scan(one_stage, (zero, zero), places)[0][1]
+    mean = scan(one_stage, (zero, zero), places)[0][1]
     end = jax.tree.map(lambda x, dx: x + dt * dx, state, mean)
     # Unit quaternions, rotation vectors within half a turn, wrapped angles.
     return integrate(articulation, end, jnp.zeros_like(dt, shape=(articulation.topology.nv,)))

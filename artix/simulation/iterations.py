@@ -13,6 +13,7 @@ from artix.constraints.frozen import Frozen, link_motion, static_topology
 from artix.constraints.gauss_seidel import Impulses, Progress, Rows, no_impulses, sweep_once
 from artix.constraints.spatial_tendons import path_lengths
 from artix.constraints.sweep import Sweep
+from artix.devices import scan
 from artix.frames import poses_of_links
 from artix.simulation.options import SolverOptions
 from artix.simulation.positions import Configuration, advance, start_configuration, to_state, with_drift_of
@@ -89,7 +90,7 @@ def iterate(
 
     configuration = start_configuration(frozen, state)
     progress = Progress(joints, joints, _lengths(articulation, state, frozen, None))
-    carry, corrections = jax.lax.scan(
+    carry, corrections = scan(
         position_sweep,
         _Carry(zero, zero, no_impulses(rows), configuration, progress),
         jnp.arange(count).astype(dt.dtype),
@@ -117,7 +118,7 @@ def _velocity_sweeps(
         change, impulses, corrected = sweep_once(rows, carry[0], carry[1], progress, velocity, sweep)
         return (change, impulses), corrected
 
-    (change, impulses), corrections = jax.lax.scan(once, (change, impulses), length=count)
+    (change, impulses), corrections = scan(once, (change, impulses), length=count)
     return change, impulses, corrections
 
 

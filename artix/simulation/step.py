@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
 from artix.checks import check_state, check_vector
+from artix.devices import scan
 from artix.simulation.continuous import rk4_step
 from artix.simulation.implicit_step import implicit_step, implicit_step_and_report
 from artix.simulation.options import Control, SolverOptions, check_control
@@ -165,14 +166,14 @@ def rollout(
         new = step(articulation, now, control if num_steps is not None else now_control, dt, options)
         return new, new
 
-    return jax.lax.scan(advance, state, None if num_steps is not None else control, length=num_steps)[1]
+    return scan(advance, state, None if num_steps is not None else control, length=num_steps)[1]
 
 
 def _in_parts(part: Callable[[Any], tuple[Any, Any]], state: Any, options: SolverOptions) -> tuple[Any, Any]:
     """The state after all parts of a step, and what the last one reports."""
     if options.substeps == 1:
         return part(state)
-    end, reports = jax.lax.scan(lambda now, _: part(now), state, length=options.substeps)
+    end, reports = scan(lambda now, _: part(now), state, length=options.substeps)
     return end, jax.tree.map(lambda each: each[-1], reports)
 
 
