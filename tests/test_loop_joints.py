@@ -292,6 +292,77 @@ def test_incoming_joint_forces_know_the_loop_joints() -> None:
     assert float(x * jnp.cos(angle) + z * jnp.sin(angle) + found.loop_joint_force[0, 0]) == pytest.approx(0, abs=1e-5)
 
 
+# --- by sweeps --------------------------------------------------------------------------------------------------------
+
+SWEEPS = ("pgs", "tgs")
+
+
+@pytest.mark.parametrize("solver", SWEEPS)
+@pytest.mark.parametrize("fixed_base", [pytest.param(True, marks=pytest.mark.slow), False])
+def test_sweeps_find_the_forces_of_the_converged_solver(solver: str, fixed_base: bool) -> None:
+    """At rest: in motion, sweeps know the rows at the start of the step alone, as PhysX's do."""
+    _, a = oracles.spherical_model(3, fixed_base=fixed_base)
+    state = state_at(random_states(a, 1, seed=2), 0)
+    a, state = with_loops(
+        a, [(LoopJointType.SPHERICAL, -1, 3), (LoopJointType.FIXED, 2, a.topology.num_links - 1)], state
+    )
+    state = with_nu(a, state, jnp.zeros(a.topology.nv))
+    force = Control(joint_force=jnp.asarray(np.random.default_rng(5).normal(size=a.topology.num_dofs)))
+    wanted = report(a, state, force, 1e-3)[1]
+    found = report(a, state, force, 1e-3, SolverOptions(solver=solver, position_iterations=3000))[1]
+    for name in ("loop_joint_force", "joint_acceleration", "link_acceleration", "incoming_joint_force"):
+        one, other = getattr(found, name), getattr(wanted, name)
+        np.testing.assert_allclose(one, other, atol=2e-7 * float(jnp.max(jnp.abs(other))), err_msg=name)
+    assert found.position_residual.max < 1e-9
+
+
+@pytest.mark.parametrize("solver", SWEEPS)
+def test_sweeps_keep_a_four_bar_linkage_closed(solver: str) -> None:
+    """Errors of the second order in the step, of which a part is taken out again; the motion is of the first order."""
+    a, options = four_bar(), SolverOptions(solver=solver, position_iterations=8)
+    start, errors, differences = artix.neutral_state(a), [], []
+    for steps in (100, 400):
+        states = rollout(a, start, None, 0.4 / steps, options, num_steps=steps)
+        wanted = rollout(a, start, None, 0.4 / steps, num_steps=steps)
+        errors.append(largest_error(a, states))
+        differences.append(float(jnp.max(jnp.abs(states.joint_position[-1] - wanted.joint_position[-1]))))
+    assert errors[0] < 5e-4
+    assert errors[1] < errors[0] / 10
+    assert differences[1] < differences[0] / 3
+
+
+@pytest.mark.parametrize("solver", SWEEPS)
+def test_sweeps_bound_distances(solver: str) -> None:
+    """A ball on a rope that starts taut, and one that hangs straight."""
+    builder = ArticulationBuilder(fixed_base=False, name="ball")
+    builder.add_link(mass=2.0, inertia=[0.1] * 3, name="ball")
+    kind = LoopJointType.DISTANCE
+    builder.add_loop_joint(LoopJoint(name="rope", link_a=None, link_b="ball", type=kind, max_distance=1.0))
+    a, options = builder.build("float64"), SolverOptions(solver=solver)
+    state = artix.neutral_state(a)
+    thrown = state.replace(root_pose=state.root_pose.at[:3].set(jnp.array([0.6, 0, -0.8])))
+    distance = np.linalg.norm(rollout(a, thrown, None, 2e-3, options, num_steps=500).root_pose[:, :3], axis=1)
+    assert distance.max() < 1.0 + 1e-4
+    assert distance.min() > 1.0 - 1e-3
+    hanging = state.replace(root_pose=state.root_pose.at[2].set(-1.0))
+    found = report(a, hanging, None, 2e-3, options)[1]
+    np.testing.assert_allclose(found.loop_joint_force, [[0, 0, 2.0 * 9.81, 0, 0, 0]], atol=1e-9)
+    # Slack, it does nothing.
+    slack = state.replace(root_pose=state.root_pose.at[2].set(-0.5))
+    found = report(a, slack, None, 2e-3, options)[1]
+    np.testing.assert_allclose(found.loop_joint_force, 0, atol=0)
+
+
+def test_redundant_rows_push_nothing() -> None:
+    """Out of its plane nothing moves a four-bar linkage, and no rounding error becomes a force."""
+    a = four_bar()
+    state = state_at(rollout(a, artix.neutral_state(a), None, 2e-3, num_steps=100), -1)
+    for options in (SolverOptions(), *(SolverOptions(solver=solver) for solver in SWEEPS)):
+        force = report(a, state, None, 2e-3, options)[1].loop_joint_force[0]
+        assert float(jnp.max(jnp.abs(force[jnp.array([0, 2])]))) > 1
+        np.testing.assert_allclose(force[jnp.array([1, 3, 4, 5])], 0, atol=1e-9)
+
+
 # --- singular ones ----------------------------------------------------------------------------------------------------
 
 
@@ -312,13 +383,14 @@ def _straight(dtype):
 
 
 @pytest.mark.slow
-def test_singular_closures_have_finite_states_and_gradients() -> None:
-    dtype = "float32"
+@pytest.mark.parametrize("solver", ["implicit", *SWEEPS])
+def test_singular_closures_have_finite_states_and_gradients(solver: str) -> None:
+    dtype, options = "float32", SolverOptions(solver=solver)
     a = _straight(dtype)
     state = artix.neutral_state(a).replace(joint_velocity=jnp.array([0.3, -0.2], dtype))
 
     def loss(articulation, state, dt):
-        end = artix.rollout(articulation, state, None, dt, num_steps=3)
+        end = artix.rollout(articulation, state, None, dt, options, num_steps=3)
         return jnp.sum(end.joint_position) + jnp.sum(end.joint_velocity)
 
     value, gradient = jax.jit(jax.value_and_grad(loss, argnums=(0, 1, 2)))(a, state, jnp.asarray(0.01, dtype))
@@ -329,8 +401,10 @@ def test_singular_closures_have_finite_states_and_gradients() -> None:
 
 
 @pytest.mark.slow
-def test_gradients_through_a_four_bar_linkage() -> None:
+@pytest.mark.parametrize("solver", ["implicit", *SWEEPS])
+def test_gradients_through_a_four_bar_linkage(solver: str) -> None:
     """Redundant rows and all: against central differences, in the state along its manifold and in the parameters."""
+    options = SolverOptions(solver=solver)
     a = four_bar(
         drive=Drive(stiffness=20.0, damping=1.0, target=0.4),
         friction=artix.JointFriction(static=0.0, dynamic=0.0, viscous=0.1),
@@ -343,7 +417,7 @@ def test_gradients_through_a_four_bar_linkage() -> None:
         # A velocity that keeps the loop closed: across the two rows in the plane.
         speed = jnp.cross(found.jacobian[1], found.jacobian[2])
         state = artix.neutral_state(a).replace(joint_velocity=scale * speed)
-        end = artix.rollout(moved, state, Control(drive_target=target), 1 / 120, num_steps=20)
+        end = artix.rollout(moved, state, Control(drive_target=target), 1 / 120, options, num_steps=20)
         return jnp.sum(jnp.sin(end.joint_position[-1])) + jnp.sum(end.joint_velocity[-1] ** 2)
 
     arguments = (a.link_mass, a.drive.stiffness, jnp.array([0.4, 0.1, -0.2]), jnp.asarray(0.7))

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from artix.constraints.drives import DriveRow, drive_impulse, within_envelope
 from artix.constraints.fixed_tendons import FixedTendonRow, fixed_tendon_impulses
 from artix.constraints.limits import LimitRow, friction_impulse, limit_impulses, velocity_limit_impulse
+from artix.constraints.loop_rows import LoopRow, loop_impulses
 from artix.constraints.mimic import MimicRow, mimic_impulse
 from artix.constraints.spatial_tendons import SpatialTendonRow, spatial_tendon_impulses
 from artix.constraints.sweep import Sweep
@@ -40,6 +41,7 @@ class DofRow(NamedTuple):
 class Rows(NamedTuple):
     """All rows of an articulation, in the order of a sweep; ``None`` where it has none of a kind."""
 
+    loops: LoopRow | None
     spatial_tendons: SpatialTendonRow | None
     fixed_tendons: FixedTendonRow | None
     mimics: MimicRow | None
@@ -58,6 +60,7 @@ class DofImpulses(NamedTuple):
 class Impulses(NamedTuple):
     """Accumulated impulses of all rows that accumulate."""
 
+    loops: tuple[Array, Array]
     spatial_tendons: tuple[Array, Array]
     fixed_tendons: tuple[Array, Array]
     dofs: DofImpulses
@@ -66,8 +69,8 @@ class Impulses(NamedTuple):
 class Progress(NamedTuple):
     """What one sweep knows of the step so far besides the impulses."""
 
-    joint_motion: Array
-    """Change of the joint positions since the start of the step, by the generalised velocity, [n]; 0 for PGS."""
+    motion: Array
+    """Displacement since the start of the step, by the generalised velocity, [nv]; 0 for PGS."""
     displacement: Array
     """The same by the rows' velocities, in the order of the sweep, [n]."""
     path_length: Array
@@ -77,17 +80,17 @@ class Progress(NamedTuple):
 def no_impulses(rows: Rows) -> Impulses:
     """The impulses before the first sweep."""
     zero = jnp.zeros_like(rows.dofs.free_velocity)
-    springs = [
+    loops, springs, cords = (
         (zero[:0], zero[:0]) if row is None else (jnp.zeros_like(row.response), jnp.zeros_like(row.response))
-        for row in (rows.spatial_tendons, rows.fixed_tendons)
-    ]
-    return Impulses(springs[0], springs[1], DofImpulses(zero, zero, zero, zero))
+        for row in (rows.loops, rows.spatial_tendons, rows.fixed_tendons)
+    )
+    return Impulses(loops, springs, cords, DofImpulses(zero, zero, zero, zero))
 
 
 def sweep_once(
     rows: Rows, change: Array, impulses: Impulses, progress: Progress, free_velocity: Array, sweep: Sweep
 ) -> tuple[Array, Impulses, Array]:
-    """Solves every row once, in PhysX's order.
+    """Solves every row once, in PhysX's order: joints of the scene first, then the articulation's own.
 
     Args:
       rows: the rows.
@@ -99,25 +102,38 @@ def sweep_once(
 
     Returns:
       The new change, the new impulses, and by how much this sweep corrected the velocities of the rows, one number per
-      path of a spatial tendon, joint of a fixed one, mimic joint and DOF: what the sweeps before it had left.
+      row of a loop joint, path of a spatial tendon, joint of a fixed one, mimic joint and DOF: what the sweeps before
+      it had left.
     """
-    springs, cords, dofs = impulses
+    loops, springs, cords, dofs = impulses
     corrections = []
+    if rows.loops is not None:
+        change, (loops, corrected) = _sweep_loops(rows.loops, change, loops, progress.motion, free_velocity, sweep)
+        corrections.append(corrected)
     if rows.spatial_tendons is not None:
         change, (springs, corrected) = _sweep_spatial_tendons(
             rows.spatial_tendons, change, springs, progress.path_length, sweep
         )
         corrections.append(corrected)
     if rows.fixed_tendons is not None:
-        change, (cords, corrected) = _sweep_fixed_tendons(
-            rows.fixed_tendons, change, cords, progress.joint_motion, sweep
-        )
+        change, (cords, corrected) = _sweep_fixed_tendons(rows.fixed_tendons, change, cords, progress.motion, sweep)
         corrections.append(jnp.ravel(corrected))
     if rows.mimics is not None:
-        change, corrected = _sweep_mimics(rows.mimics, change, progress.joint_motion, free_velocity, sweep)
+        change, corrected = _sweep_mimics(rows.mimics, change, progress.motion, free_velocity, sweep)
         corrections.append(corrected)
     change, (dofs, corrected) = _sweep_dofs(rows.dofs, change, dofs, progress.displacement, sweep)
-    return change, Impulses(springs, cords, dofs), jnp.concatenate([*corrections, corrected])
+    return change, Impulses(loops, springs, cords, dofs), jnp.concatenate([*corrections, corrected])
+
+
+def _sweep_loops(rows: LoopRow, change: Array, impulses, motion: Array, free_velocity: Array, sweep: Sweep):
+    def solve(change, inputs):
+        row, *old = inputs
+        rate, displacement = jnp.sum(row.direction * (free_velocity + change)), jnp.sum(row.direction * motion)
+        new = loop_impulses(row, old, rate, displacement, sweep)
+        given = new[0] - old[0] + new[1] - old[1]
+        return change + row.effect * given, (new, row.response * given)
+
+    return scan(solve, change, (rows, *impulses))
 
 
 def _sweep_spatial_tendons(rows: SpatialTendonRow, change: Array, impulses, path_length: Array, sweep: Sweep):
@@ -131,11 +147,11 @@ def _sweep_spatial_tendons(rows: SpatialTendonRow, change: Array, impulses, path
     return scan(solve, change, (rows, *impulses, path_length))
 
 
-def _sweep_fixed_tendons(rows: FixedTendonRow, change: Array, impulses, joint_motion: Array, sweep: Sweep):
+def _sweep_fixed_tendons(rows: FixedTendonRow, change: Array, impulses, motion: Array, sweep: Sweep):
     def solve(change, inputs):
         row, spring, limit = inputs
         rate = row.free_rate + jnp.sum(row.rate * change)
-        stretch = jnp.sum(row.coefficient * joint_motion)
+        stretch = jnp.sum(row.coefficient * motion[-row.coefficient.shape[-1] :])
         new = fixed_tendon_impulses(row, spring, limit, rate, stretch, sweep)
         given = new[0] - spring + new[1] - limit
         return change + jnp.sum(row.effect * given[:, None], axis=0), (new, row.response * given)
@@ -143,12 +159,10 @@ def _sweep_fixed_tendons(rows: FixedTendonRow, change: Array, impulses, joint_mo
     return scan(solve, change, (rows, *impulses))
 
 
-def _sweep_mimics(rows: MimicRow, change: Array, joint_motion: Array, free_velocity: Array, sweep: Sweep):
-    base = free_velocity.shape[0] - joint_motion.shape[0]
-
+def _sweep_mimics(rows: MimicRow, change: Array, motion: Array, free_velocity: Array, sweep: Sweep):
     def solve(change, row):
         rate = jnp.sum(row.direction * (free_velocity + change))
-        error = row.error + jnp.sum(row.direction[base:] * joint_motion)
+        error = row.error + jnp.sum(row.direction * motion)
         given = mimic_impulse(row, rate, error, sweep)
         return change + row.effect * given, row.response * given
 

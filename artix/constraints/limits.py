@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,25 @@ from artix.constraints.sweep import Sweep
 from artix.joint_features import JointFrictions
 
 Array = jax.Array
+
+
+class Gaps(Protocol):
+    """What a row (or all) with two limits knows of them."""
+
+    @property
+    def lower_gap(self) -> Array:
+        """Position less lower limit at the start of the step, ``inf`` for none."""
+        ...
+
+    @property
+    def upper_gap(self) -> Array:
+        """Upper limit less position, likewise."""
+        ...
+
+    @property
+    def softened(self) -> Array:
+        """Impulse per velocity."""
+        ...
 
 
 class LimitRow(NamedTuple):
@@ -37,7 +56,7 @@ def friction_impulse(row: LimitRow, accumulated: Array, velocity: Array, sweep: 
 
 
 def limit_impulses(
-    row: LimitRow, lower: Array, upper: Array, velocity: Array, displacement: Array, sweep: Sweep
+    row: Gaps, lower: Array, upper: Array, velocity: Array, displacement: Array, sweep: Sweep
 ) -> tuple[Array, Array]:
     """The accumulated impulses of the lower (not negative) and upper (not positive) position limit.
 

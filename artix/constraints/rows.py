@@ -1,4 +1,4 @@
-"""The rows of a step: what its Gauss-Seidel sweeps need to know of drives, friction, limits and couplings."""
+"""The rows of a step: what its Gauss-Seidel sweeps need to know of joints, couplings and loop joints."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from artix.constraints.fixed_tendons import fixed_tendon_rows
 from artix.constraints.frozen import HIGHEST, Frozen, axis_row, static_topology
 from artix.constraints.gauss_seidel import DofRow, Rows
 from artix.constraints.limits import LimitRow
+from artix.constraints.loop_closures import LoopClosures
+from artix.constraints.loop_rows import loop_rows
 from artix.constraints.mimic import mimic_rows
 from artix.constraints.spatial_tendons import spatial_tendon_rows
 from artix.joint_drift import drift_by_body
@@ -36,11 +38,17 @@ class Commands(NamedTuple):
 
 
 def constraint_rows(
-    articulation: Articulation, frozen: Frozen, joint_position: Array, motion: Array, commands: Commands
+    articulation: Articulation,
+    frozen: Frozen,
+    loops: LoopClosures | None,
+    joint_position: Array,
+    motion: Array,
+    commands: Commands,
 ) -> Rows:
     """All rows at the start of the step; ``motion`` [L, 6] are the links' velocities before any impulse."""
     a, t = articulation, static_topology(frozen)
     return Rows(
+        loops=None if loops is None else loop_rows(a, frozen, loops),
         spatial_tendons=spatial_tendon_rows(a, frozen, motion) if t.spatial_tendons else None,
         fixed_tendons=fixed_tendon_rows(a, frozen, joint_position, motion) if t.fixed_tendons else None,
         mimics=mimic_rows(a.mimic, frozen, joint_position) if t.mimic_dofs else None,

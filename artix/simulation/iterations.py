@@ -71,10 +71,9 @@ def iterate(
       dt: the step [s].
       options: which solver, and how many sweeps.
     """
-    topology, temporal, count = static_topology(frozen), options.solver == "tgs", options.position_iterations
+    temporal, count = options.solver == "tgs", options.position_iterations
     h = dt / count if temporal else dt
     zero = jnp.zeros_like(free.velocity)
-    joints = zero[topology.num_base_dofs :]
 
     def position_sweep(carry: _Carry, number: Array) -> tuple[_Carry, Array]:
         change = carry.change if late is None else carry.change + h * late
@@ -89,7 +88,7 @@ def iterate(
         return _Carry(change, carry.total_change + change, impulses, configuration, progress), corrected
 
     configuration = start_configuration(frozen, state)
-    progress = Progress(joints, joints, _lengths(articulation, state, frozen, None))
+    progress = Progress(zero, jnp.zeros_like(state.joint_position), _lengths(articulation, state, frozen, None))
     carry, corrections = scan(
         position_sweep,
         _Carry(zero, zero, no_impulses(rows), configuration, progress),
@@ -146,13 +145,14 @@ def _advanced(
     time: Array,
 ) -> tuple[Configuration, Progress]:
     """Moves for a time with the velocities of now."""
-    speed = (free.velocity + change)[static_topology(frozen).num_base_dofs :]
+    velocity = free.velocity + change
     motion = free.motion + link_motion(frozen, change)
     row_velocity = rows.dofs.free_velocity + change[rows.dofs.place]
     progress = progress._replace(
-        joint_motion=progress.joint_motion + time * speed, displacement=progress.displacement + time * row_velocity
+        motion=progress.motion + time * velocity, displacement=progress.displacement + time * row_velocity
     )
-    return advance(static_topology(frozen), configuration, speed, motion, time), progress
+    joints = velocity[static_topology(frozen).num_base_dofs :]
+    return advance(static_topology(frozen), configuration, joints, motion, time), progress
 
 
 def _lengths(articulation: Articulation, state: State, frozen: Frozen, moved: Configuration | None) -> Array:

@@ -37,7 +37,7 @@ class Control(struct.PyTreeNode):
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SolverOptions:
-    """How a step solves for the impulses of drives, friction, limits, mimic joints and tendons; static and hashable.
+    """How a step solves for the impulses of drives, friction, limits, mimic and loop joints and tendons; static.
 
     Attributes:
       solver: ``"implicit"``: all springs, dampers and hard relations in one linear system, inequalities by sweeps over

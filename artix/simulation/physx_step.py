@@ -16,8 +16,10 @@ from artix.constraints.frozen import (
     static_topology,
     world_inertias,
 )
+from artix.constraints.loop_closures import loop_closures, loop_wrenches
 from artix.constraints.rows import constraint_rows
 from artix.frames import link_frames, velocities_of_links
+from artix.joint_drift import with_joint_drift
 from artix.kinematics import kinematics
 from artix.simulation.iterations import Solution, iterate
 from artix.simulation.joint_forces import incoming_joint_forces, tendon_wrenches
@@ -64,7 +66,8 @@ def drifting_step(
     else:
         free = unconstrained_velocities(frozen, velocity, given + brake, joint_force, dt)
     free = _corrected(frozen, free)
-    rows = constraint_rows(articulation, frozen, state.joint_position, free.motion, commands)
+    loops = loop_closures(articulation if drift is None else with_joint_drift(articulation, drift), state)
+    rows = constraint_rows(articulation, frozen, loops, state.joint_position, free.motion, commands)
     solution = iterate(articulation, state, frozen, rows, free, late, dt, options)
     configuration = _within_limits(articulation, solution.configuration)
     end = to_state(articulation, static_topology(frozen), configuration, state)
@@ -76,14 +79,14 @@ def drifting_step(
     acceleration = free.acceleration + by_impulses
     link_acceleration = link_motion(frozen, acceleration) + frozen.velocity_product
     end_frame = link_frames(static_topology(frozen), kinematics(drifted, end))
+    wrench, on_link_b = given + brake, given[:0]
+    if loops is not None:
+        on_links, on_link_b = loop_wrenches(frozen, loops, sum(solution.impulses.loops) / dt)
+        wrench = wrench + on_links
     tendons = tendon_wrenches(rows, solution.impulses, dt, static_topology(frozen).num_links)
-    joint_forces = incoming_joint_forces(
-        articulation, frozen, end_frame, motion, link_acceleration, given + brake, tendons
-    )
+    joint_forces = incoming_joint_forces(articulation, frozen, end_frame, motion, link_acceleration, wrench, tendons)
     residuals = [residual_of(found) for found in (solution.position_corrections, solution.velocity_corrections)]
-    report = StepReport(
-        acceleration[base:], link_velocity, link_acceleration, joint_forces, joint_forces[:0], *residuals
-    )
+    report = StepReport(acceleration[base:], link_velocity, link_acceleration, joint_forces, on_link_b, *residuals)
     return end, drift, report
 
 

@@ -47,8 +47,7 @@ def step(
       The state a step later.
 
     Raises:
-      ValueError: an array has the wrong shape, or the articulation has what the solver does not know (loop joints with
-        ``"pgs"`` and ``"tgs"``, what is not smooth with ``"rk4"``).
+      ValueError: an array has the wrong shape, or the articulation has what is not smooth, and the solver is ``"rk4"``.
       TypeError: an array has another dtype than the articulation, or a padded articulation needs a static topology for
         what it has or for the solver.
     """
@@ -189,12 +188,6 @@ def _checked(articulation: Articulation, state: State, control: Control | None, 
 def _check_topology(articulation: Articulation, options: SolverOptions) -> None:
     topology = articulation.topology
     if isinstance(topology, Topology):
-        if topology.loop_joints and options.solver in ("pgs", "tgs"):
-            names = ", ".join(repr(joint.name) for joint in topology.loop_joints)
-            raise ValueError(
-                f"articulation {topology.name!r}: solver={options.solver!r} has no loop joints ({names}); step with "
-                "solver='implicit'"
-            )
         return
     if options.solver in ("pgs", "tgs"):
         raise TypeError(
