@@ -43,3 +43,19 @@ def in_lanes(
         return function(traced if known is None else known, *arguments)
 
     return batch_last(of_arrays)(traced, *arguments)
+
+
+def in_lanes_under(
+    function: Callable[..., _Result], articulation: Articulation, constraints: Any, *arguments: Any
+) -> _Result:
+    """``function(articulation, constraints, *arguments)`` likewise; constraints that are known stay known, too.
+
+    Accelerations of a quadruped on four points: 1.2 us instead of 5.2. (Their derivatives: 17 us instead of 24, but 400
+    kernels and 9.9 s to compile instead of 6.4.)
+    """
+    known, traced = split_known(constraints)
+
+    def of_arrays(articulation: Articulation, traced: Any, *arguments: Any) -> _Result:
+        return function(articulation, traced if known is None else known, *arguments)
+
+    return in_lanes(of_arrays, articulation, traced, *arguments)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import artix
@@ -60,16 +61,41 @@ LOOPS = {"contact_forces", "solve_contact"}
 EVERY_DAY = {"constraint_jacobian", "delassus_matrix", "constrained_forward_dynamics"}
 
 
-def program(function: str) -> str:
-    """The compiled program of one quadruped on its four feet."""
-    a = ROBOTS["quadruped"]()
+def standing(a: artix.Articulation) -> tuple[Constraints, Contacts]:
+    """A quadruped on its four feet."""
     links = [f"link_{k}" for k in (3, 6, 9, 12)]
     c = Constraints.of(a, [Constraint(frame_a=link, axes="world_aligned") for link in links])
     numbers = tuple(a.topology.link_index(link) for link in links)
     up = jnp.tile(jnp.asarray([0.0, 0.0, 1.0], a.dtype), (4, 1))
-    k = Contacts(numbers, jnp.zeros((4, 3), a.dtype), up, jnp.ones(4, a.dtype), jnp.zeros(4, a.dtype))
+    return c, Contacts(numbers, jnp.zeros((4, 3), a.dtype), up, jnp.ones(4, a.dtype), jnp.zeros(4, a.dtype))
+
+
+def program(function: str) -> str:
+    """The compiled program of one quadruped on its four feet."""
+    a = ROBOTS["quadruped"]()
+    c, k = standing(a)
     s, x = state_at(random_states(a, 1), 0), jnp.zeros(a.topology.nv, a.dtype)
     return jax.jit(FUNCTIONS[function]).lower(a, s, x, c, k).compile(DEFAULTS).as_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - {"solve_contact"}))
+def test_batches(name: str) -> None:
+    """Of 70 states, in lanes where ``jax.vmap`` makes them, against one at a time."""
+    a = ROBOTS["quadruped"]().astype("float64")
+    c, k = standing(a)
+    states = random_states(a, 70)
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(70, a.topology.nv)))
+
+    def one(state, x):
+        return FUNCTIONS[name](a, state, x, c, k)
+
+    found = jax.jit(jax.vmap(one))(states, x)
+    for item in (0, 69):
+        wanted = jax.jit(one)(state_at(states, item), x[item])
+        for all_of, alone in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+            largest = float(jnp.max(jnp.abs(alone), initial=1))
+            np.testing.assert_allclose(all_of[item], alone, atol=1e-9 * largest)
 
 
 @pytest.mark.parametrize(

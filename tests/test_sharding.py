@@ -13,7 +13,9 @@ import artix
 from artix import Control, SolverOptions
 from tests.models import random_states, tree_of
 from tests.quantity_programs import QUANTITIES
-from tests.test_programs import FUNCTIONS
+from tests.test_constraint_programs import FUNCTIONS as CONSTRAINED
+from tests.test_constraint_programs import standing
+from tests.test_programs import FUNCTIONS, ROBOTS
 from tests.test_stepping import SOLVERS, _everything
 
 BATCH, EVERYWHERE = jax.sharding.PartitionSpec("batch"), jax.sharding.PartitionSpec()
@@ -82,6 +84,19 @@ def test_every_function_is_traced_by_shard_map(name: str) -> None:
         return results, states.joint_position  # Something of a batch, if only parameters matter to the function.
 
     jax.eval_shape(_by_shard_map(of_part), states, acceleration, wrenches)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(set(CONSTRAINED) - {"solve_contact"}))
+def test_constrained_dynamics_is_traced_by_shard_map(name: str) -> None:
+    articulation = ROBOTS["quadruped"]().astype("float64")
+    constraints, contacts = standing(articulation)
+    states, acceleration, _ = _arguments(articulation, 4)
+
+    def of_one(state, acceleration):
+        return CONSTRAINED[name](articulation, state, acceleration, constraints, contacts)
+
+    jax.eval_shape(_by_shard_map(jax.vmap(of_one)), states, acceleration)
 
 
 @pytest.mark.parametrize("name", ["mass_matrix", "forward_dynamics_derivatives"])

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
 from artix.configuration import generalized_velocity
-from artix.constraints.constrained_dynamics import constrained_forward_dynamics, impulse_dynamics
+from artix.constraints.constrained_dynamics import constrained_acceleration, impact_of_velocity
 from artix.constraints.constraint_derivatives import (
     ConstraintDerivatives,
     constraint_force_derivative,
@@ -85,7 +85,7 @@ def constrained_forward_dynamics_derivatives(
       ValueError: an array has the wrong shape, or there is no iteration.
       TypeError: an array has another dtype than the articulation.
     """
-    acceleration, constraint_force, _ = constrained_forward_dynamics(
+    acceleration, constraint_force, _ = constrained_acceleration(
         articulation, state, force, constraints, external_force, damping=damping, iterations=iterations
     )
     kin = kinematics(articulation, state)
@@ -134,7 +134,7 @@ def impulse_dynamics_derivatives(
       TypeError: an array has another dtype than the articulation.
     """
     tree, base = articulation.topology, articulation.topology.num_base_dofs
-    impact = impulse_dynamics(articulation, state, constraints, restitution, damping=damping, iterations=iterations)
+    impact = impact_of_velocity(articulation, state, constraints, restitution, damping=damping, iterations=iterations)
     bounce = 1 + jnp.asarray(restitution, articulation.dtype)
     before = generalized_velocity(articulation, state)
     jump = impact.velocity - before

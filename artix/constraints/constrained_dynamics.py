@@ -20,6 +20,7 @@ from artix.displacements import has_all_displacements
 from artix.dynamics.factorization import factorize_dense, solve
 from artix.dynamics.inverse import force_change, inverse_dynamics
 from artix.dynamics.newton_euler import generalized_forces, newton_euler
+from artix.evaluation import in_lanes_under
 from artix.kinematics import kinematics
 from artix.tangents import add, along, is_zero, times
 
@@ -92,6 +93,27 @@ def constrained_forward_dynamics(
     differentiated equations. ``J^T lambda`` and the acceleration have unique derivatives as long as the constraints can
     still be kept.
     """
+
+    def result(articulation, how, state, force, external_force) -> ConstrainedAcceleration:
+        constraints, damping = how
+        return constrained_acceleration(
+            articulation, state, force, constraints, external_force, damping=damping, iterations=iterations
+        )
+
+    return in_lanes_under(result, articulation, (constraints, damping), state, force, external_force)
+
+
+def constrained_acceleration(
+    articulation: Articulation,
+    state: State,
+    force: Array,
+    constraints: Constraints,
+    external_force: Array | None,
+    *,
+    damping: float | Array | None,
+    iterations: int,
+) -> ConstrainedAcceleration:
+    """:func:`constrained_forward_dynamics` for programs that also need its kinematics."""
     tree = articulation.topology
     check_state(articulation, state)
     check_vector("force", force, (tree.nv,), articulation.dtype, "nv")
@@ -196,12 +218,28 @@ def impulse_dynamics(
       ValueError: an array has the wrong shape, or there is no iteration.
       TypeError: an array has another dtype than the articulation.
     """
+
+    def impact(articulation, how, state) -> Impact:
+        constraints, restitution, damping = how
+        return impact_of_velocity(articulation, state, constraints, restitution, damping=damping, iterations=iterations)
+
+    return in_lanes_under(impact, articulation, (constraints, restitution, damping), state)
+
+
+def impact_of_velocity(
+    articulation: Articulation,
+    state: State,
+    constraints: Constraints,
+    restitution: float | Array,
+    *,
+    damping: float | Array | None,
+    iterations: int,
+) -> Impact:
+    """:func:`impulse_dynamics` for programs that also need its kinematics."""
     check_state(articulation, state)
     check_iterations(iterations)
-    kin = kinematics(articulation, state)
-    anchors = constraints.anchors
-    sides = anchor_sides(articulation, state, kin, anchors)
-    jacobian = anchor_jacobian(articulation, kin, anchors, *sides)
+    kin, anchors = kinematics(articulation, state), constraints.anchors
+    jacobian = anchor_jacobian(articulation, kin, anchors, *anchor_sides(articulation, state, kin, anchors))
     velocity = generalized_velocity(articulation, state)
     target = -(1 + jnp.asarray(restitution, articulation.dtype)) * times(jacobian, velocity)
     factors = factorize_kkt(articulation, kin, jacobian, damping)
@@ -251,16 +289,27 @@ def constrained_inverse_dynamics(
 
     Identity: ``constrained_forward_dynamics`` of the forces is the acceleration again, if it keeps the constraints.
     """
-    force = inverse_dynamics(articulation, state, acceleration, external_force)
-    kin, anchors = kinematics(articulation, state), constraints.anchors
-    jacobian = anchor_jacobian(articulation, kin, anchors, *anchor_sides(articulation, state, kin, anchors))
-    base = articulation.topology.num_base_dofs
     if constraint_force is not None:
         check_vector("constraint_force", constraint_force, (constraints.num_rows,), articulation.dtype, "R rows")
-    elif base:
-        root = jacobian[:, :base]
-        added = jnp.broadcast_to(jnp.asarray(damping, force.dtype), (base,))
-        constraint_force = times(root, solve(factorize_dense(times(root.T, root), added), force[:base]))
-    else:
-        constraint_force = jnp.zeros(constraints.num_rows, force.dtype)
-    return ConstrainedForces(force - times(constraint_force, jacobian), constraint_force)
+
+    def forces(articulation, how, state, acceleration, external_force, constraint_force) -> ConstrainedForces:
+        constraints, damping = how
+        force = inverse_dynamics(articulation, state, acceleration, external_force)
+        kin, anchors = kinematics(articulation, state), constraints.anchors
+        jacobian = anchor_jacobian(articulation, kin, anchors, *anchor_sides(articulation, state, kin, anchors))
+        if constraint_force is None:
+            constraint_force = _smallest_carrying(articulation, jacobian, force, damping)
+        return ConstrainedForces(force - times(constraint_force, jacobian), constraint_force)
+
+    arguments = (state, acceleration, external_force, constraint_force)
+    return in_lanes_under(forces, articulation, (constraints, damping), *arguments)
+
+
+def _smallest_carrying(articulation: Articulation, jacobian: Array, force: Array, damping: float | Array) -> Array:
+    """The smallest forces on the rows that carry a floating base, [R]."""
+    base = articulation.topology.num_base_dofs
+    if not base:
+        return jnp.zeros(len(jacobian), force.dtype)
+    root = jacobian[:, :base]
+    added = jnp.broadcast_to(jnp.asarray(damping, force.dtype), (base,))
+    return times(root, solve(factorize_dense(times(root.T, root), added), force[:base]))

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from artix.checks import check_vector
 from artix.constraints.kkt import factorize_damped, proximal_iterations
 from artix.constraints.operators import check_iterations
-from artix.devices import scan
+from artix.devices import scan, varying_alike
 from artix.dynamics.factorization import factorize_dense, solve
 from artix.tangents import times
 
@@ -145,7 +145,7 @@ def _alternating_directions(
         cones = project_onto_cones(free + dual / rho, friction)
         return (cones, dual + rho * (free - cones)), None
 
-    start = jnp.zeros((len(friction), 3), delassus.dtype)
+    start = varying_alike(jnp.zeros((len(friction), 3), delassus.dtype), delassus, free_velocity, friction)
     (cones, _), _ = scan(iterate, (start, start), None, length=iterations)
     return cones.reshape(-1)
 
@@ -170,7 +170,8 @@ def _projected_gauss_seidel(delassus: Array, free_velocity: Array, friction: Arr
             impulse = impulse.at[rows].set(jnp.concatenate([pull, normal[None]]))
         return impulse, None
 
-    return scan(sweep, jnp.zeros_like(free_velocity), None, length=iterations)[0]
+    start = varying_alike(jnp.zeros_like(free_velocity), delassus, friction)
+    return scan(sweep, start, length=iterations)[0]
 
 
 def _length(vectors: Array) -> Array:

@@ -15,6 +15,7 @@ from artix.constraints.constraint_model import Constraints
 from artix.constraints.kkt import DEFAULT_ITERATIONS, KktSolution, factorize_kkt, kkt_solve
 from artix.dynamics.factorization import factorize_dense, half_solve, solve_columns
 from artix.dynamics.solve import factorize, linear_solve
+from artix.evaluation import in_lanes_under
 from artix.kinematics import kinematics
 from artix.tangents import times
 
@@ -116,9 +117,14 @@ def delassus_matrix(
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
     """
-    known, traced = split_known(articulation)
-    matrix = _ruled_delassus_matrix(known, traced, state, constraints.anchors)
-    return matrix + jnp.asarray(damping, matrix.dtype) * jnp.eye(len(matrix), dtype=matrix.dtype)
+
+    def damped(articulation: Articulation, how: tuple, state: State) -> Array:
+        known, traced = split_known(articulation)
+        constraints, damping = how
+        matrix = _ruled_delassus_matrix(known, traced, state, constraints.anchors)
+        return matrix + jnp.asarray(damping, matrix.dtype) * jnp.eye(len(matrix), dtype=matrix.dtype)
+
+    return in_lanes_under(damped, articulation, (constraints, damping), state)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -164,7 +170,15 @@ def operational_space_inertia(
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
     """
-    matrix = delassus_matrix(articulation, state, constraints, damping=damping)
+
+    def inverse(articulation: Articulation, how: tuple, state: State) -> Array:
+        constraints, damping = how
+        return _inverse(delassus_matrix(articulation, state, constraints, damping=damping))
+
+    return in_lanes_under(inverse, articulation, (constraints, damping), state)
+
+
+def _inverse(matrix: Array) -> Array:
     factors = jax.lax.stop_gradient(factorize_dense(matrix, jnp.zeros_like(matrix[0])))
     columns = jax.lax.custom_linear_solve(
         lambda x: times(matrix, x),
@@ -206,10 +220,15 @@ def constrained_solve(
     check_vector("force", force, (articulation.topology.nv,), articulation.dtype, "nv")
     check_vector("target", target, (constraints.num_rows,), articulation.dtype, "R rows")
     check_iterations(iterations)
-    kin = kinematics(articulation, state)
-    jacobian = solved_anchor_rows(articulation, state, kin, constraints.anchors).jacobian
-    factors = factorize_kkt(articulation, kin, jacobian, damping)
-    return kkt_solve(articulation, kin, jacobian, factors, force, target, iterations)
+
+    def solution(articulation: Articulation, how: tuple, state: State, force: Array, target: Array) -> KktSolution:
+        constraints, damping = how
+        kin = kinematics(articulation, state)
+        jacobian = solved_anchor_rows(articulation, state, kin, constraints.anchors).jacobian
+        factors = factorize_kkt(articulation, kin, jacobian, damping)
+        return kkt_solve(articulation, kin, jacobian, factors, force, target, iterations)
+
+    return in_lanes_under(solution, articulation, (constraints, damping), state, force, target)
 
 
 def check_iterations(iterations: int) -> None:
