@@ -94,8 +94,8 @@ def constrained_forward_dynamics(
     still be kept.
     """
 
-    def result(articulation, how, state, force, external_force) -> ConstrainedAcceleration:
-        constraints, damping = how
+    def result(articulation, parameters, state, force, external_force) -> ConstrainedAcceleration:
+        constraints, damping = parameters
         return constrained_acceleration(
             articulation, state, force, constraints, external_force, damping=damping, iterations=iterations
         )
@@ -219,8 +219,8 @@ def impulse_dynamics(
       TypeError: an array has another dtype than the articulation.
     """
 
-    def impact(articulation, how, state) -> Impact:
-        constraints, restitution, damping = how
+    def impact(articulation, parameters, state) -> Impact:
+        constraints, restitution, damping = parameters
         return impact_of_velocity(articulation, state, constraints, restitution, damping=damping, iterations=iterations)
 
     return in_lanes_under(impact, articulation, (constraints, restitution, damping), state)
@@ -292,8 +292,8 @@ def constrained_inverse_dynamics(
     if constraint_force is not None:
         check_vector("constraint_force", constraint_force, (constraints.num_rows,), articulation.dtype, "R rows")
 
-    def forces(articulation, how, state, acceleration, external_force, constraint_force) -> ConstrainedForces:
-        constraints, damping = how
+    def forces(articulation, parameters, state, acceleration, external_force, constraint_force) -> ConstrainedForces:
+        constraints, damping = parameters
         force = inverse_dynamics(articulation, state, acceleration, external_force)
         kin, anchors = kinematics(articulation, state), constraints.anchors
         jacobian = anchor_jacobian(articulation, kin, anchors, *anchor_sides(articulation, state, kin, anchors))

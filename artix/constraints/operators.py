@@ -118,9 +118,9 @@ def delassus_matrix(
       TypeError: an array has another dtype than the articulation.
     """
 
-    def damped(articulation: Articulation, how: tuple, state: State) -> Array:
+    def damped(articulation: Articulation, parameters: tuple, state: State) -> Array:
         known, traced = split_known(articulation)
-        constraints, damping = how
+        constraints, damping = parameters
         matrix = _ruled_delassus_matrix(known, traced, state, constraints.anchors)
         return matrix + jnp.asarray(damping, matrix.dtype) * jnp.eye(len(matrix), dtype=matrix.dtype)
 
@@ -171,8 +171,8 @@ def operational_space_inertia(
       TypeError: an array has another dtype than the articulation.
     """
 
-    def inverse(articulation: Articulation, how: tuple, state: State) -> Array:
-        constraints, damping = how
+    def inverse(articulation: Articulation, parameters: tuple, state: State) -> Array:
+        constraints, damping = parameters
         return _inverse(delassus_matrix(articulation, state, constraints, damping=damping))
 
     return in_lanes_under(inverse, articulation, (constraints, damping), state)
@@ -221,8 +221,10 @@ def constrained_solve(
     check_vector("target", target, (constraints.num_rows,), articulation.dtype, "R rows")
     check_iterations(iterations)
 
-    def solution(articulation: Articulation, how: tuple, state: State, force: Array, target: Array) -> KktSolution:
-        constraints, damping = how
+    def solution(
+        articulation: Articulation, parameters: tuple, state: State, force: Array, target: Array
+    ) -> KktSolution:
+        constraints, damping = parameters
         kin = kinematics(articulation, state)
         jacobian = solved_anchor_rows(articulation, state, kin, constraints.anchors).jacobian
         factors = factorize_kkt(articulation, kin, jacobian, damping)
