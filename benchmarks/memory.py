@@ -5,7 +5,8 @@ results finds all their pages missing in every call. With pages of 4 kB that tak
 of a 29-DOF humanoid with a floating base 8.5 us a state, and 2.8 with pages of 2 MB.
 
 Keeping the blocks instead (``glibc.malloc.mmap_threshold``, ``trim_threshold`` or ``mmap_max``) is as fast in some
-processes and three times slower than the default in others.
+processes and three times slower than the default in others. With ``arena_max=1``, too, no page is ever missing, and
+derivatives of a 29-DOF humanoid take 4.6 us instead of 5.6 to 11.8, but those of constrained dynamics 64 instead of 29.
 """
 
 from __future__ import annotations
