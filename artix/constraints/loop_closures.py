@@ -56,6 +56,14 @@ def closure_errors(articulation: Articulation, state: State, loops: LoopClosures
     return anchor_rows(articulation, state, loops.anchors).error[loops.held]
 
 
+def distance_gaps(articulation: Articulation, loops: LoopClosures) -> tuple[Array, Array]:
+    """How far the distances are from the least and the largest ones, [D] each; ``inf`` where there is no bound."""
+    length, joints = loops.rows.error[loops.distances], articulation.loop_joints
+    least, largest = (bound[loops.joints] for bound in (joints.min_distance, joints.max_distance))
+    # No distance is negative.
+    return jnp.where(least > 0, length - least, jnp.inf), largest - length
+
+
 def loop_wrenches(frozen: Frozen, loops: LoopClosures, force: Array) -> tuple[Array, Array]:
     """What forces on all rows of the loop joints do.
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from artix.articulation import Articulation
 from artix.constraints.frozen import HIGHEST, Frozen
 from artix.constraints.limits import limit_impulses
-from artix.constraints.loop_closures import LoopClosures
+from artix.constraints.loop_closures import LoopClosures, distance_gaps
 from artix.constraints.sweep import Sweep
 
 Array = jax.Array
@@ -45,22 +45,21 @@ class LoopRow(NamedTuple):
 
 def loop_rows(articulation: Articulation, frozen: Frozen, loops: LoopClosures) -> LoopRow:
     """The rows of all loop joints."""
-    joints, direction, error = articulation.loop_joints, loops.rows.jacobian, loops.rows.error
+    direction, error = loops.rows.jacobian, loops.rows.error
     effect = jnp.matmul(direction, frozen.inverse_mass, precision=HIGHEST)
     response = jnp.sum(direction * effect, axis=1)
     moves = response > _FIXED * jnp.finfo(error.dtype).eps * jnp.max(response, initial=0)
-    least, largest = joints.min_distance[loops.joints], joints.max_distance[loops.joints]
-    length, unbounded = error[loops.distances], jnp.full_like(error, jnp.inf)
-    # No distance is negative.
-    lower_gap = jnp.where(least > 0, length - least, jnp.inf)
+    lower_gap, upper_gap = (
+        jnp.full_like(error, jnp.inf).at[loops.distances].set(gap) for gap in distance_gaps(articulation, loops)
+    )
     return LoopRow(
         direction=direction,
         effect=jnp.where(moves[:, None], effect, 0),
         response=jnp.where(moves, response, 1),
         error=error,
         is_held=jnp.ones_like(error, bool).at[loops.distances].set(False),
-        lower_gap=unbounded.at[loops.distances].set(lower_gap),
-        upper_gap=unbounded.at[loops.distances].set(largest - length),
+        lower_gap=lower_gap,
+        upper_gap=upper_gap,
     )
 
 

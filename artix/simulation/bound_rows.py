@@ -10,7 +10,7 @@ from artix.constants import is_known, known_to_be
 from artix.constraints.drives import DriveRow, exceeds_bounds, known_envelopes
 from artix.constraints.frozen import HIGHEST, Frozen
 from artix.constraints.implicit_rows import BoundRow, DistanceRow
-from artix.constraints.loop_closures import LoopClosures
+from artix.constraints.loop_closures import LoopClosures, distance_gaps
 from artix.constraints.sweep import implicit_sweep
 from artix.simulation.implicit_system import ERROR_REDUCTION, Acting, drives_of, unlimited_velocity
 from artix.simulation.options import SolverOptions
@@ -89,10 +89,8 @@ def _drive_row(articulation: Articulation, acting: Acting, response: Array, soft
 
 def distance_rows(articulation: Articulation, loops: LoopClosures, response: Array, dt: Array) -> DistanceRow:
     """The rows of all distances, for a response [nv, nv] within the hard relations."""
-    direction, length = loops.rows.jacobian[loops.distances], loops.rows.error[loops.distances]
-    least, largest = (
-        bound[loops.joints] for bound in (articulation.loop_joints.min_distance, articulation.loop_joints.max_distance)
-    )
+    direction = loops.rows.jacobian[loops.distances]
+    lower_gap, upper_gap = distance_gaps(articulation, loops)
     effect = jnp.matmul(direction, response.T, precision=HIGHEST)
     mobility = jnp.sum(direction * effect, axis=1)
     free = mobility > _LOCKED * jnp.finfo(dt.dtype).eps * jnp.max(jnp.abs(response))
@@ -101,9 +99,8 @@ def distance_rows(articulation: Articulation, loops: LoopClosures, response: Arr
         direction=direction,
         effect=jnp.where(free[:, None], effect, 0),
         response=jnp.where(free, mobility, 1),
-        # No distance is negative.
-        lower_velocity=jnp.where(least > 0, -_approach(length - least, dt), -jnp.inf) - drift,
-        upper_velocity=_approach(largest - length, dt) - drift,
+        lower_velocity=-_approach(lower_gap, dt) - drift,
+        upper_velocity=_approach(upper_gap, dt) - drift,
     )
 
 
