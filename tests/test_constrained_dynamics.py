@@ -279,3 +279,23 @@ def test_constraints_of_descriptors() -> None:
         Constraints.of_loop_joints(a)
     with pytest.raises(ValueError, match="iterations"):
         artix.impulse_dynamics(a, state, found, iterations=0)
+
+
+def test_reverse_mode_by_forces_or_velocities_alone() -> None:
+    """One right side of the equations does not depend on them then."""
+    a = artix.robots.load("quadruped").astype("float64")
+    constraints = Constraints.of(a, [Constraint(frame_a=a.topology.link_names[-1])])
+    state, force = artix.random_state(a, jax.random.key(0)), jnp.ones(a.topology.nv)
+
+    def accelerate(force):
+        return artix.constrained_forward_dynamics(a, state, force, constraints).acceleration
+
+    by = jax.jit(lambda f: artix.constrained_forward_dynamics_derivatives(a, state, f, constraints).acceleration.force)
+    wanted = by(force)
+    np.testing.assert_allclose(jax.jit(jax.jacrev(accelerate))(force), wanted, atol=1e-9 * float(jnp.abs(wanted).max()))
+
+    def impact(velocity):
+        return artix.impulse_dynamics(a, state.replace(joint_velocity=velocity), constraints).velocity
+
+    forward, reverse = (jax.jit(mode(impact))(state.joint_velocity) for mode in (jax.jacfwd, jax.jacrev))
+    np.testing.assert_allclose(reverse, forward, atol=1e-9 * float(jnp.abs(forward).max()))

@@ -113,6 +113,9 @@ def kkt_solve(
         x, multipliers = plain_kkt_solve(factors, *right, iterations)
         return KktSolution(x, -multipliers)
 
+    # In reverse mode JAX asks that both right sides depend on what is differentiated, though one of them be constant.
+    nothing = 0 * (jnp.sum(force) + jnp.sum(target))
+    force, target = force + nothing, target + nothing
     # Symmetric in x and the negated multipliers.
     x, negative = jax.lax.custom_linear_solve(
         lambda unknown: KktSolution(*equations(unknown)), KktSolution(force, target), solve, symmetric=True
