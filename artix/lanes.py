@@ -17,9 +17,8 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr
 
-from artix.constants import is_known
+from artix.batch_rules import with_batch_rule
 from artix.lane_rules import Value, evaluate, widened
-from artix.tangents import value_and_change
 
 Array = jax.Array
 
@@ -32,25 +31,14 @@ _FEWEST_LANES, _LANES, _MOST_LANES = 32, 64, 128
 def batch_last(function: Callable[..., Any], *static: Hashable, in_blocks: bool = True) -> Callable[..., Any]:
     """The same function, which ``jax.vmap`` evaluates with the batch as the last axis, in blocks or whole.
 
-    It can be compiled, vmapped and differentiated any number of times. Derivatives are those of the function itself,
-    evaluated with the batch as ``jax.vmap`` has it.
-
     Args:
-      function: of the static arguments, then of pytrees of arrays; its results are arrays, too.
+      function: of the static arguments, then as for :func:`artix.batch_rules.with_batch_rule`.
       static: its first arguments. JAX traces a function with the same ones only once.
       in_blocks: whether blocks of the batch are evaluated one by one, which stay in a CPU's cache. Loops in the
         function are better off with all of it: they are dispatched less often, and what they loop over comes first.
     """
     program = _shared(function, *static) if static else function
-
-    def of_one(*arguments: Any) -> Any:
-        if is_known(arguments):
-            return program(*arguments)
-        structure: Any
-        leaves, structure = jax.tree.flatten(arguments)
-        return _with_derivatives(lambda *leaves: program(*structure.unflatten(leaves)), in_blocks)(*leaves)
-
-    return of_one
+    return with_batch_rule(program, functools.partial(evaluate_in_lanes, in_blocks=in_blocks))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -59,72 +47,11 @@ def _shared(function: Callable[..., Any], *static: Hashable) -> Callable[..., An
     return jax.jit(functools.partial(function, *static))
 
 
-def _with_derivatives(function: Callable[..., Any], in_blocks: bool) -> Callable[..., Any]:
-    traced_once = jax.jit(function)
-
-    @jax.custom_batching.custom_vmap
-    def value(*leaves: Array) -> Any:
-        return traced_once(*leaves)
-
-    @value.def_vmap
-    def of_batch(size: int, mapped: Sequence[bool], *leaves: Array) -> Any:
-        # Where nothing is compiled, lanes would only be more operations. Programs for export may have symbols as sizes.
-        if is_known(leaves) or not isinstance(size, int):
-            axes = [0 if is_mapped else None for is_mapped in mapped]
-            results = jax.vmap(function, axes, axis_size=size)(*leaves)
-            return results, jax.tree.map(lambda _: True, results)
-        items = (leaf.shape[1:] if is_mapped else leaf.shape for leaf, is_mapped in zip(leaves, mapped, strict=True))
-        shapes = (jax.ShapeDtypeStruct(shape, leaf.dtype) for shape, leaf in zip(items, leaves, strict=True))
-        program, results = jax.make_jaxpr(traced_once, return_shape=True)(*shapes)
-        found = _batched(program, tuple(mapped), size, in_blocks)(*leaves)
-        structure: Any = jax.tree.structure(results)
-        return structure.unflatten(found), jax.tree.map(lambda _: True, results)
-
-    @jax.custom_jvp
-    def ruled(*leaves: Array) -> Any:
-        return value(*leaves)
-
-    @functools.partial(ruled.defjvp, symbolic_zeros=True)
-    def with_change(leaves: tuple[Array, ...], changes: tuple[Any, ...]) -> Any:
-        return value_and_change(lambda leaves: function(*leaves), leaves, changes)
-
-    return ruled
-
-
-def _batched(program: ClosedJaxpr, mapped: tuple[bool, ...], size: int, in_blocks: bool) -> Callable[..., list[Array]]:
-    """A function of arrays of which those that are ``mapped`` have the batch first; all its results have."""
-
-    @jax.custom_batching.custom_vmap
-    def of_batch(*arrays: Array) -> list[Array]:
-        return _evaluate(program, mapped, size, in_blocks, arrays)
-
-    @of_batch.def_vmap
-    def of_larger_batch(outer: int, outer_mapped: Sequence[bool], *arrays: Array):
-        """Another ``vmap`` makes the batch larger: [outer, size, ...] becomes [outer size, ...]."""
-        merged = [
-            _merged(outer, size, outside, inside, array)
-            for outside, inside, array in zip(outer_mapped, mapped, arrays, strict=True)
-        ]
-        any_mapped = tuple(a or b for a, b in zip(outer_mapped, mapped, strict=True))
-        results = _batched(program, any_mapped, outer * size, in_blocks)(*merged)
-        split = [result.reshape(outer, size, *result.shape[1:]) for result in results]
-        return split, [True] * len(split)
-
-    return of_batch
-
-
-def _merged(outer: int, size: int, outer_mapped: bool, mapped: bool, array: Array) -> Array:
-    """[outer, size, ...] as [outer size, ...]; what depends on no batch stays as it is."""
-    if not (outer_mapped or mapped):
-        return array
-    array = array if outer_mapped else array[None]
-    array = array if mapped else array[:, None]
-    return jnp.broadcast_to(array, (outer, size, *array.shape[2:])).reshape(outer * size, *array.shape[2:])
-
-
-def _evaluate(
-    program: ClosedJaxpr, mapped: tuple[bool, ...], size: int, in_blocks: bool, arrays: Sequence[Array]
+def evaluate_in_lanes(
+    program: ClosedJaxpr, mapped: tuple[bool, ...], size: int, arrays: Sequence[Array], *, in_blocks: bool = True
 ) -> list[Array]:
+    """A batch of a program, an :data:`artix.batch_rules.Evaluation`."""
+
     def of_lanes(*arrays: Array) -> list[Array]:
         length = next(array.shape[-1] for array, is_mapped in zip(arrays, mapped, strict=True) if is_mapped)
         values = evaluate(program, map(Value, arrays, mapped), length)

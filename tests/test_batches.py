@@ -53,6 +53,34 @@ def test_batches_that_blocks_divide(randomized, count: int, blocks: bool) -> Non
     assert in_blocks(artix.vmap_in_blocks(artix.center_of_mass), *few) == blocks
 
 
+@pytest.mark.parametrize("nested", [False, True], ids=["batch", "batch_of_batches"])
+@pytest.mark.parametrize("solver", ["implicit", "tgs"])
+def test_large_steps_are_evaluated_in_blocks(monkeypatch, solver: str, nested: bool) -> None:
+    one = random_tree(3, 3, fixed_base=False)
+    states = jax.vmap(lambda key: artix.random_state(one, key))(jax.random.split(jax.random.key(1), 1024))
+    states = jax.tree.map(lambda leaf: leaf.reshape(32, 32, *leaf.shape[1:]), states) if nested else states
+
+    def velocities(blocks: bool):
+        for name, bodies in (
+            ("_BODIES_OF_BLOCK", 256 * one.topology.num_bodies),
+            ("_BODIES_OF_SMALLEST_BATCH", 0 if blocks else 10**9),
+        ):
+            monkeypatch.setattr(artix.evaluation, name, bodies)
+
+        def of_one(state, dt):
+            options = artix.SolverOptions(solver=solver)
+            return artix.step(one, state, artix.Control(joint_force=state.joint_velocity), dt, options).joint_velocity
+
+        function = jax.vmap(of_one, (0, None))
+        function = jax.vmap(function, (0, None)) if nested else function
+        gradient = jax.grad(lambda states: jnp.sum(function(states, 0.01) ** 2))
+        assert ("tensor<256x" in jax.jit(function).lower(states, 0.01).as_text()) == blocks
+        return jax.jit(function)(states, 0.01), jax.jit(gradient)(states).joint_position
+
+    for found, wanted in zip(velocities(True), velocities(False), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-12)
+
+
 def test_a_fleet_is_evaluated_in_blocks(randomized) -> None:
     one, (_, states) = random_tree(3, 3, fixed_base=False), randomized
     kinds = [one, one.replace(link_mass=2 * one.link_mass[::-1])]

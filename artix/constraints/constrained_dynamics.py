@@ -20,7 +20,7 @@ from artix.displacements import has_all_displacements
 from artix.dynamics.factorization import factorize_dense, solve
 from artix.dynamics.inverse import force_change, inverse_dynamics
 from artix.dynamics.newton_euler import generalized_forces, newton_euler
-from artix.evaluation import in_lanes_under
+from artix.evaluation import in_lanes
 from artix.kinematics import kinematics
 from artix.tangents import add, along, is_zero, times
 
@@ -100,7 +100,7 @@ def constrained_forward_dynamics(
             articulation, state, force, constraints, external_force, damping=damping, iterations=iterations
         )
 
-    return in_lanes_under(result, articulation, (constraints, damping), state, force, external_force)
+    return in_lanes(result, articulation, (constraints, damping), state, force, external_force)
 
 
 def constrained_acceleration(
@@ -223,7 +223,7 @@ def impulse_dynamics(
         constraints, restitution, damping = parameters
         return impact_of_velocity(articulation, state, constraints, restitution, damping=damping, iterations=iterations)
 
-    return in_lanes_under(impact, articulation, (constraints, restitution, damping), state)
+    return in_lanes(impact, articulation, (constraints, restitution, damping), state)
 
 
 def impact_of_velocity(
@@ -302,7 +302,7 @@ def constrained_inverse_dynamics(
         return ConstrainedForces(force - times(constraint_force, jacobian), constraint_force)
 
     arguments = (state, acceleration, external_force, constraint_force)
-    return in_lanes_under(forces, articulation, (constraints, damping), *arguments)
+    return in_lanes(forces, articulation, (constraints, damping), *arguments)
 
 
 def _smallest_carrying(articulation: Articulation, jacobian: Array, force: Array, damping: float | Array) -> Array:

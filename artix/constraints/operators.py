@@ -15,7 +15,7 @@ from artix.constraints.constraint_model import Constraints
 from artix.constraints.kkt import DEFAULT_ITERATIONS, KktSolution, factorize_kkt, kkt_solve
 from artix.dynamics.factorization import factorize_dense, half_solve, solve_columns
 from artix.dynamics.solve import factorize, linear_solve
-from artix.evaluation import in_lanes_under
+from artix.evaluation import in_lanes
 from artix.kinematics import kinematics
 from artix.tangents import times
 
@@ -124,7 +124,7 @@ def delassus_matrix(
         matrix = _ruled_delassus_matrix(known, traced, state, constraints.anchors)
         return matrix + jnp.asarray(damping, matrix.dtype) * jnp.eye(len(matrix), dtype=matrix.dtype)
 
-    return in_lanes_under(damped, articulation, (constraints, damping), state)
+    return in_lanes(damped, articulation, (constraints, damping), state)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -175,7 +175,7 @@ def operational_space_inertia(
         constraints, damping = parameters
         return _inverse(delassus_matrix(articulation, state, constraints, damping=damping))
 
-    return in_lanes_under(inverse, articulation, (constraints, damping), state)
+    return in_lanes(inverse, articulation, (constraints, damping), state)
 
 
 def _inverse(matrix: Array) -> Array:
@@ -230,7 +230,7 @@ def constrained_solve(
         factors = factorize_kkt(articulation, kin, jacobian, damping)
         return kkt_solve(articulation, kin, jacobian, factors, force, target, iterations)
 
-    return in_lanes_under(solution, articulation, (constraints, damping), state, force, target)
+    return in_lanes(solution, articulation, (constraints, damping), state, force, target)
 
 
 def check_iterations(iterations: int) -> None:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from artix.articulation import Articulation, State
 from artix.checks import check_state, check_vector
 from artix.devices import scan
+from artix.evaluation import in_blocks
 from artix.simulation.continuous import rk4_step
 from artix.simulation.implicit_step import implicit_step, implicit_step_and_report
 from artix.simulation.options import Control, SolverOptions, check_control
@@ -56,12 +57,15 @@ def step(
     control = _checked(articulation, state, control, options)
     part = jnp.asarray(dt, articulation.dtype) / options.substeps
 
-    def one(now: State) -> State:
-        if options.solver == "rk4":
-            return rk4_step(articulation, now, control, part, options.tendon_law)
-        return implicit_step(articulation, now, control, part, options)
+    def whole(articulation: Articulation, state: State, control: Control, part: Array) -> State:
+        def one(now: State) -> tuple[State, tuple]:
+            if options.solver == "rk4":
+                return rk4_step(articulation, now, control, part, options.tendon_law), ()
+            return implicit_step(articulation, now, control, part, options), ()
 
-    return _in_parts(lambda now: (one(now), ()), state, options)[0]
+        return _in_parts(one, state, options)[0]
+
+    return in_blocks(whole, articulation, state, control, part)
 
 
 def step_and_report(
@@ -80,7 +84,11 @@ def step_and_report(
     control = _checked(articulation, state, control, options)
     take_step = implicit_step_and_report if options.solver == "implicit" else physx_step
     part = jnp.asarray(dt, articulation.dtype) / options.substeps
-    return _in_parts(lambda now: take_step(articulation, now, control, part, options), state, options)
+
+    def whole(articulation: Articulation, state: State, control: Control, part: Array) -> tuple[State, StepReport]:
+        return _in_parts(lambda now: take_step(articulation, now, control, part, options), state, options)
+
+    return in_blocks(whole, articulation, state, control, part)
 
 
 def step_with_joint_drift(
