@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from artix.articulation import Articulation
 from artix.batch_rules import with_batch_rule
-from artix.batches import evaluate_in_blocks, one_device_of_a_cpu
+from artix.batches import evaluate_plainly, in_blocks_of_caches, one_device_of_a_cpu
 from artix.constants import is_known
 from artix.lanes import evaluate_in_lanes
 from artix.topology import Topology
@@ -23,15 +21,17 @@ _Result = TypeVar("_Result")
 # long, 30 % less and 10 % more, and compile 10 to 20 % longer. Fleets, whose trees are data, gain nothing.
 _MOST_BODIES = 50
 
-# Steps of 30 bodies in blocks of 256, 512, 1,024, 2,048 and 4,096 take 4.9, 4.7, 4.4, 5.7 and 7.9 us on two cores, of
-# 46 bodies 11.6, 11, 12.3, 20 and 19 us. Their intermediates, 0.36 kB a body, are above 32 MB from the smallest batch
-# on; below, blocks only take longer (13 bodies, batch 4096: 2.9 instead of 2.6 us).
-_BODIES_OF_BLOCK = 16_000 * (os.cpu_count() or 1)
-_BODIES_OF_SMALLEST_BATCH = 90_000
+#: Matrices of more DOFs are put together outside the lanes, whose results have to be turned. Mass matrices of 7, 18,
+#: 29, 35 and 64 DOFs take 0.31, 0.61, 1.03, 1.65 and 5.6 us within and 0.36, 0.65, 0.95, 1.42 and 3.6 outside, dense
+#: Jacobians of 7, 16, 18 and 29 DOFs 0.14, 0.70, 0.75 and 4.2 us within and 0.23, 0.84, 0.45 and 2.5 outside.
+MOST_DOFS_OF_MATRICES = 16
+
+# How many numbers the intermediates of one body have, as XLA keeps them: of dynamics, poses and velocities, and steps.
+_IN_DYNAMICS, IN_KINEMATICS, _IN_STEPS = 45, 20, 90
 
 
 def in_lanes(
-    function: Callable[..., _Result], articulation: Articulation, *arguments: Any, most_bodies: int = _MOST_BODIES
+    function: Callable[..., _Result], articulation: Articulation, *arguments: Any, numbers_of_body: int = _IN_DYNAMICS
 ) -> _Result:
     """``function(articulation, *arguments)``, under ``jax.vmap`` with the batch as the last axis.
 
@@ -40,22 +40,19 @@ def in_lanes(
 
     Args:
       function: a function of an articulation and pytrees of arrays.
-      articulation: the articulation.
+      articulation: the articulation; trees of more than 50 bodies, and those that are data, are left to ``jax.vmap``.
       arguments: the pytrees.
-      most_bodies: trees with more are left to ``jax.vmap``, as are those that are data.
+      numbers_of_body: how many numbers the intermediates of one body have; it decides about blocks.
     """
     tree = articulation.topology
-    if not isinstance(tree, Topology) or tree.num_bodies > most_bodies:
+    if not isinstance(tree, Topology) or tree.num_bodies > _MOST_BODIES:
         return function(articulation, *arguments)
-    return with_batch_rule(function, evaluate_in_lanes)(articulation, *arguments)
+    evaluation = in_blocks_of_caches(evaluate_in_lanes, numbers_of_body * tree.num_bodies)
+    return with_batch_rule(function, evaluation)(articulation, *arguments)
 
 
 def in_blocks(function: Callable[..., _Result], articulation: Articulation, *arguments: Any) -> _Result:
-    """``function(articulation, *arguments)``, under ``jax.vmap`` in blocks where a CPU gains by it.
-
-    That is for steps, whose intermediates are large. Of other functions batches of 4,096 gain nothing; beyond, they
-    would (inverse dynamics of 30 bodies, batch 32,768: 1.1 instead of 2.2 us), but XLA compiles a loop that consists of
-    element-wise operations into a function that runs on one core (jaxlib 0.12), and there may be many.
+    """``function(articulation, *arguments)``, of which ``jax.vmap`` evaluates large batches in blocks; for steps.
 
     Args:
       function: a function of an articulation and pytrees of arrays.
@@ -66,9 +63,5 @@ def in_blocks(function: Callable[..., _Result], articulation: Articulation, *arg
     tree = articulation.topology
     if not isinstance(tree, Topology) or not is_known(articulation) or not one_device_of_a_cpu():
         return function(articulation, *arguments)
-    evaluation = functools.partial(
-        evaluate_in_blocks,
-        block=max(_BODIES_OF_BLOCK // tree.num_bodies, 1),
-        smallest_batch=_BODIES_OF_SMALLEST_BATCH // tree.num_bodies,
-    )
+    evaluation = in_blocks_of_caches(evaluate_plainly, _IN_STEPS * tree.num_bodies)
     return with_batch_rule(function, evaluation)(articulation, *arguments)

@@ -10,7 +10,7 @@ from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Placement
 from artix.checks import check_vector
-from artix.evaluation import in_lanes
+from artix.evaluation import IN_KINEMATICS, MOST_DOFS_OF_MATRICES, in_lanes
 from artix.kinematics import (
     Kinematics,
     Motion,
@@ -48,7 +48,7 @@ def forward_kinematics(articulation: Articulation, state: State) -> LinkStates:
     def both(articulation: Articulation, state: State) -> LinkStates:
         return LinkStates(poses_of_links(articulation, state), velocities_of_links(articulation, state))
 
-    return in_lanes(both, articulation, state)
+    return in_lanes(both, articulation, state, numbers_of_body=IN_KINEMATICS)
 
 
 def link_poses(articulation: Articulation, state: State) -> Array:
@@ -66,7 +66,7 @@ def link_poses(articulation: Articulation, state: State) -> Array:
       ValueError: an array of the state has the wrong shape.
       TypeError: an array of the state has another dtype than the articulation.
     """
-    return in_lanes(poses_of_links, articulation, state)
+    return in_lanes(poses_of_links, articulation, state, numbers_of_body=IN_KINEMATICS)
 
 
 def poses_of_links(articulation: Articulation, state: State) -> Array:
@@ -93,7 +93,7 @@ def link_velocities(articulation: Articulation, state: State) -> Array:
 
     Identity: ``dense_jacobian(a, s) @ nu`` (without the root's rows for a fixed base).
     """
-    return in_lanes(velocities_of_links, articulation, state)
+    return in_lanes(velocities_of_links, articulation, state, numbers_of_body=IN_KINEMATICS)
 
 
 def velocities_of_links(articulation: Articulation, state: State) -> Array:
@@ -156,16 +156,25 @@ def dense_jacobian(articulation: Articulation, state: State) -> Array:
 
     Identity: ``dense_jacobian(a, s) @ nu == link_velocities(a, s)`` stacked.
     """
-    tree = articulation.topology
-    motions, centers = in_lanes(_motions_and_centers, articulation, state)
-    first = 0 if tree.num_base_dofs else 1
-    jacobian = point_jacobian(tree, motions, centers[:, first:], tree.dof_moves_link[:, first:])
-    return live_links(tree, jacobian, first).reshape(-1, tree.nv)
+    if articulation.topology.nv > MOST_DOFS_OF_MATRICES:
+        return _jacobian_of(articulation, *in_lanes(_motions_and_centers, articulation, state))
+
+    def whole(articulation: Articulation, state: State) -> Array:
+        return _jacobian_of(articulation, *_motions_and_centers(articulation, state))
+
+    return in_lanes(whole, articulation, state)
 
 
 def _motions_and_centers(articulation: Articulation, state: State) -> tuple[Array, Array]:
     kin = kinematics(articulation, state)
     return generalized_motions(articulation, kin), link_centers(articulation, kin)
+
+
+def _jacobian_of(articulation: Articulation, motions: Array, centers: Array) -> Array:
+    tree = articulation.topology
+    first = 0 if tree.num_base_dofs else 1
+    jacobian = point_jacobian(tree, motions, centers[:, first:], tree.dof_moves_link[:, first:])
+    return live_links(tree, jacobian, first).reshape(-1, tree.nv)
 
 
 def frame_pose(

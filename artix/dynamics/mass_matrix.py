@@ -16,7 +16,7 @@ from artix.checks import check_state
 from artix.constants import split_known
 from artix.displacements import displaced_bodies, displacement_of, has_all_displacements
 from artix.dynamics.inertia import composite_inertias, displaced_inertias, momentum, reference_inertias
-from artix.evaluation import in_lanes
+from artix.evaluation import MOST_DOFS_OF_MATRICES, in_lanes
 from artix.kinematics import Kinematics, Motion, generalized_motions, kinematics, motion_cross
 from artix.tangents import add, along, times
 from artix.tree import Tree, after, stage, take
@@ -50,7 +50,10 @@ def mass_matrix(articulation: Articulation, state: State, *, armature: bool = Fa
     Identity: ``nu @ mass_matrix(a, s) @ nu / 2 == kinetic_energy(a, s)``.
     """
     check_state(articulation, state)
-    matrix = _mass_matrix(outer, _in_lanes, articulation, state)
+    if articulation.topology.nv > MOST_DOFS_OF_MATRICES:
+        matrix = _mass_matrix(outer, in_lanes, articulation, state)
+    else:
+        matrix = in_lanes(functools.partial(_mass_matrix, outer, _plainly), articulation, state)
     return matrix + jnp.diag(generalized_armature(articulation)) if armature else matrix
 
 
@@ -65,11 +68,6 @@ def shared_mass_matrix(articulation: Articulation, state: State) -> Array:
 
 def _plainly(function: Callable[..., Any], *arguments: Any) -> Any:
     return function(*arguments)
-
-
-# The product itself is left out of the lanes, whose results have to be turned: 64 DOFs take 5.6 us with them, and 3.6
-# without. The momenta of 45 bodies gain nothing by them (2.7 and 2.3 us; of 30 bodies 0.9 and 1.6).
-_in_lanes = functools.partial(in_lanes, most_bodies=40)
 
 
 def _mass_matrix(product: Product, evaluated: Evaluation, articulation: Articulation, state: State) -> Array:
