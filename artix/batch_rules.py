@@ -17,10 +17,10 @@ Array = jax.Array
 
 #: The results of a batch: of a program of one item, which of its arrays have the batch first, its size, and the arrays.
 #: All results have the batch first.
-Evaluation = Callable[[ClosedJaxpr, tuple[bool, ...], int, Sequence[Array]], list[Array]]
+BatchEvaluation = Callable[[ClosedJaxpr, tuple[bool, ...], int, Sequence[Array]], list[Array]]
 
 
-def with_batch_rule(function: Callable[..., Any], evaluation: Evaluation) -> Callable[..., Any]:
+def with_batch_rule(function: Callable[..., Any], evaluation: BatchEvaluation) -> Callable[..., Any]:
     """The same function, of which ``evaluation`` evaluates batches.
 
     It can be compiled, vmapped and differentiated any number of times. Derivatives are those of the function itself,
@@ -48,7 +48,7 @@ def with_batch_rule(function: Callable[..., Any], evaluation: Evaluation) -> Cal
     return of_one
 
 
-def _ruled(function: Callable[..., Any], evaluation: Evaluation) -> Callable[..., Any]:
+def _ruled(function: Callable[..., Any], evaluation: BatchEvaluation) -> Callable[..., Any]:
     traced_once = jax.jit(function)
 
     @jax.custom_batching.custom_vmap

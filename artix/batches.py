@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from artix.batch_rules import Evaluation
+from artix.batch_rules import BatchEvaluation
 from artix.devices import scan
 
 Array = jax.Array
@@ -61,7 +61,7 @@ def vmap_in_blocks(function: Callable[..., Any]) -> Callable[..., Any]:
     return of_batch
 
 
-def in_blocks_of_caches(evaluation: Evaluation, numbers: int) -> Evaluation:
+def in_blocks_of_caches(evaluation: BatchEvaluation, numbers: int) -> BatchEvaluation:
     """The same evaluation, block by block where a batch's intermediates are larger than a CPU's caches.
 
     Args:
@@ -90,7 +90,7 @@ def in_blocks_of_caches(evaluation: Evaluation, numbers: int) -> Evaluation:
 
 
 def evaluate_plainly(program: ClosedJaxpr, mapped: tuple[bool, ...], size: int, arrays: Sequence[Array]) -> list[Array]:
-    """A batch of a program as ``jax.vmap`` evaluates it, an :data:`artix.batch_rules.Evaluation`."""
+    """A batch of a program as ``jax.vmap`` evaluates it, an :data:`artix.batch_rules.BatchEvaluation`."""
     axes = tuple(0 if is_mapped else None for is_mapped in mapped)
     return jax.vmap(jaxpr_as_fun(program), axes, axis_size=size)(*arrays)
 

@@ -50,7 +50,7 @@ def _shared(function: Callable[..., Any], *static: Hashable) -> Callable[..., An
 def evaluate_in_lanes(
     program: ClosedJaxpr, mapped: tuple[bool, ...], size: int, arrays: Sequence[Array], *, in_blocks: bool = True
 ) -> list[Array]:
-    """A batch of a program, an :data:`artix.batch_rules.Evaluation`."""
+    """A batch of a program, an :data:`artix.batch_rules.BatchEvaluation`."""
 
     def of_lanes(*arrays: Array) -> list[Array]:
         length = next(array.shape[-1] for array, is_mapped in zip(arrays, mapped, strict=True) if is_mapped)
