@@ -33,22 +33,24 @@ _IN_DYNAMICS, IN_KINEMATICS, _IN_STEPS = 45, 20, 90
 def in_lanes(
     function: Callable[..., _Result], articulation: Articulation, *arguments: Any, numbers_of_body: int = _IN_DYNAMICS
 ) -> _Result:
-    """``function(articulation, *arguments)``, under ``jax.vmap`` with the batch as the last axis.
+    """``function(articulation, *arguments)``, under ``jax.vmap`` with the batch as the last axis, and in blocks if large.
 
     That is for what users call. Within larger programs, functions share their kinematics, and lanes of their own would
     compute them again.
 
     Args:
       function: a function of an articulation and pytrees of arrays.
-      articulation: the articulation; trees of more than 50 bodies, and those that are data, are left to ``jax.vmap``.
+      articulation: the articulation; trees of more than 50 bodies have the batch first, those that are data are left
+        to ``jax.vmap``.
       arguments: the pytrees.
       numbers_of_body: how many numbers the intermediates of one body have; it decides about blocks.
     """
     tree = articulation.topology
-    if not isinstance(tree, Topology) or tree.num_bodies > _MOST_BODIES:
+    if not isinstance(tree, Topology):
         return function(articulation, *arguments)
-    evaluation = in_blocks_of_caches(evaluate_in_lanes, numbers_of_body * tree.num_bodies)
-    return with_batch_rule(function, evaluation)(articulation, *arguments)
+    evaluation = evaluate_in_lanes if tree.num_bodies <= _MOST_BODIES else evaluate_plainly
+    in_blocks = in_blocks_of_caches(evaluation, numbers_of_body * tree.num_bodies)
+    return with_batch_rule(function, in_blocks)(articulation, *arguments)
 
 
 def in_blocks(function: Callable[..., _Result], articulation: Articulation, *arguments: Any) -> _Result:
