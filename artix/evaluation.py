@@ -33,7 +33,7 @@ _IN_DYNAMICS, IN_KINEMATICS, _IN_STEPS = 45, 20, 90
 def in_lanes(
     function: Callable[..., _Result], articulation: Articulation, *arguments: Any, numbers_of_body: int = _IN_DYNAMICS
 ) -> _Result:
-    """``function(articulation, *arguments)``, under ``jax.vmap`` with the batch as the last axis, and in blocks if large.
+    """``function(articulation, *arguments)``, under ``jax.vmap`` with batches as the last axis, large ones in blocks.
 
     That is for what users call. Within larger programs, functions share their kinematics, and lanes of their own would
     compute them again.

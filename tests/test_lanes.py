@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from artix import evaluation
 from artix.constants import is_known
 from artix.evaluation import in_lanes
 from artix.lane_rules import Value, evaluate
@@ -189,8 +190,8 @@ def test_known_matrices_stay_known() -> None:
     np.testing.assert_array_equal(evaluate(program, [Value(x, True)], 4)[0].array, jnp.einsum("knl,nm->kml", x, mask))
 
 
-def test_functions_of_articulations() -> None:
-    """Known parameters stay known, calls of one articulation compile nothing, large trees are left alone."""
+def test_functions_of_articulations(monkeypatch) -> None:
+    """Known parameters stay known, calls of one articulation compile nothing, large trees have the batch first."""
     arm, calls = zoo(fixed_base=True), []
 
     def summed(articulation, x):
@@ -199,7 +200,8 @@ def test_functions_of_articulations() -> None:
 
     x = jnp.ones(3, arm.dtype)
     for most in (20, 2):
-        moved = functools.partial(in_lanes, summed, arm, most_bodies=most)
+        monkeypatch.setattr(evaluation, "_MOST_BODIES", most)
+        moved = functools.partial(in_lanes, summed, arm)
         assert moved(x).shape == (3,)
         _agree(jax.vmap(moved)(x), jnp.sum(arm.link_mass) * x)
         stage = "optimization_barrier" in str(jax.make_jaxpr(jax.vmap(moved))(x))
