@@ -46,6 +46,15 @@ def _forget_compiled_programs() -> Iterator[None]:
     jax.clear_caches()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _one_device(request: pytest.FixtureRequest) -> Iterator[None]:
+    """As most users have it; the others are for the tests of sharding."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not request.module.__name__.endswith("test_sharding"):
+            patch.setattr(jax, "device_count", lambda *_: 1)
+        yield
+
+
 @pytest.fixture(params=["float64", "float32"])
 def dtype(request: pytest.FixtureRequest) -> np.dtype:
     """Both floating-point types in turn."""

@@ -22,12 +22,6 @@ def randomized() -> tuple[artix.Articulation, artix.State]:
     return many, states
 
 
-@pytest.fixture(autouse=True)
-def one_device(monkeypatch) -> None:
-    """As most users have it; conftest.py asks for several."""
-    monkeypatch.setattr(jax, "device_count", lambda: 1)
-
-
 def in_blocks(function, *arguments) -> bool:
     return "while" in jax.jit(function).lower(*arguments).as_text()
 

@@ -154,7 +154,7 @@ def test_batches_of_batches() -> None:
 
     lanes = nested(batch_last(function))
     _agree(jax.jit(lanes)(x, y, z), nested(function)(x, y, z))
-    assert "[4,75,3,5]" in str(jax.make_jaxpr(lanes)(x, y, z))  # 300 items are blocks of 75 lanes, or twice 150 are.
+    assert "[5,60,3,5]" in str(jax.make_jaxpr(lanes)(x, y, z))  # 300 items are five blocks of 60 lanes.
     _agree(lanes(x, y, z), nested(function)(x, y, z))  # Of these nothing is compiled.
 
 
