@@ -66,8 +66,10 @@ def test_large_batches_are_evaluated_in_blocks(name: str, count: int, blocks: bo
     assert ("stablehlo.sort" in jax.jit(jax.vmap(functions[name])).lower(states).as_text()) == blocks
 
 
-@pytest.mark.parametrize("nested", [False, True], ids=["batch", "batch_of_batches"])
-@pytest.mark.parametrize("function", ["inverse_dynamics", "implicit", "tgs"])
+@pytest.mark.parametrize(
+    ("function", "nested"),
+    [("inverse_dynamics", False), ("inverse_dynamics", True), ("implicit", True), ("tgs", False)],
+)
 def test_values_and_gradients_in_blocks(monkeypatch, function: str, nested: bool) -> None:
     one = random_tree(3, 3, fixed_base=False)
     states = jax.vmap(lambda key: artix.random_state(one, key))(jax.random.split(jax.random.key(1), 1024))
