@@ -139,8 +139,13 @@ def test_steps_are_traced_by_shard_map(solver: str) -> None:
     jax.eval_shape(_by_shard_map(function, replicated=1, out_specs=(BATCH, EVERYWHERE)), *arguments)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("solver", [*SOLVERS, "rk4"])
+@pytest.mark.parametrize(
+    "solver",
+    [
+        pytest.param(solver, marks=pytest.mark.slow if solver in ("implicit", "tgs") else pytest.mark.exhaustive)
+        for solver in (*SOLVERS, "rk4")
+    ],
+)
 def test_steps_by_shard_map(solver: str) -> None:
     """The gradient by what all devices share is the sum of theirs."""
     function, arguments = _losses_and_gradient(solver)
