@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from artix.articulation import Articulation
-from artix.batch_rules import with_batch_rule
+from artix.batch_rules import BatchEvaluation, with_batch_rule
 from artix.batches import evaluate_plainly, in_blocks_of_caches, one_device_of_a_cpu
 from artix.constants import is_known
 from artix.lanes import evaluate_in_lanes
@@ -48,9 +48,9 @@ def in_lanes(
     tree = articulation.topology
     if not isinstance(tree, Topology):
         return function(articulation, *arguments)
-    evaluation = evaluate_in_lanes if tree.num_bodies <= _MOST_BODIES else evaluate_plainly
-    in_blocks = in_blocks_of_caches(evaluation, numbers_of_body * tree.num_bodies)
-    return with_batch_rule(function, in_blocks)(articulation, *arguments)
+    evaluation: BatchEvaluation = evaluate_in_lanes if tree.num_bodies <= _MOST_BODIES else evaluate_plainly
+    evaluation = in_blocks_of_caches(evaluation, numbers_of_body * tree.num_bodies)
+    return with_batch_rule(function, evaluation)(articulation, *arguments)
 
 
 def in_blocks(function: Callable[..., _Result], articulation: Articulation, *arguments: Any) -> _Result:

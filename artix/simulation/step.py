@@ -55,17 +55,13 @@ def step(
     if options.solver in ("pgs", "tgs"):
         return step_and_report(articulation, state, control, dt, options)[0]
     control = _checked(articulation, state, control, options)
-    part = jnp.asarray(dt, articulation.dtype) / options.substeps
 
-    def whole(articulation: Articulation, state: State, control: Control, part: Array) -> State:
-        def one(now: State) -> tuple[State, tuple]:
-            if options.solver == "rk4":
-                return rk4_step(articulation, now, control, part, options.tendon_law), ()
-            return implicit_step(articulation, now, control, part, options), ()
+    def take_step(articulation, now, control, part, options) -> tuple[State, tuple]:
+        if options.solver == "rk4":
+            return rk4_step(articulation, now, control, part, options.tendon_law), ()
+        return implicit_step(articulation, now, control, part, options), ()
 
-        return _in_parts(one, state, options)[0]
-
-    return in_blocks(whole, articulation, state, control, part)
+    return _advanced(take_step, articulation, state, control, dt, options)[0]
 
 
 def step_and_report(
@@ -83,12 +79,7 @@ def step_and_report(
         raise ValueError("solver='rk4' has no report: accelerations of a smooth motion are those of artix.vector_field")
     control = _checked(articulation, state, control, options)
     take_step = implicit_step_and_report if options.solver == "implicit" else physx_step
-    part = jnp.asarray(dt, articulation.dtype) / options.substeps
-
-    def whole(articulation: Articulation, state: State, control: Control, part: Array) -> tuple[State, StepReport]:
-        return _in_parts(lambda now: take_step(articulation, now, control, part, options), state, options)
-
-    return in_blocks(whole, articulation, state, control, part)
+    return _advanced(take_step, articulation, state, control, dt, options)
 
 
 def step_with_joint_drift(
@@ -174,6 +165,22 @@ def rollout(
         return new, new
 
     return scan(advance, state, None if num_steps is not None else control, length=num_steps)[1]
+
+
+def _advanced(
+    take_step: Callable[[Articulation, State, Control, Array, SolverOptions], tuple[State, Any]],
+    articulation: Articulation,
+    state: State,
+    control: Control,
+    dt: float | Array,
+    options: SolverOptions,
+) -> tuple[State, Any]:
+    """The state after all parts of a step, and what the last one reports; large batches in blocks."""
+
+    def whole(articulation: Articulation, state: State, control: Control, part: Array) -> tuple[State, Any]:
+        return _in_parts(lambda now: take_step(articulation, now, control, part, options), state, options)
+
+    return in_blocks(whole, articulation, state, control, jnp.asarray(dt, articulation.dtype) / options.substeps)
 
 
 def _in_parts(part: Callable[[Any], tuple[Any, Any]], state: Any, options: SolverOptions) -> tuple[Any, Any]:
