@@ -11,8 +11,8 @@ from artix import spatial
 from artix.articulation import Articulation, State
 from artix.checks import check_vector
 from artix.displacements import NUM_ROOT, changes_by_displacement, changes_by_velocity, generalized_columns
-from artix.kinematics import Kinematics, Motion, body_accelerations, dof_motions, kinematics, link_centers
-from artix.tree import free_root, stage, take
+from artix.kinematics import Kinematics, Motion, body_accelerations, dof_motions, kinematics, link_centers, staged
+from artix.tree import free_root, take
 
 Array = jax.Array
 
@@ -114,7 +114,7 @@ def point_setting(
     tree = articulation.topology
     if acceleration is not None:
         check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
-    joints = Motion(*stage(*dof_motions(tree, kin)))
+    joints = staged(dof_motions(tree, kin))
     velocities, accelerations = body_accelerations(tree, kin, joints, state, acceleration)
     motions, first, second, rate = moving_displacements(articulation, kin, joints, velocities, accelerations)
     v, w, a, alpha = (take(part, body) for part in (*velocities, *accelerations))

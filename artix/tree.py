@@ -110,7 +110,7 @@ def joint_quaternions(turns: Array, amounts: Array) -> Array:
 
 def _by_levels(tree: Topology, root: Array, turns: Array, amounts: Array) -> Array:
     """Quaternions [4, B] by tree depth."""
-    local = stage(joint_quaternions(turns, amounts))
+    local, root = stage(joint_quaternions(turns, amounts), root)
     done, previous, numbers = [root], root, np.array([0])
     for level in tree.body_levels:
         above = take(previous, np.searchsorted(numbers, tree.body_parent[level]), 1)

@@ -17,8 +17,15 @@ from artix.bodies import Placement
 from artix.checks import check_vector
 from artix.constraints.anchor_structure import Anchors, AnchorType
 from artix.constraints.locked_rotations import RotationRows, locked_rotations
-from artix.kinematics import Kinematics, Motion, body_accelerations, dof_motions, generalized_motions, root_motion
-from artix.tree import stage, take
+from artix.kinematics import (
+    Kinematics,
+    body_accelerations,
+    dof_motions,
+    generalized_motions,
+    root_motion,
+    staged,
+)
+from artix.tree import take
 
 Array = jax.Array
 #: Origins that are nearer than this [m] have no direction.
@@ -57,7 +64,7 @@ def anchor_sides(
         check_vector(f"anchors.{name}", getattr(anchors, name), shape, articulation.dtype, "K poses")
     tree = articulation.topology
     root = root_motion(tree, state.root_velocity).linear
-    motions = Motion(*stage(*dof_motions(tree, kin)))
+    motions = staged(dof_motions(tree, kin))
     velocities, accelerations = body_accelerations(tree, kin, motions, state, acceleration)
     sides = []
     for links, poses in zip(anchors.links, (anchors.pose_a, anchors.pose_b), strict=True):

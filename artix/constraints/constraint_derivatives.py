@@ -38,9 +38,10 @@ from artix.kinematics import (
     generalized_motions,
     kinematics,
     root_motion,
+    staged,
 )
 from artix.tangents import times
-from artix.tree import free_root, stage
+from artix.tree import free_root
 
 Array = jax.Array
 
@@ -101,7 +102,7 @@ def moving_sides(
     """The frames and their derivatives; an acceleration of ``None`` is zero."""
     tree = articulation.topology
     sides = anchor_sides(articulation, state, kin, anchors, acceleration)
-    joints = Motion(*stage(*dof_motions(tree, kin)))
+    joints = staged(dof_motions(tree, kin))
     bodies = body_accelerations(tree, kin, joints, state, acceleration)
     columns = moving_displacements(articulation, kin, joints, *bodies)
     root = root_motion(tree, state.root_velocity).linear

@@ -19,9 +19,9 @@ from artix.dynamics.mass_matrix import generalized_armature, generalized_momenta
 from artix.dynamics.newton_euler import generalized_forces, link_sums
 from artix.frames import dense_jacobian, link_accelerations, link_frames
 from artix.joint_drift import with_joint_drift
-from artix.kinematics import Motion, body_velocities, dof_motions, kinematics, root_motion
+from artix.kinematics import Motion, body_velocities, dof_motions, kinematics, root_motion, staged
 from artix.topology import Topology
-from artix.tree import Tree, stage, take
+from artix.tree import Tree, take
 
 Array = jax.Array
 HIGHEST = jax.lax.Precision.HIGHEST
@@ -114,7 +114,7 @@ def freeze(articulation: Articulation, state: State, drift: Array | None = None,
         mass_axes=mass_frame.rotation,
         own_inertia=jnp.moveaxis(articulation.link_inertia, 0, -1),
         mass=articulation.link_mass,
-        motions=Motion(*stage(*dof_motions(topology, kin))),
+        motions=staged(dof_motions(topology, kin)),
         link_jacobian=_link_jacobian(articulation, state) if with_all else None,
         accelerations=_velocity_products(articulation, state) if with_all else None,
         mass_matrix=matrix,

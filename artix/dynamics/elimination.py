@@ -86,6 +86,11 @@ class Paths:
         cuts = [0, *(depth for depth in depths if set(self.children(depth - 1)) != {1}), len(self.levels)]
         return tuple(range(first, end) for first, end in itertools.pairwise(cuts))
 
+    @cached_property
+    def below_one(self) -> Paths:
+        """The same tree with one entry more, the first, above all."""
+        return Paths((-1, *(parent + 1 for parent in self.parent)))
+
     def above(self, entry: int) -> list[int]:
         """The entries from the root to the one above an entry."""
         parent = self.parent[entry]
@@ -112,51 +117,81 @@ class Paths:
         return tuple(child for child, parent in enumerate(self.parent) if parent == entry)
 
 
-def eliminate(paths: Paths, rows: list[Array], added: Array) -> tuple[Array, Array]:
-    """Factors a matrix.
+def eliminate(paths: Paths, rows: list[Array], added: Array, first_level: int = 0) -> list[Array]:
+    """Factors a matrix, or eliminates all entries but those of the levels before the first one.
 
     Args:
       paths: its pattern.
       rows: its rows up to the diagonal, on the paths, level by level, [entries, depth + 1] each.
       added: what to add to the diagonal, [n].
+      first_level: the last level to be eliminated.
 
     Returns:
-      The numbers of U, [numbers], and 1 / D in the order of the levels, [n].
+      The rows of ``D U^T``, D on the diagonal, level by level from the first one.
     """
-    added = take(added, paths.by_level, 0)
     fronts = jnp.zeros_like(added, shape=(0, 1, 1))  # Of inner entries.
-    found, inverses, end = [], [], len(paths.parent)
-    for depth in range(len(paths.levels) - 1, -1, -1):
-        row, first, inner = rows[depth], end - len(paths.levels[depth]), paths.inner(depth)
+    found = []
+    for depth in range(len(paths.levels) - 1, first_level - 1, -1):
+        row, inner = rows[depth], paths.inner(depth)
+        row = row + _padded(take(added, np.array(paths.levels[depth]), 0)[:, None], 1, depth, 0)
         if len(inner):
             row = row + _placed(fronts[:, depth], inner, len(row))
-        inverse = 1 / (row[:, depth] + added[first:end])
-        row, end = row[:, :depth], first
-        lower, inverse = stage(row * inverse[:, None], inverse)
-        found.append(jax.lax.collapse(lower, 0, 2))
-        inverses.append(inverse)
-        if depth:
+        found.append(row)
+        if depth > first_level:
             counts = paths.families(depth - 1)
-            left = _summed_to_parents(-lower[:, :, None] * row[:, None], counts)
+            above = row[:, :depth]
+            left = _summed_to_parents(-above[:, :, None] * (1 / row[:, depth:, None]) * above[:, None], counts)
             if len(inner):
                 inner_counts = np.bincount(paths.parents_of_inner(depth), minlength=len(counts)).tolist()
                 left = left + _summed_to_parents(fronts[:, :depth, :depth], inner_counts)
             fronts = stage(left)
-    return jnp.concatenate(found[::-1]), jnp.concatenate(inverses[::-1])
+    return found[::-1]
 
 
-def invert(paths: Paths, numbers: Array) -> Array:
-    """The numbers of U^-1 from those of U, [numbers]."""
+def scaled(rows: list[Array]) -> tuple[list[Array], list[Array]]:
+    """The numbers of U, [entries, depth] each, and 1 / D, [entries] each, from the rows of ``D U^T``."""
+    inverses = [1 / row[:, -1] for row in rows]
+    return [stage(row[:, :-1] * inverse[:, None]) for row, inverse in zip(rows, inverses, strict=True)], inverses
+
+
+def joined(levels: list[Array]) -> Array:
+    """What there is of each level, [entries, ...], in one row."""
+    # To concatenate what is yet to be computed takes ten times as long to compile.
+    return jnp.concatenate([stage(level.ravel()) for level in levels])
+
+
+def substitute(paths: Paths, rows: list[Array]) -> Array:
+    """The entries x of all levels but the first, with ``U^T x = 0`` and -1 in the first.
+
+    Args:
+      paths: the pattern.
+      rows: those of ``D U^T`` level by level from the second one, [entries, depth + 1] each.
+    """
+    path = -jnp.ones((len(paths.levels[0]), 1), rows[0].dtype)  # The x from the root to each entry of a level.
+    found, entries = [], []
+    for run in paths.runs:
+        depths = [depth for depth in run if depth]
+        for depth in depths:
+            row, above = rows[depth - 1], _spread_to_children(path, paths.children(depth - 1))
+            path = stage(_below(above, -sum_of_products(row[:, :depth], above, axis=1)[:, None] / row[:, depth:]))
+        if depths:
+            found.append(path[:, depths[0] :].ravel())
+            entries.append(np.array([paths.levels[depth] for depth in depths]).T.ravel())
+    return take(jnp.concatenate(found), np.argsort(np.concatenate(entries)), 0)
+
+
+def invert(paths: Paths, lower: list[Array]) -> list[Array]:
+    """The numbers of U^-1 from those of U, [entries, depth] each, level by level."""
     # Above an entry i of U^-1 stand -(the rows of U^-1 on the path) l_i; the path's rows pass from level to level.
-    path = jnp.ones((len(paths.families(0)), 1, 1), numbers.dtype)
-    found = [numbers[:0]]
-    for depth in range(1, len(paths.levels)):
-        row = stage(-_products_of_children(_level(paths, numbers, depth), path, paths.families(depth - 1)))
-        found.append(jax.lax.collapse(row, 0, 2))
+    path = jnp.ones((len(paths.families(0)), 1, 1), lower[0].dtype)
+    found = lower[:1]
+    for depth, numbers in enumerate(lower[1:], 1):
+        row = stage(-_products_of_children(numbers, path, paths.families(depth - 1)))
+        found = [*found, row]
         above = take(path, paths.parents_of_inner(depth), 0)  # What has no children needs no path.
         last = _padded(take(row, paths.inner(depth), 0), 1, 0, 1, value=1)
         path = stage(_below(_padded(above, 2, 0, 1), last[:, None]))
-    return jnp.concatenate(found)
+    return found
 
 
 def _products_of_children(lower: Array, path: Array, counts: list[int]) -> Array:
@@ -240,12 +275,6 @@ def _placed(x: Array, places: np.ndarray, size: int) -> Array:
     numbers = np.full(size, len(places))
     numbers[places] = np.arange(len(places))
     return take(_padded(x, 0, 0, 1), numbers, 0)
-
-
-def _level(paths: Paths, numbers: Array, depth: int) -> Array:
-    """The numbers of one level, [entries, depth]."""
-    first, end = paths.starts[depth], paths.starts[depth + 1]
-    return numbers[first:end].reshape(len(paths.levels[depth]), depth)
 
 
 def _summed_to_parents(x: Array, children: list[int]) -> Array:

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
 from artix.dynamics.inertia import momentum, reference_inertias, weights
-from artix.kinematics import Motion, body_velocities, dof_motions, kinematics, root_motion
-from artix.tree import stage
+from artix.kinematics import body_velocities, dof_motions, kinematics, root_motion, staged
 
 Array = jax.Array
 
@@ -35,7 +34,7 @@ def kinetic_energy(articulation: Articulation, state: State, *, armature: bool =
     velocity = body_velocities(
         tree, dof_motions(tree, kin), root_motion(tree, state.root_velocity), state.joint_velocity
     )
-    velocity = Motion(*stage(*velocity))
+    velocity = staged(velocity)
     momenta = momentum(reference_inertias(articulation, kin), velocity)
     energy = 0.5 * jnp.sum(jnp.concatenate(momenta) * jnp.concatenate(velocity))
     if armature:

@@ -21,9 +21,12 @@ from artix.dynamics.elimination import (
     full_matrix,
     inverse_on_paths,
     invert,
+    joined,
     numbers_of,
     rows_of_product,
+    scaled,
     solve_on_paths,
+    substitute,
 )
 from artix.dynamics.halving import FullFactors, halve
 from artix.lanes import batch_last
@@ -87,6 +90,17 @@ def factorize_product(tree: Tree, left: Array, right: Array, added: Array) -> Fa
     # Not a sum of k outer products, which would be computed again in each of its consumers: forward dynamics of a
     # 29-DOF humanoid had 1,966 instructions with the matrix product instead of 6,428.
     return halve(jnp.asarray(tree.mass_matrix_halves[0], left.dtype) * times(left.T, right), added, pattern)
+
+
+def solve_product(tree: Tree, left: Array, right: Array, added: Array, force: Array) -> Array:
+    """The solution x [nv] of ``M x = force`` for M as in :func:`factorize_product`; not to be differentiated.
+
+    Where nothing else is to be solved, half of the kernels of a factorisation and a solution suffice.
+    """
+    pattern = _pattern(tree)
+    if isinstance(pattern, Paths):
+        return batch_last(_solution_of_product, pattern)(left.T, right.T, added, force)
+    return solve(factorize_product(tree, left, right, added), force)
 
 
 def factorize_dense(matrix: Array, added: Array) -> Factors:
@@ -182,8 +196,20 @@ def _eliminate_product_jvp(paths: Paths, primals, tangents):
 
 
 def _factors_of_product(paths: Paths, left: Array, right: Array, added: Array) -> tuple[Array, Array, Array]:
-    numbers, inverse_diagonal = eliminate(paths, rows_of_product(paths, left, right), added)
-    return numbers, invert(paths, numbers), inverse_diagonal
+    rows = eliminate(paths, rows_of_product(paths, left, right), added)
+    lower, inverse_diagonal = scaled(rows)
+    return joined(lower), joined(invert(paths, lower)), joined(inverse_diagonal)
+
+
+def _solution_of_product(paths: Paths, left: Array, right: Array, added: Array, force: Array) -> Array:
+    """The force is one more row above the matrix: what is left of it is ``D^-1 U^-1 force``."""
+    whole, one = paths.below_one, np.zeros((len(left) + 1, left.shape[1] + 1), left.dtype)
+    one[0, -1] = 1
+    left = jnp.pad(left, ((1, 0), (0, 1))) + one
+    right = jnp.pad(jnp.concatenate([right, force[:, None]], axis=1), ((1, 0), (0, 0)))
+    return substitute(
+        whole, eliminate(whole, rows_of_product(whole, left, right), jnp.pad(added, (1, 0)), first_level=1)
+    )
 
 
 def _in_order(paths: Paths, numbers: Array, inverse_numbers: Array, inverse_diagonal: Array):

@@ -14,7 +14,7 @@ from artix.displacements import has_all_displacements
 from artix.dynamics.factorization import Factors
 from artix.dynamics.inverse import force_change
 from artix.dynamics.newton_euler import generalized_forces, newton_euler
-from artix.dynamics.solve import factorize, linear_solve
+from artix.dynamics.solve import factorize, linear_solve, single_solution
 from artix.evaluation import in_lanes
 from artix.kinematics import kinematics
 from artix.tangents import add, is_zero
@@ -62,7 +62,7 @@ def rigid_body_acceleration(
     if not has_all_displacements(tree):
         return _plain_forward_dynamics(articulation, state, force, external_force)
     known, traced = split_known(articulation)
-    return _ruled_forward_dynamics(known, traced, state, force, external_force)
+    return _ruled_forward_dynamics(True, known, traced, state, force, external_force)
 
 
 def _plain_forward_dynamics(articulation, state, force, external_force) -> Array:
@@ -73,22 +73,31 @@ def _plain_forward_dynamics(articulation, state, force, external_force) -> Array
 
 def factorized_equation(articulation, kin, state, force, external_force) -> tuple[Factors, Array]:
     """The factors of the mass matrix and the forces that are left for it."""
-    found = newton_euler(articulation, kin, state, None, external_force, gravity=True)
-    rest = force - generalized_forces(articulation.topology, found.motions, found.force)
+    rest = _rest(articulation, kin, state, force, external_force)
     return factorize(articulation, kin, rest), rest
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _ruled_forward_dynamics(known, traced, state, force, external_force) -> Array:
-    return _plain_forward_dynamics(traced if known is None else known, state, force, external_force)
+def _rest(articulation, kin, state, force, external_force) -> Array:
+    found = newton_euler(articulation, kin, state, None, external_force, gravity=True)
+    return force - generalized_forces(articulation.topology, found.motions, found.force)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _ruled_forward_dynamics(alone: bool, known, traced, state, force, external_force) -> Array:
+    """Of the same articulation and state nothing else is to be solved where it is ``alone``."""
+    articulation = traced if known is None else known
+    if not alone:
+        return _plain_forward_dynamics(articulation, state, force, external_force)
+    kin = kinematics(articulation, state)
+    return single_solution(articulation, kin, _rest(articulation, kin, state, force, external_force))
 
 
 @functools.partial(_ruled_forward_dynamics.defjvp, symbolic_zeros=True)
-def _forward_dynamics_jvp(known, primals, tangents):
+def _forward_dynamics_jvp(_, known, primals, tangents):
     """Differentiates ``inverse_dynamics(forward_dynamics(force)) == force``."""
     (state, _, external_force), (d_articulation, d_state, d_force, d_external_force) = primals[1:], tangents
     articulation = primals[0] if known is None else known
-    acceleration = _ruled_forward_dynamics(known, *primals)
+    acceleration = _ruled_forward_dynamics(False, known, *primals)
     kin = kinematics(articulation, state)
     found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
     moved = force_change(

@@ -23,14 +23,13 @@ from artix.dynamics.mass_matrix import generalized_momenta, momenta_rates
 from artix.dynamics.newton_euler import newton_euler
 from artix.kinematics import (
     Kinematics,
-    Motion,
     body_velocities,
     dof_motions,
     kinematics,
     motion_rates,
     root_motion,
+    staged,
 )
-from artix.tree import stage
 
 Array = jax.Array
 
@@ -121,7 +120,7 @@ def centroidal_momentum(articulation: Articulation, state: State) -> Array:
     velocity = body_velocities(
         tree, dof_motions(tree, kin), root_motion(tree, state.root_velocity), state.joint_velocity
     )
-    momenta = jnp.concatenate(momentum(reference_inertias(articulation, kin), Motion(*stage(*velocity))))
+    momenta = jnp.concatenate(momentum(reference_inertias(articulation, kin), staged(velocity)))
     return about(mass_center(articulation, kin), jnp.sum(momenta, axis=1, keepdims=True))[:, 0]
 
 

@@ -12,7 +12,7 @@ from artix.articulation import Articulation, State
 from artix.bodies import Inertias
 from artix.checks import check_vector
 from artix.dynamics.inertia import falls_as_one, reference_inertias, weights
-from artix.kinematics import Kinematics, Motion, body_accelerations, dof_motions, link_centers
+from artix.kinematics import Kinematics, Motion, body_accelerations, dof_motions, link_centers, staged
 from artix.tree import Tree, free_root, masked_sum, stage, subtree_sums
 
 Array = jax.Array
@@ -44,7 +44,7 @@ def newton_euler(
 ) -> NewtonEuler:
     """One pass; an acceleration of ``None`` is zero."""
     tree = articulation.topology
-    motions = Motion(*stage(*dof_motions(tree, kin)))
+    motions = staged(dof_motions(tree, kin))
     velocity, rate = body_accelerations(tree, kin, motions, state, acceleration)
     inertias = reference_inertias(articulation, kin)
     pulled, felt = weights(articulation, kin) if gravity else None, rate

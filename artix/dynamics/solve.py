@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.checks import check_vector
-from artix.dynamics.factorization import Factors, factorize_product, inverse_of, solve
+from artix.dynamics.factorization import Factors, factorize_product, inverse_of, solve, solve_product
 from artix.dynamics.mass_matrix import generalized_armature, generalized_momenta, inertia_matrix
 from artix.evaluation import in_lanes
 from artix.kinematics import Kinematics, kinematics
@@ -129,6 +129,11 @@ def linear_solve(
     return _live(articulation, solution)
 
 
+def single_solution(articulation: Articulation, kin: Kinematics, right: Array) -> Array:
+    """:func:`linear_solve` where it is the only one; not to be differentiated."""
+    return _live(articulation, solve_product(articulation.topology, *_product(articulation, kin, right), right))
+
+
 def _whole_matrix(articulation: Articulation, kin: Kinematics, *, armature: bool) -> Array:
     """The mass matrix, at which only derivatives of solutions look: in programs without them it is dead code."""
     matrix = inertia_matrix(articulation, kin)
@@ -138,6 +143,12 @@ def _whole_matrix(articulation: Articulation, kin: Kinematics, *, armature: bool
 def _factorize(
     articulation: Articulation, kin: Kinematics, *earlier: Array, armature: bool, constant: bool = False
 ) -> Factors:
+    product = _product(articulation, kin, *earlier, armature=armature)
+    return factorize_product(articulation.topology, *(jax.lax.stop_gradient(product) if constant else product))
+
+
+def _product(articulation: Articulation, kin: Kinematics, *earlier: Array, armature: bool = True):
+    """The mass matrix as :func:`artix.dynamics.factorization.factorize_product` takes it."""
     tree = articulation.topology
     motions, forces = generalized_momenta(articulation, kin, *earlier)
     added = generalized_armature(articulation)
@@ -145,9 +156,7 @@ def _factorize(
     if tree.dof_is_live is not None:
         # Padded entries have zero rows; a one on the diagonal makes them solvable.
         added = added + (spatial.dot(motions, forces) + added == 0).astype(added.dtype)
-    if constant:
-        motions, forces, added = jax.lax.stop_gradient((motions, forces, added))
-    return factorize_product(tree, motions, forces, added)
+    return motions, forces, added
 
 
 def _live(articulation: Articulation, solution: Array) -> Array:

@@ -14,15 +14,15 @@ from artix.dynamics.inertia import link_subtree_sums
 from artix.frames import link_of_frame, live_links
 from artix.kinematics import (
     Kinematics,
-    Motion,
     body_accelerations,
     dof_motions,
     generalized_motions,
     kinematics,
     link_centers,
     root_motion,
+    staged,
 )
-from artix.tree import stage, take
+from artix.tree import take
 
 Array = jax.Array
 
@@ -175,7 +175,7 @@ def _center_motions(articulation: Articulation, state: State, acceleration: Arra
     if acceleration is not None:
         check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
     kin: Kinematics = kinematics(articulation, state)
-    motions = Motion(*stage(*dof_motions(tree, kin)))
+    motions = staged(dof_motions(tree, kin))
     bodies = body_accelerations(tree, kin, motions, state, acceleration)
     (v, w), (a, alpha) = (tuple(take(part, tree.link_body) for part in motion) for motion in bodies)
     center = link_centers(articulation, kin)

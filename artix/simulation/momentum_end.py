@@ -14,10 +14,10 @@ from artix.constants import split_known
 from artix.displacements import displaced_bodies, displacement_of, has_all_displacements
 from artix.dynamics.inertia import displaced_inertias, momentum, reference_inertias
 from artix.dynamics.momentum import about
-from artix.kinematics import Motion, body_velocities, dof_motions, kinematics, motion_rates, root_motion
+from artix.kinematics import Motion, body_velocities, dof_motions, kinematics, motion_rates, root_motion, staged
 from artix.simulation.momentum_correction import Momentum, turn_to_momentum
 from artix.tangents import along
-from artix.tree import Tree, stage
+from artix.tree import Tree
 
 Array = jax.Array
 
@@ -76,7 +76,7 @@ def _plain_whole(articulation: Articulation, state: State) -> tuple[Inertias, Ar
 
 
 def _summed(inertias: Inertias, velocity: Motion) -> tuple[Inertias, Array]:
-    return Inertias(*(_total(part) for part in inertias)), _carried(inertias, Motion(*stage(*velocity)))
+    return Inertias(*(_total(part) for part in inertias)), _carried(inertias, staged(velocity))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -89,7 +89,7 @@ def _whole_jvp(known, primals, tangents):
     (traced, state), (d_articulation, d_state) = primals, tangents
     articulation = traced if known is None else known
     tree, kin = articulation.topology, kinematics(articulation, state)
-    inertias, motions = reference_inertias(articulation, kin), Motion(*stage(*dof_motions(tree, kin)))
+    inertias, motions = reference_inertias(articulation, kin), staged(dof_motions(tree, kin))
     root, qd = root_motion(tree, state.root_velocity), state.joint_velocity
     velocity = body_velocities(tree, motions, root, qd)
     found = _summed(inertias, velocity)
