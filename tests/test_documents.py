@@ -20,6 +20,12 @@ def test_the_examples_of_the_readme_run(capsys, tmp_path, monkeypatch):
     assert namespace["M"].shape[0] == 3000
 
 
+def test_what_the_documents_link_to_is_there():
+    for page in [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")]:
+        for link in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
+            assert "://" in link or (page.parent / link).exists(), f"{page.name} links to {link}"
+
+
 def test_the_examples_of_the_first_page_run():
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/index.md").read_text(encoding="utf-8"), re.DOTALL)
     assert len(blocks) == 3
@@ -70,7 +76,6 @@ def test_the_examples_of_the_page_on_derivatives_run():
     assert namespace["A"].shape == (14, 14)
 
 
-@pytest.mark.slow
 @pytest.mark.slow
 def test_the_examples_of_the_page_on_configurations_run(capsys):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/configuration.md").read_text(encoding="utf-8"), re.DOTALL)

@@ -61,6 +61,8 @@ def test_factors_of_random_trees(seed: int, size: int) -> None:
         half = factorization.half_solve(factors, right.T)
         np.testing.assert_allclose(half @ half.T, right.T @ wanted, atol=1e-11)
         np.testing.assert_allclose(factorization.finish_solve(factors, half[0]), wanted[:, 0], atol=1e-12)
+    alone = factorization._solution_of_product(paths, jnp.eye(size), jnp.triu(matrix).T, added, right[:, 0])
+    np.testing.assert_allclose(alone, wanted[:, 0], atol=1e-12)
 
 
 def test_derivatives_of_the_factors() -> None:

@@ -147,7 +147,9 @@ def _factorize(
     return factorize_product(articulation.topology, *(jax.lax.stop_gradient(product) if constant else product))
 
 
-def _product(articulation: Articulation, kin: Kinematics, *earlier: Array, armature: bool = True):
+def _product(
+    articulation: Articulation, kin: Kinematics, *earlier: Array, armature: bool = True
+) -> tuple[Array, Array, Array]:
     """The mass matrix as :func:`artix.dynamics.factorization.factorize_product` takes it."""
     tree = articulation.topology
     motions, forces = generalized_momenta(articulation, kin, *earlier)

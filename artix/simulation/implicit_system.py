@@ -16,7 +16,7 @@ from artix.constraints.hard_rows import HardRows, hard_rows
 from artix.constraints.loop_closures import LoopClosures
 from artix.constraints.rows import Commands, position_error
 from artix.constraints.springs import Springs, spring_efforts
-from artix.dynamics.factorization import factorize_dense, factorize_product, inverse_of_matrix, solve
+from artix.dynamics.factorization import factorize_dense, inverse_of_matrix, solve, solve_product
 from artix.dynamics.inverse import rigid_body_forces
 
 Array = jax.Array
@@ -121,10 +121,8 @@ def unlimited_velocity(articulation: Articulation, state: State, frozen: Frozen,
     if any(group.transmitted is not None for group in acting.springs):
         return velocity - jnp.linalg.solve(matrix + jnp.diag(diagonal), lacking)
     if acting.springs:
-        factors = factorize_dense(matrix, diagonal)
-    else:
-        factors = factorize_product(frozen.topology, frozen.unit_motions, frozen.momenta, diagonal)
-    return velocity - solve(factors, lacking)
+        return velocity - solve(factorize_dense(matrix, diagonal), lacking)
+    return velocity - solve_product(frozen.topology, frozen.unit_motions, frozen.momenta, diagonal, lacking)
 
 
 def _matrix(articulation: Articulation, state: State, frozen: Frozen, acting: Acting) -> tuple[Array, Array]:

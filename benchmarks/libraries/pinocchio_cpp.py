@@ -67,7 +67,10 @@ class _CppProgram:
         return self._run()[1]
 
     def seconds(self) -> float:
-        self._run()
+        self._mean_seconds()
+        return self._mean_seconds()
+
+    def _mean_seconds(self) -> float:
         times: list[float] = []
         while sum(times) < LEAST_SECONDS:
             times.append(self._run()[0])
