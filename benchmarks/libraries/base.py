@@ -16,9 +16,11 @@ import numpy as np
 from benchmarks.quantities import QUANTITIES
 from benchmarks.reference import Reference, States
 
-#: What a program is run for at least in one repeat, after one call that is not counted: the other libraries' turns have
-#: emptied the caches, which a program in use finds full.
+#: What a program is run for at least in one repeat.
 LEAST_SECONDS = 20e-3
+#: What for before that. The library before has emptied the caches, and the system is still busy with its memory: after
+#: 20 ms a quadruped's mass matrix took 0.55 us beside four libraries, after 60 ms 0.31, alone 0.30.
+WARM_SECONDS = 60e-3
 
 
 class Program(Protocol):
@@ -54,19 +56,19 @@ class Library(Protocol):
 
 
 def mean_seconds(call: Callable[[], Any]) -> float:
-    """The mean time of as many calls as fill ``LEAST_SECONDS``, after as many that do not count."""
+    """The mean time of as many calls as fill ``LEAST_SECONDS``, after those that fill ``WARM_SECONDS``."""
 
-    def mean() -> float:
+    def mean(least: float) -> float:
         begin, calls = time.perf_counter(), 0
         while True:
             call()
             calls += 1
             elapsed = time.perf_counter() - begin
-            if elapsed >= LEAST_SECONDS:
+            if elapsed >= least:
                 return elapsed / calls
 
-    mean()
-    return mean()
+    mean(WARM_SECONDS)
+    return mean(LEAST_SECONDS)
 
 
 class JaxProgram:
