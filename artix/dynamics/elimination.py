@@ -117,7 +117,9 @@ class Paths:
         return tuple(child for child, parent in enumerate(self.parent) if parent == entry)
 
 
-def eliminate(paths: Paths, rows: list[Array], added: Array, first_level: int = 0) -> list[Array]:
+def eliminate(
+    paths: Paths, rows: list[Array], added: Array, *, first_level: int = 0, kept: bool = True
+) -> tuple[list[Array], list[Array]]:
     """Factors a matrix, or eliminates all entries but those of the levels before the first one.
 
     Args:
@@ -125,33 +127,33 @@ def eliminate(paths: Paths, rows: list[Array], added: Array, first_level: int = 
       rows: its rows up to the diagonal, on the paths, level by level, [entries, depth + 1] each.
       added: what to add to the diagonal, [n].
       first_level: the last level to be eliminated.
+      kept: whether the results are written down. Where little is done with them, to compute them again is sooner
+        compiled.
 
     Returns:
-      The rows of ``D U^T``, D on the diagonal, level by level from the first one.
+      The numbers of U, [entries, depth] each, and 1 / D, [entries] each, level by level from the first one.
     """
     fronts = jnp.zeros_like(added, shape=(0, 1, 1))  # Of inner entries.
-    found = []
+    found, inverses = [], []
     for depth in range(len(paths.levels) - 1, first_level - 1, -1):
         row, inner = rows[depth], paths.inner(depth)
-        row = row + _padded(take(added, np.array(paths.levels[depth]), 0)[:, None], 1, depth, 0)
         if len(inner):
             row = row + _placed(fronts[:, depth], inner, len(row))
-        found.append(row)
+        inverse = 1 / (row[:, depth] + take(added, np.array(paths.levels[depth]), 0))
+        row = row[:, :depth]
+        lower = row * inverse[:, None]
+        if kept:
+            lower, inverse = stage(lower, inverse)
+        found.append(lower)
+        inverses.append(inverse)
         if depth > first_level:
             counts = paths.families(depth - 1)
-            above = row[:, :depth]
-            left = _summed_to_parents(-above[:, :, None] * (1 / row[:, depth:, None]) * above[:, None], counts)
+            left = _summed_to_parents(-lower[:, :, None] * row[:, None], counts)
             if len(inner):
                 inner_counts = np.bincount(paths.parents_of_inner(depth), minlength=len(counts)).tolist()
                 left = left + _summed_to_parents(fronts[:, :depth, :depth], inner_counts)
             fronts = stage(left)
-    return found[::-1]
-
-
-def scaled(rows: list[Array]) -> tuple[list[Array], list[Array]]:
-    """The numbers of U, [entries, depth] each, and 1 / D, [entries] each, from the rows of ``D U^T``."""
-    inverses = [1 / row[:, -1] for row in rows]
-    return [stage(row[:, :-1] * inverse[:, None]) for row, inverse in zip(rows, inverses, strict=True)], inverses
+    return found[::-1], inverses[::-1]
 
 
 def joined(levels: list[Array]) -> Array:
@@ -160,20 +162,20 @@ def joined(levels: list[Array]) -> Array:
     return jnp.concatenate([stage(level.ravel()) for level in levels])
 
 
-def substitute(paths: Paths, rows: list[Array]) -> Array:
+def substitute(paths: Paths, lower: list[Array]) -> Array:
     """The entries x of all levels but the first, with ``U^T x = 0`` and -1 in the first.
 
     Args:
       paths: the pattern.
-      rows: those of ``D U^T`` level by level from the second one, [entries, depth + 1] each.
+      lower: the numbers of U level by level from the second one, [entries, depth] each.
     """
-    path = -jnp.ones((len(paths.levels[0]), 1), rows[0].dtype)  # The x from the root to each entry of a level.
+    path = -jnp.ones((len(paths.levels[0]), 1), lower[0].dtype)  # The x from the root to each entry of a level.
     found, entries = [], []
     for run in paths.runs:
         depths = [depth for depth in run if depth]
         for depth in depths:
-            row, above = rows[depth - 1], _spread_to_children(path, paths.children(depth - 1))
-            path = stage(_below(above, -sum_of_products(row[:, :depth], above, axis=1)[:, None] / row[:, depth:]))
+            above = _spread_to_children(path, paths.children(depth - 1))
+            path = stage(_below(above, -sum_of_products(lower[depth - 1], above, axis=1)[:, None]))
         if depths:
             found.append(path[:, depths[0] :].ravel())
             entries.append(np.array([paths.levels[depth] for depth in depths]).T.ravel())

@@ -24,7 +24,6 @@ from artix.dynamics.elimination import (
     joined,
     numbers_of,
     rows_of_product,
-    scaled,
     solve_on_paths,
     substitute,
 )
@@ -196,8 +195,7 @@ def _eliminate_product_jvp(paths: Paths, primals, tangents):
 
 
 def _factors_of_product(paths: Paths, left: Array, right: Array, added: Array) -> tuple[Array, Array, Array]:
-    rows = eliminate(paths, rows_of_product(paths, left, right), added)
-    lower, inverse_diagonal = scaled(rows)
+    lower, inverse_diagonal = eliminate(paths, rows_of_product(paths, left, right), added)
     return joined(lower), joined(invert(paths, lower)), joined(inverse_diagonal)
 
 
@@ -207,9 +205,9 @@ def _solution_of_product(paths: Paths, left: Array, right: Array, added: Array, 
     one[0, -1] = 1
     left = jnp.pad(left, ((1, 0), (0, 1))) + one
     right = jnp.pad(jnp.concatenate([right, force[:, None]], axis=1), ((1, 0), (0, 0)))
-    return substitute(
-        whole, eliminate(whole, rows_of_product(whole, left, right), jnp.pad(added, (1, 0)), first_level=1)
-    )
+    rows = rows_of_product(whole, left, right)
+    lower, _ = eliminate(whole, rows, jnp.pad(added, (1, 0)), first_level=1, kept=False)
+    return substitute(whole, lower)
 
 
 def _in_order(paths: Paths, numbers: Array, inverse_numbers: Array, inverse_diagonal: Array):

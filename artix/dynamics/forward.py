@@ -49,20 +49,21 @@ def forward_dynamics(
 
     Identity: ``inverse_dynamics(a, s, forward_dynamics(a, s, tau, w), w) == tau``.
     """
-    return in_lanes(rigid_body_acceleration, articulation, state, force, external_force)
+    acceleration = functools.partial(rigid_body_acceleration, alone=True)
+    return in_lanes(acceleration, articulation, state, force, external_force)
 
 
 def rigid_body_acceleration(
-    articulation: Articulation, state: State, force: Array, external_force: Array | None = None
+    articulation: Articulation, state: State, force: Array, external_force: Array | None = None, *, alone: bool = False
 ) -> Array:
-    """:func:`forward_dynamics` for programs that also need its kinematics."""
+    """:func:`forward_dynamics` for programs that also need its kinematics and, unless it is ``alone``, its factors."""
     tree = articulation.topology
     check_state(articulation, state)
     check_vector("force", force, (tree.nv,), articulation.dtype, "nv")
     if not has_all_displacements(tree):
         return _plain_forward_dynamics(articulation, state, force, external_force)
     known, traced = split_known(articulation)
-    return _ruled_forward_dynamics(True, known, traced, state, force, external_force)
+    return _ruled_forward_dynamics(alone, known, traced, state, force, external_force)
 
 
 def _plain_forward_dynamics(articulation, state, force, external_force) -> Array:
