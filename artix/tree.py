@@ -110,6 +110,7 @@ def joint_quaternions(turns: Array, amounts: Array) -> Array:
 
 def _by_levels(tree: Topology, root: Array, turns: Array, amounts: Array) -> Array:
     """Quaternions [4, B] by tree depth."""
+    # The root, too: else it is computed while all are concatenated, which takes 0.2 s to compile.
     local, root = stage(joint_quaternions(turns, amounts), root)
     done, previous, numbers = [root], root, np.array([0])
     for level in tree.body_levels:

@@ -46,11 +46,6 @@ class Paths:
         return np.concatenate([np.array(level) for level in self.levels])
 
     @cached_property
-    def starts(self) -> np.ndarray:
-        """Where the numbers of each level begin, and their count."""
-        return np.cumsum([0, *(depth * len(level) for depth, level in enumerate(self.levels))])
-
-    @cached_property
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
         """The upper and the lower entry of each number."""
         pairs = [(above, i) for i in self.by_level.tolist() for above in self.above(i)]
