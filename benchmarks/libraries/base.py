@@ -55,20 +55,21 @@ class Library(Protocol):
     ) -> tuple[np.ndarray, np.ndarray]: ...
 
 
-def mean_seconds(call: Callable[[], Any]) -> float:
-    """The mean time of as many calls as fill ``LEAST_SECONDS``, after those that fill ``WARM_SECONDS``."""
+def mean_seconds(run: Callable[[], float]) -> float:
+    """The mean of what as many runs as fill ``LEAST_SECONDS`` say they took, after those that fill ``WARM_SECONDS``."""
+    for least in (WARM_SECONDS, LEAST_SECONDS):
+        begin, total, runs = time.perf_counter(), 0.0, 0
+        while runs == 0 or time.perf_counter() - begin < least:
+            total += run()
+            runs += 1
+    return total / runs
 
-    def mean(least: float) -> float:
-        begin, calls = time.perf_counter(), 0
-        while True:
-            call()
-            calls += 1
-            elapsed = time.perf_counter() - begin
-            if elapsed >= least:
-                return elapsed / calls
 
-    mean(WARM_SECONDS)
-    return mean(LEAST_SECONDS)
+def seconds_of(call: Callable[[], Any]) -> float:
+    """The time that one call takes."""
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
 
 
 class JaxProgram:
@@ -94,7 +95,7 @@ class JaxProgram:
         return jax.device_get(self._program(*self._inputs))
 
     def seconds(self) -> float:
-        return mean_seconds(lambda: jax.block_until_ready(self._program(*self._inputs)))
+        return mean_seconds(lambda: seconds_of(lambda: jax.block_until_ready(self._program(*self._inputs))))
 
 
 class JaxLibrary:

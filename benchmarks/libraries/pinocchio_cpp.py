@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pinocchio
 
-from benchmarks.libraries.base import LEAST_SECONDS, WARM_SECONDS
+from benchmarks.libraries.base import mean_seconds
 from benchmarks.libraries.pinocchio_results import PinocchioResults
 from benchmarks.reference import FOOT, Reference, States
 from benchmarks.robots import Robot
@@ -67,14 +67,7 @@ class _CppProgram:
         return self._run()[1]
 
     def seconds(self) -> float:
-        self._mean_seconds(WARM_SECONDS)
-        return self._mean_seconds(LEAST_SECONDS)
-
-    def _mean_seconds(self, least: float) -> float:
-        times: list[float] = []
-        while sum(times) < least:
-            times.append(self._run()[0])
-        return float(np.mean(times))
+        return mean_seconds(lambda: self._run()[0])
 
     def _run(self) -> tuple[float, np.ndarray]:
         stdin, stdout = self._process.stdin, self._process.stdout

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pinocchio
 
-from benchmarks.libraries.base import mean_seconds
+from benchmarks.libraries.base import mean_seconds, seconds_of
 from benchmarks.libraries.pinocchio_results import PinocchioResults
 from benchmarks.reference import JUDGED_STATES, HeldFeet, Reference
 from benchmarks.robots import Robot
@@ -86,7 +86,7 @@ class _PythonProgram:
             for state in self._states:
                 self._call(*state)
 
-        return mean_seconds(run)
+        return mean_seconds(lambda: seconds_of(run))
 
 
 def _pose(pose: Any) -> np.ndarray:
