@@ -158,7 +158,7 @@ def displaced_bodies(tree: Tree, kin: Kinematics, motions: Motion, displacement:
     columns = jnp.concatenate(displacement_motions(tree, kin, motions))
     moves = jnp.asarray(tree.bodies_below)[:, where.sums].T
     sums = masked_sum(columns * displacement[None], moves)
-    return Motion(sums[:3], sums[3:])
+    return Motion.from_rows(sums)
 
 
 def generalized_columns(tree: Tree, columns: Array) -> Array:

@@ -182,7 +182,7 @@ def frame_kinematic_hessian(
     support = mask_column(tree, body).T.astype(point.dtype)
     support = jnp.pad(support, ((0, 0), (tree.num_base_dofs, 0)), constant_values=1)
     motions = generalized_motions(articulation, kin) * support
-    columns = carried_columns(tree, Motion(motions[:3], motions[3:]))
+    columns = carried_columns(tree, Motion.from_rows(motions))
     jacobian = jnp.concatenate([motions[:3] + spatial.cross(motions[3:], point), motions[3:]])
     linear = columns[:3] + spatial.cross(columns[3:], point[..., None])
     if axes != "world":

@@ -158,7 +158,7 @@ def joint_kinematic_hessians(articulation: Articulation, state: State) -> Array:
     """
     kin = kinematics(articulation, state)
     columns = _about_world(kin, _motions(articulation, kin))
-    return carried_columns(articulation.topology, Motion(columns[:3], columns[3:]))
+    return carried_columns(articulation.topology, Motion.from_rows(columns))
 
 
 def carried_columns(tree: Tree, motions: Motion) -> Array:
@@ -183,8 +183,7 @@ def _carries(tree: Tree) -> Array:
 
 def _motions(articulation: Articulation, kin: Kinematics) -> Motion:
     """The unit motions of the generalised velocity about the reference point, [3, nv] each."""
-    rows = generalized_motions(articulation, kin)
-    return Motion(rows[:3], rows[3:])
+    return Motion.from_rows(generalized_motions(articulation, kin))
 
 
 def _about_world(kin: Kinematics, motion: Motion) -> Array:

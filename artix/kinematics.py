@@ -43,14 +43,15 @@ class Motion(NamedTuple):
     linear: Array
     angular: Array
 
+    @classmethod
+    def from_rows(cls, rows: Array) -> Motion:
+        """From both parts one below the other, [6, n]."""
+        return cls(rows[:3], rows[3:])
+
 
 def staged(motion: Motion) -> Motion:
     """:func:`artix.tree.stage` of both parts as one array, which takes a kernel less."""
-    return _parted(stage(jnp.concatenate(motion)))
-
-
-def _parted(rows: Array) -> Motion:
-    return Motion(rows[:3], rows[3:])
+    return Motion.from_rows(stage(jnp.concatenate(motion)))
 
 
 def kinematics(articulation: Articulation, state: State) -> Kinematics:
@@ -105,7 +106,7 @@ def dof_motions(tree: Tree, kin: Kinematics) -> Motion:
 def generalized_motions(articulation: Articulation, kin: Kinematics) -> Array:
     """The unit motions S_j of the generalised velocity about the reference point, linear part first, [6, nv]."""
     tree = articulation.topology
-    motions = jnp.concatenate(staged(dof_motions(tree, kin)))
+    motions = stage(jnp.concatenate(dof_motions(tree, kin)))
     if tree.num_base_dofs == 0:
         return motions
     return jnp.concatenate([free_root(tree, jnp.eye(6, dtype=motions.dtype)), motions], axis=1)
@@ -122,7 +123,7 @@ def root_motion(tree: Tree, root: Array) -> Motion:
 
 def body_velocities(tree: Tree, motions: Motion, root: Motion, qd: Array) -> Motion:
     """Velocities of all bodies about the reference point, [3, B] each."""
-    return _parted(jnp.concatenate(root) + path_sum(tree, jnp.concatenate(motions) * qd[None]))
+    return Motion.from_rows(jnp.concatenate(root) + path_sum(tree, jnp.concatenate(motions) * qd[None]))
 
 
 def motion_cross(velocity: Motion, motion: Motion) -> Motion:
@@ -150,11 +151,11 @@ def body_accelerations(
     velocity = staged(body_velocities(tree, motions, turning, state.joint_velocity))
     rows = jnp.concatenate(motion_rates(tree, velocity, motions)) * state.joint_velocity[None]
     if acceleration is None:
-        return velocity, _parted(path_sum(tree, rows))
+        return velocity, Motion.from_rows(path_sum(tree, rows))
     base = tree.num_base_dofs
     sums = path_sum(tree, rows + jnp.concatenate(motions) * acceleration[None, base:])
     root = root_motion(tree, acceleration[:base] if base else jnp.zeros_like(state.root_velocity))
-    return velocity, _parted(jnp.concatenate(root) + sums)
+    return velocity, Motion.from_rows(jnp.concatenate(root) + sums)
 
 
 def link_centers(articulation: Articulation, kin: Kinematics) -> Array:

@@ -17,14 +17,7 @@ from artix.bodies import Placement
 from artix.checks import check_vector
 from artix.constraints.anchor_structure import Anchors, AnchorType
 from artix.constraints.locked_rotations import RotationRows, locked_rotations
-from artix.kinematics import (
-    Kinematics,
-    body_accelerations,
-    dof_motions,
-    generalized_motions,
-    root_motion,
-    staged,
-)
+from artix.kinematics import Kinematics, body_accelerations, dof_motions, generalized_motions, root_motion, staged
 from artix.tree import take
 
 Array = jax.Array

@@ -82,7 +82,7 @@ def velocity_product_matrices(articulation: Articulation, state: State) -> Veloc
     of_links = Motion(*(take(part, tree.link_body) for part in bodies))
     velocity = motion_in_axes(kin, frames, of_links, "world")
     inertias = inertias_in_axes(kin, frames, link_reference_inertias(articulation, kin), "world")
-    matrix, momenta = spatial_inertias(inertias), momentum(inertias, Motion(velocity[:3], velocity[3:]))
+    matrix, momenta = spatial_inertias(inertias), momentum(inertias, Motion.from_rows(velocity))
     left = spatial.multiply(matrix, _motion_cross_matrix(velocity))
     right = -jnp.swapaxes(left, 0, 1)  # v x* = -(v x)^T, and inertias are symmetric
     coriolis = 0.5 * (right - left + _momentum_cross_matrix(momenta))

@@ -21,15 +21,7 @@ from artix.dynamics.force_derivatives import (
 from artix.dynamics.inertia import first_moments, momentum, reference_inertias
 from artix.dynamics.mass_matrix import generalized_momenta, momenta_rates
 from artix.dynamics.newton_euler import newton_euler
-from artix.kinematics import (
-    Kinematics,
-    body_velocities,
-    dof_motions,
-    kinematics,
-    motion_rates,
-    root_motion,
-    staged,
-)
+from artix.kinematics import Kinematics, body_velocities, dof_motions, kinematics, motion_rates, root_motion, staged
 
 Array = jax.Array
 

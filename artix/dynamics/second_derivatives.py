@@ -285,7 +285,7 @@ def _turns_by_motions(pairs: _Pairs) -> Array:
     """The same for composites that move with each of six unit motions, [18, n]: by angular part, then by motion."""
     dofs, unit = pairs.dofs, jnp.eye(6, dtype=pairs.rows.dtype)[..., None]
     inertias = jax.tree.map(lambda x: x[..., None, :], dofs.inertias)
-    moving = _moving(dofs._replace(inertias=Inertias(*inertias)), Motion(unit[:3], unit[3:]))
+    moving = _moving(dofs._replace(inertias=Inertias(*inertias)), Motion.from_rows(unit))
     motions = Motion(*(part[:, None] for part in pairs.dof_motions))
     return twice_coriolis_transposed(moving, motions).reshape(18, -1)
 
