@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from artix.dynamics.articulated_inertia import elimination
+from artix.dynamics.elimination import Paths
 from tests.pinocchio_reference import Reference
 from tests.pinocchio_rows import GETTER, INDEX, TEMPORARY, TYPE, Row, moving
 
@@ -68,9 +68,9 @@ INDICES = [
     Row(
         "`parents_fromRow`, `non_mimic_parents_fromRow`",
         INDEX,
-        "`artix.dynamics.articulated_inertia.elimination(topology).parent`",
+        "`artix.dynamics.elimination.Paths.of(topology).parent`",
         "",
-        lambda a, s, x: jnp.asarray(elimination(a.topology).parent),
+        lambda a, s, x: jnp.asarray(Paths.of(a.topology).parent),
         _parents,
     ),
     Row(

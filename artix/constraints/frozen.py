@@ -14,9 +14,10 @@ import numpy as np
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Placement
-from artix.dynamics.factorization import inverse_of_product
-from artix.dynamics.mass_matrix import generalized_armature, generalized_momenta, shared_mass_matrix
+from artix.dynamics.factorization import MassProduct, inverse_of_product
+from artix.dynamics.mass_matrix import shared_mass_matrix
 from artix.dynamics.newton_euler import generalized_forces, link_sums
+from artix.dynamics.solve import mass_product
 from artix.frames import dense_jacobian, link_accelerations, link_frames
 from artix.joint_drift import with_joint_drift
 from artix.kinematics import Motion, body_velocities, dof_motions, kinematics, root_motion, staged
@@ -49,14 +50,10 @@ class Frozen(NamedTuple):
     """Those of the links' centres of mass at zero generalised acceleration, [L, 6]; see :func:`freeze`."""
     mass_matrix: Array
     """Mass matrix without armature, [nv, nv]."""
-    unit_motions: Array
-    """What a unit of each generalised velocity gives to what it moves, [6, nv]."""
-    momenta: Array
-    """The momentum that this has, [6, nv]; the upper half of the mass matrix is ``unit_motions.T @ momenta``."""
-    diagonal: Array
-    """What its diagonal gets besides, [nv]: the armature."""
+    mass_product: MassProduct
+    """The same with armature, not multiplied out."""
     inverse: Array | None
-    """The inverse of both together, [nv, nv]; see :func:`freeze`."""
+    """The inverse of that, [nv, nv]; see :func:`freeze`."""
     axis: Array
     """Axis of each DOF in the child joint frame, [n, 3]."""
     child_origin: Array
@@ -101,12 +98,7 @@ def freeze(articulation: Articulation, state: State, drift: Array | None = None,
     child = frame.take(links) @ Placement.from_poses(articulation.joint_child_pose).take(links)
     parent = frame.take(parents) @ Placement.from_poses(articulation.joint_parent_pose).take(links)
     unit = jnp.eye(3, dtype=articulation.dtype)[:, topology.dof_axis % 3]
-    unit_motions, momenta = generalized_momenta(articulation, kin)
-    diagonal = generalized_armature(articulation)
-    if topology.dof_is_live is not None:
-        # Padded entries have zero rows; a one on the diagonal lets them keep to themselves.
-        diagonal = diagonal + (spatial.dot(unit_motions, momenta) + diagonal == 0).astype(diagonal.dtype)
-    matrix = shared_mass_matrix(articulation, state)
+    matrix, product = shared_mass_matrix(articulation, state), mass_product(articulation, kin)
     return Frozen(
         topology=topology,
         frame=frame,
@@ -118,10 +110,8 @@ def freeze(articulation: Articulation, state: State, drift: Array | None = None,
         link_jacobian=_link_jacobian(articulation, state) if with_all else None,
         accelerations=_velocity_products(articulation, state) if with_all else None,
         mass_matrix=matrix,
-        unit_motions=unit_motions,
-        momenta=momenta,
-        diagonal=diagonal,
-        inverse=inverse_of_product(topology, matrix, unit_motions, momenta, diagonal) if with_all else None,
+        mass_product=product,
+        inverse=inverse_of_product(topology, matrix, product) if with_all else None,
         axis=spatial.rotate(child.rotation, unit).T,
         child_origin=child.position.T,
         parent_origin=parent.position.T,
@@ -146,7 +136,7 @@ def has_tendons(topology: Tree) -> bool:
 
 def inverse_with(frozen: Frozen, added: Array) -> Array:
     """The inverse of the mass matrix with ``added`` [nv] to its diagonal, [nv, nv]."""
-    return inverse_of_product(frozen.topology, frozen.mass_matrix, frozen.unit_motions, frozen.momenta, added)
+    return inverse_of_product(frozen.topology, frozen.mass_matrix, frozen.mass_product._replace(added=added))
 
 
 def world_inertias(frozen: Frozen) -> Array:

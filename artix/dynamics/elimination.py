@@ -12,6 +12,7 @@ The recursions are meant for :mod:`artix.lanes`. With the inverse known, solving
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from functools import cached_property
 
@@ -20,9 +21,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.spatial import sum_of_products, total
+from artix.topology import Topology
 from artix.tree import after, masked_sum, stage, take
 
 Array = jax.Array
+
+
+@functools.lru_cache(maxsize=256)
+def _paths_of(tree: Topology) -> Paths:
+    coupled = tree.mass_matrix_halves[0]
+    above = [np.flatnonzero(coupled[:entry, entry]) for entry in range(tree.nv)]
+    return Paths(tuple(int(path[-1]) if len(path) else -1 for path in above))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +40,11 @@ class Paths:
 
     parent: tuple[int, ...]
     """The entry above each, -1 for none; smaller than the entry itself."""
+
+    @staticmethod
+    def of(tree: Topology) -> Paths:
+        """The paths of a topology's mass matrix."""
+        return _paths_of(tree)
 
     @cached_property
     def levels(self) -> tuple[tuple[int, ...], ...]:

@@ -1,20 +1,24 @@
 """Factorising the mass matrix along the tree, ``M = U D U^T``.
 
-Two algorithms, of which the topology chooses. Where paths have up to ``DEEPEST_PATH`` entries, the elimination goes
-from level to level (:mod:`artix.dynamics.elimination`) and follows the tree's sparsity. Deeper trees, those of padded
-fleets, which are data, and matrices of other patterns are halved (:mod:`artix.dynamics.halving`).
+Three algorithms, of which the topology chooses. Where paths have up to ``DEEPEST_PATH`` entries, the elimination goes
+from level to level (:mod:`artix.dynamics.elimination`) and follows the tree's sparsity. Deeper trees are articulated
+bodies (:mod:`artix.dynamics.articulated_bodies`). Trees of padded fleets, which are data, and matrices of other
+patterns are halved (:mod:`artix.dynamics.halving`).
 """
 
 from __future__ import annotations
 
 import functools
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
+from artix.bodies import Inertias
+from artix.dynamics import articulated_bodies
+from artix.dynamics.articulated_bodies import ArticulatedFactors
 from artix.dynamics.elimination import (
     Paths,
     eliminate,
@@ -41,11 +45,25 @@ Array = jax.Array
 # halving 2.8 (0.5); of 18: 0.7 and 4.9, 6.1 (0.9); of 24: 1.9 and 10.5, 6.3 (1.5); of 35: 8.3 and 31, 13 (5.3); of 64:
 # 48 and 206, 40 (19). Full matrices are halved nevertheless: elimination makes programs twice as large with jaxlib
 # 0.12, and four times with 0.10, whose XLA drops the barriers between levels. Also measured: rank-one updates need
-# 34,024 instructions; articulated bodies level by level with the batch first were as fast as halving, with 800
-# instructions more.
+# 34,024 instructions.
+# Articulated bodies beside elimination (forward dynamics): chains of 16 and 32 0.8 and 1.3 us instead of 0.7 and 2.2,
+# 7-DOF arm, quadruped and humanoids of 29 and 44 DOFs 0.35, 0.52, 1.3 and 3.6 instead of 0.23, 0.41, 1.3 and 2.6, and
+# but for the chains up to twice as long to compile; a chain of 64, which was halved, 3.4 instead of 23 us, and in
+# float32 wrong by 5e-4 instead of 2e-2.
 DEEPEST_PATH = 20
 
-Pattern: TypeAlias = "Paths | tuple[int, ...]"
+
+class MassProduct(NamedTuple):
+    """A tree's mass matrix, not multiplied out: its upper half is that of ``motions^T momenta``."""
+
+    motions: Array
+    """Unit motions of the generalised velocity, [6, nv]."""
+    momenta: Array
+    """The momenta that these give to all that they move, [6, nv]."""
+    inertias: Inertias
+    """Those of the bodies, about the same point."""
+    added: Array
+    """What the matrix has on its diagonal besides, [nv]."""
 
 
 @struct.dataclass
@@ -71,60 +89,55 @@ class PathFactors:
         return _full_inverse(self.paths, self.inverse_numbers)
 
 
-Factors: TypeAlias = PathFactors | FullFactors
+Factors: TypeAlias = PathFactors | ArticulatedFactors | FullFactors
 
 
-def factorize_product(tree: Tree, left: Array, right: Array, added: Array) -> Factors:
-    """The factors of a tree's mass matrix, given as the upper half of ``left^T right``, factors [k, nv].
-
-    Args:
-      tree: the tree.
-      left: what each entry multiplies, [k, nv].
-      right: what by, [k, nv].
-      added: what to add to the diagonal, [nv].
-    """
-    pattern = _pattern(tree)
-    if isinstance(pattern, Paths):
-        return PathFactors(*_eliminate_product(pattern, left, right, added), pattern)
-    # Not a sum of k outer products, which would be computed again in each of its consumers: forward dynamics of a
-    # 29-DOF humanoid had 1,966 instructions with the matrix product instead of 6,428.
-    return halve(jnp.asarray(tree.mass_matrix_halves[0], left.dtype) * times(left.T, right), added, pattern)
+def factorize_product(tree: Tree, product: MassProduct) -> Factors:
+    """The factors of a tree's mass matrix."""
+    motions, momenta, inertias, added = product
+    if not isinstance(tree, Topology):
+        # Not a sum of six outer products, which would be computed again in each of its consumers: forward dynamics of a
+        # 29-DOF humanoid had 1,966 instructions with the matrix product instead of 6,428.
+        upper_half = jnp.asarray(tree.mass_matrix_halves[0], motions.dtype) * times(motions.T, momenta)
+        return halve(upper_half, added)
+    if _is_deep(tree):
+        return articulated_bodies.factorize(tree, motions, inertias, added)
+    paths = Paths.of(tree)
+    return PathFactors(*_eliminate_product(paths, motions, momenta, added), paths)
 
 
-def solve_product(tree: Tree, left: Array, right: Array, added: Array, force: Array) -> Array:
-    """The solution x [nv] of ``M x = force`` for M as in :func:`factorize_product`; not to be differentiated.
+def solve_product(tree: Tree, product: MassProduct, force: Array) -> Array:
+    """The solution x [nv] of ``M x = force``; not to be differentiated.
 
     Where nothing else is to be solved, half of the kernels of a factorisation and a solution suffice.
     """
-    pattern = _pattern(tree)
-    if isinstance(pattern, Paths):
-        return batch_last(_solution_of_product, pattern)(left.T, right.T, added, force)
-    return solve(factorize_product(tree, left, right, added), force)
+    motions, momenta, inertias, added = product
+    if not isinstance(tree, Topology):
+        return solve(factorize_product(tree, product), force)
+    if _is_deep(tree):
+        return articulated_bodies.factorize_and_solve(tree, motions, inertias, added, force)
+    return batch_last(_solution_of_product, Paths.of(tree))(motions.T, momenta.T, added, force)
 
 
 def factorize_dense(matrix: Array, added: Array) -> Factors:
     """The factors of any symmetric positive definite matrix [n, n], ``added`` [n] to its diagonal."""
-    return halve(matrix, added, (1,) * len(matrix))
+    return halve(matrix, added)
 
 
-def inverse_of_matrix(matrix: Array, added: Array) -> Array:
-    """The inverse of any symmetric positive definite matrix [n, n], ``added`` [n] to its diagonal."""
-    return _inverse((1,) * len(matrix), matrix, added)
+def inverse_of_product(tree: Tree, matrix: Array, product: MassProduct) -> Array:
+    """The inverse [nv, nv] of a tree's mass matrix, which is also given multiplied out and without what is added to it.
 
-
-def inverse_of_product(tree: Tree, matrix: Array, left: Array, right: Array, added: Array) -> Array:
-    """The inverse of a tree's matrix [nv, nv] whose upper half is that of ``left^T right``, factors [k, nv].
-
-    Derivatives look at the matrix alone, and nothing else does where the two factors serve better.
+    Derivatives look at that alone, and nothing else does where the product serves better.
     """
-    pattern = _pattern(tree)
-    if isinstance(pattern, Paths):
-        return _product_inverse(pattern, matrix, *jax.lax.stop_gradient((left, right)), added)
-    return _inverse(pattern, matrix, added)
+    if not isinstance(tree, Topology):
+        return inverse_of_matrix(matrix, product.added)
+    return _product_inverse(tree, matrix, jax.lax.stop_gradient(product), product.added)
 
 
 def solve(factors: Factors, right: Array) -> Array:
     """The solution x [n] of ``U D U^T x = right``."""
+    if isinstance(factors, ArticulatedFactors):
+        return articulated_bodies.solve(factors, right)
     if isinstance(factors, PathFactors):
         return _solve_on_paths(factors.paths, factors.inverse_numbers, factors.inverse_diagonal, right)
     return _solve_rows(factors.inverse_upper, factors.inverse_diagonal, right)
@@ -132,18 +145,25 @@ def solve(factors: Factors, right: Array) -> Array:
 
 def solve_columns(factors: Factors, right: Array) -> Array:
     """:func:`solve` for right sides [n, m]."""
+    if isinstance(factors, ArticulatedFactors):
+        return articulated_bodies.solve_columns(factors, right)
     inverse = factors.inverse_upper
     return times(inverse.T, times(inverse, right) * factors.inverse_diagonal[:, None])
 
 
 def half_solve(factors: Factors, rights: Array) -> Array:
     """``D^-1/2 U^-1 right`` for the R rows of ``rights``, [R, n]; products of two are ``left . M^-1 right``."""
+    if isinstance(factors, ArticulatedFactors):
+        return articulated_bodies.relative_columns(factors, rights.T).T / jnp.sqrt(factors.inverse_diagonal)[None]
     return times(rights, factors.inverse_upper.T) * jnp.sqrt(factors.inverse_diagonal)[None]
 
 
 def finish_solve(factors: Factors, half: Array) -> Array:
     """``M^-1 right`` from its half solve, [n]."""
-    return times(half * jnp.sqrt(factors.inverse_diagonal), factors.inverse_upper)
+    relative = half * jnp.sqrt(factors.inverse_diagonal)
+    if isinstance(factors, ArticulatedFactors):
+        return articulated_bodies.absolute_columns(factors, relative[:, None])[:, 0]
+    return times(relative, factors.inverse_upper)
 
 
 def inverse_of(factors: Factors) -> Array:
@@ -152,30 +172,16 @@ def inverse_of(factors: Factors) -> Array:
         paths, found = factors.paths, jax.lax.stop_gradient(factors)
         diagonal = take(found.inverse_diagonal, paths.by_level)
         return batch_last(inverse_on_paths, paths)(found.inverse_numbers, diagonal)
+    if isinstance(factors, ArticulatedFactors):
+        eye = np.eye(len(factors.paths.parent), dtype=factors.motions[0].dtype)
+        return articulated_bodies.solve_columns(factors, jnp.asarray(eye))
     inverse = factors.inverse_upper
     return times(inverse.T * factors.inverse_diagonal[None], inverse)
 
 
-# --- patterns -------------------------------------------------------------------------------------------------------
-
-
-def _pattern(tree: Tree) -> Pattern:
-    return _pattern_of(tree) if isinstance(tree, Topology) else (1,) * tree.nv
-
-
 @functools.lru_cache(maxsize=256)
-def _pattern_of(tree: Topology) -> Pattern:
-    coupled = np.asarray(tree.mass_matrix_halves[0])
-    if tree.nv > 0 and coupled.sum(axis=0).max() <= DEEPEST_PATH:
-        above = [np.flatnonzero(coupled[:entry, entry]) for entry in range(tree.nv)]
-        return Paths(tuple(int(path[-1]) if len(path) else -1 for path in above))
-    sizes: list[int] = []
-    for entry in range(tree.nv):
-        if sizes and not coupled[entry - sizes[-1] : entry, entry].any():
-            sizes[-1] += 1
-        else:
-            sizes.append(1)
-    return tuple(sizes)
+def _is_deep(tree: Topology) -> bool:
+    return len(Paths.of(tree).levels) > DEEPEST_PATH
 
 
 # --- evaluation -----------------------------------------------------------------------------------------------------
@@ -268,20 +274,24 @@ def _solve_rows(inverse_upper: Array, inverse_diagonal: Array, rights: Array) ->
     return times(times(rights, inverse_upper.T) * inverse_diagonal, inverse_upper)
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _inverse(blocks: tuple[int, ...], matrix: Array, added: Array) -> Array:
-    return inverse_of(halve(matrix, added, blocks))
+@jax.custom_jvp
+def inverse_of_matrix(matrix: Array, added: Array) -> Array:
+    """The inverse of any symmetric positive definite matrix [n, n], ``added`` [n] to its diagonal."""
+    return inverse_of(factorize_dense(matrix, added))
 
 
-@_inverse.defjvp
-def _inverse_jvp(blocks: tuple[int, ...], primals, tangents):
-    inverse = _inverse(blocks, *primals)
+@inverse_of_matrix.defjvp
+def _inverse_jvp(primals, tangents):
+    inverse = inverse_of_matrix(*primals)
     return inverse, _inverse_change(inverse, *tangents)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _product_inverse(paths: Paths, matrix: Array, left: Array, right: Array, added: Array) -> Array:
-    return batch_last(_inverse_of_product, paths)(left.T, right.T, added)
+def _product_inverse(tree: Topology, matrix: Array, product: MassProduct, added: Array) -> Array:
+    motions, momenta, inertias, _ = product
+    if _is_deep(tree):
+        return inverse_of(articulated_bodies.factorize(tree, motions, inertias, added))
+    return batch_last(_inverse_of_product, Paths.of(tree))(motions.T, momenta.T, added)
 
 
 def _inverse_of_product(paths: Paths, left: Array, right: Array, added: Array) -> Array:
@@ -289,9 +299,9 @@ def _inverse_of_product(paths: Paths, left: Array, right: Array, added: Array) -
 
 
 @_product_inverse.defjvp
-def _product_inverse_jvp(paths: Paths, primals, tangents):
-    inverse = _product_inverse(paths, *primals)
-    return inverse, _inverse_change(inverse, tangents[0], tangents[3])
+def _product_inverse_jvp(tree: Topology, primals, tangents):
+    inverse = _product_inverse(tree, *primals)
+    return inverse, _inverse_change(inverse, tangents[0], tangents[2])
 
 
 def _inverse_change(inverse: Array, d_matrix: Array, d_added: Array) -> Array:

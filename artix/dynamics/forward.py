@@ -27,9 +27,9 @@ def forward_dynamics(
 ) -> Array:
     """Generalised acceleration of ``(M + armature) nu' = force - coriolis - gravity + sum_i J_i^T w_i``.
 
-    The mass matrix is factorised along the tree, as in the articulated-body algorithm, level by level or, where the
-    tree is deep, by halving it (see :mod:`artix.dynamics.factorization`). Mirrors Pinocchio's ``aba`` and, for the
-    joints, PhysX's ``computeJointAcceleration``.
+    The mass matrix is factorised along the tree, level by level or, where the tree is deep, by articulated bodies (see
+    :mod:`artix.dynamics.factorization`). Mirrors Pinocchio's ``aba`` and, for the joints, PhysX's
+    ``computeJointAcceleration``.
 
     Args:
       articulation: the articulation.

@@ -1,11 +1,11 @@
 """Factorising a symmetric matrix, ``M = U D U^T``, by halving it.
 
-Entries that do not move each other are one diagonal block. With A above and C below,
+With A above and C below,
 
     [A  B ]   [U_A  W  ] [D_A    ]   [U_A  W  ]^T     W = B U_C^-T D_C^-1
     [B' C ] = [     U_C] [    D_C] . [     U_C]       U_A D_A U_A^T = A - W D_C W^T
 
-so that a handful of matrix products per block is all there is.
+so that a handful of matrix products per half is all there is.
 """
 
 from __future__ import annotations
@@ -32,31 +32,28 @@ class FullFactors:
     """1 / D, [n]."""
 
 
-def halve(matrix: Array, added: Array, blocks: tuple[int, ...]) -> FullFactors:
+def halve(matrix: Array, added: Array) -> FullFactors:
     """The factors of a matrix.
 
     Args:
       matrix: the matrix, [n, n], of which only the upper half counts.
       added: what to add to its diagonal, [n].
-      blocks: sizes of runs of entries that do not move each other, of sum n.
     """
-    size = sum(blocks)
-    if len(blocks) <= 1:
+    size = len(added)
+    if size <= 1:
         eye = jnp.asarray(np.eye(size), matrix.dtype)
         return FullFactors(eye, eye, 1 / (jnp.sum(eye * matrix, axis=0) + added))
-    ends = np.cumsum(blocks)[:-1]
-    place = int(np.argmin(np.abs(2 * ends - size)))
-    above, below, cut = blocks[: place + 1], blocks[place + 1 :], int(ends[place])
-    lower = halve(matrix[cut:, cut:], added[cut:], below)
-    # The U of a single block is the identity.
+    cut = size // 2
+    lower = halve(matrix[cut:, cut:], added[cut:])
+    # The U of a single entry is the identity.
     coupling = matrix[:cut, cut:]
-    if len(below) > 1:
+    if cut < size - 1:
         coupling = times(coupling, lower.inverse_upper.T)
     corner = coupling * lower.inverse_diagonal[None]
     rest = matrix[:cut, :cut] - times(corner, coupling.T)
-    upper = halve(rest, added[:cut], above)
-    inverse = corner if len(below) == 1 else times(corner, lower.inverse_upper)
-    inverse = inverse if len(above) == 1 else times(upper.inverse_upper, inverse)
+    upper = halve(rest, added[:cut])
+    inverse = corner if cut == size - 1 else times(corner, lower.inverse_upper)
+    inverse = inverse if cut == 1 else times(upper.inverse_upper, inverse)
     zero = jnp.zeros_like(matrix, shape=(size - cut, cut))
     return FullFactors(
         _assemble(upper.upper, corner, zero, lower.upper),

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.checks import check_vector
-from artix.dynamics.factorization import Factors, factorize_product, inverse_of, solve, solve_product
+from artix.dynamics.factorization import Factors, MassProduct, factorize_product, inverse_of, solve, solve_product
+from artix.dynamics.inertia import reference_inertias
 from artix.dynamics.mass_matrix import generalized_armature, generalized_momenta, inertia_matrix
 from artix.evaluation import in_lanes
 from artix.kinematics import Kinematics, kinematics
@@ -35,7 +36,7 @@ def mass_matrix_cholesky(articulation: Articulation, state: State, *, armature: 
     Identity: ``U @ diag(D) @ U.T == mass_matrix(a, s, armature=True)``.
     """
     kin = kinematics(articulation, state)
-    factors = _factorize(articulation, kin, armature=armature)
+    factors = factorize_product(articulation.topology, mass_product(articulation, kin, armature=armature))
     return factors.upper, 1 / factors.inverse_diagonal
 
 
@@ -115,7 +116,8 @@ def _known_inverse_jvp(primals, tangents):
 
 def factorize(articulation: Articulation, kin: Kinematics, *earlier: Array, armature: bool = True) -> Factors:
     """Factors of the mass matrix for :func:`linear_solve`, which knows their derivatives; made after ``earlier``."""
-    return _factorize(articulation, kin, *earlier, armature=armature, constant=True)
+    product = mass_product(articulation, kin, *earlier, armature=armature)
+    return factorize_product(articulation.topology, jax.lax.stop_gradient(product))
 
 
 def linear_solve(
@@ -131,7 +133,7 @@ def linear_solve(
 
 def single_solution(articulation: Articulation, kin: Kinematics, right: Array) -> Array:
     """:func:`linear_solve` where it is the only one; not to be differentiated."""
-    return _live(articulation, solve_product(articulation.topology, *_product(articulation, kin, right), right))
+    return _live(articulation, solve_product(articulation.topology, mass_product(articulation, kin, right), right))
 
 
 def _whole_matrix(articulation: Articulation, kin: Kinematics, *, armature: bool) -> Array:
@@ -140,25 +142,16 @@ def _whole_matrix(articulation: Articulation, kin: Kinematics, *, armature: bool
     return matrix + jnp.diag(generalized_armature(articulation)) if armature else matrix
 
 
-def _factorize(
-    articulation: Articulation, kin: Kinematics, *earlier: Array, armature: bool, constant: bool = False
-) -> Factors:
-    product = _product(articulation, kin, *earlier, armature=armature)
-    return factorize_product(articulation.topology, *(jax.lax.stop_gradient(product) if constant else product))
-
-
-def _product(
-    articulation: Articulation, kin: Kinematics, *earlier: Array, armature: bool = True
-) -> tuple[Array, Array, Array]:
-    """The mass matrix as :func:`artix.dynamics.factorization.factorize_product` takes it."""
+def mass_product(articulation: Articulation, kin: Kinematics, *earlier: Array, armature: bool = True) -> MassProduct:
+    """The mass matrix, not multiplied out; made after ``earlier``."""
     tree = articulation.topology
-    motions, forces = generalized_momenta(articulation, kin, *earlier)
+    motions, momenta = generalized_momenta(articulation, kin, *earlier)
     added = generalized_armature(articulation)
     added = added if armature else jnp.zeros_like(added)
     if tree.dof_is_live is not None:
         # Padded entries have zero rows; a one on the diagonal makes them solvable.
-        added = added + (spatial.dot(motions, forces) + added == 0).astype(added.dtype)
-    return motions, forces, added
+        added = added + (spatial.dot(motions, momenta) + added == 0).astype(added.dtype)
+    return MassProduct(motions, momenta, reference_inertias(articulation, kin), added)
 
 
 def _live(articulation: Articulation, solution: Array) -> Array:

@@ -122,7 +122,7 @@ def unlimited_velocity(articulation: Articulation, state: State, frozen: Frozen,
         return velocity - jnp.linalg.solve(matrix + jnp.diag(diagonal), lacking)
     if acting.springs:
         return velocity - solve(factorize_dense(matrix, diagonal), lacking)
-    return velocity - solve_product(frozen.topology, frozen.unit_motions, frozen.momenta, diagonal, lacking)
+    return velocity - solve_product(frozen.topology, frozen.mass_product._replace(added=diagonal), lacking)
 
 
 def _matrix(articulation: Articulation, state: State, frozen: Frozen, acting: Acting) -> tuple[Array, Array]:
@@ -134,7 +134,7 @@ def _matrix(articulation: Articulation, state: State, frozen: Frozen, acting: Ac
     for group in acting.springs:
         stiffened = dt * (dt * group.stiffness + group.damping)
         matrix = matrix + jnp.einsum("s,sv,sw->vw", stiffened, group.force, group.rate, precision=HIGHEST)
-    return matrix, frozen.diagonal + jnp.pad(diagonal, (frozen.topology.num_base_dofs, 0))
+    return matrix, frozen.mass_product.added + jnp.pad(diagonal, (frozen.topology.num_base_dofs, 0))
 
 
 def _friction_gain(articulation: Articulation, state: State, acting: Acting) -> Array:
@@ -150,7 +150,7 @@ def drive_inertia(articulation: Articulation, frozen: Frozen) -> Array:
     """The inertias by which acceleration drives multiply their efforts, 1 for force drives, [n]."""
     base, accelerates = frozen.topology.num_base_dofs, articulation.drive.is_acceleration > 0
     if known_to_be(0, articulation.drive.is_acceleration):
-        return jnp.ones_like(frozen.diagonal[base:])
+        return jnp.ones_like(frozen.mass_product.added[base:])
 
     def felt(inverse: Array) -> Array:
         return jnp.where(accelerates, 1 / jnp.diagonal(inverse)[base:], 1)
@@ -162,5 +162,5 @@ def drive_inertia(articulation: Articulation, frozen: Frozen) -> Array:
         jnp.any(accelerates),
         lambda diagonal: felt(inverse_with(frozen, diagonal)),
         lambda diagonal: jnp.ones_like(diagonal, shape=accelerates.shape),
-        frozen.diagonal,
+        frozen.mass_product.added,
     )
