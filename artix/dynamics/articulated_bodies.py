@@ -137,9 +137,9 @@ def _eliminated(tree: Topology, motions: Array, inertias: Inertias, added: Array
     found = []
     for run, *rows in reversed([*zip(paths.runs, *items, strict=True)]):
         inertia, results = scan(_eliminate_level, _to_parents(paths, run.stop, inertia), rows, reverse=True)
-        found.append((rows[0], *results))
-    motions, forces, inverse_diagonals, passed = zip(*found[::-1], strict=True)
-    return motions, forces, inverse_diagonals, passed
+        found.append(results)
+    forces, inverse_diagonals, passed = zip(*found[::-1], strict=True)
+    return items[0], forces, inverse_diagonals, passed
 
 
 def _eliminate_level(below: Array, level: list[Array]) -> tuple[Array, tuple[Array, Array, Array]]:

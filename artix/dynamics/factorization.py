@@ -9,7 +9,7 @@ patterns are halved (:mod:`artix.dynamics.halving`).
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -46,10 +46,10 @@ Array = jax.Array
 # 48 and 206, 40 (19). Full matrices are halved nevertheless: elimination makes programs twice as large with jaxlib
 # 0.12, and four times with 0.10, whose XLA drops the barriers between levels. Also measured: rank-one updates need
 # 34,024 instructions.
-# Articulated bodies beside elimination (forward dynamics): chains of 16 and 32 0.8 and 1.3 us instead of 0.7 and 2.2,
-# 7-DOF arm, quadruped and humanoids of 29 and 44 DOFs 0.35, 0.52, 1.3 and 3.6 instead of 0.23, 0.41, 1.3 and 2.6, and
-# but for the chains up to twice as long to compile; a chain of 64, which was halved, 3.4 instead of 23 us, and in
-# float32 wrong by 5e-4 instead of 2e-2.
+# Forward dynamics by articulated bodies and by elimination: arm of 7 DOFs 0.35 and 0.23, quadruped 0.52 and 0.41,
+# humanoids of 29 and 44 DOFs 1.3 and 1.3, 3.6 and 2.6 (and up to twice as long to compile), chain of 16 0.8 and 0.7.
+# Chains of 32 and 64 by halving: 2.2 and 23 instead of 1.3 and 3.4, wrong in float32 by 1e-3 and 2e-2 instead of 2e-4
+# and 5e-4.
 DEEPEST_PATH = 20
 
 
@@ -95,7 +95,7 @@ Factors: TypeAlias = PathFactors | ArticulatedFactors | FullFactors
 def factorize_product(tree: Tree, product: MassProduct) -> Factors:
     """The factors of a tree's mass matrix."""
     motions, momenta, inertias, added = product
-    if not isinstance(tree, Topology):
+    if not _has_paths(tree):
         # Not a sum of six outer products, which would be computed again in each of its consumers: forward dynamics of a
         # 29-DOF humanoid had 1,966 instructions with the matrix product instead of 6,428.
         upper_half = jnp.asarray(tree.mass_matrix_halves[0], motions.dtype) * times(motions.T, momenta)
@@ -112,7 +112,7 @@ def solve_product(tree: Tree, product: MassProduct, force: Array) -> Array:
     Where nothing else is to be solved, half of the kernels of a factorisation and a solution suffice.
     """
     motions, momenta, inertias, added = product
-    if not isinstance(tree, Topology):
+    if not _has_paths(tree):
         return solve(factorize_product(tree, product), force)
     if _is_deep(tree):
         return articulated_bodies.factorize_and_solve(tree, motions, inertias, added, force)
@@ -129,7 +129,7 @@ def inverse_of_product(tree: Tree, matrix: Array, product: MassProduct) -> Array
 
     Derivatives look at that alone, and nothing else does where the product serves better.
     """
-    if not isinstance(tree, Topology):
+    if not _has_paths(tree):
         return inverse_of_matrix(matrix, product.added)
     return _product_inverse(tree, matrix, jax.lax.stop_gradient(product), product.added)
 
@@ -177,6 +177,11 @@ def inverse_of(factors: Factors) -> Array:
         return articulated_bodies.solve_columns(factors, jnp.asarray(eye))
     inverse = factors.inverse_upper
     return times(inverse.T * factors.inverse_diagonal[None], inverse)
+
+
+def _has_paths(tree: Tree) -> TypeGuard[Topology]:
+    """Whether the tree is known while JAX traces, and has entries."""
+    return isinstance(tree, Topology) and tree.nv > 0
 
 
 @functools.lru_cache(maxsize=256)
