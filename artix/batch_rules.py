@@ -11,7 +11,8 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr
 
 from artix.constants import is_known
-from artix.tangents import value_and_change
+from artix.devices import varies
+from artix.tangents import is_zero, value_and_change
 
 Array = jax.Array
 
@@ -19,16 +20,22 @@ Array = jax.Array
 #: All results have the batch first.
 BatchEvaluation = Callable[[ClosedJaxpr, tuple[bool, ...], int, Sequence[Array]], list[Array]]
 
+#: The derivative of a function of arrays: of the function, these, and their tangents, ``None`` for those that vanish.
+Derivative = Callable[[Callable[..., Any], Sequence[Array], Sequence[Any]], Any]
 
-def with_batch_rule(function: Callable[..., Any], evaluation: BatchEvaluation) -> Callable[..., Any]:
+
+def with_batch_rule(
+    function: Callable[..., Any], evaluation: BatchEvaluation, derivative: Derivative | None = None
+) -> Callable[..., Any]:
     """The same function, of which ``evaluation`` evaluates batches.
 
-    It can be compiled, vmapped and differentiated any number of times. Derivatives are those of the function itself,
-    with batches as ``jax.vmap`` evaluates them.
+    It can be compiled, vmapped and differentiated any number of times.
 
     Args:
       function: of pytrees of arrays; its results are arrays, too. What is known of its arguments stays known to it.
       evaluation: how batches are evaluated; ``jax.vmap`` in any nesting makes one batch of all.
+      derivative: how the function is differentiated; without it JAX does so operation by operation, and evaluates
+        batches of these as ``jax.vmap`` does.
     """
 
     def of_one(*arguments: Any) -> Any:
@@ -43,12 +50,14 @@ def with_batch_rule(function: Callable[..., Any], evaluation: BatchEvaluation) -
             rest = iter(traced)
             return function(*structure.unflatten([next(rest) if leaf is None else leaf for leaf in known]))
 
-        return _ruled(of_traced, evaluation)(*traced)
+        return _ruled(of_traced, evaluation, derivative)(*traced)
 
     return of_one
 
 
-def _ruled(function: Callable[..., Any], evaluation: BatchEvaluation) -> Callable[..., Any]:
+def _ruled(
+    function: Callable[..., Any], evaluation: BatchEvaluation, derivative: Derivative | None
+) -> Callable[..., Any]:
     traced_once = jax.jit(function)
 
     @jax.custom_batching.custom_vmap
@@ -75,7 +84,9 @@ def _ruled(function: Callable[..., Any], evaluation: BatchEvaluation) -> Callabl
 
     @functools.partial(ruled.defjvp, symbolic_zeros=True)
     def with_change(arrays: tuple[Array, ...], changes: tuple[Any, ...]) -> Any:
-        return value_and_change(lambda arrays: function(*arrays), arrays, changes)
+        if derivative is None or varies(*arrays):
+            return value_and_change(lambda arrays: function(*arrays), arrays, changes)
+        return ruled(*arrays), derivative(function, arrays, [None if is_zero(x) else x for x in changes])
 
     return ruled
 
@@ -93,7 +104,7 @@ def _of_batches(
     def of_larger_batch(outer: int, outer_mapped: Sequence[bool], *arrays: Array):
         """[outer, size, ...] becomes [outer size, ...]."""
         merged = [
-            _merged(outer, size, outside, inside, array)
+            merged_batches(outer, size, outside, inside, array)
             for outside, inside, array in zip(outer_mapped, mapped, arrays, strict=True)
         ]
         any_mapped = tuple(a or b for a, b in zip(outer_mapped, mapped, strict=True))
@@ -104,7 +115,7 @@ def _of_batches(
     return of_batch
 
 
-def _merged(outer: int, size: int, outer_mapped: bool, mapped: bool, array: Array) -> Array:
+def merged_batches(outer: int, size: int, outer_mapped: bool, mapped: bool, array: Array) -> Array:
     """[outer, size, ...] as [outer size, ...]; what depends on no batch stays as it is."""
     if not (outer_mapped or mapped):
         return array

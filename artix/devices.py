@@ -24,6 +24,11 @@ def varying_alike(tree: _Tree, *others: Any) -> _Tree:
     return jax.tree.map(lambda leaf: _varying(leaf, tuple(axes - _varying_axes(leaf))), tree)
 
 
+def varies(*arrays: Any) -> bool:
+    """Whether any array varies over devices."""
+    return any(map(_varying_axes, arrays))
+
+
 def scan(
     body: Callable[[Any, Any], tuple[Any, Any]],
     start: Any,

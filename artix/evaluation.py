@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
+
+import jax
 
 from artix.articulation import Articulation
 from artix.batch_rules import BatchEvaluation, with_batch_rule
 from artix.batches import evaluate_plainly, in_blocks_of_caches, one_device_of_a_cpu
 from artix.constants import is_known
+from artix.derivative_programs import derivative_along
 from artix.lanes import evaluate_in_lanes
 from artix.topology import Topology
 
@@ -26,7 +29,13 @@ _MOST_BODIES = 50
 #: Jacobians of 7, 16, 18 and 29 DOFs 0.14, 0.70, 0.75 and 4.2 us within and 0.23, 0.84, 0.45 and 2.5 outside.
 MOST_DOFS_OF_MATRICES = 16
 
+# Without and with lanes (as above): gradients of forward dynamics of trees of 8, 13 and 31 bodies 1.3 and 0.6, 2.7 and
+# 1.2, 9.4 and 4.8 us, Jacobians 2.4 and 0.7, 4.6 and 1.9, 20 and 10, Hessians 26 and 11, 73 and 29, 450 and 250. With
+# jaxlib 0.10, whose XLA drops the barriers in programs, it is the other way round: 1.9 and 7.9, 11 and 63.
+_DERIVATIVES_IN_LANES = jax.__version_info__ >= (0, 11)
+
 # How many numbers the intermediates of one body have, as XLA keeps them: of dynamics, poses and velocities, and steps.
+# Of derivatives they are twice as many, and a quarter more for every tangent (or cotangent) that they go along.
 _IN_DYNAMICS, IN_KINEMATICS, _IN_STEPS = 45, 20, 90
 
 
@@ -49,8 +58,7 @@ def in_lanes(
     if not isinstance(tree, Topology):
         return function(articulation, *arguments)
     evaluation: BatchEvaluation = evaluate_in_lanes if tree.num_bodies <= _MOST_BODIES else evaluate_plainly
-    evaluation = in_blocks_of_caches(evaluation, numbers_of_body * tree.num_bodies)
-    return with_batch_rule(function, evaluation)(articulation, *arguments)
+    return _with_evaluation(function, evaluation, numbers_of_body * tree.num_bodies)(articulation, *arguments)
 
 
 def in_blocks(function: Callable[..., _Result], articulation: Articulation, *arguments: Any) -> _Result:
@@ -65,5 +73,17 @@ def in_blocks(function: Callable[..., _Result], articulation: Articulation, *arg
     tree = articulation.topology
     if not isinstance(tree, Topology) or not is_known(articulation) or not one_device_of_a_cpu():
         return function(articulation, *arguments)
-    evaluation = in_blocks_of_caches(evaluate_plainly, _IN_STEPS * tree.num_bodies)
-    return with_batch_rule(function, evaluation)(articulation, *arguments)
+    return _with_evaluation(function, evaluate_plainly, _IN_STEPS * tree.num_bodies)(articulation, *arguments)
+
+
+def _with_evaluation(function: Callable[..., _Result], evaluation: BatchEvaluation, numbers: int):
+    """The same function, of which batches and batches of first derivatives are evaluated so, large ones in blocks."""
+
+    def of_derivatives(tangents: int) -> BatchEvaluation:
+        of_block = evaluation if _DERIVATIVES_IN_LANES else evaluate_plainly
+        return in_blocks_of_caches(of_block, (8 + tangents) * numbers // 4)
+
+    def derivative(function: Callable[..., Any], arrays: Sequence[Any], tangents: Sequence[Any]) -> Any:
+        return derivative_along(function, of_derivatives, arrays, tangents)
+
+    return with_batch_rule(function, in_blocks_of_caches(evaluation, numbers), derivative)

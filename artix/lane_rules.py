@@ -158,6 +158,15 @@ def _scan(operation: Operation) -> list[Any]:
     return [*carry, *stacked]
 
 
+def _derivative(operation: Operation) -> list[Any] | None:
+    """A function within the function that was differentiated; see :mod:`artix.derivative_programs`."""
+    derivative = operation.params["derivative"]
+    if derivative.mapped:
+        return None
+    found = evaluate(derivative.program, operation.operands, operation.size)
+    return [widened(value, operation.size) for value in found]
+
+
 def _number_of_deeper(outside: Sequence[Any], inside: Sequence[Any]) -> int:
     """How many variables have more axes outside a loop than inside."""
     return sum(len(a.aval.shape) > len(b.aval.shape) for a, b in zip(outside, inside, strict=True))
@@ -311,6 +320,7 @@ _OF_ALL = """
 _RULES: dict[str, Rule] = {
     **dict.fromkeys(_ELEMENTWISE.split(), _elementwise),
     **dict.fromkeys(_OF_ALL.split(), _of_all),
+    "artix_derivative": _derivative,
     "broadcast_in_dim": _broadcast_in_dim,
     "dot_general": _dot_general,
     "dynamic_slice": _dynamic_slice,
