@@ -12,8 +12,8 @@ are alike and one loop goes through them: as short a program for 64 of them as f
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
-from typing import TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +33,10 @@ from artix.tree import masked_sum, stage, take
 Array = jax.Array
 Runs: TypeAlias = tuple[Array, ...]
 """An array for each of :attr:`Paths.runs`, [levels, ..., entries]."""
+
+
+# Articulated-body inertias of the humanoid (runs of up to 7 levels, batch 512) take 4.2 us without and 5.7 with loops.
+_SHORT_RUN = 8
 
 
 @struct.dataclass
@@ -136,7 +140,7 @@ def _eliminated(tree: Topology, motions: Array, inertias: Inertias, added: Array
     inertia = jnp.zeros_like(motions, shape=(6, 6, 0))
     found = []
     for run, *rows in reversed([*zip(paths.runs, *items, strict=True)]):
-        inertia, results = scan(_eliminate_level, _to_parents(paths, run.stop, inertia), rows, reverse=True)
+        inertia, results = _through(run, _eliminate_level, _to_parents(paths, run.stop, inertia), rows, reverse=True)
         found.append(results)
     forces, inverse_diagonals, passed = zip(*found[::-1], strict=True)
     return items[0], forces, inverse_diagonals, passed
@@ -158,7 +162,7 @@ def _relative(factors: ArticulatedFactors, rights: Array) -> Array:
     force = jnp.zeros_like(rights, shape=(6, rights.shape[1], 0))
     found = []
     for run, *rows in reversed([*_runs(factors, rights)]):
-        force, relative = scan(_force_of_level, _to_parents(paths, run.stop, force), rows, reverse=True)
+        force, relative = _through(run, _force_of_level, _to_parents(paths, run.stop, force), rows, reverse=True)
         found.append(relative)
     return _in_order(paths, tuple(found[::-1])).T
 
@@ -168,7 +172,7 @@ def _absolute(factors: ArticulatedFactors, relative: Array) -> Array:
     motion = jnp.zeros_like(relative, shape=(6, relative.shape[1], len(paths.levels[0])))
     found = []
     for run, *rows in _runs(factors, relative):
-        motion, solution = scan(_motion_of_level, _to_children(paths, run.start, motion), rows)
+        motion, solution = _through(run, _motion_of_level, _to_children(paths, run.start, motion), rows)
         found.append(solution)
     return _in_order(paths, tuple(found)).T
 
@@ -194,6 +198,11 @@ def _motion_of_level(above: Array, level: list[Array]) -> tuple[Array, Array]:
 
 
 # --- runs -----------------------------------------------------------------------------------------------------------
+
+
+def _through(run: range, level: Callable[[Array, Any], tuple[Array, Any]], start: Array, rows: Any, reverse=False):
+    """Goes through the levels of a run, in a loop if it is long."""
+    return scan(level, start, rows, reverse=reverse, unroll=len(run) if len(run) <= _SHORT_RUN else 1)
 
 
 @functools.lru_cache(maxsize=256)
