@@ -171,8 +171,9 @@ def _roofline(table: Table, machine: Machine) -> str:
     return (
         f"## artix and the roofline, batch {table.batch}\n\nThis machine multiplies matrices at "
         f"{machine.operations_per_second / 1e9:.0f} GFLOP/s and copies at {machine.bytes_per_second / 1e9:.1f} GB/s. "
-        "Operations and bytes are those of one articulation; XLA counts the operations of a loop once, so that programs "
-        "in blocks and those of deep trees have more, and reach a larger share.\n\n" + _markdown(table, heads, cells)
+        "Operations and bytes are those of one articulation; XLA counts the operations of a loop once, so that "
+        "programs in blocks and those of deep trees have more, and reach a larger share.\n\n"
+        + _markdown(table, heads, cells)
     )
 
 
