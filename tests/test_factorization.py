@@ -111,8 +111,9 @@ def all_trees_are_deep(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[],
 
 
 @pytest.mark.slow
-def test_articulated_bodies_move_as_their_elimination_does(all_trees_are_deep) -> None:
-    articulation = zoo(fixed_base=False, armature=0.2)
+@pytest.mark.parametrize("fixed_base", [True, False], ids=["fixed", "floating"])
+def test_articulated_bodies_move_as_their_elimination_does(fixed_base: bool, all_trees_are_deep) -> None:
+    articulation = zoo(fixed_base=fixed_base, armature=0.2)
     states = random_states(articulation, 3)
     force = jnp.ones(articulation.topology.nv)
 
