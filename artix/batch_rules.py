@@ -84,7 +84,8 @@ def _ruled(
 
     @functools.partial(ruled.defjvp, symbolic_zeros=True)
     def with_change(arrays: tuple[Array, ...], changes: tuple[Any, ...]) -> Any:
-        if derivative is None or varies(*arrays):
+        # Where nothing is compiled, a program would be traced at every call: 3.5 s for Go2's forward dynamics, not 0.6.
+        if derivative is None or is_known(arrays) or varies(*arrays):
             return value_and_change(lambda arrays: function(*arrays), arrays, changes)
         return ruled(*arrays), derivative(function, arrays, [None if is_zero(x) else x for x in changes])
 

@@ -18,6 +18,7 @@ from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 
 from artix.batch_rules import BatchEvaluation, merged_batches
+from artix.batches import evaluate_plainly
 
 Array = jax.Array
 
@@ -85,6 +86,14 @@ def _evaluated(*arguments: Array, derivative: DerivativeProgram) -> list[Array]:
     program, mapped = derivative.program, derivative.mapped
     if mapped:
         return derivative.evaluation(derivative.tangents)(program, mapped, derivative.size, arguments)
+    return jaxpr_as_fun(program)(*arguments)
+
+
+def _evaluated_at_once(*arguments: Array, derivative: DerivativeProgram) -> list[Array]:
+    """Where nothing is compiled: turning arrays would only be more operations."""
+    program, mapped = derivative.program, derivative.mapped
+    if mapped:
+        return evaluate_plainly(program, mapped, derivative.size, arguments)
     return jaxpr_as_fun(program)(*arguments)
 
 
@@ -181,7 +190,7 @@ def _axes(mapped: Sequence[bool]) -> tuple[int | None, ...]:
     return tuple(0 if is_mapped else None for is_mapped in mapped)
 
 
-_primitive.def_impl(_evaluated)
+_primitive.def_impl(_evaluated_at_once)
 _primitive.def_abstract_eval(_shapes)
 ad.primitive_jvps[_primitive] = _jvp
 ad.primitive_transposes[_primitive] = _transpose

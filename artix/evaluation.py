@@ -26,7 +26,9 @@ _MOST_BODIES = 50
 
 #: Matrices of more DOFs are put together outside the lanes, whose results have to be turned. Mass matrices of 7, 18,
 #: 29, 35 and 64 DOFs take 0.31, 0.61, 1.03, 1.65 and 5.6 us within and 0.36, 0.65, 0.95, 1.42 and 3.6 outside, dense
-#: Jacobians of 7, 16, 18 and 29 DOFs 0.14, 0.70, 0.75 and 4.2 us within and 0.23, 0.84, 0.45 and 2.5 outside.
+#: Jacobians of 7, 16, 18 and 29 DOFs 0.14, 0.70, 0.75 and 4.2 us within and 0.23, 0.84, 0.45 and 2.5 outside; products
+#: of n x n and n x 2n matrices of 7, 12, 18, 29 and 50 DOFs 0.18, 0.7, 2.1, 6.7 and 28 us within, turned, and 0.18,
+#: 0.13, 0.75, 2.0 and 5.7 outside.
 MOST_DOFS_OF_MATRICES = 16
 
 # Without and with lanes (as above): gradients of forward dynamics of trees of 8, 13 and 31 bodies 1.3 and 0.6, 2.7 and
@@ -40,8 +42,12 @@ _IN_DYNAMICS, IN_KINEMATICS, _IN_STEPS = 45, 20, 90
 
 
 def in_lanes(
-    function: Callable[..., _Result], articulation: Articulation, *arguments: Any, numbers_of_body: int = _IN_DYNAMICS
-) -> _Result:
+    function: Callable[..., Any],
+    articulation: Articulation,
+    *arguments: Any,
+    numbers_of_body: int = _IN_DYNAMICS,
+    finish: Callable[[Any], Any] | None = None,
+) -> Any:
     """``function(articulation, *arguments)``, under ``jax.vmap`` with batches as the last axis, large ones in blocks.
 
     That is for what users call. Within larger programs, functions share their kinematics, and lanes of their own would
@@ -53,12 +59,20 @@ def in_lanes(
         to ``jax.vmap``.
       arguments: the pytrees.
       numbers_of_body: how many numbers the intermediates of one body have; it decides about blocks.
+      finish: what makes the result of that of the function: products of matrices, which where they are large have the
+        batch first.
     """
     tree = articulation.topology
     if not isinstance(tree, Topology):
-        return function(articulation, *arguments)
+        result = function(articulation, *arguments)
+        return result if finish is None else finish(result)
+    numbers = numbers_of_body * tree.num_bodies
     evaluation: BatchEvaluation = evaluate_in_lanes if tree.num_bodies <= _MOST_BODIES else evaluate_plainly
-    return _with_evaluation(function, evaluation, numbers_of_body * tree.num_bodies)(articulation, *arguments)
+    if finish is None:
+        return _with_evaluation(function, evaluation, numbers)(articulation, *arguments)
+    if tree.nv > MOST_DOFS_OF_MATRICES:
+        function, evaluation = _with_evaluation(function, evaluation, numbers), evaluate_plainly
+    return _with_evaluation(lambda *all: finish(function(*all)), evaluation, numbers)(articulation, *arguments)
 
 
 def in_blocks(function: Callable[..., _Result], articulation: Articulation, *arguments: Any) -> _Result:

@@ -17,21 +17,21 @@ from tests.test_programs import DEFAULTS, ROBOTS, instructions
 
 #: Instructions that XLA's CPU backend may emit, all computations of a program counted: measured plus 15 %.
 BUDGETS: dict[str, int] = {
-    "constraint_kinematics": 3031,
-    "constraint_jacobian": 1635,
-    "constraint_bias": 2915,
-    "constraint_derivatives": 7373,
-    "delassus_matrix": 5216,
-    "operational_space_inertia": 5932,
-    "constrained_solve": 5847,
-    "constrained_forward_dynamics": 7771,
-    "constrained_inverse_dynamics": 3170,
-    "impulse_dynamics": 5866,
-    "constrained_forward_dynamics_derivatives": 15637,
-    "impulse_dynamics_derivatives": 9821,
-    "contact_problem": 8634,
-    "contact_forces": 10785,
-    "solve_contact": 1969,
+    "constraint_kinematics": 2226,
+    "constraint_jacobian": 1173,
+    "constraint_bias": 2171,
+    "constraint_derivatives": 4521,
+    "delassus_matrix": 4337,
+    "operational_space_inertia": 5054,
+    "constrained_solve": 5061,
+    "constrained_forward_dynamics": 6439,
+    "constrained_inverse_dynamics": 2283,
+    "impulse_dynamics": 5065,
+    "constrained_forward_dynamics_derivatives": 11403,
+    "impulse_dynamics_derivatives": 8267,
+    "contact_problem": 5419,
+    "contact_forces": 7571,
+    "solve_contact": 1999,
 }
 
 #: Every public function as a function of articulation, state, an [nv] array, constraints and contacts.

@@ -11,6 +11,7 @@ from artix.articulation import Articulation, State
 from artix.configuration import generalized_velocity
 from artix.constraints.constrained_dynamics import constrained_acceleration, impact_of_velocity
 from artix.constraints.constraint_derivatives import (
+    NUMBERS_OF_BODY,
     ConstraintDerivatives,
     constraint_force_derivative,
     moving_sides,
@@ -23,6 +24,7 @@ from artix.dynamics.derivatives import ForwardDynamicsDerivatives
 from artix.dynamics.force_derivatives import force_derivatives
 from artix.dynamics.newton_euler import newton_euler
 from artix.dynamics.solve import inverse_matrix
+from artix.evaluation import in_lanes
 from artix.kinematics import Kinematics, kinematics
 from artix.tangents import times
 
@@ -85,6 +87,34 @@ def constrained_forward_dynamics_derivatives(
       ValueError: an array has the wrong shape, or there is no iteration.
       TypeError: an array has another dtype than the articulation.
     """
+
+    def equations(articulation, parameters, state, force, external_force) -> _Equations:
+        constraints, damping = parameters
+        arguments = (articulation, state, force, constraints, external_force)
+        return _differentiated_equations(*arguments, damping=damping, iterations=iterations)
+
+    return in_lanes(
+        equations,
+        articulation,
+        (constraints, damping),
+        state,
+        force,
+        external_force,
+        numbers_of_body=NUMBERS_OF_BODY,
+        finish=_acceleration_derivatives,
+    )
+
+
+def _differentiated_equations(
+    articulation: Articulation,
+    state: State,
+    force: Array,
+    constraints: Constraints,
+    external_force: Array | None,
+    *,
+    damping: float | Array | None,
+    iterations: int,
+) -> _Equations:
     acceleration, constraint_force, _ = constrained_acceleration(
         articulation, state, force, constraints, external_force, damping=damping, iterations=iterations
     )
@@ -95,13 +125,18 @@ def constrained_forward_dynamics_derivatives(
     moving = moving_sides(articulation, state, kin, constraints.anchors, acceleration)
     rows = row_derivatives(articulation, kin, constraints, moving)
     pushed = constraint_force_derivative(articulation, kin, constraints.anchors, moving, constraint_force)
-    changes = [
-        pushed - generalized_columns(tree, by.configuration),
-        -generalized_columns(tree, by.velocity),
-        jnp.eye(tree.nv, dtype=pushed.dtype),
-    ]
-    targets = [-rows.acceleration_by_configuration, -rows.acceleration_by_velocity, jnp.zeros_like(rows.jacobian)]
-    x, multipliers = _solve_columns(articulation, kin, rows.jacobian, changes, targets, damping, iterations)
+    return _Equations(
+        rows,
+        _solution_operators(articulation, kin, rows.jacobian, damping, iterations),
+        (pushed - generalized_columns(tree, by.configuration), -generalized_columns(tree, by.velocity)),
+        (-rows.acceleration_by_configuration, -rows.acceleration_by_velocity),
+    )
+
+
+def _acceleration_derivatives(equations: _Equations) -> ConstrainedForwardDynamicsDerivatives:
+    rows, operators, forces, targets = equations
+    solutions = [operators.solve(*right) for right in zip(forces, targets, strict=True)]
+    x, multipliers = zip(*solutions, (operators.free, -operators.held), strict=True)
     return ConstrainedForwardDynamicsDerivatives(
         ForwardDynamicsDerivatives(*x), ForwardDynamicsDerivatives(*multipliers), rows
     )
@@ -133,13 +168,32 @@ def impulse_dynamics_derivatives(
       ValueError: an array has the wrong shape, or there is no iteration.
       TypeError: an array has another dtype than the articulation.
     """
+
+    def derivatives(articulation, parameters, state) -> ImpactDerivatives:
+        constraints, restitution, damping = parameters
+        arguments = (articulation, state, constraints, restitution)
+        return _impact_derivatives(*arguments, damping=damping, iterations=iterations)
+
+    parameters = (constraints, restitution, damping)
+    return in_lanes(derivatives, articulation, parameters, state, numbers_of_body=NUMBERS_OF_BODY)
+
+
+def _impact_derivatives(
+    articulation: Articulation,
+    state: State,
+    constraints: Constraints,
+    restitution: float | Array,
+    *,
+    damping: float | Array | None,
+    iterations: int,
+) -> ImpactDerivatives:
+    """The impact keeps ``M jump == J^T impulse`` and ``J (jump + bounce nu) == 0``."""
     tree, base = articulation.topology, articulation.topology.num_base_dofs
     impact = impact_of_velocity(articulation, state, constraints, restitution, damping=damping, iterations=iterations)
     bounce = 1 + jnp.asarray(restitution, articulation.dtype)
     before = generalized_velocity(articulation, state)
     jump = impact.velocity - before
     kin = kinematics(articulation, state)
-    # The impact keeps ``M jump == J^T impulse`` and ``J (jump + bounce nu) == 0``.
     zero = jnp.zeros_like
     rest = state.replace(root_velocity=zero(state.root_velocity), joint_velocity=zero(state.joint_velocity))
     found = newton_euler(articulation, kin, rest, jump, gravity=False)
@@ -151,28 +205,50 @@ def impulse_dynamics_derivatives(
     )
     rows = row_derivatives(articulation, kin, constraints, moving)
     pushed = constraint_force_derivative(articulation, kin, constraints.anchors, moving, impact.impulse)
-    changes = [pushed - generalized_columns(tree, by.configuration), jnp.zeros((tree.nv, tree.nv), pushed.dtype)]
-    targets = [-rows.velocity_by_configuration, -bounce * rows.jacobian]
-    x, impulses = _solve_columns(articulation, kin, rows.jacobian, changes, targets, damping, iterations)
-    return ImpactDerivatives(x[0], x[1] + jnp.eye(tree.nv, dtype=before.dtype), *impulses)
+    operators = _solution_operators(articulation, kin, rows.jacobian, damping, iterations)
+    force = pushed - generalized_columns(tree, by.configuration)
+    x, impulse = operators.solve(force, -rows.velocity_by_configuration)
+    returned = bounce * rows.jacobian
+    unit = jnp.eye(tree.nv, dtype=before.dtype)
+    return ImpactDerivatives(
+        x, unit - times(operators.held.T, returned), impulse, -times(operators.stiffness, returned)
+    )
 
 
-def _solve_columns(
-    articulation: Articulation,
-    kin: Kinematics,
-    jacobian: Array,
-    forces: list[Array],
-    targets: list[Array],
-    damping: float | Array | None,
-    iterations: int,
-) -> tuple[list[Array], list[Array]]:
-    """Solutions and multipliers of the equations of :mod:`artix.constraints.kkt` for matrices of right sides."""
+class _Operators(NamedTuple):
+    """Solutions of the equations of :mod:`artix.constraints.kkt` as matrices, which serve any number of right sides."""
+
+    free: Array
+    """Of x by the force, [nv, nv]: the inverse of the mass matrix of what the rows leave free."""
+    held: Array
+    """Of x by the target, and of the negated multipliers by the force, transposed, [R, nv]."""
+    stiffness: Array
+    """Of the multipliers by the target, [R, R]."""
+
+    def solve(self, force: Array, target: Array) -> tuple[Array, Array]:
+        """Solutions [nv, m] and multipliers [R, m] of right sides [nv, m] and [R, m]."""
+        x = times(self.free, force) + times(self.held.T, target)
+        return x, times(self.stiffness, target) - times(self.held, force)
+
+
+class _Equations(NamedTuple):
+    """The differentiated equations of constrained forward dynamics."""
+
+    rows: ConstraintDerivatives
+    operators: _Operators
+    forces: tuple[Array, Array]
+    """Right sides of the equation of motion by configuration and velocity, [nv, nv] each."""
+    targets: tuple[Array, Array]
+    """Those of the rows, [R, nv] each."""
+
+
+def _solution_operators(
+    articulation: Articulation, kin: Kinematics, jacobian: Array, damping: float | Array | None, iterations: int
+) -> _Operators:
     inverse = inverse_matrix(articulation, kin)
     response = times(jacobian, inverse)
     delassus = times(response, jacobian.T)
-    damped = factorize_damped(delassus, damping)
-    force, target = jnp.concatenate(forces, axis=1), jnp.concatenate(targets, axis=1)
-    multipliers = proximal_iterations(delassus, damped, target - times(response, force), iterations)
-    x = times(inverse, force) + times(response.T, multipliers)
-    count = len(forces)
-    return jnp.split(x, count, axis=1), jnp.split(multipliers, count, axis=1)
+    unit = jnp.eye(len(jacobian), dtype=inverse.dtype)
+    stiffness = proximal_iterations(delassus, factorize_damped(delassus, damping), unit, iterations)
+    held = times(stiffness, response)
+    return _Operators(inverse - times(response.T, held), held, stiffness)

@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Placement
 from artix.checks import check_vector
+from artix.constraints.anchor_columns import AnchorColumns
 from artix.constraints.anchor_sides import (
     Side,
     anchor_jacobian,
@@ -29,6 +31,7 @@ from artix.constraints.constraint_model import Constraints
 from artix.constraints.operators import stabilized_bias
 from artix.displacements import NUM_ROOT, displacements, generalized_columns
 from artix.dynamics.mass_matrix import outer
+from artix.evaluation import in_lanes
 from artix.kinematic_derivatives import moving_displacements
 from artix.kinematics import (
     Kinematics,
@@ -40,10 +43,13 @@ from artix.kinematics import (
     root_motion,
     staged,
 )
-from artix.tangents import times
-from artix.tree import free_root
+from artix.tangents import times, value_and_change
+from artix.tree import Tree, free_root
 
 Array = jax.Array
+
+#: How many numbers the intermediates of one body have; many have a column for each entry of the generalised velocity.
+NUMBERS_OF_BODY = 200
 
 
 class ConstraintDerivatives(NamedTuple):
@@ -83,17 +89,27 @@ def constraint_derivatives(
       TypeError: an array has another dtype than the articulation.
     """
     check_vector("acceleration", acceleration, (articulation.topology.nv,), articulation.dtype, "nv")
-    kin = kinematics(articulation, state)
-    moving = moving_sides(articulation, state, kin, constraints.anchors, acceleration)
-    return row_derivatives(articulation, kin, constraints, moving)
+
+    def derivatives(articulation, constraints, state, acceleration) -> ConstraintDerivatives:
+        kin = kinematics(articulation, state)
+        moving = moving_sides(articulation, state, kin, constraints.anchors, acceleration)
+        return row_derivatives(articulation, kin, constraints, moving)
+
+    arguments = (constraints, state, acceleration)
+    return in_lanes(derivatives, articulation, *arguments, numbers_of_body=NUMBERS_OF_BODY)
 
 
 class MovingSides(NamedTuple):
-    """Frames a and b of all anchors, and how they change, with a last axis [nv] more."""
+    """Frames a and b of all anchors, and how they change, with a last axis [C] more.
 
+    The changes are tangents of the sides, ``None`` where there are none. Unlike the sides, they are relative to a point
+    that stays: what rows make of two frames does not depend on where both are seen from.
+    """
+
+    columns: AnchorColumns
     sides: tuple[Side, Side]
-    by_configuration: tuple[Side, Side]
-    by_velocity: tuple[Side, Side]
+    by_configuration: tuple[Any, Any]
+    by_velocity: tuple[Any, Any]
 
 
 def moving_sides(
@@ -104,13 +120,21 @@ def moving_sides(
     sides = anchor_sides(articulation, state, kin, anchors, acceleration)
     joints = staged(dof_motions(tree, kin))
     bodies = body_accelerations(tree, kin, joints, state, acceleration)
-    columns = moving_displacements(articulation, kin, joints, *bodies)
+    columns = AnchorColumns.of(articulation, anchors)
+    displaced = [
+        Motion(*(columns.taken(generalized_columns(tree, part)) for part in motion))
+        for motion in moving_displacements(articulation, kin, joints, *bodies)
+    ]
+    translations = _translations(tree, kin.position.dtype)
+    translations = None if translations is None else columns.taken(translations)
     root = root_motion(tree, state.root_velocity).linear
     changes = [
-        _side_derivatives(articulation, side, moved, root, columns)
-        for side, moved in zip(sides, moved_sides(articulation, anchors), strict=True)
+        _side_derivatives(side, columns.taken(moved), root, translations, displaced)
+        if (links >= 0).any()
+        else (_RESTING, _RESTING)
+        for side, moved, links in zip(sides, moved_sides(articulation, anchors), anchors.links, strict=True)
     ]
-    return MovingSides(sides, (changes[0][0], changes[1][0]), (changes[0][1], changes[1][1]))
+    return MovingSides(columns, sides, (changes[0][0], changes[1][0]), (changes[0][1], changes[1][1]))
 
 
 def row_derivatives(
@@ -122,10 +146,13 @@ def row_derivatives(
         error, velocity, acceleration = relative_motion(constraints.anchors, a, b)
         return error, velocity, stabilized_bias(constraints, error, velocity, acceleration)
 
-    error, velocity, acceleration = _along_columns(rows, moving.sides, moving.by_configuration)
+    by_configuration = _along_columns(rows, moving.sides, moving.by_configuration)
     _, _, by_velocity = _along_columns(rows, moving.sides, moving.by_velocity)
-    jacobian = anchor_jacobian(articulation, kin, constraints.anchors, *moving.sides)
-    return ConstraintDerivatives(error, velocity, acceleration, by_velocity, jacobian)
+    anchors = constraints.anchors
+    parts = (*by_configuration, by_velocity)
+    error, velocity, *acceleration = (moving.columns.spread(part, anchors.row_anchor) for part in parts)
+    jacobian = anchor_jacobian(articulation, kin, anchors, *moving.sides)
+    return ConstraintDerivatives(error, velocity, acceleration[0], acceleration[1], jacobian)
 
 
 def constraint_force_derivative(
@@ -135,11 +162,15 @@ def constraint_force_derivative(
     tree = articulation.topology
     motions = generalized_motions(articulation, kin)
     wrenches = anchor_wrenches(anchors, *moving.sides, force)
-    changes = _along_columns(lambda a, b: anchor_wrenches(anchors, a, b, force), moving.sides, moving.by_configuration)
+    translations = _translations(tree, motions.dtype)
+    translations = None if translations is None else moving.columns.taken(translations)
+    seen = [_seen_from_root(change, translations) for change in moving.by_configuration]
+    changes = _along_columns(lambda a, b: anchor_wrenches(anchors, a, b, force), moving.sides, (seen[0], seen[1]))
     derivative, loads = jnp.zeros((tree.nv, tree.nv), motions.dtype), jnp.zeros_like(motions)
     for wrench, change, moved in zip(wrenches, changes, moved_sides(articulation, anchors), strict=True):
         loads = loads + times(wrench, moved)
         pushed = moved.T[None] * motions[..., None]
+        change = moving.columns.spread(change, np.arange(len(anchors.structure)))
         derivative = derivative + sum(times(pushed[k], change[k]) for k in range(6))
     # The DOFs that a displacement carries along: S_j changes by S_c x S_j, whose work on a load is S_c . (S_j x* load).
     base = tree.num_base_dofs
@@ -153,65 +184,82 @@ def constraint_force_derivative(
 # --- internals ------------------------------------------------------------------------------------------------------
 
 
-def _along_columns(function: Callable[..., Any], sides: tuple[Side, Side], columns: tuple[Side, Side]) -> Any:
+def _tangent(rotation: Any, position: Any, *motion: Any) -> Any:
+    """Of a :class:`Side`."""
+    return Side(Placement(rotation, position), *motion)
+
+
+_RESTING = _tangent(None, None, None, None, None, None)
+
+
+def _seen_from_root(change: Any, translations: Array | None) -> Any:
+    """A change of a side whose positions are relative to the root's centre of mass, which moves, too."""
+    if translations is None:
+        return change
+    rotation, position = change.placement
+    position = -translations if position is None else position - translations
+    return change._replace(placement=Placement(rotation, position))
+
+
+def _translations(tree: Tree, dtype: Any) -> Array | None:
+    """How the entries of the generalised velocity move the root's centre of mass, [3, 1, nv]; ``None`` if fixed."""
+    if not tree.num_base_dofs:
+        return None
+    return jnp.pad(free_root(tree, jnp.eye(3, dtype=dtype))[:, None], ((0, 0), (0, 0), (0, tree.nv - 3)))
+
+
+def _along_columns(function: Callable[..., Any], sides: tuple[Side, Side], columns: tuple[Any, Any]) -> Any:
     """Derivatives of a function of two sides along each of the columns, which are last in the result."""
 
     def along(column):
-        return jax.jvp(function, sides, column)[1]
+        return value_and_change(lambda both: function(*both), sides, column)[1]
 
     return jax.vmap(along, in_axes=-1, out_axes=-1)(columns)
 
 
 def _side_derivatives(
-    articulation: Articulation, side: Side, moved: Array, root: Array, columns: list[Motion]
+    side: Side, moved: Array, root: Array, translations: Array | None, columns: list[Motion]
 ) -> tuple[Side, Side]:
     """By the configuration and by the velocity; see :func:`artix.link_acceleration_derivatives` for the formulas.
 
     Args:
-      articulation: the articulation.
       side: the frames.
-      moved: which entries of the generalised velocity move them, [K, nv].
+      moved: which entries of the generalised velocity move them, [K, C].
       root: velocity of the root's centre of mass, [3, 1]; the formulas hold seen from there.
-      columns: what unit displacements do, :func:`artix.kinematic_derivatives.moving_displacements`.
+      translations: how the entries move that, [3, K, C], if they do.
+      columns: what unit displacements do, as :func:`artix.kinematic_derivatives.moving_displacements`, [3, K, C].
     """
-    tree, base = articulation.topology, articulation.topology.num_base_dofs
     motions, first, second, rate = columns
     rotation, position = side.placement
     parts = (position, side.velocity - root, side.angular, side.acceleration, side.turning)
     point, velocity, omega, linear, turning = (part[..., None] for part in parts)
 
-    def generalized(rows: Array, translation: Array | None = None) -> Array:
-        """[k, K, 3 + n] to [k, K, nv]; the root's translation changes nothing unless told."""
-        whole = generalized_columns(tree, rows) * moved[None]
-        if base and translation is not None:
-            unit = free_root(tree, jnp.eye(3, dtype=rows.dtype)[:, None])
-            whole = whole.at[..., :3].set(unit * translation[None, :, None])
-        return whole
-
-    on_link = moved[:, 0] if base else jnp.zeros_like(moved[:, 0])
-    displaced = motions.linear + spatial.cross(motions.angular, point)
-    turned = generalized(jnp.broadcast_to(motions.angular, displaced.shape))
+    displaced = (motions.linear + spatial.cross(motions.angular, point)) * moved
+    if translations is not None:
+        displaced = displaced + translations * moved
+    turned = motions.angular * moved
     vector, scalar = rotation[:3, :, None], rotation[3:, :, None]
     spin = 0.5 * jnp.concatenate([scalar * turned + spatial.cross(turned, vector), -spatial.dot(turned, vector)[None]])
-    held = jnp.zeros_like(turned)
-    by_configuration = Side(
-        # Positions are relative to the root's centre of mass, from where the world moves back.
-        Placement(spin, generalized(displaced, on_link - 1)),
-        generalized(first.linear + spatial.cross(first.angular, point) + spatial.cross(motions.angular, velocity)),
-        generalized(first.angular + spatial.cross(motions.angular, omega)),
-        generalized(
+    by_configuration = _tangent(
+        spin,
+        displaced,
+        moved * (first.linear + spatial.cross(first.angular, point) + spatial.cross(motions.angular, velocity)),
+        moved * (first.angular + spatial.cross(motions.angular, omega)),
+        moved
+        * (
             second.linear
             + spatial.cross(second.angular, point)
             + 2 * spatial.cross(first.angular, velocity)
             + spatial.cross(motions.angular, linear)
         ),
-        generalized(second.angular - spatial.cross(omega, first.angular) + spatial.cross(motions.angular, turning)),
+        moved * (second.angular - spatial.cross(omega, first.angular) + spatial.cross(motions.angular, turning)),
     )
-    by_velocity = Side(
-        Placement(jnp.zeros_like(spin), held),
-        generalized(displaced, on_link),
+    by_velocity = _tangent(
+        None,
+        None,
+        displaced,
         turned,
-        generalized(rate.linear + spatial.cross(rate.angular, point) + 2 * spatial.cross(motions.angular, velocity)),
-        generalized(rate.angular - spatial.cross(omega, motions.angular)),
+        moved * (rate.linear + spatial.cross(rate.angular, point) + 2 * spatial.cross(motions.angular, velocity)),
+        moved * (rate.angular - spatial.cross(omega, motions.angular)),
     )
     return by_configuration, by_velocity

@@ -104,15 +104,20 @@ def forward_dynamics_derivatives(
 
     Identity: ``.force == mass_matrix_inverse(a, s)``.
     """
-    return in_lanes(_forward_derivatives, articulation, state, force, external_force)
+    return in_lanes(_inverse_and_derivatives, articulation, state, force, external_force, finish=_products)
 
 
-def _forward_derivatives(articulation, state, force, external_force) -> ForwardDynamicsDerivatives:
+def _inverse_and_derivatives(articulation, state, force, external_force) -> tuple[Array, Array, Array]:
+    """The inverse of the mass matrix, and the negated derivatives of inverse dynamics by configuration and velocity."""
     acceleration = rigid_body_acceleration(articulation, state, force, external_force)
     kin, by_configuration, by_velocity = _force_derivatives(articulation, state, acceleration, external_force)
     factors, _ = factorized_equation(articulation, kin, state, force, external_force)
-    inverse = inverse_matrix(articulation, kin, factors)
-    return ForwardDynamicsDerivatives(-times(inverse, by_configuration), -times(inverse, by_velocity), inverse)
+    return inverse_matrix(articulation, kin, factors), -by_configuration, -by_velocity
+
+
+def _products(factors: tuple[Array, Array, Array]) -> ForwardDynamicsDerivatives:
+    inverse, by_configuration, by_velocity = factors
+    return ForwardDynamicsDerivatives(times(inverse, by_configuration), times(inverse, by_velocity), inverse)
 
 
 def gravity_derivatives(articulation: Articulation, state: State) -> Array:
@@ -187,18 +192,32 @@ def linearize(
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
     """
-    return in_lanes(_linearized, articulation, state, force, jnp.asarray(dt, articulation.dtype), external_force)
+    arguments = (state, force, jnp.asarray(dt, articulation.dtype), external_force)
+    return in_lanes(_step_derivatives, articulation, *arguments, finish=_linearization)
 
 
-def _linearized(articulation: Articulation, state: State, force: Array, dt: Array, external_force) -> Linearization:
-    nv = articulation.topology.nv
+class _StepDerivatives(NamedTuple):
+    dt: Array
+    factors: tuple[Array, Array, Array]
+    """Of the derivatives of forward dynamics."""
+    by_start: Array
+    """Of the configuration after the step by that before it, [nv, nv]."""
+    by_displacement: Array
+
+
+def _step_derivatives(articulation: Articulation, state: State, force: Array, dt: Array, external_force):
     acceleration = rigid_body_acceleration(articulation, state, force, external_force)
-    by = _forward_derivatives(articulation, state, force, external_force)
     velocity = generalized_velocity(articulation, state) + dt * acceleration
-    by_start, by_displacement = integrate_derivatives(articulation, state, dt * velocity)
-    unit = jnp.eye(nv, dtype=articulation.dtype)
+    moved = integrate_derivatives(articulation, state, dt * velocity)
+    return _StepDerivatives(dt, _inverse_and_derivatives(articulation, state, force, external_force), *moved)
+
+
+def _linearization(step: _StepDerivatives) -> Linearization:
+    dt, by, nv = step.dt, _products(step.factors), len(step.by_start)
+    unit = jnp.eye(nv, dtype=dt.dtype)
     lower = jnp.concatenate([dt * by.configuration, unit + dt * by.velocity], axis=1)
-    upper = dt * times(by_displacement, lower) + jnp.pad(by_start, ((0, 0), (0, nv)))
+    upper = dt * times(step.by_displacement, lower) + jnp.pad(step.by_start, ((0, 0), (0, nv)))
     pushed = dt * by.force
-    inputs = jnp.concatenate([dt * times(by_displacement, pushed), pushed])
-    return Linearization(jnp.concatenate([upper, lower]), inputs)
+    return Linearization(
+        jnp.concatenate([upper, lower]), jnp.concatenate([dt * times(step.by_displacement, pushed), pushed])
+    )

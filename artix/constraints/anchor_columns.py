@@ -1,0 +1,65 @@
+"""Which entries of the generalised velocity move the frames of an anchor, so that derivatives need no others.
+
+A foot of a humanoid is moved by 12 of 35.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix.articulation import Articulation
+from artix.constraints.anchor_structure import Anchors
+from artix.topology import Topology
+
+Array = jax.Array
+
+
+class AnchorColumns(NamedTuple):
+    """C entries for each of K anchors.
+
+    Attributes:
+      entries: numbers 0 .. nv - 1, in order; nv where fewer move an anchor, shape [K, C].
+      nv: length of the generalised velocity.
+    """
+
+    entries: np.ndarray
+    nv: int
+
+    @classmethod
+    def of(cls, articulation: Articulation, anchors: Anchors) -> AnchorColumns:
+        """The entries that move frame a or frame b of each anchor; all, where the tree is data."""
+        tree = articulation.topology
+        moved = np.ones((len(anchors.structure), tree.nv), bool)
+        if isinstance(tree, Topology):
+            root = np.ones((tree.num_base_dofs, tree.num_links), bool)
+            moves_link = np.concatenate([root, tree.dof_moves_body[:, tree.link_body]])
+            moves_link = np.pad(moves_link, ((0, 0), (0, 1)))  # Link -1 is the world.
+            moved = (moves_link[:, anchors.links[0]] | moves_link[:, anchors.links[1]]).T
+        most = int(moved.sum(axis=1).max(initial=0))
+        entries = np.full((len(moved), most), tree.nv)
+        for row, mask in zip(entries, moved, strict=True):
+            row[: mask.sum()] = np.flatnonzero(mask)
+        return cls(entries, tree.nv)
+
+    def taken(self, columns: Array) -> Array:
+        """Of columns [..., K, nv], or [..., 1, nv] for all anchors, these: [..., K, C], zero where fewer move one."""
+        groups = columns.shape[-2]
+        first = np.arange(groups)[:, None] * (self.nv + 1)
+        padded = jnp.pad(columns, ((0, 0),) * (columns.ndim - 1) + ((0, 1),))
+        return _picked(padded.reshape(*columns.shape[:-2], -1), first + self.entries)
+
+    def spread(self, columns: Array, anchor: np.ndarray) -> Array:
+        """Columns [..., R, C] of rows that belong to anchors [R], as [..., R, nv], zero in all other entries."""
+        rows, count = columns.shape[-2:]
+        places = np.full((rows, self.nv + 1), rows * count)
+        np.put_along_axis(places, self.entries[anchor], np.arange(rows * count).reshape(rows, count), axis=1)
+        flat = columns.reshape(*columns.shape[:-2], -1)
+        return _picked(jnp.pad(flat, ((0, 0),) * (flat.ndim - 1) + ((0, 1),)), places[:, :-1])
+
+
+def _picked(x: Array, places: np.ndarray) -> Array:
+    return x.at[..., places].get(mode="promise_in_bounds")
