@@ -36,7 +36,7 @@ def vmap_in_blocks(function: Callable[..., Any]) -> Callable[..., Any]:
     """``jax.vmap`` over the leading axes of all arguments, which a CPU evaluates in blocks of up to 512 items.
 
     For articulations with parameters of their own (domain randomisation, mixed fleets), which take 1.2 to three times
-    as long without it on a CPU. (Of an articulation that is closed over, large batches are evaluated in blocks in any
+    as long without it on a CPU, and for functions of one's own. (artix's own evaluate large batches in blocks in any
     case.) On other devices, where JAX sees several, and for batches that no number from 128 to 512 divides, it is
     ``jax.vmap``. The same under ``jax.jit`` and differentiation::
 

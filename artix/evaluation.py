@@ -10,7 +10,6 @@ import jax
 from artix.articulation import Articulation
 from artix.batch_rules import BatchEvaluation, with_batch_rule
 from artix.batches import evaluate_plainly, in_blocks_of_caches, one_device_of_a_cpu
-from artix.constants import is_known
 from artix.derivative_programs import derivative_along
 from artix.lanes import evaluate_in_lanes
 from artix.topology import Topology
@@ -80,12 +79,11 @@ def in_blocks(function: Callable[..., _Result], articulation: Articulation, *arg
 
     Args:
       function: a function of an articulation and pytrees of arrays.
-      articulation: the articulation; those that are traced, as arguments of a program, are left to ``jax.vmap``. (Where
-        drives are data a step has a condition, and JAX cannot transpose conditions of batches within a ``custom_jvp``.)
+      articulation: the articulation; those whose trees are data are left to ``jax.vmap``.
       arguments: the pytrees.
     """
     tree = articulation.topology
-    if not isinstance(tree, Topology) or not is_known(articulation) or not one_device_of_a_cpu():
+    if not isinstance(tree, Topology) or not one_device_of_a_cpu():
         return function(articulation, *arguments)
     return _with_evaluation(function, evaluate_plainly, _IN_STEPS * tree.num_bodies)(articulation, *arguments)
 

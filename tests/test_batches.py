@@ -68,7 +68,12 @@ def test_large_batches_are_evaluated_in_blocks(name: str, count: int, blocks: bo
 
 @pytest.mark.parametrize(
     ("function", "nested"),
-    [("inverse_dynamics", False), ("inverse_dynamics", True), ("implicit", True), ("tgs", False)],
+    [
+        ("inverse_dynamics", False),
+        ("inverse_dynamics", True),
+        ("implicit", True),
+        pytest.param("tgs", False, marks=pytest.mark.slow),
+    ],
 )
 def test_values_and_gradients_in_blocks(monkeypatch, function: str, nested: bool) -> None:
     one = random_tree(3, 3, fixed_base=False)

@@ -39,7 +39,7 @@ class AnchorColumns(NamedTuple):
             moves_link = np.concatenate([root, tree.dof_moves_body[:, tree.link_body]])
             moves_link = np.pad(moves_link, ((0, 0), (0, 1)))  # Link -1 is the world.
             moved = (moves_link[:, anchors.links[0]] | moves_link[:, anchors.links[1]]).T
-        most = int(moved.sum(axis=1).max(initial=0))
+        most = int(moved.sum(axis=1).max(initial=1))  # At least one: JAX maps over no empty axis.
         entries = np.full((len(moved), most), tree.nv)
         for row, mask in zip(entries, moved, strict=True):
             row[: mask.sum()] = np.flatnonzero(mask)

@@ -44,7 +44,7 @@ from artix.kinematics import (
     staged,
 )
 from artix.tangents import times, value_and_change
-from artix.tree import Tree, free_root
+from artix.tree import free_root
 
 Array = jax.Array
 
@@ -107,6 +107,8 @@ class MovingSides(NamedTuple):
     """
 
     columns: AnchorColumns
+    translations: Array | None
+    """How unit displacements move the root's centre of mass, [3, K, C]; ``None`` if it is fixed."""
     sides: tuple[Side, Side]
     by_configuration: tuple[Any, Any]
     by_velocity: tuple[Any, Any]
@@ -125,8 +127,10 @@ def moving_sides(
         Motion(*(columns.taken(generalized_columns(tree, part)) for part in motion))
         for motion in moving_displacements(articulation, kin, joints, *bodies)
     ]
-    translations = _translations(tree, kin.position.dtype)
-    translations = None if translations is None else columns.taken(translations)
+    translations = None
+    if tree.num_base_dofs:
+        unit = free_root(tree, jnp.eye(3, dtype=kin.position.dtype))[:, None]
+        translations = columns.taken(jnp.pad(unit, ((0, 0), (0, 0), (0, tree.nv - 3))))
     root = root_motion(tree, state.root_velocity).linear
     changes = [
         _side_derivatives(side, columns.taken(moved), root, translations, displaced)
@@ -134,7 +138,7 @@ def moving_sides(
         else (_RESTING, _RESTING)
         for side, moved, links in zip(sides, moved_sides(articulation, anchors), anchors.links, strict=True)
     ]
-    return MovingSides(columns, sides, (changes[0][0], changes[1][0]), (changes[0][1], changes[1][1]))
+    return MovingSides(columns, translations, sides, (changes[0][0], changes[1][0]), (changes[0][1], changes[1][1]))
 
 
 def row_derivatives(
@@ -162,9 +166,7 @@ def constraint_force_derivative(
     tree = articulation.topology
     motions = generalized_motions(articulation, kin)
     wrenches = anchor_wrenches(anchors, *moving.sides, force)
-    translations = _translations(tree, motions.dtype)
-    translations = None if translations is None else moving.columns.taken(translations)
-    seen = [_seen_from_root(change, translations) for change in moving.by_configuration]
+    seen = [_seen_from_root(change, moving.translations) for change in moving.by_configuration]
     changes = _along_columns(lambda a, b: anchor_wrenches(anchors, a, b, force), moving.sides, (seen[0], seen[1]))
     derivative, loads = jnp.zeros((tree.nv, tree.nv), motions.dtype), jnp.zeros_like(motions)
     for wrench, change, moved in zip(wrenches, changes, moved_sides(articulation, anchors), strict=True):
@@ -199,13 +201,6 @@ def _seen_from_root(change: Any, translations: Array | None) -> Any:
     rotation, position = change.placement
     position = -translations if position is None else position - translations
     return change._replace(placement=Placement(rotation, position))
-
-
-def _translations(tree: Tree, dtype: Any) -> Array | None:
-    """How the entries of the generalised velocity move the root's centre of mass, [3, 1, nv]; ``None`` if fixed."""
-    if not tree.num_base_dofs:
-        return None
-    return jnp.pad(free_root(tree, jnp.eye(3, dtype=dtype))[:, None], ((0, 0), (0, 0), (0, tree.nv - 3)))
 
 
 def _along_columns(function: Callable[..., Any], sides: tuple[Side, Side], columns: tuple[Any, Any]) -> Any:
