@@ -35,12 +35,12 @@ _BYTES_OF_BATCH = 20_000_000
 def vmap_in_blocks(function: Callable[..., Any]) -> Callable[..., Any]:
     """``jax.vmap`` over the leading axes of all arguments, which a CPU evaluates in blocks of up to 512 items.
 
-    For articulations with parameters of their own (domain randomisation, mixed fleets), which take 1.2 to three times
-    as long without it on a CPU, and for functions of one's own. (artix's own evaluate large batches in blocks in any
-    case.) On other devices, where JAX sees several, and for batches that no number from 128 to 512 divides, it is
+    For mixed fleets, whose trees are data (a CPU takes 1.6 to 2.5 times as long without it), and for functions of one's
+    own. (artix's own evaluate large batches of one topology in blocks in any case; there it gains nothing, or loses.)
+    On other devices, where JAX sees several, and for batches that no number from 128 to 512 divides, it is
     ``jax.vmap``. The same under ``jax.jit`` and differentiation::
 
-        torques = jax.jit(artix.vmap_in_blocks(artix.inverse_dynamics))(randomized, states, accelerations)
+        torques = jax.jit(artix.vmap_in_blocks(artix.inverse_dynamics))(fleet.articulation, states, accelerations)
 
     Args:
       function: a function of one articulation, one state and so on.

@@ -81,7 +81,9 @@ class Fleet:
     # --- evaluation ---------------------------------------------------------------------------------------------
 
     def evaluate(self, function: Callable[..., Any], state: State, *arguments: Any, **options: Any) -> Any:
-        """Evaluates a function of one articulation for all members: a compiled :func:`artix.vmap_in_blocks`.
+        """Evaluates a function of one articulation for all members, compiled.
+
+        By ``jax.vmap`` if they are of one topology, else by :func:`artix.vmap_in_blocks`.
 
         Args:
           function: ``function(articulation, state, *arguments, **options)`` such as ``artix.mass_matrix``; compiled
@@ -171,7 +173,8 @@ class Fleet:
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _evaluate(function, options, articulation, state, *arguments):
-    return vmap_in_blocks(partial(function, **dict(options)))(articulation, state, *arguments)
+    batched = jax.vmap if isinstance(articulation.topology, Topology) else vmap_in_blocks
+    return batched(partial(function, **dict(options)))(articulation, state, *arguments)
 
 
 @jax.jit
