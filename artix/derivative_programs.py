@@ -83,18 +83,19 @@ def _bind(derivative: DerivativeProgram, arguments: Sequence[Array]) -> list[Arr
 
 
 def _evaluated(*arguments: Array, derivative: DerivativeProgram) -> list[Array]:
-    program, mapped = derivative.program, derivative.mapped
-    if mapped:
-        return derivative.evaluation(derivative.tangents)(program, mapped, derivative.size, arguments)
-    return jaxpr_as_fun(program)(*arguments)
+    return _evaluated_by(derivative.evaluation(derivative.tangents), derivative, arguments)
 
 
 def _evaluated_at_once(*arguments: Array, derivative: DerivativeProgram) -> list[Array]:
     """Where nothing is compiled: turning arrays would only be more operations."""
+    return _evaluated_by(evaluate_plainly, derivative, arguments)
+
+
+def _evaluated_by(
+    evaluation: BatchEvaluation, derivative: DerivativeProgram, arguments: Sequence[Array]
+) -> list[Array]:
     program, mapped = derivative.program, derivative.mapped
-    if mapped:
-        return evaluate_plainly(program, mapped, derivative.size, arguments)
-    return jaxpr_as_fun(program)(*arguments)
+    return evaluation(program, mapped, derivative.size, arguments) if mapped else jaxpr_as_fun(program)(*arguments)
 
 
 def _shapes(*_: Any, derivative: DerivativeProgram) -> list[Any]:

@@ -46,7 +46,7 @@ def factors_of(paths: Paths, matrix: Array, added: Array) -> factorization.PathF
     return factorization.PathFactors(*factorization._eliminate_product(paths, unit, matrix, added), paths)
 
 
-@settings(max_examples=6)  # Every tree is other operations to compile.
+@settings(max_examples=12)
 @given(seed=st.integers(0, 10**6), size=st.integers(1, 12))
 def test_factors_of_random_trees(seed: int, size: int) -> None:
     paths = Paths(parents(seed, size))

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.articulation import Articulation
+from artix.constraints.anchor_sides import moves_links
 from artix.constraints.anchor_structure import Anchors
 from artix.topology import Topology
 
@@ -35,10 +36,7 @@ class AnchorColumns(NamedTuple):
         tree = articulation.topology
         moved = np.ones((len(anchors.structure), tree.nv), bool)
         if isinstance(tree, Topology):
-            root = np.ones((tree.num_base_dofs, tree.num_links), bool)
-            moves_link = np.concatenate([root, tree.dof_moves_body[:, tree.link_body]])
-            moves_link = np.pad(moves_link, ((0, 0), (0, 1)))  # Link -1 is the world.
-            moved = (moves_link[:, anchors.links[0]] | moves_link[:, anchors.links[1]]).T
+            moved = np.logical_or(*(moves_links(tree, links) for links in anchors.links))
         most = int(moved.sum(axis=1).max(initial=1))  # At least one: JAX maps over no empty axis.
         entries = np.full((len(moved), most), tree.nv)
         for row, mask in zip(entries, moved, strict=True):

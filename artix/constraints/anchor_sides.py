@@ -5,7 +5,7 @@ Kept apart from how the frames come to move: the same functions serve values, an
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,10 +15,11 @@ from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Placement
 from artix.checks import check_vector
+from artix.constants import namespace
 from artix.constraints.anchor_structure import Anchors, AnchorType
 from artix.constraints.locked_rotations import RotationRows, locked_rotations
 from artix.kinematics import Kinematics, body_accelerations, dof_motions, generalized_motions, root_motion, staged
-from artix.tree import take
+from artix.tree import Tree, take
 
 Array = jax.Array
 #: Origins that are nearer than this [m] have no direction.
@@ -124,14 +125,16 @@ def anchor_wrenches(anchors: Anchors, a: Side, b: Side, force: Array) -> tuple[A
 
 def moved_sides(articulation: Articulation, anchors: Anchors) -> tuple[Array, Array]:
     """Which entries of the generalised velocity move frames a, and which frames b, zeros and ones [K, nv]."""
-    tree = articulation.topology
-    moves = jnp.asarray(tree.dof_moves_body, articulation.dtype)
-    masks = []
-    for links in anchors.links:
-        joints = moves[:, tree.link_body[np.maximum(links, 0)]].T
-        mask = jnp.concatenate([jnp.ones((len(links), tree.num_base_dofs), moves.dtype), joints], axis=1)
-        masks.append(mask * jnp.asarray(links >= 0, moves.dtype)[:, None])
-    return masks[0], masks[1]
+    a, b = (jnp.asarray(moves_links(articulation.topology, links), articulation.dtype) for links in anchors.links)
+    return a, b
+
+
+def moves_links(tree: Tree, links: np.ndarray) -> Any:
+    """Which entries of the generalised velocity move links, -1 being the world, [K, nv]; known if the tree is."""
+    joints = tree.dof_moves_body[:, tree.link_body[np.maximum(links, 0)]].T
+    numpy = namespace(joints)
+    root = numpy.ones((len(links), tree.num_base_dofs), bool)
+    return numpy.concatenate([root, joints], axis=1) & (links >= 0)[:, None]
 
 
 # --- internals ------------------------------------------------------------------------------------------------------

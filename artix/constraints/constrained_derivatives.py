@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -87,14 +88,8 @@ def constrained_forward_dynamics_derivatives(
       ValueError: an array has the wrong shape, or there is no iteration.
       TypeError: an array has another dtype than the articulation.
     """
-
-    def equations(articulation, parameters, state, force, external_force) -> _Equations:
-        constraints, damping = parameters
-        arguments = (articulation, state, force, constraints, external_force)
-        return _differentiated_equations(*arguments, damping=damping, iterations=iterations)
-
     return in_lanes(
-        equations,
+        functools.partial(_differentiated_equations, iterations),
         articulation,
         (constraints, damping),
         state,
@@ -105,16 +100,8 @@ def constrained_forward_dynamics_derivatives(
     )
 
 
-def _differentiated_equations(
-    articulation: Articulation,
-    state: State,
-    force: Array,
-    constraints: Constraints,
-    external_force: Array | None,
-    *,
-    damping: float | Array | None,
-    iterations: int,
-) -> _Equations:
+def _differentiated_equations(iterations: int, articulation, parameters, state, force, external_force) -> _Equations:
+    constraints, damping = parameters
     acceleration, constraint_force, _ = constrained_acceleration(
         articulation, state, force, constraints, external_force, damping=damping, iterations=iterations
     )
@@ -168,26 +155,14 @@ def impulse_dynamics_derivatives(
       ValueError: an array has the wrong shape, or there is no iteration.
       TypeError: an array has another dtype than the articulation.
     """
-
-    def derivatives(articulation, parameters, state) -> ImpactDerivatives:
-        constraints, restitution, damping = parameters
-        arguments = (articulation, state, constraints, restitution)
-        return _impact_derivatives(*arguments, damping=damping, iterations=iterations)
-
     parameters = (constraints, restitution, damping)
+    derivatives = functools.partial(_impact_derivatives, iterations)
     return in_lanes(derivatives, articulation, parameters, state, numbers_of_body=NUMBERS_OF_BODY)
 
 
-def _impact_derivatives(
-    articulation: Articulation,
-    state: State,
-    constraints: Constraints,
-    restitution: float | Array,
-    *,
-    damping: float | Array | None,
-    iterations: int,
-) -> ImpactDerivatives:
+def _impact_derivatives(iterations: int, articulation, parameters, state) -> ImpactDerivatives:
     """The impact keeps ``M jump == J^T impulse`` and ``J (jump + bounce nu) == 0``."""
+    constraints, restitution, damping = parameters
     tree, base = articulation.topology, articulation.topology.num_base_dofs
     impact = impact_of_velocity(articulation, state, constraints, restitution, damping=damping, iterations=iterations)
     bounce = 1 + jnp.asarray(restitution, articulation.dtype)
