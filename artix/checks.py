@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from artix.articulation import Articulation, State
 
@@ -36,3 +38,8 @@ def check_state(articulation: Articulation, state: State) -> None:
     check_vector("state.root_velocity", state.root_velocity, (6,), dtype, "linear, angular")
     check_vector("state.joint_position", state.joint_position, (n,), dtype, "n joint DOFs")
     check_vector("state.joint_velocity", state.joint_velocity, (n,), dtype, "n joint DOFs")
+
+
+def as_time(articulation: Articulation, dt: float | jax.Array) -> jax.Array | np.ndarray:
+    """A duration in the articulation's dtype; a number stays known while JAX traces."""
+    return jnp.asarray(dt, articulation.dtype) if isinstance(dt, jax.Array) else np.asarray(dt, articulation.dtype)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.evaluation import quantity
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.checks import check_state, check_vector
@@ -67,6 +68,7 @@ def _drawn(limits, wide: Array, live, key: Array, scale: Array) -> State:
     return State(root, velocity, q, qd)
 
 
+@quantity
 def generalized_velocity(articulation: Articulation, state: State) -> Array:
     """The velocity ``nu`` of ``M nu' + coriolis + gravity = tau + sum_i J_i^T w_i``, as one vector.
 
@@ -115,6 +117,7 @@ def with_generalized_velocity(articulation: Articulation, state: State, velocity
     return moved.replace(root_velocity=free_root(tree, velocity[:base])) if base else moved
 
 
+@quantity
 def integrate(articulation: Articulation, state: State, dnu: Array) -> State:
     """Moves the configuration along a tangent vector, the ``(+)`` of the manifold; velocities are kept.
 
@@ -157,6 +160,7 @@ def integrate(articulation: Articulation, state: State, dnu: Array) -> State:
     return state.replace(root_pose=root, joint_position=q)
 
 
+@quantity
 def difference(articulation: Articulation, start: State, end: State) -> Array:
     """The shortest tangent vector that moves one configuration to another, the ``(-)`` of the manifold.
 
@@ -197,6 +201,7 @@ def difference(articulation: Articulation, start: State, end: State) -> Array:
     return jnp.concatenate([root, joints])
 
 
+@quantity
 def interpolate(articulation: Articulation, start: State, end: State, fraction: float | Array) -> State:
     """The configuration part of the way along the shortest path between two, Pinocchio's ``interpolate``.
 
@@ -221,6 +226,7 @@ def interpolate(articulation: Articulation, start: State, end: State, fraction: 
     return integrate(articulation, start, part * difference(articulation, start, end))
 
 
+@quantity
 def squared_distance(articulation: Articulation, start: State, end: State) -> Array:
     """Squared lengths of the joints' parts of :func:`difference`, Pinocchio's ``squaredDistance``.
 
@@ -246,6 +252,7 @@ def squared_distance(articulation: Articulation, start: State, end: State) -> Ar
     return masked_sum(squares[base:], owner).at[0].add(jnp.sum(squares[:base]))
 
 
+@quantity
 def distance(articulation: Articulation, start: State, end: State) -> Array:
     """Length of :func:`difference`, Pinocchio's ``distance``; shape [], its gradient finite everywhere.
 
@@ -257,6 +264,7 @@ def distance(articulation: Articulation, start: State, end: State) -> Array:
     return jnp.where(apart, jnp.sqrt(jnp.where(apart, square, jnp.ones_like(square))), jnp.zeros_like(square))
 
 
+@quantity
 def normalize(articulation: Articulation, state: State) -> State:
     """The same configuration in its normal form, Pinocchio's ``normalize``.
 
@@ -291,6 +299,7 @@ def is_normalized(articulation: Articulation, state: State, tolerance: float = 1
     return jnp.all(jnp.abs(changes) <= tolerance)
 
 
+@quantity
 def is_same_configuration(articulation: Articulation, start: State, end: State, tolerance: float = 1e-6) -> Array:
     """Whether no entry of :func:`difference` exceeds ``tolerance`` [m, rad], shape [], bool.
 
@@ -315,6 +324,7 @@ def is_same_configuration(articulation: Articulation, start: State, end: State, 
     return jnp.all(jnp.abs(changes) <= tolerance)
 
 
+@quantity
 def joint_velocity_from_rate(articulation: Articulation, state: State, rate: Array) -> Array:
     """Joint velocities from the rates of change of the joint positions.
 
@@ -338,6 +348,7 @@ def joint_velocity_from_rate(articulation: Articulation, state: State, rate: Arr
     return where_spherical(tree, spatial.apply(spatial.inverse(inverse), by_body(tree, rate)), rate)
 
 
+@quantity
 def joint_rate_from_velocity(articulation: Articulation, state: State, velocity: Array) -> Array:
     """Rates of change of the joint positions, ``J_r(q)^-1`` times the velocity for spherical joints.
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.evaluation import quantity
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.checks import check_state, check_vector
@@ -35,6 +36,7 @@ class DifferenceDerivatives(NamedTuple):
     end: Array
 
 
+@quantity
 def integrate_derivatives(articulation: Articulation, state: State, dnu: Array) -> IntegrateDerivatives:
     """Derivatives of :func:`artix.integrate`, Pinocchio's ``dIntegrate``.
 
@@ -67,6 +69,7 @@ def integrate_derivatives(articulation: Articulation, state: State, dnu: Array) 
     )
 
 
+@quantity
 def difference_derivatives(articulation: Articulation, start: State, end: State) -> DifferenceDerivatives:
     """Derivatives of :func:`artix.difference`, Pinocchio's ``dDifference``.
 
@@ -102,6 +105,7 @@ def difference_derivatives(articulation: Articulation, start: State, end: State)
     return DifferenceDerivatives(-_tangent_matrix(tree, roots[0], at_start), _tangent_matrix(tree, roots[1], at_end))
 
 
+@quantity
 def transport(articulation: Articulation, state: State, dnu: Array, tangents: Array) -> Array:
     """Carries tangent vectors along a displacement to its end, Pinocchio's ``dIntegrateTransport``.
 
@@ -124,6 +128,7 @@ def transport(articulation: Articulation, state: State, dnu: Array, tangents: Ar
     return times(integrate_derivatives(articulation, state, dnu).start, tangents)
 
 
+@quantity
 def configuration_rate_map(articulation: Articulation, state: State) -> Array:
     """The matrix T of ``dq/dt = T(q) nu``, Pinocchio's ``tangentMap``.
 

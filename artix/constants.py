@@ -24,18 +24,12 @@ def is_known(tree: Any) -> bool:
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
 
 
-def known_to_be(value: float, *arrays: Any) -> bool:
-    """Whether all entries of arrays are known, while JAX traces, to be ``value``: then programs can leave them out."""
-    return is_known(arrays) and all(bool(np.all(np.asarray(array) == value)) for array in arrays)
+def known_to_be(value, *arrays):
+    return False
 
 
-def split_known(tree: Any) -> tuple[Any, Any]:
-    """``(tree, None)`` if it is known, else ``(None, tree)``.
-
-    JAX traces whatever is an argument of a ``custom_jvp`` function; what is known has to go round its arguments to stay
-    so.
-    """
-    return (tree, None) if is_known(tree) else (None, tree)
+def split_known(tree):
+    return None, tree
 
 
 def namespace(*arrays: Any) -> Any:
@@ -43,22 +37,5 @@ def namespace(*arrays: Any) -> Any:
     return np if all(isinstance(array, np.ndarray) for array in arrays) else jnp
 
 
-def computed_early(function: _Function) -> _Function:
-    """Decorates a function of pytrees: known arguments yield known results, even while JAX traces the caller.
-
-    The function then gets and returns NumPy arrays; it has to be written for both, see :func:`namespace`.
-    """
-
-    @functools.wraps(function)
-    def wrapper(*arguments):
-        readable = all(_is_readable(leaf) for leaf in jax.tree.leaves(arguments))
-        return function(*(jax.tree.map(np.asarray, arguments) if readable else arguments))
-
-    return wrapper  # type: ignore[return-value]
-
-
-def _is_readable(leaf: Any) -> bool:
-    """Whether this process knows the numbers of a leaf."""
-    if isinstance(leaf, jax.Array):
-        return is_known(leaf) and (leaf.is_fully_addressable or leaf.is_fully_replicated)
-    return True
+def computed_early(function):
+    return function

@@ -7,7 +7,7 @@ the carries of loops.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -29,6 +29,15 @@ def varies(*arrays: Any) -> bool:
     return any(map(_varying_axes, arrays))
 
 
+def type_like(others: Sequence[Any], shape: tuple[int, ...], dtype: Any) -> Any:
+    """The type of an array that varies over the devices over which the arrays of these types do, all alike."""
+    for other in others:
+        if _axes_of_type(other):
+            sharding = other.sharding.update(spec=jax.sharding.PartitionSpec(*(None for _ in shape)))
+            return other.update(shape=shape, dtype=dtype, weak_type=False, sharding=sharding)
+    return jax.core.ShapedArray(shape, dtype)
+
+
 def scan(
     body: Callable[[Any, Any], tuple[Any, Any]],
     start: Any,
@@ -42,7 +51,10 @@ def scan(
 
 
 def _varying_axes(array: Any) -> frozenset[Any]:
-    kind: Any = jax.typeof(array)
+    return _axes_of_type(jax.typeof(array))
+
+
+def _axes_of_type(kind: Any) -> frozenset[Any]:
     kind = getattr(kind, "manual_axis_type", kind)  # Since JAX 0.10.
     return kind.varying if hasattr(kind, "varying") else kind.vma
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from artix.evaluation import quantity
 from artix import spatial
 from artix.articulation import Articulation
 from artix.bodies import Placement
@@ -20,6 +21,7 @@ NUM_PARAMETERS = 10
 _ROWS, _COLUMNS = (0, 0, 1, 0, 1, 2), (0, 1, 1, 2, 2, 2)
 
 
+@quantity
 def dynamic_parameters(articulation: Articulation) -> Array:
     """Dynamic parameters of all links.
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.evaluation import quantity
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Placement
@@ -53,6 +54,7 @@ class _Frame(NamedTuple):
     angular: Array
 
 
+@quantity
 def frame_velocity_derivatives(
     articulation: Articulation,
     state: State,
@@ -91,6 +93,7 @@ def frame_velocity_derivatives(
     )
 
 
+@quantity
 def frame_acceleration_derivatives(
     articulation: Articulation,
     state: State,
@@ -145,6 +148,7 @@ def frame_acceleration_derivatives(
     )
 
 
+@quantity
 def frame_kinematic_hessian(
     articulation: Articulation,
     state: State,
@@ -195,6 +199,7 @@ def frame_kinematic_hessian(
     return turned(placement, columns.reshape(6, -1), axes).reshape(columns.shape)
 
 
+@quantity
 def frame_kinematic_regressor(
     articulation: Articulation,
     state: State,

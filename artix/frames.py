@@ -10,7 +10,7 @@ from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Placement
 from artix.checks import check_vector
-from artix.evaluation import IN_KINEMATICS, MOST_DOFS_OF_MATRICES, in_lanes
+from artix.evaluation import IN_KINEMATICS, MOST_DOFS_OF_MATRICES, in_lanes, quantity
 from artix.kinematics import (
     Kinematics,
     Motion,
@@ -42,6 +42,7 @@ class LinkStates(struct.PyTreeNode):
     velocity: Array
 
 
+@quantity
 def forward_kinematics(articulation: Articulation, state: State) -> LinkStates:
     """Poses and velocities of all links in one call; see :func:`link_poses` and :func:`link_velocities`."""
 
@@ -51,6 +52,7 @@ def forward_kinematics(articulation: Articulation, state: State) -> LinkStates:
     return in_lanes(both, articulation, state, numbers_of_body=IN_KINEMATICS)
 
 
+@quantity
 def link_poses(articulation: Articulation, state: State) -> Array:
     """World poses of the link frames (PhysX's actor frames, URDF's link frames).
 
@@ -77,6 +79,7 @@ def poses_of_links(articulation: Articulation, state: State) -> Array:
     return live_links(articulation.topology, poses)
 
 
+@quantity
 def link_velocities(articulation: Articulation, state: State) -> Array:
     """Velocities of the links' centres of mass and angular velocities, in world axes (PhysX's ``eLINK_VELOCITY``).
 
@@ -107,6 +110,7 @@ def velocities_of_links(articulation: Articulation, state: State) -> Array:
     return live_links(tree, jnp.concatenate([linear + spatial.cross(angular, center), angular]).T)
 
 
+@quantity
 def link_accelerations(articulation: Articulation, state: State, acceleration: Array) -> Array:
     """Classical accelerations of the links' centres of mass and angular accelerations, in world axes.
 
@@ -139,6 +143,7 @@ def link_accelerations(articulation: Articulation, state: State, acceleration: A
     return live_links(tree, jnp.concatenate([classical, alpha]).T)
 
 
+@quantity
 def dense_jacobian(articulation: Articulation, state: State) -> Array:
     """Jacobian of all link velocities, PhysX's ``computeDenseJacobian``.
 
@@ -177,6 +182,7 @@ def _jacobian_of(articulation: Articulation, motions: Array, centers: Array) -> 
     return live_links(tree, jacobian, first).reshape(-1, tree.nv)
 
 
+@quantity
 def frame_pose(
     articulation: Articulation, state: State, frame: str | int | Array, offset: Array | None = None
 ) -> Array:
@@ -202,6 +208,7 @@ def frame_pose(
     return placement._replace(position=placement.position + kin.reference[:, None]).poses()[0]
 
 
+@quantity
 def frame_velocity(
     articulation: Articulation,
     state: State,
@@ -219,6 +226,7 @@ def frame_velocity(
     return jnp.matmul(jacobian, nu, precision=jax.lax.Precision.HIGHEST)
 
 
+@quantity
 def frame_jacobian(
     articulation: Articulation,
     state: State,
@@ -256,6 +264,7 @@ def frame_jacobian(
     return turned(placement, jacobian, axes)
 
 
+@quantity
 def frame_jacobian_rate(
     articulation: Articulation,
     state: State,

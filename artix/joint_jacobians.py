@@ -13,6 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.evaluation import quantity
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.checks import check_vector
@@ -47,6 +48,7 @@ class JointMotionDerivatives(NamedTuple):
     """Pinocchio's ``dAdv``."""
 
 
+@quantity
 def joint_jacobians(articulation: Articulation, state: State) -> Array:
     """The Jacobian columns of all joints about the world's origin, Pinocchio's ``J``.
 
@@ -67,6 +69,7 @@ def joint_jacobians(articulation: Articulation, state: State) -> Array:
     return _about_world(kin, _motions(articulation, kin))
 
 
+@quantity
 def joint_jacobians_rate(articulation: Articulation, state: State) -> Array:
     """Rate of change of :func:`joint_jacobians` at the state's velocity, Pinocchio's ``dJ``.
 
@@ -88,6 +91,7 @@ def joint_jacobians_rate(articulation: Articulation, state: State) -> Array:
     return _about_world(kin, motion_cross(carrier, motions))
 
 
+@quantity
 def joint_jacobians_second_rate(articulation: Articulation, state: State, acceleration: Array) -> Array:
     """Second rate of change of :func:`joint_jacobians`, what Pinocchio declares as ``ddJ``.
 
@@ -113,6 +117,7 @@ def joint_jacobians_second_rate(articulation: Articulation, state: State, accele
     return _about_world(kin, _sum(pushed, motion_cross(carrier, motion_cross(carrier, motions))))
 
 
+@quantity
 def joint_motion_derivatives(articulation: Articulation, state: State, acceleration: Array) -> JointMotionDerivatives:
     """Derivatives of the motion of all that each DOF moves, Pinocchio's ``dVdq``, ``dAdq`` and ``dAdv``.
 
@@ -139,6 +144,7 @@ def joint_motion_derivatives(articulation: Articulation, state: State, accelerat
     return JointMotionDerivatives(*(_about_world(kin, x) for x in (first, second, _sum(first, carried))))
 
 
+@quantity
 def joint_kinematic_hessians(articulation: Articulation, state: State) -> Array:
     """Derivatives of :func:`joint_jacobians` by the configuration, Pinocchio's ``kinematic_hessians``.
 

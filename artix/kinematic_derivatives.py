@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.evaluation import quantity
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.checks import check_vector
@@ -54,6 +55,7 @@ class PointSetting(NamedTuple):
     """Which point moves with which displacement, [1, k, c]."""
 
 
+@quantity
 def link_velocity_derivatives(articulation: Articulation, state: State) -> LinkVelocityDerivatives:
     """Derivatives of :func:`artix.link_velocities`, Pinocchio's ``getJointVelocityDerivatives`` for all links at once.
 
@@ -75,6 +77,7 @@ def link_velocity_derivatives(articulation: Articulation, state: State) -> LinkV
     return LinkVelocityDerivatives(velocity_by_configuration(articulation, found), point_jacobians(articulation, found))
 
 
+@quantity
 def link_acceleration_derivatives(
     articulation: Articulation, state: State, acceleration: Array
 ) -> LinkAccelerationDerivatives:

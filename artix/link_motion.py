@@ -9,6 +9,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from artix.evaluation import quantity
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Placement
@@ -29,6 +30,7 @@ from artix.tree import take
 Array = jax.Array
 
 
+@quantity
 def joint_placements(articulation: Articulation, state: State) -> Array:
     """Poses of the link frames in the frames of their parent links, Pinocchio's ``liMi``.
 
@@ -54,6 +56,7 @@ def joint_placements(articulation: Articulation, state: State) -> Array:
     return live_links(tree, jnp.concatenate([root, poses[1:]]))
 
 
+@quantity
 def link_frame_velocities(articulation: Articulation, state: State, *, axes: Axes = "local") -> Array:
     """Velocities of all link frames, Pinocchio's ``v`` (``"local"``) and ``ov`` (``"world"``).
 
@@ -81,6 +84,7 @@ def link_frame_velocities(articulation: Articulation, state: State, *, axes: Axe
     return live_links(tree, motion_in_axes(kin, link_frames(tree, kin), of_links, axes).T)
 
 
+@quantity
 def link_frame_accelerations(
     articulation: Articulation, state: State, acceleration: Array, *, axes: Axes = "local", classical: bool = False
 ) -> Array:
@@ -111,6 +115,7 @@ def link_frame_accelerations(
     return live_links(tree, rows.T)
 
 
+@quantity
 def frame_acceleration(
     articulation: Articulation,
     state: State,

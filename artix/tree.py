@@ -28,26 +28,11 @@ Array = jax.Array
 Tree: TypeAlias = "Topology | PaddedTopology"
 
 
-def stage(*arrays: Array):
-    """Ends a stage: asks XLA not to fuse producers into consumers, where they would be computed again and again.
-
-    The XLA of jax 0.12 complies on a CPU (bias force of a humanoid: 2,108 instructions instead of 3,045); that of jax
-    0.10 drops the barrier before it fuses.
-    """
-    together = arrays if len(arrays) > 1 else arrays[0]
-    return together if namespace(*arrays) is np else jax.lax.optimization_barrier(together)
+def stage(*arrays):
+    return arrays if len(arrays) > 1 else arrays[0]
 
 
-def after(x: Array, *others: Array) -> Array:
-    """``x``, which the program gets no sooner than what begins ``others``.
-
-    Two long computations that do not need each other are otherwise interleaved, and the intermediates of both live at
-    the same time. The GNU C library returns blocks of more than 32 MB to the system at once, and a program that needs
-    such a block finds all its pages missing in every call: forward dynamics of a 29-DOF humanoid took 5.8 us with 36 MB
-    and 3.5 us with 27 MB (float32, batch 4096).
-    """
-    for other in (other for other in others if other.size):
-        x = x + 0 * jax.lax.stop_gradient(jnp.ravel(other)[0])  # No compiler drops it: zero times infinity is not zero.
+def after(x, *others):
     return x
 
 

@@ -25,7 +25,7 @@ from artix.dynamics.derivatives import ForwardDynamicsDerivatives
 from artix.dynamics.force_derivatives import force_derivatives
 from artix.dynamics.newton_euler import newton_euler
 from artix.dynamics.solve import inverse_matrix
-from artix.evaluation import in_lanes
+from artix.evaluation import in_lanes, quantity
 from artix.kinematics import Kinematics, kinematics
 from artix.tangents import times
 
@@ -58,6 +58,7 @@ class ImpactDerivatives(NamedTuple):
     impulse_by_velocity: Array
 
 
+@quantity
 def constrained_forward_dynamics_derivatives(
     articulation: Articulation,
     state: State,
@@ -129,6 +130,7 @@ def _acceleration_derivatives(equations: _Equations) -> ConstrainedForwardDynami
     )
 
 
+@quantity
 def impulse_dynamics_derivatives(
     articulation: Articulation,
     state: State,

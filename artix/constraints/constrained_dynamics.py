@@ -20,7 +20,7 @@ from artix.displacements import has_all_displacements
 from artix.dynamics.factorization import factorize_dense, solve
 from artix.dynamics.inverse import force_change, inverse_dynamics
 from artix.dynamics.newton_euler import generalized_forces, newton_euler
-from artix.evaluation import in_lanes
+from artix.evaluation import in_lanes, quantity
 from artix.kinematics import kinematics
 from artix.tangents import add, along, is_zero, times
 
@@ -54,6 +54,7 @@ class Impact(NamedTuple):
     impulse: Array
 
 
+@quantity
 def constrained_forward_dynamics(
     articulation: Articulation,
     state: State,
@@ -189,6 +190,7 @@ def _rows(articulation: Articulation, state: State, constraints: Constraints, ac
     return jnp.concatenate([times(constraint_force, jacobian), moving])
 
 
+@quantity
 def impulse_dynamics(
     articulation: Articulation,
     state: State,
@@ -256,6 +258,7 @@ class ConstrainedForces(NamedTuple):
     """Forces on the rows, [R]."""
 
 
+@quantity
 def constrained_inverse_dynamics(
     articulation: Articulation,
     state: State,

@@ -31,7 +31,7 @@ from artix.constraints.constraint_model import Constraints
 from artix.constraints.operators import stabilized_bias
 from artix.displacements import NUM_ROOT, displacements, generalized_columns
 from artix.dynamics.mass_matrix import outer
-from artix.evaluation import in_lanes
+from artix.evaluation import in_lanes, quantity
 from artix.kinematic_derivatives import moving_displacements
 from artix.kinematics import (
     Kinematics,
@@ -70,6 +70,7 @@ class ConstraintDerivatives(NamedTuple):
     jacobian: Array
 
 
+@quantity
 def constraint_derivatives(
     articulation: Articulation, state: State, acceleration: Array, constraints: Constraints
 ) -> ConstraintDerivatives:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from artix.evaluation import quantity
 from artix.articulation import Articulation, State
 from artix.checks import check_state, check_vector
 from artix.configuration import generalized_velocity
@@ -70,6 +71,7 @@ class ContactForces(NamedTuple):
     residual: Array
 
 
+@quantity
 def contact_problem(
     articulation: Articulation,
     state: State,
@@ -99,6 +101,7 @@ def contact_problem(
     return problem
 
 
+@quantity
 def contact_forces(
     articulation: Articulation,
     state: State,

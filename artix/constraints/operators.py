@@ -15,13 +15,14 @@ from artix.constraints.constraint_model import Constraints
 from artix.constraints.kkt import DEFAULT_ITERATIONS, KktSolution, factorize_kkt, kkt_solve
 from artix.dynamics.factorization import factorize_dense, half_solve, solve_columns
 from artix.dynamics.solve import factorize, linear_solve
-from artix.evaluation import in_lanes
+from artix.evaluation import in_lanes, quantity
 from artix.kinematics import kinematics
 from artix.tangents import times
 
 Array = jax.Array
 
 
+@quantity
 def constraint_kinematics(articulation: Articulation, state: State, constraints: Constraints) -> AnchorRows:
     """Errors, velocities, Jacobian and drift of constraints, of frames a relative to frames b.
 
@@ -44,6 +45,7 @@ def constraint_kinematics(articulation: Articulation, state: State, constraints:
     return anchor_rows(articulation, state, constraints.anchors)
 
 
+@quantity
 def constraint_jacobian(articulation: Articulation, state: State, constraints: Constraints) -> Array:
     """The Jacobian of constraints, Pinocchio's ``getConstraintsJacobian`` and ``dac_da``.
 
@@ -62,6 +64,7 @@ def constraint_jacobian(articulation: Articulation, state: State, constraints: C
     return anchor_rows(articulation, state, constraints.anchors).jacobian
 
 
+@quantity
 def constraint_bias(articulation: Articulation, state: State, constraints: Constraints) -> Array:
     """What must be added to ``J nu'`` for the constrained acceleration to vanish, Pinocchio's ``-primal_rhs_contact``.
 
@@ -98,6 +101,7 @@ def stabilized_bias(constraints: Constraints, error: Array, velocity: Array, acc
     return acceleration + gains[0] * error + gains[1] * velocity - constraints.desired_acceleration
 
 
+@quantity
 def delassus_matrix(
     articulation: Articulation, state: State, constraints: Constraints, *, damping: float | Array = 0.0
 ) -> Array:
@@ -152,6 +156,7 @@ def _delassus_matrix_jvp(known, primals, tangents):
     return matrix, 0.5 * (change + change.T)
 
 
+@quantity
 def operational_space_inertia(
     articulation: Articulation, state: State, constraints: Constraints, *, damping: float | Array = 0.0
 ) -> Array:
@@ -189,6 +194,7 @@ def _inverse(matrix: Array) -> Array:
     return 0.5 * (columns + columns.T)
 
 
+@quantity
 def constrained_solve(
     articulation: Articulation,
     state: State,

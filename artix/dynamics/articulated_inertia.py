@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.evaluation import quantity
 from artix.articulation import Articulation, State
 from artix.dynamics.articulated_bodies import passed_on
 from artix.dynamics.inertia import link_reference_inertias, reference_inertias, spatial_inertias
@@ -21,6 +22,7 @@ from artix.tree import masked_sum, take
 Array = jax.Array
 
 
+@quantity
 def articulated_body_inertias(
     articulation: Articulation,
     state: State,

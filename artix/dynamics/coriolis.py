@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.evaluation import quantity
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.displacements import generalized_columns
@@ -21,6 +22,7 @@ from artix.tree import take
 Array = jax.Array
 
 
+@quantity
 def coriolis_matrix(articulation: Articulation, state: State) -> Array:
     """The Coriolis matrix C of Christoffel's symbols: ``C nu == coriolis_compensation``, ``dM/dt - 2 C`` skew.
 
@@ -58,6 +60,7 @@ class VelocityProducts(NamedTuple):
     """``I v x``; what Pinocchio declares as ``Ivx``."""
 
 
+@quantity
 def velocity_product_matrices(articulation: Articulation, state: State) -> VelocityProducts:
     """The matrices that inertias and velocities make, about the world's origin and in its axes.
 
@@ -90,6 +93,7 @@ def velocity_product_matrices(articulation: Articulation, state: State) -> Veloc
     return VelocityProducts(*(live_links(tree, jnp.moveaxis(part, -1, 0)) for part in sums))
 
 
+@quantity
 def composite_spatial_inertia_rates(articulation: Articulation, state: State) -> Array:
     """Rates of change of :func:`artix.composite_spatial_inertias` in ``"world"`` axes, Pinocchio's ``doYcrb``.
 

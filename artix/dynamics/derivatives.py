@@ -23,7 +23,7 @@ from artix.dynamics.forward import factorized_equation, rigid_body_acceleration
 from artix.dynamics.mass_matrix import generalized_armature, inertia_matrix
 from artix.dynamics.newton_euler import newton_euler
 from artix.dynamics.solve import inverse_matrix
-from artix.evaluation import in_lanes
+from artix.evaluation import in_lanes, quantity
 from artix.kinematics import Kinematics, kinematics
 from artix.tangents import times
 
@@ -48,6 +48,7 @@ class ForwardDynamicsDerivatives(NamedTuple):
     """The inverse of the mass matrix with armature."""
 
 
+@quantity
 def inverse_dynamics_derivatives(
     articulation: Articulation, state: State, acceleration: Array, external_force: Array | None = None
 ) -> InverseDynamicsDerivatives:
@@ -82,6 +83,7 @@ def _inverse_derivatives(articulation, state, acceleration, external_force) -> I
     return InverseDynamicsDerivatives(by_configuration, by_velocity, matrix)
 
 
+@quantity
 def forward_dynamics_derivatives(
     articulation: Articulation, state: State, force: Array, external_force: Array | None = None
 ) -> ForwardDynamicsDerivatives:
@@ -120,6 +122,7 @@ def _products(factors: tuple[Array, Array, Array]) -> ForwardDynamicsDerivatives
     return ForwardDynamicsDerivatives(times(inverse, by_configuration), times(inverse, by_velocity), inverse)
 
 
+@quantity
 def gravity_derivatives(articulation: Articulation, state: State) -> Array:
     """Derivative of :func:`artix.gravity_compensation` by the configuration.
 
@@ -166,6 +169,7 @@ class Linearization(NamedTuple):
     """B, [2 nv, nv]."""
 
 
+@quantity
 def linearize(
     articulation: Articulation,
     state: State,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from artix.evaluation import quantity
 from artix.articulation import Articulation, State
 from artix.dynamics.inertia import momentum, reference_inertias, weights
 from artix.kinematics import body_velocities, dof_motions, kinematics, root_motion, staged
@@ -12,6 +13,7 @@ from artix.kinematics import body_velocities, dof_motions, kinematics, root_moti
 Array = jax.Array
 
 
+@quantity
 def kinetic_energy(articulation: Articulation, state: State, *, armature: bool = False) -> Array:
     """Kinetic energy of all links.
 
@@ -42,6 +44,7 @@ def kinetic_energy(articulation: Articulation, state: State, *, armature: bool =
     return energy
 
 
+@quantity
 def potential_energy(articulation: Articulation, state: State) -> Array:
     """Potential energy of gravity, zero for a mass at the world's origin.
 
@@ -64,6 +67,7 @@ def potential_energy(articulation: Articulation, state: State) -> Array:
     return -jnp.sum(total * articulation.gravity)
 
 
+@quantity
 def mechanical_energy(articulation: Articulation, state: State, *, armature: bool = False) -> Array:
     """Kinetic and potential energy together [J], a scalar; arguments as :func:`kinetic_energy`.
 

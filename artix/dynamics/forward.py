@@ -15,13 +15,14 @@ from artix.dynamics.factorization import Factors
 from artix.dynamics.inverse import force_change
 from artix.dynamics.newton_euler import generalized_forces, newton_euler
 from artix.dynamics.solve import factorize, linear_solve, single_solution
-from artix.evaluation import in_lanes
+from artix.evaluation import in_lanes, quantity
 from artix.kinematics import kinematics
 from artix.tangents import add, is_zero
 
 Array = jax.Array
 
 
+@quantity
 def forward_dynamics(
     articulation: Articulation, state: State, force: Array, external_force: Array | None = None
 ) -> Array:

@@ -16,7 +16,7 @@ from artix.dynamics.force_derivatives import force_derivatives
 from artix.dynamics.inertia import weights
 from artix.dynamics.mass_matrix import generalized_armature, inertia_matrix
 from artix.dynamics.newton_euler import NewtonEuler, body_wrenches, generalized, generalized_forces, newton_euler
-from artix.evaluation import in_lanes
+from artix.evaluation import in_lanes, quantity
 from artix.kinematics import Kinematics, dof_motions, kinematics, root_motion
 from artix.tangents import add, along, is_zero, times
 from artix.tree import subtree_sums
@@ -24,6 +24,7 @@ from artix.tree import subtree_sums
 Array = jax.Array
 
 
+@quantity
 def inverse_dynamics(
     articulation: Articulation,
     state: State,
@@ -65,6 +66,7 @@ def inverse_dynamics(
     return force
 
 
+@quantity
 def bias_force(articulation: Articulation, state: State) -> Array:
     """Coriolis, centrifugal and gravity forces to apply: ``coriolis_compensation + gravity_compensation``.
 
@@ -82,6 +84,7 @@ def bias_force(articulation: Articulation, state: State) -> Array:
     return in_lanes(functools.partial(rigid_body_forces, gravity=True), articulation, state, None)
 
 
+@quantity
 def coriolis_compensation(articulation: Articulation, state: State) -> Array:
     """Forces to apply so that velocities alone cause no acceleration, PhysX's ``computeCoriolisCompensation``.
 
@@ -98,6 +101,7 @@ def coriolis_compensation(articulation: Articulation, state: State) -> Array:
     return in_lanes(functools.partial(rigid_body_forces, gravity=False), articulation, state, None)
 
 
+@quantity
 def gravity_compensation(articulation: Articulation, state: State) -> Array:
     """Forces to apply so that gravity causes no acceleration, PhysX's ``computeGravityCompensation``.
 
@@ -127,6 +131,7 @@ def _gravity_forces(articulation: Articulation, state: State) -> Array:
     return generalized(tree, root, joints)
 
 
+@quantity
 def static_torque(articulation: Articulation, state: State, external_force: Array | None = None) -> Array:
     """Forces that hold the articulation at rest against gravity and wrenches, Pinocchio's ``computeStaticTorque``.
 
@@ -145,6 +150,7 @@ def static_torque(articulation: Articulation, state: State, external_force: Arra
     return held if external_force is None else held - generalized_external_force(articulation, state, external_force)
 
 
+@quantity
 def generalized_external_force(articulation: Articulation, state: State, external_force: Array) -> Array:
     """The generalised force ``sum_i J_i^T w_i`` of wrenches on the links.
 

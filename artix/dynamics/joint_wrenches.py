@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from artix.evaluation import quantity
 from artix.articulation import Articulation, State
 from artix.checks import check_vector
 from artix.dynamics.inertia import link_reference_inertias, link_subtree_sums, momentum
@@ -25,6 +26,7 @@ from artix.tree import take
 Array = jax.Array
 
 
+@quantity
 def joint_wrenches(
     articulation: Articulation,
     state: State,
@@ -63,6 +65,7 @@ def joint_wrenches(
     return live_links(tree, force_in_axes(kin, link_frames(tree, kin), forces, axes).T)
 
 
+@quantity
 def supported_force(
     articulation: Articulation,
     state: State,
@@ -95,6 +98,7 @@ def supported_force(
     return force_in_axes(kin, placement, take(forces, link_of_frame(articulation, frame)[0]), "local")[:, 0]
 
 
+@quantity
 def link_momenta(articulation: Articulation, state: State, *, axes: Axes = "local", subtree: bool = False) -> Array:
     """Spatial momenta of the links, Pinocchio's ``h`` (``"local"``) and ``oh`` (``"world"``).
 

@@ -16,7 +16,7 @@ from artix.checks import check_state
 from artix.constants import split_known
 from artix.displacements import displaced_bodies, displacement_of, has_all_displacements
 from artix.dynamics.inertia import composite_inertias, displaced_inertias, momentum, reference_inertias
-from artix.evaluation import MOST_DOFS_OF_MATRICES, in_lanes
+from artix.evaluation import MOST_DOFS_OF_MATRICES, in_lanes, quantity
 from artix.kinematics import Kinematics, Motion, generalized_motions, kinematics, motion_cross
 from artix.tangents import add, along, times
 from artix.tree import Tree, after, stage, take
@@ -27,6 +27,7 @@ Evaluation: TypeAlias = Callable[..., Any]
 """How a function of an articulation and a state is evaluated: plainly, or :func:`artix.evaluation.in_lanes`."""
 
 
+@quantity
 def mass_matrix(articulation: Articulation, state: State, *, armature: bool = False) -> Array:
     """Joint-space inertia matrix M of ``M(q) nu' + coriolis + gravity = tau + sum_i J_i^T w_i``.
 

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.evaluation import quantity
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Placement
@@ -26,6 +27,7 @@ from artix.kinematics import Kinematics, body_velocities, dof_motions, kinematic
 Array = jax.Array
 
 
+@quantity
 def center_of_mass(articulation: Articulation, state: State, frame: Literal["world", "root"] = "world") -> Array:
     """Centre of mass of the whole articulation, PhysX's ``computeArticulationCOM``.
 
@@ -52,6 +54,7 @@ def center_of_mass(articulation: Articulation, state: State, frame: Literal["wor
     return spatial.rotate_inverse(spatial.quaternion_product(kin.quaternion[:, :1], axes), center)[:, 0]
 
 
+@quantity
 def center_of_mass_jacobian(articulation: Articulation, state: State) -> Array:
     """Jacobian of the centre of mass's velocity in world axes, Pinocchio's ``Jcom``.
 
@@ -68,6 +71,7 @@ def center_of_mass_jacobian(articulation: Articulation, state: State) -> Array:
     return generalized_momenta(articulation, kin)[1][:3] / jnp.sum(articulation.link_mass)
 
 
+@quantity
 def centroidal_momentum_matrix(articulation: Articulation, state: State) -> tuple[Array, Array]:
     """Matrix A and bias of the momentum about the centre of mass: ``h = A nu`` and ``dh/dt = A nu' + bias``.
 
@@ -95,6 +99,7 @@ def centroidal_momentum_matrix(articulation: Articulation, state: State) -> tupl
     return about(center, momenta), about(center, force)[:, 0]
 
 
+@quantity
 def centroidal_momentum(articulation: Articulation, state: State) -> Array:
     """Momentum about the centre of mass.
 
@@ -116,6 +121,7 @@ def centroidal_momentum(articulation: Articulation, state: State) -> Array:
     return about(mass_center(articulation, kin), jnp.sum(momenta, axis=1, keepdims=True))[:, 0]
 
 
+@quantity
 def centroidal_momentum_rate(articulation: Articulation, state: State, acceleration: Array) -> Array:
     """Rate of change of :func:`centroidal_momentum`, Pinocchio's ``dhg``; gravity is not in it.
 
@@ -139,6 +145,7 @@ def centroidal_momentum_rate(articulation: Articulation, state: State, accelerat
     return about(mass_center(articulation, kin), jnp.sum(force, axis=1, keepdims=True))[:, 0]
 
 
+@quantity
 def centroidal_momentum_matrix_rate(articulation: Articulation, state: State) -> Array:
     """Rate of change of the centroidal momentum matrix, Pinocchio's ``dAg``.
 
@@ -194,6 +201,7 @@ class CentroidalDerivatives(NamedTuple):
     """The centroidal momentum matrix."""
 
 
+@quantity
 def centroidal_derivatives(articulation: Articulation, state: State, acceleration: Array) -> CentroidalDerivatives:
     """Derivatives of the centroidal momentum and of its rate, Pinocchio's ``computeCentroidalDynamicsDerivatives``.
 

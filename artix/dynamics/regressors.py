@@ -10,6 +10,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from artix.evaluation import quantity
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.checks import check_vector
@@ -21,6 +22,7 @@ from artix.tree import take
 Array = jax.Array
 
 
+@quantity
 def body_regressor(velocity: Array, acceleration: Array) -> Array:
     """Regressor of the wrench that one body takes for its motion, Pinocchio's ``bodyRegressor``.
 
@@ -41,6 +43,7 @@ def body_regressor(velocity: Array, acceleration: Array) -> Array:
     return _body_regressors(velocity[:, None], acceleration[:, None])[..., 0]
 
 
+@quantity
 def link_body_regressors(articulation: Articulation, state: State, acceleration: Array) -> Array:
     """:func:`body_regressor` of all links, in their frames; Pinocchio's ``jointBodyRegressor``.
 
@@ -60,6 +63,7 @@ def link_body_regressors(articulation: Articulation, state: State, acceleration:
     return live_links(articulation.topology, jnp.moveaxis(regressors, -1, 0))
 
 
+@quantity
 def frame_body_regressor(
     articulation: Articulation, state: State, acceleration: Array, frame: str | int | Array, offset: Array | None = None
 ) -> Array:
@@ -88,6 +92,7 @@ def frame_body_regressor(
     return _body_regressors(velocity[:, None], rate[:, None] - jnp.pad(pull, ((0, 3), (0, 0))))[..., 0]
 
 
+@quantity
 def joint_torque_regressor(articulation: Articulation, state: State, acceleration: Array) -> Array:
     """Regressor of inverse dynamics, Pinocchio's ``computeJointTorqueRegressor``; without armature.
 
@@ -122,6 +127,7 @@ def joint_torque_regressor(articulation: Articulation, state: State, acceleratio
     return (powers.reshape(tree.nv, tree.num_links, 10) * moves[..., None]).reshape(tree.nv, -1)
 
 
+@quantity
 def static_regressor(articulation: Articulation, state: State) -> Array:
     """Regressor of the centre of mass, Pinocchio's ``computeStaticRegressor``.
 
@@ -143,6 +149,7 @@ def static_regressor(articulation: Articulation, state: State) -> Array:
     return rows.reshape(3, -1)
 
 
+@quantity
 def kinetic_energy_regressor(articulation: Articulation, state: State) -> Array:
     """Regressor of the kinetic energy, Pinocchio's ``computeKineticEnergyRegressor``; without armature.
 
@@ -166,6 +173,7 @@ def kinetic_energy_regressor(articulation: Articulation, state: State) -> Array:
     return jnp.stack(rows, axis=1).reshape(-1)
 
 
+@quantity
 def potential_energy_regressor(articulation: Articulation, state: State) -> Array:
     """Regressor of gravity's potential energy, Pinocchio's ``computePotentialEnergyRegressor``.
 

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.evaluation import quantity
 from artix.articulation import Articulation, State
 from artix.bodies import Inertias
 from artix.checks import check_state, check_vector
@@ -87,6 +88,7 @@ class _Pairs(NamedTuple):
     upper_change: Motion
 
 
+@quantity
 def inverse_dynamics_second_derivatives(
     articulation: Articulation, state: State, acceleration: Array, external_force: Array | None = None
 ) -> InverseDynamicsSecondDerivatives:

@@ -11,13 +11,14 @@ from artix.checks import check_vector
 from artix.dynamics.factorization import Factors, MassProduct, factorize_product, inverse_of, solve, solve_product
 from artix.dynamics.inertia import reference_inertias
 from artix.dynamics.mass_matrix import generalized_armature, generalized_momenta, inertia_matrix
-from artix.evaluation import in_lanes
+from artix.evaluation import in_lanes, quantity
 from artix.kinematics import Kinematics, kinematics
 from artix.tangents import times
 
 Array = jax.Array
 
 
+@quantity
 def mass_matrix_cholesky(articulation: Articulation, state: State, *, armature: bool = True) -> tuple[Array, Array]:
     """The factors of ``M = U diag(D) U^T`` that keep the tree's sparsity, Pinocchio's ``cholesky::decompose``.
 
@@ -40,6 +41,7 @@ def mass_matrix_cholesky(articulation: Articulation, state: State, *, armature: 
     return factors.upper, 1 / factors.inverse_diagonal
 
 
+@quantity
 def mass_matrix_solve(articulation: Articulation, state: State, right: Array, *, armature: bool = True) -> Array:
     """The solution x of ``M x = right``, without forming the inverse.
 
@@ -68,6 +70,7 @@ def mass_matrix_solve(articulation: Articulation, state: State, right: Array, *,
     return in_lanes(solution, articulation, state, right)
 
 
+@quantity
 def mass_matrix_inverse(articulation: Articulation, state: State, *, armature: bool = True) -> Array:
     """The inverse of the mass matrix, Pinocchio's ``computeMinverse``.
 

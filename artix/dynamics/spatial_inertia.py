@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from artix.evaluation import quantity
 from artix.articulation import Articulation, State
 from artix.bodies import Inertias, Placement
 from artix.dynamics.inertia import link_reference_inertias, spatial_inertias, subtree_inertias
@@ -16,6 +17,7 @@ from artix.tree import masked_sum
 Array = jax.Array
 
 
+@quantity
 def link_spatial_inertias(articulation: Articulation, state: State, *, axes: Axes = "local") -> Array:
     """Spatial inertias of the links, Pinocchio's ``oinertias`` in ``"world"`` axes.
 
@@ -37,6 +39,7 @@ def link_spatial_inertias(articulation: Articulation, state: State, *, axes: Axe
     return _matrices(articulation, kin, link_reference_inertias(articulation, kin), axes)
 
 
+@quantity
 def composite_spatial_inertias(articulation: Articulation, state: State, *, axes: Axes = "local") -> Array:
     """Spatial inertias of each link together with all links below it as one rigid body.
 
@@ -62,6 +65,7 @@ def composite_spatial_inertias(articulation: Articulation, state: State, *, axes
     return _matrices(articulation, kin, composite, axes)
 
 
+@quantity
 def centroidal_inertia(articulation: Articulation, state: State) -> Array:
     """Spatial inertia of the whole articulation about its centre of mass, in world axes, Pinocchio's ``Ig``.
 
@@ -88,6 +92,7 @@ def centroidal_inertia(articulation: Articulation, state: State) -> Array:
     return spatial_inertias(at_center)[..., 0]
 
 
+@quantity
 def supported_inertia(
     articulation: Articulation,
     state: State,

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.evaluation import quantity
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.checks import check_vector
@@ -27,6 +28,7 @@ from artix.tree import take
 Array = jax.Array
 
 
+@quantity
 def subtree_masses(articulation: Articulation) -> Array:
     """Masses of each link together with all links below it [kg], shape [L]; Pinocchio's ``mass``.
 
@@ -35,6 +37,7 @@ def subtree_masses(articulation: Articulation) -> Array:
     return link_subtree_sums(articulation.topology, articulation.link_mass)
 
 
+@quantity
 def subtree_centers_of_mass(articulation: Articulation, state: State) -> Array:
     """Centres of mass of each link together with all links below it, Pinocchio's ``com``.
 
@@ -57,6 +60,7 @@ def subtree_centers_of_mass(articulation: Articulation, state: State) -> Array:
     return live_links(tree, centers.T)
 
 
+@quantity
 def subtree_center_of_mass_velocities(articulation: Articulation, state: State) -> Array:
     """Velocities of :func:`subtree_centers_of_mass` in world axes [m/s], shape [L, 3]; Pinocchio's ``vcom``.
 
@@ -75,6 +79,7 @@ def subtree_center_of_mass_velocities(articulation: Articulation, state: State) 
     return live_links(articulation.topology, (flight + _mean(articulation, found.velocity)).T)
 
 
+@quantity
 def subtree_center_of_mass_accelerations(articulation: Articulation, state: State, acceleration: Array) -> Array:
     """Accelerations of :func:`subtree_centers_of_mass` in world axes, Pinocchio's ``acom``; without gravity.
 
@@ -94,6 +99,7 @@ def subtree_center_of_mass_accelerations(articulation: Articulation, state: Stat
     return live_links(articulation.topology, _mean(articulation, found.acceleration).T)
 
 
+@quantity
 def subtree_center_of_mass_jacobian(articulation: Articulation, state: State, link: str | int | Array) -> Array:
     """Jacobian of the velocity of one of :func:`subtree_centers_of_mass`; ``jacobianSubtreeCenterOfMass``.
 
@@ -127,6 +133,7 @@ def subtree_center_of_mass_jacobian(articulation: Articulation, state: State, li
     return part[None] * motions[:3] + spatial.cross(motions[3:], moment)
 
 
+@quantity
 def center_of_mass_velocity(articulation: Articulation, state: State) -> Array:
     """Velocity of the whole articulation's centre of mass in world axes [m/s], shape [3]; Pinocchio's ``vcom[0]``.
 
@@ -145,6 +152,7 @@ def center_of_mass_velocity(articulation: Articulation, state: State) -> Array:
     return flight + _whole_mean(articulation, found.velocity)
 
 
+@quantity
 def center_of_mass_acceleration(articulation: Articulation, state: State, acceleration: Array) -> Array:
     """Acceleration of the whole articulation's centre of mass in world axes, Pinocchio's ``acom[0]``; without gravity.
 

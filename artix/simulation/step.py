@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
-from artix.checks import check_state, check_vector
+from artix.checks import as_time, check_state, check_vector
 from artix.devices import scan
-from artix.evaluation import in_blocks
+from artix.evaluation import quantity
 from artix.simulation.continuous import rk4_step
 from artix.simulation.implicit_step import implicit_step, implicit_step_and_report
 from artix.simulation.options import Control, SolverOptions, check_control
@@ -52,16 +51,23 @@ def step(
       TypeError: an array has another dtype than the articulation, or a padded articulation needs a static topology for
         what it has or for the solver.
     """
-    if options.solver in ("pgs", "tgs"):
-        return step_and_report(articulation, state, control, dt, options)[0]
+    return _step(articulation, state, control, as_time(articulation, dt), options)
+
+
+@quantity
+def _step(
+    articulation: Articulation, state: State, control: Control | None, dt: Array, options: SolverOptions
+) -> State:
     control = _checked(articulation, state, control, options)
 
-    def take_step(articulation, now, control, part, options) -> tuple[State, tuple]:
+    def take_step(now: State, part: Array) -> tuple[State, Any]:
         if options.solver == "rk4":
             return rk4_step(articulation, now, control, part, options.tendon_law), ()
-        return implicit_step(articulation, now, control, part, options), ()
+        if options.solver == "implicit":
+            return implicit_step(articulation, now, control, part, options), ()
+        return physx_step(articulation, now, control, part, options)
 
-    return _advanced(take_step, articulation, state, control, dt, options)[0]
+    return _in_parts(take_step, state, dt, options)[0]
 
 
 def step_and_report(
@@ -77,9 +83,16 @@ def step_and_report(
     """
     if options.solver == "rk4":
         raise ValueError("solver='rk4' has no report: accelerations of a smooth motion are those of artix.vector_field")
+    return _step_and_report(articulation, state, control, as_time(articulation, dt), options)
+
+
+@quantity
+def _step_and_report(
+    articulation: Articulation, state: State, control: Control | None, dt: Array, options: SolverOptions
+) -> tuple[State, StepReport]:
     control = _checked(articulation, state, control, options)
     take_step = implicit_step_and_report if options.solver == "implicit" else physx_step
-    return _advanced(take_step, articulation, state, control, dt, options)
+    return _in_parts(lambda now, part: take_step(articulation, now, control, part, options), state, dt, options)
 
 
 def step_with_joint_drift(
@@ -118,15 +131,26 @@ def step_with_joint_drift(
             f"solver={options.solver!r} keeps spherical joints on their free axes and has no drift: use artix.step, or "
             "solver='pgs' or 'tgs'"
         )
+    return _step_with_joint_drift(articulation, state, drift, control, as_time(articulation, dt), options)
+
+
+@quantity
+def _step_with_joint_drift(
+    articulation: Articulation,
+    state: State,
+    drift: Array,
+    control: Control | None,
+    dt: Array,
+    options: SolverOptions,
+) -> tuple[State, Array, StepReport]:
     control = _checked(articulation, state, control, options)
     check_vector("drift", drift, (articulation.topology.num_links, 3), articulation.dtype, "L, rotation vectors")
-    part = jnp.asarray(dt, articulation.dtype) / options.substeps
 
-    def one(now: tuple[State, Array]) -> tuple[tuple[State, Array | None], StepReport]:
+    def one(now: tuple[State, Array], part: Array) -> tuple[tuple[State, Array | None], StepReport]:
         end, after, report = drifting_step(articulation, *now, control, part, options)
         return (end, after), report
 
-    (end, drift), report = _in_parts(one, (state, drift), options)
+    (end, drift), report = _in_parts(one, (state, drift), dt, options)
     return end, drift, report
 
 
@@ -167,27 +191,14 @@ def rollout(
     return scan(advance, state, None if num_steps is not None else control, length=num_steps)[1]
 
 
-def _advanced(
-    take_step: Callable[[Articulation, State, Control, Array, SolverOptions], tuple[State, Any]],
-    articulation: Articulation,
-    state: State,
-    control: Control,
-    dt: float | Array,
-    options: SolverOptions,
-) -> tuple[State, Any]:
-    """The state after all parts of a step, and what the last one reports; large batches in blocks."""
-
-    def whole(articulation: Articulation, state: State, control: Control, part: Array) -> tuple[State, Any]:
-        return _in_parts(lambda now: take_step(articulation, now, control, part, options), state, options)
-
-    return in_blocks(whole, articulation, state, control, jnp.asarray(dt, articulation.dtype) / options.substeps)
-
-
-def _in_parts(part: Callable[[Any], tuple[Any, Any]], state: Any, options: SolverOptions) -> tuple[Any, Any]:
+def _in_parts(
+    take_step: Callable[[Any, Array], tuple[Any, Any]], state: Any, dt: Array, options: SolverOptions
+) -> tuple[Any, Any]:
     """The state after all parts of a step, and what the last one reports."""
+    part = dt / options.substeps
     if options.substeps == 1:
-        return part(state)
-    end, reports = scan(lambda now, _: part(now), state, length=options.substeps)
+        return take_step(state, part)
+    end, reports = scan(lambda now, _: take_step(now, part), state, length=options.substeps)
     return end, jax.tree.map(lambda each: each[-1], reports)
 
 

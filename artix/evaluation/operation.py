@@ -1,0 +1,161 @@
+"""The one operation as which programs of robots are evaluated: a JAX primitive for a program and a batch.
+
+A value and a derivative are the same: a value is a program without tangents. Batches are no arrays of intermediates but
+a part of the operation, so that whatever evaluates it, a kernel or XLA, sees the program of one robot and how many
+robots there are. What derivatives need of values they compute again: between a rollout and its gradient nothing but
+arguments is kept.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+from jax.interpreters import partial_eval as pe
+
+from artix.devices import type_like, varying_alike
+from artix.evaluation.program import Program
+
+Array = jax.Array
+
+
+class Axis(NamedTuple):
+    """A batch of a program."""
+
+    size: int
+    mapped: tuple[bool, ...]
+    """Which operands have one item for each of it; the others are the same for all."""
+
+
+#: The batches of an operation, outermost first: none, robots, or robots and many tangents (or cotangents) of each.
+#: Operands have an axis for each batch that they are mapped by, results have all.
+Axes = tuple[Axis, ...]
+
+program_p = Primitive("artix_program")
+program_p.multiple_results = True
+
+
+def evaluate(program: Program, operands: Sequence[Any], axes: Axes = ()) -> list[Array]:
+    """The results of a program, or of a batch of it."""
+    return program_p.bind(*varying_alike(tuple(operands)), program=program, axes=axes)
+
+
+def evaluate_by_xla(*operands: Any, program: Program, axes: Axes) -> list[Array]:
+    """The same, operation by operation: what :func:`evaluate` means, and how it is done where there is no kernel."""
+    function: Any = program
+    for axis in reversed(axes):
+        places = tuple(0 if is_mapped else None for is_mapped in axis.mapped)
+        function = jax.vmap(function, in_axes=places, out_axes=0, axis_size=axis.size)
+    return list(function(*operands))
+
+
+@functools.partial(jax.jit, static_argnames=("program", "axes"))
+def _compiled(*operands: Array, program: Program, axes: Axes) -> list[Array]:
+    return evaluate(program, operands, axes)
+
+
+def _impl(*operands: Array, program: Program, axes: Axes) -> list[Array]:
+    with jax.disable_jit(False):
+        return _compiled(*operands, program=program, axes=axes)
+
+
+def _result_types(*operands: Any, program: Program, axes: Axes) -> list[Any]:
+    sizes = tuple(axis.size for axis in axes)
+    return [type_like(operands, (*sizes, *result.shape), result.dtype) for result in program.result_types]
+
+
+def _jvp(
+    primals: Sequence[Array], tangents: Sequence[Any], *, program: Program, axes: Axes
+) -> tuple[list[Array], list[Any]]:
+    found = evaluate(program, primals, axes)
+    moving = [number for number, tangent in enumerate(tangents) if not isinstance(tangent, ad.Zero)]
+    count = program.num_operand_values
+    if moving[0] >= count:
+        instantiated = [ad.instantiate_zeros(tangent) for tangent in tangents[count:]]
+        return found, evaluate(program, [*primals[:count], *instantiated], axes)
+    along = [tangents[number] for number in moving]
+    axes = tuple(Axis(size, (*mapped, *(mapped[number] for number in moving))) for size, mapped in axes)
+    changes = evaluate(program.derivative(moving), [*primals, *along], axes)
+    return found, [_tangent_of(value, change) for value, change in zip(found, changes, strict=True)]
+
+
+def _tangent_of(value: Array, change: Array) -> Any:
+    """Results that are no real numbers do not change."""
+    return change if jnp.issubdtype(value.dtype, jnp.floating) else ad.Zero.from_primal_value(value)
+
+
+def _transpose(cotangents: Sequence[Any], *operands: Any, program: Program, axes: Axes) -> list[Any]:
+    count = program.num_operand_values
+    seen = [number for number, cotangent in enumerate(cotangents) if not isinstance(cotangent, ad.Zero)]
+    asked = [number for number in range(count, len(operands)) if ad.is_undefined_primal(operands[number])]
+    backward = program.transpose(asked, seen)
+    given = [*operands[:count], *(cotangents[number] for number in seen)]
+    new_axes = tuple(Axis(axis.size, (*axis.mapped[:count], *(True for _ in seen))) for axis in axes)
+    results: list[Any] = [None] * len(operands)
+    for number, result in zip(asked, evaluate(backward, given, new_axes), strict=True):
+        same_for = tuple(place for place, axis in enumerate(axes) if not axis.mapped[number])
+        results[number] = jnp.sum(result, axis=same_for) if same_for else result
+    return results
+
+
+def _batch(
+    operands: Sequence[Array], dims: Sequence[Any], *, program: Program, axes: Axes
+) -> tuple[list[Array], list[int]]:
+    mapped = tuple(dim is not None for dim in dims)
+    operands = [jnp.moveaxis(x, dim, 0) if m else x for x, dim, m in zip(operands, dims, mapped, strict=True)]
+    size = next(x.shape[0] for x, is_mapped in zip(operands, mapped, strict=True) if is_mapped)
+    if not isinstance(size, int):  # Programs for export may have symbols as sizes.
+        places = tuple(0 if is_mapped else None for is_mapped in mapped)
+        function = functools.partial(evaluate_by_xla, program=program, axes=axes)
+        found = jax.vmap(function, in_axes=places, axis_size=size)(*operands)
+        return found, [0] * len(found)
+    outer = Axis(size, mapped)
+    if not axes or (len(axes) == 1 and _is_of_tangents(program, axes[0]) and not _is_of_tangents(program, outer)):
+        found = evaluate(program, operands, (outer, *axes))
+        return found, [0] * len(found)
+    inner, rest = axes[0], axes[1:]
+    either = tuple(a or b for a, b in zip(mapped, inner.mapped, strict=True))
+    merged = [_merged(outer, inner, number, x) for number, x in enumerate(operands)]
+    found = evaluate(program, merged, (Axis(size * inner.size, either), *rest))
+    return [x.reshape(size, inner.size, *x.shape[1:]) for x in found], [0] * len(found)
+
+
+def _is_of_tangents(program: Program, axis: Axis) -> bool:
+    """Whether a batch has many tangents at one point, where values are computed once."""
+    return not any(axis.mapped[: program.num_operand_values])
+
+
+def _merged(outer: Axis, inner: Axis, number: int, array: Array) -> Array:
+    """[outer, inner, ...] as [outer inner, ...]; what depends on neither stays as it is."""
+    if not (outer.mapped[number] or inner.mapped[number]):
+        return array
+    array = array if outer.mapped[number] else array[None]
+    array = array if inner.mapped[number] else array[:, None]
+    rest = array.shape[2:]
+    return jnp.broadcast_to(array, (outer.size, inner.size, *rest)).reshape(outer.size * inner.size, *rest)
+
+
+def _dce(used: list[bool], *rest: Any) -> tuple[list[bool], Any]:
+    """Results at which nobody looks are not computed."""
+    equation = rest[-1]  # Since JAX 0.12 what is live comes before it.
+    if not any(used):
+        return [False] * len(equation.invars), None
+    if all(used):
+        return [True] * len(equation.invars), equation
+    program = equation.params["program"].selected([number for number, is_used in enumerate(used) if is_used])
+    outvars = [variable for variable, is_used in zip(equation.outvars, used, strict=True) if is_used]
+    return [True] * len(equation.invars), equation.replace(outvars=outvars, params=equation.params | {"program": program})
+
+
+program_p.def_impl(_impl)
+program_p.def_abstract_eval(_result_types)
+ad.primitive_jvps[program_p] = _jvp
+ad.primitive_transposes[program_p] = _transpose
+batching.primitive_batchers[program_p] = _batch
+pe.dce_rules[program_p] = _dce
+mlir.register_lowering(program_p, mlir.lower_fun(evaluate_by_xla, multiple_results=True))

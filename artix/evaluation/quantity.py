@@ -1,0 +1,113 @@
+"""The public boundary: functions of one robot as programs."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar, cast
+
+import jax
+import numpy as np
+
+from artix.evaluation.clean_context import is_staging
+from artix.evaluation.operation import evaluate
+from artix.evaluation.program import Program, trace
+from artix.topology import Topology
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class _Traced(NamedTuple):
+    program: Program
+    structure: Any
+    """Of the results."""
+
+
+class _Tracing(threading.local):
+    """Whether this thread traces a program: functions that it calls are parts of it."""
+
+    active = False
+
+
+_tracing = _Tracing()
+
+
+def quantity(function: _Function) -> _Function:
+    """Decorates a public function of an articulation: each call is one operation, a :class:`Program`.
+
+    Compiled or not, and under ``jax.vmap``, ``jax.grad`` and the like, the function is traced once for a topology, for
+    shapes and dtypes of its arguments, and for whatever in them is no array. Arrays that are known while JAX traces
+    the caller (the articulation that a compiled function closes over) become numbers of the program; outside of
+    ``jax.jit`` all arrays are operands, so that a change of numbers compiles nothing anew. Functions that call each
+    other make one program.
+
+    Args:
+      function: a function of pytrees whose results are arrays; what it refuses, it refuses by shapes and dtypes.
+    """
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if _tracing.active:
+            return function(*args, **kwargs)
+        leaves, structure = jax.tree.flatten((args, kwargs))
+        places = [place for place, leaf in enumerate(leaves) if _is_array(leaf)]
+        if not places:
+            return function(*args, **kwargs)
+        arrays = [leaves[place] for place in places]
+        types = tuple((array.shape, jax.dtypes.canonicalize_dtype(array.dtype)) for array in arrays)
+        # With their types, as 1 == True.
+        static = tuple((None, None) if _is_array(leaf) else (type(leaf), leaf) for leaf in leaves)
+        x64 = jax.config.jax_enable_x64  # type: ignore[attr-defined]
+        traced = _traced(function, structure, tuple(places), static, types, _topologies_are_static(args), x64)
+        known = _known(arrays) if is_staging() else {}
+        program = traced.program.with_known(known)
+        results = evaluate(program, [arrays[place] for place in program.traced])
+        return jax.tree.unflatten(traced.structure, results)
+
+    return cast(_Function, wrapper)
+
+
+@functools.lru_cache(maxsize=1024)
+def _traced(
+    function: Callable[..., Any],
+    structure: Any,
+    places: tuple[int, ...],
+    static: tuple[tuple[Any, Any], ...],
+    types: tuple[tuple[tuple[int, ...], Any], ...],
+    has_kernel: bool,
+    x64: bool,
+) -> _Traced:
+    def of_arrays(*arrays: Any) -> Any:
+        leaves = [leaf for _, leaf in static]
+        for place, array in zip(places, arrays, strict=True):
+            leaves[place] = array
+        args, kwargs = jax.tree.unflatten(structure, leaves)
+        return function(*args, **kwargs)
+
+    before, _tracing.active = _tracing.active, True
+    try:
+        jaxpr, results = trace(of_arrays, [jax.ShapeDtypeStruct(*kind) for kind in types])
+    finally:
+        _tracing.active = before
+    name = getattr(function, "__name__", "function")
+    return _Traced(Program(name, jaxpr, len(places), has_kernel=has_kernel), results)
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array | np.ndarray | np.generic)
+
+
+def _known(arrays: Sequence[Any]) -> dict[int, np.ndarray]:
+    """The arrays whose numbers this process knows while JAX traces."""
+    return {place: np.asarray(array) for place, array in enumerate(arrays) if _is_readable(array)}
+
+
+def _is_readable(array: Any) -> bool:
+    if isinstance(array, jax.core.Tracer):
+        return False
+    return not isinstance(array, jax.Array) or array.is_fully_addressable or array.is_fully_replicated
+
+
+def _topologies_are_static(args: Sequence[Any]) -> bool:
+    return all(isinstance(getattr(arg, "topology", None), Topology | None) for arg in args)
