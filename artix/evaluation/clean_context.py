@@ -8,10 +8,9 @@ from typing import Any
 
 import jax
 
-try:
-    from jax._src import mesh as _mesh
-except ImportError:  # pragma: no cover
-    _mesh: Any = None  # type: ignore[no-redef]
+from jax._src import config as _config
+from jax._src import core as _core
+from jax._src import mesh as _mesh
 
 
 @contextlib.contextmanager
@@ -20,18 +19,22 @@ def clean_context() -> Iterator[None]:
 
     Public functions set a mesh, but none unsets it for the arrays of a trace.
     """
-    if _mesh is None or not hasattr(_mesh, "use_abstract_mesh") or not hasattr(_mesh, "empty_abstract_mesh"):
-        yield
-        return
     with _mesh.use_abstract_mesh(_mesh.empty_abstract_mesh):
         yield
 
 
+def all_devices_alike() -> contextlib.AbstractContextManager[Any]:
+    """Within it, ``jax.shard_map`` does not ask that operands of an operation vary over the same devices.
+
+    Programs are traced without devices; what they compute from constants varies over none.
+    """
+    check = getattr(_config, "_check_vma", None)
+    return contextlib.nullcontext() if check is None else check(False)
+
+
 def is_staging() -> bool:
     """Whether JAX traces a program (for ``jax.jit``, a loop, ...), however many ``vmap`` and ``jvp`` lie between."""
-    from jax._src import core
-
-    trace: Any = core.trace_ctx.trace
+    trace: Any = _core.trace_ctx.trace
     while trace is not None:
         if type(trace).__name__ == "DynamicJaxprTrace":
             return True

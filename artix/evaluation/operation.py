@@ -19,6 +19,9 @@ from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 
 from artix.devices import type_like, varying_alike
+from artix.evaluation.clean_context import all_devices_alike
+from artix.evaluation.compilation import cpu_kernel
+from artix.evaluation.partitioning import call_partitioned
 from artix.evaluation.program import Program
 
 Array = jax.Array
@@ -51,7 +54,8 @@ def evaluate_by_xla(*operands: Any, program: Program, axes: Axes) -> list[Array]
     for axis in reversed(axes):
         places = tuple(0 if is_mapped else None for is_mapped in axis.mapped)
         function = jax.vmap(function, in_axes=places, out_axes=0, axis_size=axis.size)
-    return list(function(*operands))
+    with all_devices_alike():
+        return list(function(*operands))
 
 
 @functools.partial(jax.jit, static_argnames=("program", "axes"))
@@ -152,10 +156,41 @@ def _dce(used: list[bool], *rest: Any) -> tuple[list[bool], Any]:
     return [True] * len(equation.invars), equation.replace(outvars=outvars, params=equation.params | {"program": program})
 
 
+_lower_by_xla = mlir.lower_fun(evaluate_by_xla, multiple_results=True)
+
+
+def _lower_for_cpu(context: Any, *operands: Any, program: Program, axes: Axes) -> Any:
+    """A kernel, where there can be one; exports hold nothing of the machine that makes them."""
+    module = context.module_context
+    kernel = None if module.lowering_parameters.for_export else cpu_kernel(program, _levels(axes, len(operands)))
+    if kernel is None:
+        return _lower_by_xla(context, *operands, program=program, axes=axes)
+    if getattr(module.axis_context, "num_devices", 1) == 1 or _is_manual(module.axis_context):
+        return jax.ffi.ffi_lowering(kernel.target)(context, *operands)
+    partitioned = functools.partial(call_partitioned, kernel.target, program, axes)
+    return mlir.lower_fun(partitioned, multiple_results=True)(context, *operands)
+
+
+def _is_manual(axis_context: Any) -> bool:
+    """Whether the program is that of one device of ``jax.shard_map``."""
+    return getattr(axis_context, "manual_axes", None) == frozenset(
+        getattr(getattr(axis_context, "mesh", None), "axis_names", ())
+    )
+
+
+def _levels(axes: Axes, count: int) -> tuple[int, ...]:
+    """Of each operand, the innermost batch by which it is mapped; see :class:`ScalarProgram`."""
+    levels = [0] * count
+    for level, axis in enumerate(axes, start=1):
+        levels = [level if is_mapped else found for found, is_mapped in zip(levels, axis.mapped, strict=True)]
+    return tuple(levels)
+
+
 program_p.def_impl(_impl)
 program_p.def_abstract_eval(_result_types)
 ad.primitive_jvps[program_p] = _jvp
 ad.primitive_transposes[program_p] = _transpose
 batching.primitive_batchers[program_p] = _batch
 pe.dce_rules[program_p] = _dce
-mlir.register_lowering(program_p, mlir.lower_fun(evaluate_by_xla, multiple_results=True))
+mlir.register_lowering(program_p, _lower_by_xla)
+mlir.register_lowering(program_p, _lower_for_cpu, platform="cpu")

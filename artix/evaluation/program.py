@@ -31,6 +31,7 @@ class Program:
       has_kernel: whether a kernel may be written for it; else XLA evaluates it.
       known: the arguments that are numbers, by their places.
       traced: the places of the others, which are its operands.
+      kernels: kernels by the levels of the operands, see :mod:`artix.evaluation.compilation`.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Program:
         self.has_kernel = has_kernel
         self.known = dict(known or {})
         self.traced = tuple(place for place in range(len(jaxpr.in_avals)) if place not in self.known)
+        self.kernels: dict[tuple[int, ...], Any] = {}
         self._base = base
         self._derived: dict[Any, Program] = {}
         self._lock = threading.Lock()

@@ -88,6 +88,10 @@ def _traced(
     before, _tracing.active = _tracing.active, True
     try:
         jaxpr, results = trace(of_arrays, [jax.ShapeDtypeStruct(*kind) for kind in types])
+    except (ValueError, TypeError) as refusal:
+        # What a function refuses is said without JAX's remark on its own frames.
+        refusal.__notes__ = [note for note in getattr(refusal, "__notes__", []) if "internal frames" not in note]
+        raise
     finally:
         _tracing.active = before
     name = getattr(function, "__name__", "function")

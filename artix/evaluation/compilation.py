@@ -1,0 +1,2 @@
+def cpu_kernel(program, levels):
+    return None

@@ -1,0 +1,88 @@
+"""Compiled kernels on disk, beside JAX's own persistent cache: a second process need not compile them again."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+import jax
+
+_MAGIC = b"artix kernel 1\n"
+_MOST_BYTES = 512 * 2**20
+
+
+class KernelFiles:
+    """Files of object code by name, each with a digest of its content, for their owner alone.
+
+    They lie in ``artix-kernels`` in the folder of ``jax.config.jax_compilation_cache_dir``; without one there are none.
+    What is corrupt, or what somebody else owns or could have written, is never read.
+    """
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the files are; ``None`` if nothing shall be kept."""
+        config = jax.config
+        place = config.jax_compilation_cache_dir  # type: ignore[attr-defined]
+        enabled = config.jax_enable_compilation_cache  # type: ignore[attr-defined]
+        return Path(place) / "artix-kernels" if place and enabled and "://" not in str(place) else None
+
+    def read(self, name: str) -> bytes | None:
+        """The object code of that name, or ``None``."""
+        folder = self.folder
+        if folder is None:
+            return None
+        try:
+            if not _is_private(folder):
+                return None
+            descriptor = os.open(folder / name, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+            with os.fdopen(descriptor, "rb") as file:
+                if not _is_own(os.fstat(file.fileno())):
+                    return None
+                content = file.read()
+            os.utime(folder / name)
+        except OSError:
+            return None
+        digest, code = content[len(_MAGIC) : len(_MAGIC) + 32], content[len(_MAGIC) + 32 :]
+        whole = content.startswith(_MAGIC) and hashlib.sha256(name.encode() + code).digest() == digest
+        return code if whole else None
+
+    def write(self, name: str, code: bytes) -> None:
+        """Keeps object code; that it cannot be kept is no error."""
+        folder = self.folder
+        if folder is None:
+            return
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not _is_private(folder):
+                return
+            descriptor, path = tempfile.mkstemp(dir=folder)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(_MAGIC + hashlib.sha256(name.encode() + code).digest() + code)
+            os.replace(path, folder / name)
+            _forget_oldest(folder)
+        except OSError:
+            return
+
+
+def _is_own(status: os.stat_result) -> bool:
+    """Whether a file or folder is this user's, and nobody else may write it."""
+    if not hasattr(os, "getuid"):
+        return True
+    return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _is_private(folder: Path) -> bool:
+    return _is_own(folder.lstat()) and stat.S_ISDIR(folder.lstat().st_mode)
+
+
+def _forget_oldest(folder: Path) -> None:
+    files = sorted((entry.stat().st_mtime, entry.stat().st_size, entry.path) for entry in os.scandir(folder))
+    excess = sum(size for _, size, _ in files) - _MOST_BYTES
+    for _, size, path in files:
+        if excess <= 0:
+            break
+        os.unlink(path)
+        excess -= size
