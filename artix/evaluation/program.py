@@ -16,18 +16,25 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from artix.evaluation.clean_context import clean_context
 
 Array = jax.Array
+Type = jax.ShapeDtypeStruct
+
+#: Robots of one topology, and ways to differentiate, that are kept for one program; the oldest is forgotten first.
+_MOST_DERIVED = 256
 
 
 class Program:
-    """A function of arrays of one robot, as a jaxpr, and which of its arguments are known.
+    """A function of arrays of one robot, and which of its arguments are known.
 
     Programs are compared by identity: whoever makes them keeps them, see :mod:`artix.evaluation.quantity`. Their
-    derivatives are programs, too, linear in the arguments after the first ``num_values``.
+    derivatives are programs, too, linear in the arguments after the first ``num_values``. None is traced before
+    somebody looks at its ``jaxpr``, which nobody does where a kernel is found on disk.
 
     Attributes:
       name: what it computes, for messages.
-      jaxpr: it, as a function of all arguments, known or not.
+      argument_types: shapes and dtypes of all arguments, known or not.
+      result_types: those of its results.
       num_values: how many of its arguments are no tangents (or cotangents).
+      key: a digest of what it computes, equal in all processes; ``None`` if nothing is known to tell it from others.
       has_kernel: whether a kernel may be written for it; else XLA evaluates it.
       known: the arguments that are numbers, by their places.
       traced: the places of the others, which are its operands.
@@ -37,33 +44,34 @@ class Program:
     def __init__(
         self,
         name: str,
-        jaxpr: ClosedJaxpr,
+        make: Callable[[], ClosedJaxpr],
+        argument_types: Sequence[Type],
+        result_types: Sequence[Type],
         num_values: int,
         *,
+        key: bytes | None = None,
         has_kernel: bool = True,
         known: Mapping[int, np.ndarray] | None = None,
         base: Program | None = None,
     ) -> None:
         self.name = name
-        self.jaxpr = jaxpr
+        self.argument_types = tuple(argument_types)
+        self.result_types = tuple(result_types)
         self.num_values = num_values
+        self.key = key
         self.has_kernel = has_kernel
         self.known = dict(known or {})
-        self.traced = tuple(place for place in range(len(jaxpr.in_avals)) if place not in self.known)
+        self.traced = tuple(place for place in range(len(self.argument_types)) if place not in self.known)
         self.kernels: dict[tuple[int, ...], Any] = {}
+        self._make = make
         self._base = base
         self._derived: dict[Any, Program] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     @functools.cached_property
-    def operand_types(self) -> list[Any]:
-        """Shapes and dtypes of its operands."""
-        return [self.jaxpr.in_avals[place] for place in self.traced]
-
-    @property
-    def result_types(self) -> list[Any]:
-        """Shapes and dtypes of its results."""
-        return list(self.jaxpr.out_avals)
+    def jaxpr(self) -> ClosedJaxpr:
+        """It, as a function of all arguments."""
+        return self._make()
 
     @functools.cached_property
     def num_operand_values(self) -> int:
@@ -79,106 +87,120 @@ class Program:
         """The same program, of which some arguments are numbers."""
         if not known:
             return self
-        key = tuple((place, _digest(array)) for place, array in sorted(known.items()))
+        numbers = tuple((place, _digest(array)) for place, array in sorted(known.items()))
         options: Any = {"has_kernel": self.has_kernel, "known": known, "base": self}
-        return self._once(("known", key), lambda: Program(self.name, self.jaxpr, self.num_values, **options))
+        options["key"] = _extended(self.key, ("known", numbers))
+        types = (self.argument_types, self.result_types)
+        make = lambda: Program(self.name, lambda: self.jaxpr, *types, self.num_values, **options)  # noqa: E731
+        return self._once(("known", numbers), make)
 
     def derivative(self, moving: Sequence[int]) -> Program:
         """The derivative along tangents of some operands, which follow the operands."""
-        return self._derived_from_base(("derivative", tuple(self.traced[number] for number in moving)), _differentiated)
+        return self._derived_from_base(("derivative", tuple(self.traced[number] for number in moving)))
 
     def transpose(self, asked: Sequence[int], seen: Sequence[int]) -> Program:
         """Of a linear program, cotangents of the operands ``asked`` from cotangents of the results ``seen``.
 
         Its arguments are the values of this one, then the cotangents.
         """
-        key = ("transpose", tuple(self.traced[number] for number in asked), tuple(seen))
-        return self._derived_from_base(key, _transposed)
+        return self._derived_from_base(("transpose", tuple(self.traced[number] for number in asked), tuple(seen)))
 
     def selected(self, results: Sequence[int]) -> Program:
         """The program with some of its results alone."""
-        return self._derived_from_base(("selected", tuple(results)), _selected)
+        return self._derived_from_base(("selected", tuple(results)))
 
-    def _derived_from_base(self, key: Any, derive: Callable[..., Program]) -> Program:
+    def without_kernel(self) -> Program:
+        """The program, evaluated by XLA."""
+        return self if not self.has_kernel else self._derived_from_base(("without_kernel",))
+
+    def _derived_from_base(self, how: tuple[Any, ...]) -> Program:
         """What is derived of robots of one topology is derived once."""
         base = self._base
         if base is None:
-            return self._once(key, lambda: derive(self, *key[1:]))
-        return self._once(key, lambda: base._derived_from_base(key, derive).with_known(self.known))
+            return self._once(how, lambda: _DERIVE[how[0]](self, _extended(self.key, how), *how[1:]))
+        return self._once(how, lambda: base._derived_from_base(how).with_known(self.known))
 
-    def _once(self, key: Any, make: Callable[[], Program]) -> Program:
+    def _once(self, how: Any, make: Callable[[], Program]) -> Program:
         with self._lock:
-            found = self._derived.get(key)
-        if found is None:
-            made = make()
-            with self._lock:
+            found = self._derived.get(how)
+            if found is None:
                 if len(self._derived) >= _MOST_DERIVED:
                     self._derived.pop(next(iter(self._derived)))
-                found = self._derived.setdefault(key, made)
+                found = self._derived[how] = make()
         return found
 
 
-#: Robots of one topology, and ways to differentiate, that are kept for one program; the oldest is forgotten first.
-_MOST_DERIVED = 256
-
-
-def trace(function: Callable[..., Any], types: Sequence[Any]) -> tuple[ClosedJaxpr, Any]:
-    """The jaxpr of a function of arrays, and the structure of its results, whatever surrounds the call."""
+def trace(function: Callable[..., Any], types: Sequence[Type]) -> tuple[ClosedJaxpr, Any]:
+    """The jaxpr of a function of arrays, and its results as shapes and dtypes, whatever surrounds the call."""
     with clean_context():
-        jaxpr, results = jax.make_jaxpr(function, return_shape=True)(*types)
-    return jaxpr, jax.tree.structure(results)
+        return jax.make_jaxpr(function, return_shape=True)(*types)
 
 
-def _types(avals: Sequence[Any]) -> list[jax.ShapeDtypeStruct]:
-    return [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
-
-
-def _differentiated(program: Program, moving: tuple[int, ...]) -> Program:
-    count = len(program.jaxpr.in_avals)
-    function = jaxpr_as_fun(program.jaxpr)
+def _differentiated(program: Program, key: bytes | None, moving: tuple[int, ...]) -> Program:
+    inputs, count = program.argument_types, len(program.argument_types)
+    types = [*inputs, *(inputs[place] for place in moving)]
 
     def change(*arguments: Array) -> list[Array]:
         values, tangents = arguments[:count], arguments[count:]
 
         def of_moving(*moved: Array) -> list[Array]:
             now = dict(zip(moving, moved, strict=True))
-            return function(*(now.get(place, value) for place, value in enumerate(values)))
+            found = jaxpr_as_fun(program.jaxpr)(*(now.get(place, value) for place, value in enumerate(values)))
+            # What is no real number does not change.
+            return [x if jnp.issubdtype(x.dtype, jnp.floating) else jnp.zeros(x.shape, "float32") for x in found]
 
         return jax.jvp(of_moving, tuple(values[place] for place in moving), tangents)[1]
 
-    inputs = program.jaxpr.in_avals
-    jaxpr, _ = trace(change, _types([*inputs, *(inputs[place] for place in moving)]))
-    return Program(f"derivative of {program.name}", jaxpr, count, has_kernel=program.has_kernel)
+    results = [x if jnp.issubdtype(x.dtype, jnp.floating) else Type(x.shape, "float32") for x in program.result_types]
+    name, has_kernel = f"derivative of {program.name}", program.has_kernel
+    return Program(name, lambda: trace(change, types)[0], types, results, count, key=key, has_kernel=has_kernel)
 
 
-def _transposed(program: Program, asked: tuple[int, ...], seen: tuple[int, ...]) -> Program:
-    count, inputs, outputs = program.num_values, program.jaxpr.in_avals, program.jaxpr.out_avals
-    function = jaxpr_as_fun(program.jaxpr)
+def _transposed(program: Program, key: bytes | None, asked: tuple[int, ...], seen: tuple[int, ...]) -> Program:
+    count, inputs, outputs = program.num_values, program.argument_types, program.result_types
 
     def backward(*arguments: Array) -> Any:
         def of_asked(*tangents: Array) -> list[Array]:
             # All is linear in all tangents, so that those which are not asked for do not matter.
-            whole = [*arguments[:count], *(jnp.zeros(aval.shape, aval.dtype) for aval in inputs[count:])]
+            whole = [*arguments[:count], *(jnp.zeros(kind.shape, kind.dtype) for kind in inputs[count:])]
             for place, tangent in zip(asked, tangents, strict=True):
                 whole[place] = tangent
-            results = function(*whole)
+            results = jaxpr_as_fun(program.jaxpr)(*whole)
             return [results[number] for number in seen]
 
-        return jax.linear_transpose(of_asked, *_types([inputs[place] for place in asked]))([*arguments[count:]])
+        return jax.linear_transpose(of_asked, *(inputs[place] for place in asked))([*arguments[count:]])
 
-    jaxpr, _ = trace(backward, _types([*inputs[:count], *(outputs[number] for number in seen)]))
-    return Program(f"transpose of the {program.name}", jaxpr, count, has_kernel=program.has_kernel)
+    types = [*inputs[:count], *(outputs[number] for number in seen)]
+    results = [inputs[place] for place in asked]
+    name, has_kernel = f"transpose of the {program.name}", program.has_kernel
+    return Program(name, lambda: trace(backward, types)[0], types, results, count, key=key, has_kernel=has_kernel)
 
 
-def _selected(program: Program, results: tuple[int, ...]) -> Program:
-    function = jaxpr_as_fun(program.jaxpr)
-
+def _selected(program: Program, key: bytes | None, numbers: tuple[int, ...]) -> Program:
     def some(*arguments: Array) -> list[Array]:
-        found = function(*arguments)
-        return [found[number] for number in results]
+        found = jaxpr_as_fun(program.jaxpr)(*arguments)
+        return [found[number] for number in numbers]
 
-    jaxpr, _ = trace(some, _types(program.jaxpr.in_avals))
-    return Program(program.name, jaxpr, program.num_values, has_kernel=program.has_kernel)
+    types, results = program.argument_types, [program.result_types[number] for number in numbers]
+    options: Any = {"key": key, "has_kernel": program.has_kernel}
+    return Program(program.name, lambda: trace(some, types)[0], types, results, program.num_values, **options)
+
+
+def _without_kernel(program: Program, key: bytes | None) -> Program:
+    types = (program.argument_types, program.result_types)
+    return Program(program.name, lambda: program.jaxpr, *types, program.num_values, key=key, has_kernel=False)
+
+
+_DERIVE: dict[str, Callable[..., Program]] = {
+    "derivative": _differentiated,
+    "transpose": _transposed,
+    "selected": _selected,
+    "without_kernel": _without_kernel,
+}
+
+
+def _extended(key: bytes | None, how: Any) -> bytes | None:
+    return None if key is None else hashlib.sha256(key + repr(how).encode()).digest()
 
 
 def _digest(array: np.ndarray) -> bytes:

@@ -11,8 +11,10 @@ import jax
 import numpy as np
 
 from artix.evaluation.clean_context import is_staging
+from artix.evaluation.compilation import kernels_are_on
 from artix.evaluation.operation import evaluate
 from artix.evaluation.program import Program, trace
+from artix.evaluation.signature import program_key, read_signature, signature_of, write_signature
 from artix.topology import Topology
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -61,7 +63,7 @@ def quantity(function: _Function) -> _Function:
         x64 = jax.config.jax_enable_x64  # type: ignore[attr-defined]
         traced = _traced(function, structure, tuple(places), static, types, _topologies_are_static(args), x64)
         known = _known(arrays) if is_staging() else {}
-        program = traced.program.with_known(known)
+        program = (traced.program if kernels_are_on() else traced.program.without_kernel()).with_known(known)
         results = evaluate(program, [arrays[place] for place in program.traced])
         return jax.tree.unflatten(traced.structure, results)
 
@@ -85,17 +87,33 @@ def _traced(
         args, kwargs = jax.tree.unflatten(structure, leaves)
         return function(*args, **kwargs)
 
+    argument_types = [jax.ShapeDtypeStruct(*kind) for kind in types]
+    make = functools.partial(_jaxpr, of_arrays, argument_types)
+    key = program_key(function, structure, (places, static, [(shape, str(dtype)) for shape, dtype in types], x64))
+    signature, jaxpr = read_signature(key), None
+    if signature is None:
+        jaxpr, results = make()
+        signature = signature_of(results)
+        write_signature(key, results)
+    name = getattr(function, "__name__", "function").lstrip("_")
+    options: Any = {"key": key, "has_kernel": has_kernel}
+    program = Program(name, lambda: make()[0], argument_types, signature.types, len(places), **options)
+    if jaxpr is not None:
+        program.jaxpr = jaxpr
+    return _Traced(program, signature.structure)
+
+
+def _jaxpr(function: Callable[..., Any], types: Sequence[Any]) -> tuple[Any, Any]:
+    """The jaxpr of a function, and its results as shapes and dtypes; functions that it calls are parts of it."""
     before, _tracing.active = _tracing.active, True
     try:
-        jaxpr, results = trace(of_arrays, [jax.ShapeDtypeStruct(*kind) for kind in types])
+        return trace(function, types)
     except (ValueError, TypeError) as refusal:
         # What a function refuses is said without JAX's remark on its own frames.
         refusal.__notes__ = [note for note in getattr(refusal, "__notes__", []) if "internal frames" not in note]
         raise
     finally:
         _tracing.active = before
-    name = getattr(function, "__name__", "function")
-    return _Traced(Program(name, jaxpr, len(places), has_kernel=has_kernel), results)
 
 
 def _is_array(leaf: Any) -> bool:
