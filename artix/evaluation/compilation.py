@@ -1,6 +1,118 @@
-def cpu_kernel(program, levels):
-    return None
+"""Kernels of programs: which there are, which cannot be, and how they are found again."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from artix.evaluation import kernels
+from artix.evaluation.disk import KernelFiles
+from artix.evaluation.program import Program
+from artix.evaluation.scalar_program import ScalarProgram
+from artix.evaluation.scalarize import TooManyOperations, UnsupportedOperation, scalarize
+
+_log = logging.getLogger("artix")
+
+#: Larger programs are left to XLA.
+MOST_OPERATIONS = 100_000
 
 
-def kernels_are_on():
-    return True
+_switch: ContextVar[bool | None] = ContextVar("artix_kernels", default=None)
+
+
+def kernels_are_on() -> bool:
+    """Whether programs that are traced now may become kernels: the environment's ``ARTIX_KERNELS`` is not ``0``."""
+    chosen = _switch.get()
+    return os.environ.get("ARTIX_KERNELS", "1") != "0" if chosen is None else chosen
+
+
+@contextmanager
+def use_kernels(enabled: bool) -> Iterator[None]:
+    """Whether artix' functions are evaluated by kernels, for what is traced within.
+
+    What was compiled before stays as it is. The environment variable ``ARTIX_KERNELS=0`` does the same for a process::
+
+        with artix.use_kernels(False):
+            matrix = artix.mass_matrix(robot, state)  # by XLA alone
+
+    Args:
+      enabled: whether there may be kernels; without them XLA evaluates everything.
+    """
+    token = _switch.set(enabled)
+    try:
+        yield
+    finally:
+        _switch.reset(token)
+
+
+_files = KernelFiles()
+_lock = threading.Lock()
+_loaded: set[str] = set()
+_refused: set[str] = set()
+#: In the place of object code: why there is none.
+_REFUSAL = b"refused: "
+
+
+def cpu_kernel(program: Program, levels: tuple[int, ...]) -> str | None:
+    """What the kernel of a program is called as a target of :mod:`jax.ffi`; ``None`` where XLA has to evaluate it.
+
+    Args:
+      program: the program.
+      levels: of its operands, see :class:`~artix.evaluation.scalar_program.ScalarProgram`.
+    """
+    if not program.has_kernel:
+        return None
+    with _lock:
+        if levels not in program.kernels:
+            program.kernels[levels] = _made(program, levels)
+        return program.kernels[levels]
+
+
+def _made(program: Program, levels: tuple[int, ...]) -> str | None:
+    missing = kernels.available()
+    if missing is not None:
+        _refuse("every function", missing)
+        return None
+    target = _name(program, levels)
+    if target in _loaded:
+        return target
+    code = _files.read(target)
+    if code is None:
+        try:
+            code = kernels.build(scalars_of(program, levels))
+        except (UnsupportedOperation, TooManyOperations, kernels.UnsupportedProgram) as error:
+            code = _REFUSAL + f"{type(error).__name__}: {error}".encode()
+        if program.key is not None:
+            _files.write(target, code)
+    if code.startswith(_REFUSAL):
+        _refuse(program.name, code.removeprefix(_REFUSAL).decode())
+        return None
+    kernels.load(code, target)
+    _loaded.add(target)
+    return target
+
+
+def _name(program: Program, levels: tuple[int, ...]) -> str:
+    """The same for what computes the same on machines of this kind."""
+    key = program.key or f"{os.getpid()} {program.number}".encode()
+    content = hashlib.sha256(key + repr(levels).encode() + kernels.machine_key().encode())
+    return f"artix_{content.hexdigest()[:40]}"
+
+
+def scalars_of(program: Program, levels: tuple[int, ...]) -> ScalarProgram:
+    """The scalar program of one whose operands are of these levels."""
+    all_levels = [0] * len(program.jaxpr.in_avals)
+    for place, level in zip(program.traced, levels, strict=True):
+        all_levels[place] = level
+    return scalarize(program.jaxpr, all_levels, program.known, most_operations=MOST_OPERATIONS)
+
+
+def _refuse(what: str, why: str) -> None:
+    if what not in _refused:
+        _refused.add(what)
+        _log.warning("artix: %s is evaluated by XLA, not by a kernel: %s", what, why)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -21,6 +22,8 @@ Type = jax.ShapeDtypeStruct
 #: Robots of one topology, and ways to differentiate, that are kept for one program; the oldest is forgotten first.
 _MOST_DERIVED = 256
 
+_numbers = itertools.count()
+
 
 class Program:
     """A function of arrays of one robot, and which of its arguments are known.
@@ -35,6 +38,7 @@ class Program:
       result_types: those of its results.
       num_values: how many of its arguments are no tangents (or cotangents).
       key: a digest of what it computes, equal in all processes; ``None`` if nothing is known to tell it from others.
+      number: no other program of this process has it.
       has_kernel: whether a kernel may be written for it; else XLA evaluates it.
       known: the arguments that are numbers, by their places.
       traced: the places of the others, which are its operands.
@@ -59,6 +63,7 @@ class Program:
         self.result_types = tuple(result_types)
         self.num_values = num_values
         self.key = key
+        self.number = next(_numbers)
         self.has_kernel = has_kernel
         self.known = dict(known or {})
         self.traced = tuple(place for place in range(len(self.argument_types)) if place not in self.known)
