@@ -1,0 +1,166 @@
+"""Where the entries of arrays go: operations that only move them, as functions of NumPy arrays.
+
+What a function does to numbers, it does to the numbers of entries; so these serve what is known and what is not.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Movement: TypeAlias = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
+"""Makes arrays of arrays, of entries of theirs."""
+
+Getter: TypeAlias = Callable[[Sequence[int]], Sequence[int]] | None
+"""Takes entries; ``None`` takes all in their order."""
+
+
+def _broadcast_in_dim(shape: Sequence[int], broadcast_dimensions: Sequence[int], **_: Any) -> Movement:
+    shape = tuple(shape)
+
+    def move(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        (x,) = arrays
+        sizes = [1] * len(shape)
+        for axis, size in zip(broadcast_dimensions, x.shape, strict=True):
+            sizes[axis] = size
+        return [np.broadcast_to(x.reshape(sizes), shape)]
+
+    return move
+
+
+def _reshape(new_sizes: Sequence[int], dimensions: Sequence[int] | None = None, **_: Any) -> Movement:
+    return lambda arrays: [(arrays[0] if dimensions is None else arrays[0].transpose(dimensions)).reshape(new_sizes)]
+
+
+def _squeeze(dimensions: Sequence[int]) -> Movement:
+    return lambda arrays: [np.squeeze(arrays[0], tuple(dimensions))]
+
+
+def _expand_dims(dimensions: Sequence[int], **_: Any) -> Movement:
+    return lambda arrays: [np.expand_dims(arrays[0], tuple(dimensions))]
+
+
+def _transpose(permutation: Sequence[int]) -> Movement:
+    return lambda arrays: [arrays[0].transpose(permutation)]
+
+
+def _slice(start_indices: Sequence[int], limit_indices: Sequence[int], strides: Sequence[int] | None) -> Movement:
+    steps = strides or (1,) * len(start_indices)
+    part = tuple(map(slice, start_indices, limit_indices, steps))
+    return lambda arrays: [arrays[0][part]]
+
+
+def _rev(dimensions: Sequence[int]) -> Movement:
+    return lambda arrays: [np.flip(arrays[0], tuple(dimensions))]
+
+
+def _concatenate(dimension: int) -> Movement:
+    return lambda arrays: [np.concatenate(arrays, dimension)]
+
+
+def _stack(axis: int) -> Movement:
+    return lambda arrays: [np.stack(arrays, axis)]
+
+
+def _unstack(axis: int) -> Movement:
+    return lambda arrays: list(np.moveaxis(arrays[0], axis, 0))
+
+
+def _split(sizes: Sequence[int], axis: int) -> Movement:
+    ends = np.cumsum(sizes)[:-1]
+    return lambda arrays: np.split(arrays[0], ends, axis)
+
+
+def _pad(padding_config: Sequence[tuple[int, int, int]]) -> Movement:
+    def move(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        x, filling = arrays
+        for axis, (low, high, interior) in enumerate(padding_config):
+            size = x.shape[axis]
+            places = low + np.arange(size) * (interior + 1)
+            length = low + high + max(size + (size - 1) * interior, 0)
+            kept = (places >= 0) & (places < length)
+            shape = (*x.shape[:axis], length, *x.shape[axis + 1 :])
+            wider = np.full(shape, filling, x.dtype)
+            np.moveaxis(wider, axis, 0)[places[kept]] = np.moveaxis(x, axis, 0)[kept]
+            x = wider
+        return [x]
+
+    return move
+
+
+def _identity(**_: Any) -> Movement:
+    return list
+
+
+MOVEMENTS: dict[str, Callable[..., Movement]] = {
+    "broadcast_in_dim": _broadcast_in_dim,
+    "reshape": _reshape,
+    "squeeze": _squeeze,
+    "expand_dims": _expand_dims,
+    "transpose": _transpose,
+    "slice": _slice,
+    "rev": _rev,
+    "concatenate": _concatenate,
+    "stack": _stack,
+    "unstack": _unstack,
+    "split": _split,
+    "pad": _pad,
+    "copy": _identity,
+    "copy_p": _identity,
+    "stop_gradient": _identity,
+    "optimization_barrier": _identity,
+    "pvary": _identity,
+    "pcast": _identity,
+    "sharding_constraint": _identity,
+    "name": _identity,
+}
+
+_getters: dict[Any, list[Getter]] = {}
+_MOST_GETTERS = 20_000
+
+
+def getters(name: str, parameters: Mapping[str, Any], shapes: tuple[tuple[int, ...], ...]) -> list[Getter]:
+    """What takes the entries of each result of a movement, out of those of all its arguments one after another.
+
+    Args:
+      name: of the movement.
+      parameters: of the movement.
+      shapes: of its arguments.
+    """
+    key = name, shapes, *(_hashable(x) for x in parameters.values())
+    found = _getters.get(key)
+    if found is None:
+        if len(_getters) > _MOST_GETTERS:
+            _getters.clear()
+        numbers = entry_numbers(shapes)
+        moved = MOVEMENTS[name](**parameters)(numbers)
+        total = sum(x.size for x in numbers)
+        found = _getters[key] = [getter(x, total) for x in moved]
+    return found
+
+
+def _hashable(parameter: Any) -> Any:
+    return tuple(map(_hashable, parameter)) if isinstance(parameter, (list, tuple)) else parameter
+
+
+def entry_numbers(shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
+    """The numbers of all entries of arrays of such shapes, as such arrays."""
+    numbers, first = [], 0
+    for shape in shapes:
+        size = int(np.prod(shape, dtype=int))
+        numbers.append(np.arange(first, first + size).reshape(shape))
+        first += size
+    return numbers
+
+
+def getter(numbers: np.ndarray, total: int) -> Getter:
+    """What takes the entries of these numbers, out of so many."""
+    flat = numbers.ravel().tolist()
+    if len(flat) == total and flat == list(range(total)):
+        return None
+    if len(flat) == 1:
+        return lambda entries, number=flat[0]: (entries[number],)  # type: ignore[misc]
+    return operator.itemgetter(*flat) if flat else lambda _: ()

@@ -1,0 +1,242 @@
+"""Operations on arrays that are known while a program is made into scalars: NumPy does them, JAX would compile them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix.evaluation.array_indices import OUTSIDE, dynamic_slice_numbers, fill_value, gather_numbers, scatter_numbers
+from artix.evaluation.array_movement import MOVEMENTS
+
+Numeric: TypeAlias = Callable[[Sequence[np.ndarray]], Sequence[Any]]
+"""Makes numbers of numbers."""
+
+
+def _divide(x: np.ndarray, y: np.ndarray) -> Any:
+    if x.dtype.kind == "f":
+        return np.divide(x, y)
+    safe = np.where(y == 0, 1, y)
+    quotient = np.sign(x) * np.sign(safe) * (np.abs(x) // np.abs(safe))  # Towards zero.
+    return np.where(y == 0, -1, quotient).astype(x.dtype)
+
+
+def _rsqrt(x: np.ndarray) -> Any:
+    return np.reciprocal(np.sqrt(x))
+
+
+def _remainder(x: np.ndarray, y: np.ndarray) -> Any:
+    return np.fmod(x, y)
+
+
+_ELEMENTWISE: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "add_any": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": _divide,
+    "neg": np.negative,
+    "max": np.maximum,
+    "min": np.minimum,
+    "rem": _remainder,
+    "pow": np.power,
+    "atan2": np.arctan2,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "tanh": np.tanh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log1p": np.log1p,
+    "sqrt": np.sqrt,
+    "rsqrt": _rsqrt,
+    "cbrt": np.cbrt,
+    "square": np.square,
+    "abs": np.abs,
+    "sign": np.sign,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "is_finite": np.isfinite,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "not": np.invert,
+}
+
+_REDUCTIONS: dict[str, Callable[..., Any]] = {
+    "reduce_sum": np.sum,
+    "reduce_prod": np.prod,
+    "reduce_max": np.max,
+    "reduce_min": np.min,
+    "reduce_and": np.all,
+    "reduce_or": np.any,
+}
+
+_CUMULATIVE: dict[str, Callable[..., Any]] = {
+    "cumsum": np.cumsum,
+    "cumprod": np.cumprod,
+    "cummax": np.maximum.accumulate,
+    "cummin": np.minimum.accumulate,
+}
+
+
+def _select(arrays: Sequence[np.ndarray], _: Mapping[str, Any]) -> Any:
+    which, *cases = arrays
+    if len(cases) == 2:
+        return np.where(which.astype(bool), cases[1], cases[0])
+    return np.choose(which, cases)
+
+
+def _clamp(arrays: Sequence[np.ndarray], _: Mapping[str, Any]) -> Any:
+    least, x, most = arrays
+    return np.minimum(np.maximum(x, least), most)
+
+
+def _convert(arrays: Sequence[np.ndarray], parameters: Mapping[str, Any]) -> Any:
+    return arrays[0].astype(parameters["new_dtype"])
+
+
+def _iota(_: Sequence[np.ndarray], parameters: Mapping[str, Any]) -> Any:
+    shape, dimension = parameters["shape"], parameters["dimension"]
+    along = [1] * len(shape)
+    along[dimension] = shape[dimension]
+    return np.broadcast_to(np.arange(shape[dimension], dtype=parameters["dtype"]).reshape(along), shape)
+
+
+def _integer_pow(arrays: Sequence[np.ndarray], parameters: Mapping[str, Any]) -> Any:
+    return (arrays[0] ** parameters["y"]).astype(arrays[0].dtype)
+
+
+def _dot_general(arrays: Sequence[np.ndarray], parameters: Mapping[str, Any]) -> Any:
+    x, y = arrays
+    left, right, shape = dot_operands(x, y, parameters["dimension_numbers"])
+    wanted = parameters.get("preferred_element_type")
+    return np.matmul(left, right).reshape(shape).astype(wanted or arrays[0].dtype)
+
+
+def dot_operands(left: Any, right: Any, dimension_numbers: Any) -> tuple[Any, Any, tuple[int, ...]]:
+    """The operands of a product as [batch, m, k] and [batch, k, n], and the shape of the product."""
+    (left_sum, right_sum), (left_batch, right_batch) = dimension_numbers
+    left_free = [axis for axis in range(left.ndim) if axis not in (*left_sum, *left_batch)]
+    right_free = [axis for axis in range(right.ndim) if axis not in (*right_sum, *right_batch)]
+    batch = tuple(left.shape[axis] for axis in left_batch)
+    rows, columns = tuple(left.shape[axis] for axis in left_free), tuple(right.shape[axis] for axis in right_free)
+    inner = _product(left.shape[axis] for axis in left_sum)
+    left = left.transpose(*left_batch, *left_free, *left_sum).reshape(_product(batch), _product(rows), inner)
+    right = right.transpose(*right_batch, *right_sum, *right_free).reshape(_product(batch), inner, _product(columns))
+    return left, right, (*batch, *rows, *columns)
+
+
+def _product(sizes: Any) -> int:
+    return int(np.prod(list(sizes), dtype=int))
+
+
+def _gather(arrays: Sequence[np.ndarray], parameters: Mapping[str, Any]) -> Any:
+    x, indices = arrays
+    numbers = gather_numbers(x.shape, indices, parameters)
+    found = x.ravel()[numbers] if x.size else np.zeros(numbers.shape, x.dtype)
+    outside = numbers == OUTSIDE
+    return np.where(outside, np.array(fill_value(x.dtype, parameters["fill_value"]), x.dtype), found)
+
+
+def _scatter(arrays: Sequence[np.ndarray], parameters: Mapping[str, Any], combine: Callable[..., Any] | None) -> Any:
+    x, indices, updates = arrays
+    numbers = scatter_numbers(x.shape, indices, updates.shape, parameters).ravel()
+    kept = numbers != OUTSIDE
+    found, numbers, updates = x.flatten(), numbers[kept], updates.ravel()[kept]
+    if combine is None:
+        found[numbers] = updates
+    else:
+        combine(found, numbers, updates)
+    return found.reshape(x.shape)
+
+
+_SCATTERS: dict[str, Callable[..., Any] | None] = {
+    "scatter": None,
+    "scatter-add": np.add.at,
+    "scatter-sub": np.subtract.at,
+    "scatter-mul": np.multiply.at,
+    "scatter-min": np.minimum.at,
+    "scatter-max": np.maximum.at,
+}
+
+
+def _dynamic_slice(arrays: Sequence[np.ndarray], parameters: Mapping[str, Any]) -> Any:
+    x, *starts = arrays
+    return x.ravel()[dynamic_slice_numbers(x.shape, [int(start) for start in starts], parameters["slice_sizes"])]
+
+
+def _dynamic_update_slice(arrays: Sequence[np.ndarray], _: Mapping[str, Any]) -> Any:
+    x, update, *starts = arrays
+    found = x.flatten()
+    found[dynamic_slice_numbers(x.shape, [int(start) for start in starts], update.shape)] = update
+    return found.reshape(x.shape)
+
+
+_OTHERS: dict[str, Callable[[Sequence[np.ndarray], Mapping[str, Any]], Any]] = {
+    "select_n": _select,
+    "clamp": _clamp,
+    "convert_element_type": _convert,
+    "iota": _iota,
+    "integer_pow": _integer_pow,
+    "dot_general": _dot_general,
+    "gather": _gather,
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update_slice,
+}
+
+
+def numeric_rule(primitive: Any, parameters: Mapping[str, Any]) -> Numeric:
+    """How NumPy evaluates an operation.
+
+    Args:
+      primitive: the operation; what NumPy has no rule for, JAX evaluates.
+      parameters: of the operation.
+    """
+    name = primitive.name
+    if (elementwise := _ELEMENTWISE.get(name)) is not None:
+        return lambda arrays: (elementwise(*arrays),)
+    if (movement := MOVEMENTS.get(name)) is not None:
+        return movement(**parameters)
+    if (other := _OTHERS.get(name)) is not None:
+        return lambda arrays: (other(arrays, parameters),)
+    if (reduction := _REDUCTIONS.get(name)) is not None:
+        axes = tuple(parameters["axes"])
+        return lambda arrays: (reduction(arrays[0], axis=axes).astype(arrays[0].dtype),)
+    if (cumulative := _CUMULATIVE.get(name)) is not None:
+        axis, reverse = parameters["axis"], parameters["reverse"]
+
+        def accumulate(arrays: Sequence[np.ndarray]) -> tuple[Any]:
+            x = np.flip(arrays[0], axis) if reverse else arrays[0]
+            found = cumulative(x, axis=axis).astype(x.dtype)
+            return (np.flip(found, axis) if reverse else found,)
+
+        return accumulate
+    if name in _SCATTERS:
+        return lambda arrays: (_scatter(arrays, parameters, _SCATTERS[name]),)
+    return lambda arrays: _evaluated(primitive, arrays, parameters)
+
+
+def _evaluated(primitive: Any, arrays: Sequence[np.ndarray], parameters: Mapping[str, Any]) -> Sequence[np.ndarray]:
+    with jax.ensure_compile_time_eval():
+        found = primitive.bind(*map(jnp.asarray, arrays), **parameters)
+        return [np.asarray(x) for x in (found if primitive.multiple_results else [found])]

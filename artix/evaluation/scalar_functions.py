@@ -1,0 +1,393 @@
+"""Functions of scalars beyond sums and products, each with what can be said of its value without computing it."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from artix.evaluation.scalar_builder import CONSTANTS, FALSE, ONE, TRUE, ZERO, ScalarBuilder, UnsupportedOperation
+from artix.evaluation.scalar_program import Kind, Op
+
+Binary: TypeAlias = Callable[[ScalarBuilder, int, Iterable[int], Iterable[int]], list[int]]
+"""Makes scalars of operands of one kind."""
+
+Unary: TypeAlias = Callable[[ScalarBuilder, int, Iterable[int]], list[int]]
+
+_SELECT, _NOT, _CONVERT = int(Op.SELECT), int(Op.NOT), int(Op.CONVERT)
+_NOT_NEGATIVE = {int(op) for op in (Op.ABS, Op.SQRT, Op.RSQRT, Op.EXP, Op.COSH)}
+
+
+class _Function(NamedTuple):
+    """A function of one float."""
+
+    operation: Op
+    numeric: Callable[..., Any]
+    parity: int = 0
+    """1 if it is odd, 2 if it is even."""
+
+
+def _reciprocal_root(x: Any) -> Any:
+    return np.reciprocal(np.sqrt(x))
+
+
+FUNCTIONS = {
+    "sqrt": _Function(Op.SQRT, np.sqrt),
+    "rsqrt": _Function(Op.RSQRT, _reciprocal_root),
+    "abs": _Function(Op.ABS, np.abs, 2),
+    "sign": _Function(Op.SIGN, np.sign, 1),
+    "floor": _Function(Op.FLOOR, np.floor),
+    "ceil": _Function(Op.CEIL, np.ceil),
+    "sin": _Function(Op.SIN, np.sin, 1),
+    "cos": _Function(Op.COS, np.cos, 2),
+    "tan": _Function(Op.TAN, np.tan, 1),
+    "asin": _Function(Op.ASIN, np.arcsin, 1),
+    "acos": _Function(Op.ACOS, np.arccos),
+    "atan": _Function(Op.ATAN, np.arctan, 1),
+    "sinh": _Function(Op.SINH, np.sinh, 1),
+    "cosh": _Function(Op.COSH, np.cosh, 2),
+    "tanh": _Function(Op.TANH, np.tanh, 1),
+    "exp": _Function(Op.EXP, np.exp),
+    "expm1": _Function(Op.EXPM1, np.expm1),
+    "log": _Function(Op.LOG, np.log),
+    "log1p": _Function(Op.LOG1P, np.log1p),
+    "cbrt": _Function(Op.CBRT, np.cbrt, 1),
+}
+
+
+def function_of(name: str, builder: ScalarBuilder, kind: int, operands: Iterable[int]) -> list[int]:
+    """A function of floats (or the absolute value or sign of integers)."""
+    operation, numeric, parity = FUNCTIONS[name]
+    return [_function(builder, kind, operation, numeric, parity, x) for x in operands]
+
+
+def _function(
+    builder: ScalarBuilder, kind: int, operation: int, numeric: Callable[..., Any], parity: int, x: int
+) -> int:
+    if x >= CONSTANTS:
+        return builder.fold(numeric, kind, kind, x)
+    sign = x & 1
+    if sign and operation in (Op.FLOOR, Op.CEIL):
+        return builder.make(kind, Op.CEIL if operation == Op.FLOOR else Op.FLOOR, x ^ 1) ^ 1
+    if parity:
+        x ^= sign
+    if operation == Op.ABS and kind >= Kind.FLOAT32:
+        made = builder.operations[x >> 1]
+        if made[0] in _NOT_NEGATIVE or (made[0] == Op.MUL and made[1] == made[2]):
+            return x
+    return builder.make(kind, operation, x) ^ (sign if parity == 1 else 0)
+
+
+def round_to_even(builder: ScalarBuilder, kind: int, operands: Iterable[int]) -> list[int]:
+    """Nearest integers, of halves the even ones."""
+    return [_function(builder, kind, Op.ROUND, np.round, 1, x) for x in operands]
+
+
+def round_away_from_zero(builder: ScalarBuilder, kind: int, operands: Iterable[int]) -> list[int]:
+    """Nearest integers, of halves those further from zero."""
+    found = []
+    for x in operands:
+        if x >= CONSTANTS:
+            value = builder.value(x)
+            if math.isfinite(value):
+                value = math.copysign(math.floor(abs(value)) + (abs(value) % 1 >= 0.5), value)
+            found.append(builder.constant(value, kind))
+            continue
+        (size,) = function_of("abs", builder, kind, (x,))
+        (down,) = function_of("floor", builder, kind, (size,))
+        (rest,) = builder.subtract(kind, (size,), (down,))
+        less = compare(builder, kind, Op.LT, rest, builder.constant(0.5, kind))
+        (up,) = builder.add(kind, (down,), (ONE[kind],))
+        rounded = select(builder, kind, less, down, up)
+        negative = compare(builder, kind, Op.LT, x, ZERO[kind])
+        found.append(select(builder, kind, negative, *builder.negate(kind, (rounded,)), rounded))
+    return found
+
+
+def is_finite(builder: ScalarBuilder, kind: int, operands: Iterable[int]) -> list[int]:
+    """Whether floats are neither infinite nor not a number."""
+    found = []
+    for x in operands:
+        if x >= CONSTANTS:
+            found.append(TRUE if math.isfinite(builder.value(x)) else FALSE)
+        else:
+            found.append(builder.make(Kind.BOOL, Op.IS_FINITE, x & -2))
+    return found
+
+
+def extremum(builder: ScalarBuilder, kind: int, operation: int, a: int, b: int) -> int:
+    """The lesser or greater of two numbers."""
+    if a == b:
+        return a
+    if a > b:
+        a, b = b, a
+    if b >= CONSTANTS:
+        if a >= CONSTANTS:
+            return builder.fold(np.minimum if operation == Op.MIN else np.maximum, kind, kind, a, b)
+        value = builder.value(b)
+        if math.isinf(value):
+            return a if (value > 0) == (operation == Op.MIN) else b
+    if a & b & 1:
+        return builder.make(kind, Op.MIN if operation == Op.MAX else Op.MAX, a ^ 1, b ^ 1) ^ 1
+    return builder.make(kind, operation, a, b)
+
+
+_COMPARISONS = {int(Op.LT): np.less, int(Op.LE): np.less_equal, int(Op.EQ): np.equal, int(Op.NE): np.not_equal}
+
+
+def compare(builder: ScalarBuilder, kind: int, operation: int, a: int, b: int) -> int:
+    """A comparison of two numbers."""
+    numeric, ordered = _COMPARISONS[operation], operation in (Op.LT, Op.LE)
+    if a >= CONSTANTS and b >= CONSTANTS:
+        return builder.fold(numeric, kind, Kind.BOOL, a, b)
+    if operation == Op.LT and (a == b or _never_less(builder, a, b)):
+        return FALSE
+    for flag, other, swapped in ((a, b, False), (b, a, True)):
+        made = builder.operation(flag)
+        if other >= CONSTANTS and made and made[0] == _CONVERT and builder.kind(made[1]) == Kind.BOOL:
+            either = [builder.constant(-x if flag & 1 else x, kind) for x in (1, 0)]
+            pairs = [(other, x) if swapped else (x, other) for x in either]
+            yes, no = (compare(builder, kind, operation, *pair) for pair in pairs)
+            return select(builder, Kind.BOOL, made[1], yes, no)
+    if kind >= Kind.FLOAT32:
+        if a & b & 1:
+            a, b = (b ^ 1, a ^ 1) if ordered else (a ^ 1, b ^ 1)
+        elif a & 1 and not ordered and b != ZERO[kind]:
+            a, b = a ^ 1, b ^ 1
+        elif a & 1 and not ordered:
+            a ^= 1
+    if not ordered and a > b:
+        a, b = b, a
+    return builder.make(Kind.BOOL, operation, a, b)
+
+
+def _never_less(builder: ScalarBuilder, a: int, b: int) -> bool:
+    """Whether one side is infinite so that ``a < b`` cannot be."""
+    return (a >= CONSTANTS and builder.value(a) == math.inf) or (b >= CONSTANTS and builder.value(b) == -math.inf)
+
+
+def select(builder: ScalarBuilder, kind: int, which: int, yes: int, no: int) -> int:
+    """One scalar if a bool holds, else the other."""
+    if which >= CONSTANTS:
+        return yes if which == TRUE else no
+    made = builder.operations[which >> 1]
+    if made[0] == _NOT:
+        which, yes, no = made[1], no, yes
+    yes, no = _chosen(builder, which, yes, 2), _chosen(builder, which, no, 3)
+    if yes == no:
+        return yes
+    if kind == Kind.BOOL:
+        return _select_bool(builder, which, yes, no)
+    sign = yes & no & 1
+    return builder.make(kind, _SELECT, which, yes ^ sign, no ^ sign) ^ sign
+
+
+def _chosen(builder: ScalarBuilder, which: int, x: int, position: int) -> int:
+    """A branch, or if it is a choice by the same bool, what that chooses."""
+    made = builder.operation(x)
+    while made and made[0] == _SELECT and made[1] == which:
+        x = made[position] ^ (x & 1)
+        made = builder.operation(x)
+    return x
+
+
+def _select_bool(builder: ScalarBuilder, which: int, yes: int, no: int) -> int:
+    if yes == TRUE or yes == which:
+        return logical(builder, Op.OR, which, no)
+    if no == FALSE or no == which:
+        return logical(builder, Op.AND, which, yes)
+    if yes == FALSE:
+        return logical(builder, Op.AND, negation(builder, which), no)
+    if no == TRUE:
+        return logical(builder, Op.OR, negation(builder, which), yes)
+    return builder.make(Kind.BOOL, _SELECT, which, yes, no)
+
+
+def negation(builder: ScalarBuilder, a: int) -> int:
+    """Whether a bool does not hold."""
+    if a >= CONSTANTS:
+        return TRUE if a == FALSE else FALSE
+    made = builder.operations[a >> 1]
+    return made[1] if made[0] == _NOT else builder.make(Kind.BOOL, _NOT, a)
+
+
+def logical(builder: ScalarBuilder, operation: int, a: int, b: int) -> int:
+    """Of two bools: and, or, exclusive or."""
+    if a > b:
+        a, b = b, a
+    if a == b:
+        return FALSE if operation == Op.XOR else a
+    if b == FALSE:
+        return FALSE if operation == Op.AND else a
+    if b == TRUE:
+        return TRUE if operation == Op.OR else a if operation == Op.AND else negation(builder, a)
+    if b < CONSTANTS and (builder.operations[b >> 1] == (_NOT, a) or builder.operations[a >> 1] == (_NOT, b)):
+        return FALSE if operation == Op.AND else TRUE
+    return builder.make(Kind.BOOL, operation, a, b)
+
+
+def convert(builder: ScalarBuilder, source: int, target: int, operands: Sequence[int]) -> Sequence[int]:
+    """Scalars as those of another kind."""
+    if source == target:
+        return operands
+    if target == Kind.BOOL:
+        return [compare(builder, source, Op.NE, x, ZERO[source]) for x in operands]
+    return [_converted(builder, source, target, x) for x in operands]
+
+
+def _converted(builder: ScalarBuilder, source: int, target: int, x: int) -> int:
+    if x >= CONSTANTS:
+        value = builder.value(x)
+        if target == Kind.INT32:
+            return builder.constant(int(np.float64(value).astype(np.int32)), target)
+        return builder.constant(float(np.float32(value) if target == Kind.FLOAT32 else value), target)
+    sign = x & 1 if target >= Kind.FLOAT32 else 0
+    x ^= sign
+    made = builder.operations[x >> 1]
+    if made[0] == _CONVERT and builder.kind(made[1]) == Kind.BOOL:
+        x = made[1]  # 0 and 1 are the same in all kinds.
+    return builder.make(target, _CONVERT, x, target) ^ sign
+
+
+def power(builder: ScalarBuilder, kind: int, x: int, y: int) -> int:
+    """A float to the power of another."""
+    if y >= CONSTANTS:
+        if x >= CONSTANTS:
+            return builder.fold(np.power, kind, kind, x, y)
+        exponent = builder.value(y)
+        if exponent in (0, 1, 2, 3, -1, -2):
+            return integer_power(builder, kind, (x,), int(exponent))[0]
+        if exponent == 0.5:
+            return function_of("sqrt", builder, kind, (x,))[0]
+    return builder.make(kind, Op.POW, x, y)
+
+
+def integer_power(builder: ScalarBuilder, kind: int, operands: Iterable[int], exponent: int) -> list[int]:
+    """Floats to the power of a known integer, by repeated squares."""
+    square = list(operands)
+    if exponent == 0:
+        return [ONE[kind]] * len(square)
+    found: list[int] | None = None
+    left = abs(exponent)
+    while left:
+        if left & 1:
+            found = square if found is None else builder.multiply(kind, found, square)
+        left >>= 1
+        if left:
+            square = builder.multiply(kind, square, square)
+    assert found is not None
+    return found if exponent > 0 else builder.divide(kind, (ONE[kind],) * len(found), found)
+
+
+def arc_tangent(builder: ScalarBuilder, kind: int, y: int, x: int) -> int:
+    """The angle of a vector."""
+    if y >= CONSTANTS and x >= CONSTANTS:
+        return builder.fold(np.arctan2, kind, kind, y, x)
+    sign = y & 1 if y != ZERO[kind] else 0
+    return builder.make(kind, Op.ATAN2, y ^ sign, x) ^ sign
+
+
+def integer(builder: ScalarBuilder, operation: int, a: int, b: int) -> int:
+    """A sum, difference or product of integers."""
+    kind, numeric = int(Kind.INT32), {Op.ADD: np.add, Op.SUB: np.subtract, Op.MUL: np.multiply}[Op(operation)]
+    if a >= CONSTANTS and b >= CONSTANTS:
+        return builder.fold(numeric, kind, kind, a, b)
+    if operation != Op.SUB and a > b:
+        a, b = b, a
+    if b == ZERO[kind]:
+        return b if operation == Op.MUL else a
+    if (operation == Op.MUL and b == ONE[kind]) or (operation == Op.SUB and a == b):
+        return a if operation == Op.MUL else ZERO[kind]
+    return builder.make(kind, operation, a, b)
+
+
+def _arithmetic(of_floats: Binary, operation: Op) -> Binary:
+    def rule(builder: ScalarBuilder, kind: int, left: Iterable[int], right: Iterable[int]) -> list[int]:
+        if kind >= Kind.FLOAT32:
+            return of_floats(builder, kind, left, right)
+        if kind != Kind.INT32 or operation == Op.DIV:
+            raise UnsupportedOperation(f"{operation.name} of {Kind(kind).name}")
+        return [integer(builder, operation, a, b) for a, b in zip(left, right, strict=False)]
+
+    return rule
+
+
+def _compared(operation: Op, swap: bool = False) -> Binary:
+    def rule(builder: ScalarBuilder, kind: int, left: Iterable[int], right: Iterable[int]) -> list[int]:
+        pairs = zip(right, left, strict=False) if swap else zip(left, right, strict=False)
+        return [compare(builder, kind, operation, a, b) for a, b in pairs]
+
+    return rule
+
+
+def _extremum(operation: Op) -> Binary:
+    def rule(builder: ScalarBuilder, kind: int, left: Iterable[int], right: Iterable[int]) -> list[int]:
+        return [extremum(builder, kind, operation, a, b) for a, b in zip(left, right, strict=False)]
+
+    return rule
+
+
+def _logical(operation: Op) -> Binary:
+    def rule(builder: ScalarBuilder, kind: int, left: Iterable[int], right: Iterable[int]) -> list[int]:
+        if kind != Kind.BOOL:
+            raise UnsupportedOperation(f"{operation.name} of bits")
+        return [logical(builder, operation, a, b) for a, b in zip(left, right, strict=False)]
+
+    return rule
+
+
+def _of_pairs(function: Callable[[ScalarBuilder, int, int, int], int]) -> Binary:
+    def rule(builder: ScalarBuilder, kind: int, left: Iterable[int], right: Iterable[int]) -> list[int]:
+        return [function(builder, kind, a, b) for a, b in zip(left, right, strict=False)]
+
+    return rule
+
+
+BINARY: dict[str, Binary] = {
+    "add": _arithmetic(ScalarBuilder.add, Op.ADD),
+    "add_any": _arithmetic(ScalarBuilder.add, Op.ADD),
+    "sub": _arithmetic(ScalarBuilder.subtract, Op.SUB),
+    "mul": _arithmetic(ScalarBuilder.multiply, Op.MUL),
+    "div": _arithmetic(ScalarBuilder.divide, Op.DIV),
+    "max": _extremum(Op.MAX),
+    "min": _extremum(Op.MIN),
+    "lt": _compared(Op.LT),
+    "le": _compared(Op.LE),
+    "gt": _compared(Op.LT, swap=True),
+    "ge": _compared(Op.LE, swap=True),
+    "eq": _compared(Op.EQ),
+    "ne": _compared(Op.NE),
+    "and": _logical(Op.AND),
+    "or": _logical(Op.OR),
+    "xor": _logical(Op.XOR),
+    "atan2": _of_pairs(arc_tangent),
+}
+
+
+def _negatives(builder: ScalarBuilder, kind: int, operands: Iterable[int]) -> list[int]:
+    if kind >= Kind.FLOAT32:
+        return builder.negate(kind, operands)
+    return [integer(builder, Op.SUB, ZERO[Kind.INT32], x) for x in operands]
+
+
+def _negations(builder: ScalarBuilder, kind: int, operands: Iterable[int]) -> list[int]:
+    if kind != Kind.BOOL:
+        raise UnsupportedOperation("NOT of bits")
+    return [negation(builder, x) for x in operands]
+
+
+def _squares(builder: ScalarBuilder, kind: int, operands: Iterable[int]) -> list[int]:
+    operands = list(operands)
+    return BINARY["mul"](builder, kind, operands, operands)
+
+
+UNARY: dict[str, Unary] = {
+    **{name: functools.partial(function_of, name) for name in FUNCTIONS},
+    "neg": _negatives,
+    "not": _negations,
+    "square": _squares,
+    "is_finite": is_finite,
+}

@@ -1,0 +1,208 @@
+"""From scalars under construction to a program: what is needed, in which order, and how much of it lives at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from artix.evaluation.scalar_builder import CONSTANTS, ONE, ScalarBuilder
+from artix.evaluation.scalar_program import Op, ScalarProgram
+
+_INPUT, _CONSTANT, _CONVERT, _MUL, _DIV = (int(op) for op in (Op.INPUT, Op.CONSTANT, Op.CONVERT, Op.MUL, Op.DIV))
+
+#: From so many quotients by one scalar on, they are products with its reciprocal.
+_SHARED_DIVISIONS = 3
+
+
+def finished(
+    builder: ScalarBuilder,
+    arguments: Sequence[tuple[tuple[int, ...], np.dtype, int]],
+    results: Sequence[Sequence[int]],
+    types: Sequence[tuple[tuple[int, ...], np.dtype]],
+) -> ScalarProgram:
+    """The program of what results need.
+
+    Args:
+      builder: has the scalars.
+      arguments: shape, dtype and level of each argument.
+      results: references of each result, in row-major order.
+      types: shape and dtype of each result.
+    """
+    needed = _needed(builder, results)
+    writer = _Writer(builder, [level for *_, level in arguments])
+    divisors = Counter(
+        builder.operations[number][2] >> 1
+        for number in needed
+        if builder.operations[number][0] == _DIV and builder.operations[number][2] < CONSTANTS
+    )
+    reciprocals = {divisor for divisor, count in divisors.items() if count >= _SHARED_DIVISIONS}
+    for number in needed:
+        operation = builder.operations[number]
+        if operation[0] == _DIV and operation[2] >> 1 in reciprocals:
+            writer.divide(number, operation)
+        else:
+            writer.write(number, operation)
+    placed = tuple(
+        np.array([writer.placed(x) for x in result], np.int32).reshape(shape)
+        for result, (shape, _) in zip(results, types, strict=True)
+    )
+    return ScalarProgram(
+        operations=np.array(writer.operations, np.uint8),
+        operands=np.array(writer.operands, np.int32).reshape(-1, 3),
+        kinds=np.array(writer.kinds, np.uint8),
+        levels=np.array(writer.levels, np.uint8),
+        constants=np.array(writer.constants, np.float64),
+        arguments=tuple(arguments),
+        results=placed,
+        result_types=tuple(np.dtype(dtype) for _, dtype in types),
+    )
+
+
+def _needed(builder: ScalarBuilder, results: Sequence[Sequence[int]]) -> list[int]:
+    """Numbers of the scalars that results are made of, in order."""
+    operations = builder.operations
+    live = bytearray(len(operations))
+    for result in results:
+        for x in result:
+            if x < CONSTANTS:
+                live[x >> 1] = 1
+    for number in range(len(operations) - 1, -1, -1):
+        if live[number]:
+            operation = operations[number]
+            if operation[0] != _INPUT:
+                for x in operation[1:2] if operation[0] == _CONVERT else operation[1:]:
+                    if x < CONSTANTS:
+                        live[x >> 1] = 1
+    return np.flatnonzero(np.frombuffer(live, np.uint8)).tolist()
+
+
+class _Writer:
+    """Writes scalars one after another, constants before their first use."""
+
+    def __init__(self, builder: ScalarBuilder, levels_of_arguments: Sequence[int]) -> None:
+        self.operations: list[int] = []
+        self.operands: list[tuple[int, int, int]] = []
+        self.kinds: list[int] = []
+        self.levels: list[int] = []
+        self.constants: list[float] = []
+        self._builder = builder
+        self._levels_of_arguments = levels_of_arguments
+        self._places: dict[int, int] = {}
+        self._reciprocals: dict[int, int] = {}
+
+    def _append(self, operation: int, operands: tuple[int, ...], kind: int, level: int, constant: float = 0) -> int:
+        self.operations.append(operation)
+        self.operands.append((*operands, *(-1,) * (3 - len(operands))))  # type: ignore[arg-type]
+        self.kinds.append(kind)
+        self.levels.append(level)
+        self.constants.append(constant)
+        return 2 * (len(self.kinds) - 1)
+
+    def placed(self, reference: int) -> int:
+        """The reference, in the program, of a scalar that is written."""
+        scalar = reference & -2
+        place = self._places.get(scalar)
+        if place is None:
+            number = (scalar - CONSTANTS) >> 1
+            builder = self._builder
+            place = self._append(_CONSTANT, (), builder.constant_kinds[number], 0, builder.constants[number])
+            self._places[scalar] = place
+        return place | (reference & 1)
+
+    def write(self, number: int, operation: tuple[int, ...]) -> None:
+        """Writes a scalar."""
+        code, *operands = operation
+        if code == _INPUT:
+            level = self._levels_of_arguments[operands[0]]
+        else:
+            operands = [self.placed(x) for x in (operands[:1] if code == _CONVERT else operands)]
+            level = max(self.levels[x >> 1] for x in operands)
+        self._places[2 * number] = self._append(code, tuple(operands), self._builder.kinds[number], level)
+
+    def divide(self, number: int, operation: tuple[int, ...]) -> None:
+        """Writes a quotient as a product with a reciprocal, which others share."""
+        _, numerator, divisor = operation
+        kind = self._builder.kinds[number]
+        reciprocal = self._reciprocals.get(divisor)
+        if reciprocal is None:
+            one, by = self.placed(ONE[kind]), self.placed(divisor)
+            reciprocal = self._append(_DIV, (one, by), kind, self.levels[by >> 1])
+            self._reciprocals[divisor] = reciprocal
+        if numerator == ONE[kind]:
+            self._places[2 * number] = reciprocal
+            return
+        by = self.placed(numerator)
+        level = max(self.levels[by >> 1], self.levels[reciprocal >> 1])
+        self._places[2 * number] = self._append(_MUL, (by, reciprocal), kind, level)
+
+
+def depth_first(program: ScalarProgram) -> ScalarProgram:
+    """The same program, each scalar shortly before its first use.
+
+    Args:
+      program: the program.
+    """
+    operands = program.operands.tolist()
+    leaf = program.operations <= Op.CONSTANT
+    order: list[int] = []
+    place = [-1] * len(operands)
+    for result in program.results:
+        for root in result.ravel().tolist():
+            stack = [root >> 1]
+            while stack:
+                number = stack[-1]
+                if place[number] < 0 and not leaf[number]:
+                    waiting = [x >> 1 for x in operands[number] if x >= 0 and place[x >> 1] < 0]
+                    if waiting:
+                        stack.append(waiting[0])
+                        continue
+                stack.pop()
+                if place[number] < 0:
+                    place[number] = len(order)
+                    order.append(number)
+    return reordered(program, np.array(order, np.int64))
+
+
+def reordered(program: ScalarProgram, order: np.ndarray) -> ScalarProgram:
+    """The same program in another order.
+
+    Args:
+      program: the program.
+      order: numbers of its scalars, each after its operands; those that are left out are gone.
+    """
+    place = np.full(len(program.operations), -1, np.int64)
+    place[order] = np.arange(len(order))
+
+    def renamed(references: np.ndarray) -> np.ndarray:
+        return np.where(references < 0, references, 2 * place[references >> 1] + (references & 1)).astype(np.int32)
+
+    operations, operands = program.operations[order], program.operands[order]
+    operands = np.where((operations == Op.INPUT)[:, None], operands, renamed(operands)).astype(np.int32)
+    return program._replace(
+        operations=operations,
+        operands=operands,
+        kinds=program.kinds[order],
+        levels=program.levels[order],
+        constants=program.constants[order],
+        results=tuple(renamed(result) for result in program.results),
+    )
+
+
+def live(program: ScalarProgram) -> int:
+    """How many scalars of a program live at once at most, without constants; results live until they are made.
+
+    Args:
+      program: the program.
+    """
+    operands = np.where((program.operations == Op.INPUT)[:, None], -1, program.operands) >> 1
+    numbers = np.broadcast_to(np.arange(len(operands))[:, None], operands.shape)
+    last = np.arange(len(operands))
+    used = operands >= 0
+    np.maximum.at(last, operands[used], numbers[used])
+    counted = program.operations != Op.CONSTANT
+    born = np.flatnonzero(counted)
+    change = np.bincount(born, minlength=len(operands) + 1)[: len(operands) + 1]
+    change = change - np.bincount(last[born] + 1, minlength=len(operands) + 1)[: len(operands) + 1]
+    return int(np.cumsum(change).max(initial=0))
