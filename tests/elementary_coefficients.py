@@ -101,9 +101,9 @@ def polynomial(function, low: float, high: float, count: int) -> list[Decimal]:
     return result
 
 
-QUARTER = (0.8 * 1.0) ** 2  # a little more than (pi / 4)^2
+QUARTER = 0.84**2  # more than (pi / 4)^2, as multiples of pi / 2 are counted with rounded numbers
 TABLE = {
-    "SINE": (sine, 0, QUARTER, 3, 6),
+    "SINE": (sine, 0, QUARTER, 4, 6),
     "COSINE": (cosine, 0, QUARTER, 3, 6),
     "EXPONENTIAL": (exponential, -0.3475, 0.3475, 5, 11),
     "HYPERBOLIC_SINE": (hyperbolic_sine, 0, 1, 4, 8),

@@ -1,4 +1,4 @@
-"""Scalar programs become kernels: machine code, made in the process, that XLA calls by its foreign function interface."""
+"""Scalar programs become kernels: machine code, made in the process, that XLA calls."""
 
 from artix.evaluation.kernels.cpu import build
 from artix.evaluation.kernels.linking import load

@@ -41,7 +41,10 @@ def suffix_of(scalar: str, width: int) -> str:
 
 
 class Value:
-    """The result of an instruction, of ``width`` lanes. Arithmetic with it appends instructions to its code."""
+    """The result of an instruction, of ``width`` lanes. Arithmetic with it appends instructions to its code.
+
+    Each operation is rounded as it stands here: none are fused.
+    """
 
     __slots__ = ("code", "name", "scalar", "width")
 
@@ -61,7 +64,7 @@ class Value:
 
     def _binary(self, of_floats: str, of_integers: str, other: Value | float, reverse: bool = False) -> Value:
         first, second = (self.like(other), self) if reverse else (self, self.like(other))
-        operation = f"{of_floats} contract" if self.scalar in _FLOATS else of_integers
+        operation = of_floats if self.scalar in _FLOATS else of_integers
         return self.code.emit(f"{operation} {self.type} {first.name}, {second.name}", self.scalar, self.width)
 
     def _compare(self, of_floats: str, of_integers: str, other: Value | float) -> Value:

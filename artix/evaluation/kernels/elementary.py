@@ -144,9 +144,8 @@ def arc_tangent_2(y: Value, x: Value) -> Value:
     across, along = magnitude(y), magnitude(x)
     steep, back = across > along, (bits(x) < 0)
     small, large = steep.where(along, across), steep.where(across, along)
-    ratio = small / large
-    ratio = large.equals(0.0).where(large, ratio)
-    ratio = (small.equals(math.inf)).where(small.like(1.0), ratio)
+    ratio = small.equals(large).where(small.like(1.0), small / large)  # both may be infinite
+    ratio = large.equals(0.0).where(small, ratio)
     angle = _arc_tangent_of_ratio(ratio)
     zero = x.like(0.0)
     base = steep.where(x.like(high), back.where(x.like(2 * high), zero))
@@ -156,29 +155,28 @@ def arc_tangent_2(y: Value, x: Value) -> Value:
 
 
 def _arc_sine_parts(x: Value) -> tuple[Value, Value, Value]:
-    """Whether |x| is above 1/2; the arc sine of x; that of the root of (1 - |x|) / 2."""
+    """Whether |x| is above 1/2; then y = sqrt((1 - |x|) / 2), else y = x; asin(y) - y."""
     size = magnitude(x)
     large = size > 0.5
     half = (1.0 - size) * 0.5
-    root = half.intrinsic("sqrt")
     z = large.where(half, x * x)
-    y = large.where(root, x)
-    return large, (y * z).times_plus(polynomial(z, coefficients.ARC_SINE), y), size
+    y = large.where(half.intrinsic("sqrt"), x)
+    return large, y, y * z * polynomial(z, coefficients.ARC_SINE)
 
 
 def arc_sine(x: Value) -> Value:
     """The arc sine."""
     high, low, _ = FORMATS[x.scalar].half_pi
-    large, angle, _ = _arc_sine_parts(x)
-    return large.where(
-        ((high - 2.0 * angle) if False else angle.times_plus(-2.0, high)) + low, magnitude(angle)
-    ).intrinsic("copysign", x)
+    large, y, rest = _arc_sine_parts(x)
+    far = y.times_plus(-2.0, high) - rest.times_plus(2.0, -low)
+    return large.where(far, magnitude(y + rest)).intrinsic("copysign", x)
 
 
 def arc_cosine(x: Value) -> Value:
     """The arc cosine."""
     high, low, _ = FORMATS[x.scalar].half_pi
-    large, angle, _ = _arc_sine_parts(x)
+    large, y, rest = _arc_sine_parts(x)
+    angle = y + rest
     double = angle + angle
     far = (x < 0.0).where((2 * high - double) + 2 * low, double)
     return large.where(far, (high - angle) + low)
@@ -263,7 +261,7 @@ def hyperbolic_tangent(x: Value) -> Value:
 
 
 def _split_logarithm(x: Value) -> tuple[Value, Value]:
-    """k and f of x = 2^k (1 + f), where 1 + f is between the roots of 1/2 and 2."""
+    """The k and f of x = 2^k (1 + f), where 1 + f is between the roots of 1/2 and 2."""
     form = FORMATS[x.scalar]
     tiny = x < 2.0 ** (1 - form.bias)
     scaled = tiny.where(x * 2.0 ** (form.mantissa + 2), x)
@@ -317,7 +315,7 @@ def cube_root(x: Value) -> Value:
     """The cube root."""
     form = FORMATS[x.scalar]
     size = magnitude(x)
-    tiny = size < 2.0 ** (1 - form.bias)
+    tiny = size < 2.0 ** (27 - form.bias)  # differences of the cubes of larger ones are normal numbers
     scaled = tiny.where(size * 2.0**54, size)
     # A third of the exponent, by a float: the mantissa, taken along, makes a good first guess.
     number = bits(scaled) >> (form.mantissa - 8)
@@ -336,10 +334,63 @@ def cube_root(x: Value) -> Value:
     return odd.where(root.intrinsic("copysign", x), x)
 
 
-#: One of these makes a function from its operands; two results are returned as a pair.
-Function = Callable[..., Value]
+def _logarithm_in_two(x: Value) -> tuple[Value, Value]:
+    """The logarithm of what is above zero and finite, with twice as many digits, in two parts.
 
-FUNCTIONS: dict[str, tuple[Function, int]] = {
+    It is k log(2) + 2 atanh(s), s = f / (2 + f). All but the small terms of the series are computed with the errors of
+    each operation, as T. J. Dekker, "A floating-point technique for extending the available precision" (1971), does.
+    """
+    form = FORMATS[x.scalar]
+    count, f = _split_logarithm(x)
+    below = f + 2.0
+    below_low = f - (below - 2.0)
+    s = f / below
+    s_low = ((-s).times_plus(below, f) - s * below_low) / below
+    z = s * s
+    z_low = s.times_plus(s, -z) + (s + s) * s_low
+    tail = z.times_plus(polynomial(z, coefficients.AREA_TANGENT_TAIL), 2 / 3 / 2.0**54)  # 2 / 3 - fl(2 / 3)
+    factor = tail + 2 / 3
+    factor_low = tail - (factor - 2 / 3)
+    cube = s * z
+    cube_low = s.times_plus(z, -cube) + s.times_plus(z_low, s_low * z)
+    term = cube * factor
+    term_low = cube.times_plus(factor, -term) + cube.times_plus(factor_low, cube_low * factor)
+    double = s + s
+    small = double + term
+    small_low = (term - (small - double)) + (term_low + (s_low + s_low))
+    large = count * form.log_2[0]
+    large_low = count.times_plus(form.log_2[0], -large) + count * form.log_2[1]
+    total = large + small
+    return total, (small - (total - large)) + (small_low + large_low)
+
+
+def power(x: Value, y: Value) -> Value:
+    """``x`` to the power of ``y``; negative numbers have powers of whole numbers only."""
+    size = magnitude(x)
+    if x.scalar == "float":  # doubles have digits to spare
+        wide = size.cast("fpext", "double")
+        exponent = _at_ends_of_logarithm(wide, _logarithm_of(wide)) * y.cast("fpext", "double")
+        result = exponential(exponent).cast("fptrunc", "float")
+    else:
+        high, low = _logarithm_in_two(size)
+        high = _at_ends_of_logarithm(size, high)
+        exponent = y * high
+        rest = y.times_plus(high, -exponent) + y * low
+        rest = (magnitude(exponent) < 1e4).where(rest, 0.0)
+        result = exponential(exponent)
+        # Where the result is infinite, so is its product with what is negative.
+        result = (result < math.inf).where(result.times_plus(rest, result), result)
+    result = size.equals(1.0).where(x.like(1.0), result)
+    half = y * 0.5
+    whole = y.intrinsic("rint").equals(y)
+    odd = whole & half.intrinsic("rint").differs(half)
+    result = (odd & (bits(x) < 0)).where(-result, result)
+    result = ((x < 0.0) & (x > -math.inf) & (whole ^ 1)).where(x.like(math.nan), result)
+    return (y.equals(0.0) | x.equals(1.0)).where(x.like(1.0), result)
+
+
+#: What makes each function from its operands, and how many it has.
+FUNCTIONS: dict[str, tuple[Callable[..., Value], int]] = {
     "sin": (sine, 1),
     "cos": (cosine, 1),
     "tan": (tangent, 1),
@@ -347,6 +398,7 @@ FUNCTIONS: dict[str, tuple[Function, int]] = {
     "acos": (arc_cosine, 1),
     "atan": (arc_tangent, 1),
     "atan2": (arc_tangent_2, 2),
+    "pow": (power, 2),
     "exp": (exponential, 1),
     "expm1": (exponential_less_one, 1),
     "log": (logarithm, 1),
