@@ -6,15 +6,16 @@ import math
 from collections.abc import Sequence
 
 from artix.evaluation.kernels.code import Code, Value, type_of
-from artix.evaluation.kernels.handler import Signature, State, handler
+from artix.evaluation.kernels.handler import Signature, handler
 from artix.evaluation.kernels.llvm_ir import SCALARS, ElementaryFunctions, Instructions
 from artix.evaluation.kernels.machine import compile_module, function_attributes, require, vector_bytes
 from artix.evaluation.kernels.plan import BYTES, Part, Plan, kind_of
+from artix.evaluation.kernels.threads import State
 from artix.evaluation.kernels.turning import name_in, name_out, turn_in, turn_out
 from artix.evaluation.scalar_program import Kind, ScalarProgram
 
 #: Nanoseconds that a vector operation, and an entry of an array that is turned, take about; for the number of threads.
-_OPERATION, _ENTRY = 0.5, 1.0
+_OPERATION, _ENTRY = 0.2, 0.5
 
 
 def build(program: ScalarProgram) -> bytes:
@@ -93,7 +94,7 @@ class _Module:
         plan, kind = self._plan, Kind(self._plan.lists.kinds[number])
         single = plan.lists.levels[number] == 0
         lanes = 1 if single else width
-        place = plan.scalar_slot(number) if single else plan.vector_slot(2 * number)
+        place = plan.scalar_slot(number) if single else plan.place(2 * number)
         pointer = self._pointer(place, instructions)
         if kind == Kind.BOOL:
             stored = type_of("i8", lanes)
@@ -134,10 +135,10 @@ class _Module:
         for number in part.operations:
             name = code.operation(number)
             if number in plan.kept:
-                place = plan.scalar_slot(number) if part.level == 0 else plan.vector_slot(2 * number)
+                place = plan.scalar_slot(number) if part.level == 0 else plan.place(2 * number)
                 self._store(code, name, Kind(lists.kinds[number]), place, width)
         for reference in part.stores:
-            place = plan.vector_slot(reference)
+            place = plan.place(reference)
             self._store(code, code.operand(reference), Kind(lists.kinds[reference >> 1]), place, width)
         return self._function(f"artix_part_{index}", code)
 
@@ -146,7 +147,7 @@ class _Module:
         code = self._instructions(self._plan.width)
         for reference in self._plan.fills:
             kind = Kind(self._plan.lists.kinds[reference >> 1])
-            place = self._plan.vector_slot(reference)
+            place = self._plan.place(reference)
             self._store(code, code.operand(reference), kind, place, self._plan.width)
         return self._function("artix_fill", code)
 

@@ -7,9 +7,10 @@ its structs grow at their ends only, and say how long they are.
 from __future__ import annotations
 
 import math
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from artix.evaluation.kernels.code import Code, Value
+from artix.evaluation.kernels.threads import State, distribute, functions
 from artix.evaluation.scalar_program import Kind
 
 #: XLA's numbers of types.
@@ -20,7 +21,7 @@ _BYTES = {Kind.BOOL: 1, Kind.INT32: 4, Kind.FLOAT32: 4, Kind.FLOAT64: 8}
 API = (0, 1)
 
 # Call frames
-_EXTENSION, _API, _CONTEXT, _STAGE = 8, 16, 24, 32
+_EXTENSION, _API, _STAGE = 8, 16, 32
 _ARGUMENTS, _RESULTS, _FRAME_SIZE = 40, 80, 168
 _COUNT, _BUFFERS = 16, 32  # within both
 _EXECUTE = 3
@@ -29,7 +30,7 @@ _EXTENSION_TYPE, _METADATA, _METADATA_MAJOR, _METADATA_MINOR = 8, 24, 24, 28
 # Buffers
 _TYPE, _DATA, _RANK, _DIMS = 16, 24, 32, 40
 # The table of functions
-_API_MAJOR, _ERROR_CREATE, _ERROR_DESTROY, _SCHEDULE, _NUM_THREADS, _API_SIZE = 32, 48, 64, 136, 144, 152
+_ERROR_CREATE = 48
 _INVALID_ARGUMENT = 3
 
 
@@ -39,38 +40,6 @@ class Signature(NamedTuple):
     arguments: tuple[tuple[tuple[int, ...], Kind, int], ...]
     results: tuple[tuple[tuple[int, ...], Kind], ...]
     has_items: bool
-
-
-class State:
-    """Words of 64 bits that all threads of a call share, on the heap: a task may begin when the call has ended.
-
-    Of each argument there are its data, bytes between robots and bytes between items; of each result its data.
-    """
-
-    NEXT: ClassVar[int] = 0
-    """The chunk of blocks that is to be done next."""
-    OWNERS: ClassVar[int] = 64
-    """How many threads will still look at the state."""
-    FINISHED: ClassVar[int] = 72
-    """How many chunks are done."""
-    CHUNKS: ClassVar[int] = 80
-    BLOCKS_OF_CHUNK: ClassVar[int] = 88
-    BLOCKS: ClassVar[int] = 96
-    BATCH: ClassVar[int] = 104
-    ITEMS: ClassVar[int] = 112
-    _HEAD: ClassVar[int] = 128
-
-    def __init__(self, arguments: int, results: int) -> None:
-        self._arguments = arguments
-        self.size = self._HEAD + 24 * arguments + 8 * results
-
-    def argument(self, index: int) -> int:
-        """Where the words of an argument are."""
-        return self._HEAD + 24 * index
-
-    def result(self, index: int) -> int:
-        """Where the word of a result is."""
-        return self._HEAD + 24 * self._arguments + 8 * index
 
 
 def handler(
@@ -96,45 +65,10 @@ def handler(
     return "\n".join(
         [
             f'@artix_message = internal constant [{length} x i8] c"{message}"',
-            _worker(width, memory, declarations),
+            *functions(width, memory, declarations),
             _handler(signature, state, width, costs, declarations),
         ]
     )
-
-
-def _worker(width: int, memory: int, declarations: dict[str, str]) -> str:
-    """``void (state)``: does chunks of blocks until there are no more."""
-    code = Code("internal void @artix_work(ptr %state)", declarations)
-    state = code.value("%state", "ptr")
-    chunks, size, blocks = (state.offset(at).load("i64") for at in (State.CHUNKS, State.BLOCKS_OF_CHUNK, State.BLOCKS))
-    first = _add(code, state.offset(State.NEXT), 1, "acquire")
-    with code.when(first < chunks):
-        raw = code.call("malloc", [code.integer(memory + 64)], "ptr")
-        address = (raw.cast("ptrtoint", "i64") + 63) & -64
-        space = address.cast("inttoptr", "ptr")
-        code.run("artix_prepare", [state, space])
-        head, end, before = code.new_label(), code.new_label(), code.block
-        code.jump(head)
-        code.label(head)
-        chunk, place = code.value(code.fresh(), "i64"), len(code.lines)
-        code.lines.append("")
-        start = chunk * size
-        left = blocks - start
-        count = (left < size).where(left, size)
-        with code.loop(count) as block:
-            code.run("artix_block", [state, space, (start + block) * width])
-        _add(code, state.offset(State.FINISHED), 1, "release")
-        following = _add(code, state.offset(State.NEXT), 1, "acquire")
-        code.lines[place] = f"  {chunk.name} = phi i64 [ {first.name}, %{before} ], [ {following.name}, %{code.block} ]"
-        code.branch(following < chunks, head, end)
-        code.label(end)
-        code.run("free", [raw])
-    return code.text()
-
-
-def _add(code: Code, pointer: Value, number: int, order: str) -> Value:
-    """Adds to a word that threads share, and returns what it was."""
-    return code.emit(f"atomicrmw add ptr {pointer.name}, i64 {number} {order}", "i64")
 
 
 class _Buffers:
@@ -193,18 +127,16 @@ def _handler(
     with code.when(wrong):
         code.run("free", [shared])
     _refuse_if(code, wrong, api)
-    blocks = _quotient(batch + (width - 1), width)
+    blocks = (batch + (width - 1)) / width
     shared.offset(State.BATCH).store(batch)
     shared.offset(State.ITEMS).store(items)
     shared.offset(State.BLOCKS).store(blocks)
     for word in (State.NEXT, State.FINISHED):
         shared.offset(word).store(code.integer(0))
-    _run(code, shared, blocks)
+    block_time = code.integer(math.ceil(costs[0])) + items * math.ceil(costs[1])
+    block_time = (block_time > 1).where(block_time, 1)
+    distribute(code, frame, shared, blocks, block_time)
     return code.text("ptr null")
-
-
-def _quotient(number: Value, divisor: int) -> Value:
-    return number / divisor
 
 
 def _answer_query(code: Code, frame: Value) -> None:
@@ -282,11 +214,3 @@ def _note_results(
         axes: list[Value | int] = [batch, items] if signature.has_items else [batch]
         wrong = wrong | _wrong_dims(code, buffer.offset(_DIMS).load("ptr"), [*axes, *shape])
     return wrong
-
-
-def _run(code: Code, shared: Value, blocks: Value) -> None:
-    """All in the calling thread."""
-    shared.offset(State.CHUNKS).store(code.integer(1))
-    shared.offset(State.BLOCKS_OF_CHUNK).store(blocks)
-    code.run("artix_work", [shared])
-    code.run("free", [shared])

@@ -92,10 +92,16 @@ class Plan:
             return self.blocks[argument] + entry * self.width * BYTES[Kind(lists.kinds[number])]
         return self._vectors.get(reference)
 
+    def place(self, reference: int) -> int:
+        """Where all lanes of a scalar or its negative are kept."""
+        slot = self.vector_slot(reference)
+        if slot is None:
+            raise KeyError(reference)
+        return slot
+
     def result_slots(self, result: int) -> list[int]:
         """Where the entries of a result are kept."""
-        slots = [self.vector_slot(r) for r in self.program.results[result].ravel().tolist()]
-        return [slot for slot in slots if slot is not None]
+        return [self.place(reference) for reference in self.program.results[result].ravel().tolist()]
 
     def _find_live(self) -> None:
         lists = self.lists
