@@ -1,0 +1,438 @@
+"""Sines, exponentials and their like on vectors of any width, without a library of mathematics.
+
+Each is a function of LLVM's language for one width and one kind of float, made of multiplications, additions and moves
+of bits. Ranges are reduced as Cody and Waite do, W. J. Cody and W. Waite, *Software Manual for the Elementary
+Functions* (1980), with constants in three parts and fused multiply-adds; polynomials are those of
+:mod:`artix.evaluation.kernels.coefficients`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from artix.evaluation.kernels import coefficients
+from artix.evaluation.kernels.code import Code, Value, suffix_of, type_of
+
+
+class Format(NamedTuple):
+    """What a kind of float is made of."""
+
+    integer: str
+    """The integer of as many bits."""
+    mantissa: int
+    bias: int
+    half_pi: tuple[float, float, float]
+    """pi / 2 in three parts, of which each has all the digits of its kind."""
+    log_2: tuple[float, float]
+    largest_exponent: float
+    """A little more than the largest argument of ``exp``."""
+    least_exponent: float
+    """A little less than the one whose exponential is no longer zero."""
+
+
+FORMATS = {
+    "float": Format(
+        "i32", 23, 127, (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
+        (0.6931471824645996, -1.9046542121259336e-09), 89.0, -104.5,
+    ),
+    "double": Format(
+        "i64", 52, 1023, (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
+        (0.6931471805599453, 2.3190468138462996e-17), 710.0, -746.0,
+    ),
+}  # fmt: skip
+
+
+def polynomial(z: Value, table: dict[str, tuple[float, ...]]) -> Value:
+    """The polynomial at ``z``, by Horner's rule."""
+    *others, last = table[z.scalar]
+    result = z.like(last)
+    for number in reversed(others):
+        result = result.times_plus(z, number)
+    return result
+
+
+def bits(x: Value) -> Value:
+    """The bits of a float as an integer."""
+    return x.cast("bitcast", FORMATS[x.scalar].integer)
+
+
+def floats(x: Value) -> Value:
+    """The float of these bits."""
+    return x.cast("bitcast", "float" if x.scalar == "i32" else "double")
+
+
+def magnitude(x: Value) -> Value:
+    """The absolute value."""
+    return x.intrinsic("fabs")
+
+
+def clamp(x: Value, least: float, largest: float) -> Value:
+    """``x`` within the limits; not a number stays so."""
+    x = (x < least).where(x.like(least), x)
+    return (x > largest).where(x.like(largest), x)
+
+
+def _reduce_angle(x: Value) -> tuple[Value, Value]:
+    """The angle less a multiple of pi / 2, and the last bits of that multiple."""
+    form = FORMATS[x.scalar]
+    count = (x * (2 / math.pi)).intrinsic("rint")
+    rest, turns = x, -count
+    for part in form.half_pi:
+        rest = turns.times_plus(part, rest)
+    # Of huge angles nothing is left but that their sines are bounded.
+    rest = clamp(rest, -1.7, 1.7)
+    if x.scalar == "float":
+        whole = count.cast("fptosi", "i32")
+        quadrant = x.code.emit(f"freeze {whole.type} {whole.name}", "i32", x.width)
+    else:  # few processors convert to i64; the last bits of a float of this size are those of the integer
+        quadrant = bits(count + 1.5 * 2.0**52)
+    return rest, quadrant
+
+
+def _sine_and_cosine(x: Value) -> tuple[Value, Value]:
+    form = FORMATS[x.scalar]
+    r, quadrant = _reduce_angle(x)
+    z = r * r
+    sine = (r * z).times_plus(polynomial(z, coefficients.SINE), r)
+    cosine = (z * z).times_plus(polynomial(z, coefficients.COSINE), z.times_plus(-0.5, 1.0))
+    odd = (quadrant & 1).differs(0)
+    top = form.mantissa + (8 if x.scalar == "float" else 11)
+    sign_of_sine = ((quadrant >> 1) & 1) << top
+    sign_of_cosine = (((quadrant + 1) >> 1) & 1) << top
+    return (
+        floats(bits(odd.where(cosine, sine)) ^ sign_of_sine),
+        floats(bits(odd.where(sine, cosine)) ^ sign_of_cosine),
+    )
+
+
+def sine(x: Value) -> Value:
+    """The sine."""
+    return _sine_and_cosine(x)[0]
+
+
+def cosine(x: Value) -> Value:
+    """The cosine."""
+    return _sine_and_cosine(x)[1]
+
+
+def tangent(x: Value) -> Value:
+    """The tangent."""
+    above, below = _sine_and_cosine(x)
+    return above / below
+
+
+def _arc_tangent_of_ratio(t: Value) -> Value:
+    """The arc tangent of 0 to 1."""
+    z = t * t
+    return (t * z).times_plus(polynomial(z, coefficients.ARC_TANGENT), t)
+
+
+def arc_tangent(x: Value) -> Value:
+    """The arc tangent."""
+    high, low, _ = FORMATS[x.scalar].half_pi
+    size = magnitude(x)
+    steep = size > 1.0
+    angle = _arc_tangent_of_ratio(steep.where(1.0 / size, size))
+    return steep.where((high - angle) + low, angle).intrinsic("copysign", x)
+
+
+def arc_tangent_2(y: Value, x: Value) -> Value:
+    """The angle of the point (x, y), of signed zeros too."""
+    high, low, _ = FORMATS[x.scalar].half_pi
+    across, along = magnitude(y), magnitude(x)
+    steep, back = across > along, (bits(x) < 0)
+    small, large = steep.where(along, across), steep.where(across, along)
+    ratio = small.equals(large).where(small.like(1.0), small / large)  # both may be infinite
+    ratio = large.equals(0.0).where(small, ratio)
+    angle = _arc_tangent_of_ratio(ratio)
+    zero = x.like(0.0)
+    base = steep.where(x.like(high), back.where(x.like(2 * high), zero))
+    rest = steep.where(x.like(low), back.where(x.like(2 * low), zero))
+    angle = (steep ^ back).where(-angle, angle)
+    return ((base + angle) + rest).intrinsic("copysign", y)
+
+
+def _arc_sine_parts(x: Value) -> tuple[Value, Value, Value]:
+    """Whether |x| is above 1/2; then y = sqrt((1 - |x|) / 2), else y = x; asin(y) - y."""
+    size = magnitude(x)
+    large = size > 0.5
+    half = (1.0 - size) * 0.5
+    z = large.where(half, x * x)
+    y = large.where(half.intrinsic("sqrt"), x)
+    return large, y, y * z * polynomial(z, coefficients.ARC_SINE)
+
+
+def arc_sine(x: Value) -> Value:
+    """The arc sine."""
+    high, low, _ = FORMATS[x.scalar].half_pi
+    large, y, rest = _arc_sine_parts(x)
+    far = y.times_plus(-2.0, high) - rest.times_plus(2.0, -low)
+    return large.where(far, magnitude(y + rest)).intrinsic("copysign", x)
+
+
+def arc_cosine(x: Value) -> Value:
+    """The arc cosine."""
+    high, low, _ = FORMATS[x.scalar].half_pi
+    large, y, rest = _arc_sine_parts(x)
+    angle = y + rest
+    double = angle + angle
+    far = (x < 0.0).where((2 * high - double) + 2 * low, double)
+    return large.where(far, (high - angle) + low)
+
+
+def _reduce_exponent(x: Value) -> tuple[Value, Value]:
+    """The whole number of powers of two in exp(x), and exp(r) - 1 of the rest."""
+    form = FORMATS[x.scalar]
+    count = (x * (1 / math.log(2))).intrinsic("rint")
+    turns = -count
+    r = turns.times_plus(form.log_2[1], turns.times_plus(form.log_2[0], x))
+    return count, (r * r).times_plus(polynomial(r, coefficients.EXPONENTIAL), r)
+
+
+def _power_of_two(count: Value, scalar: str) -> Value:
+    form = FORMATS[scalar]
+    return floats((count + form.bias) << form.mantissa)
+
+
+def _scaled(x: Value, count: Value) -> Value:
+    """``x`` times a power of two that need not be a normal number."""
+    whole = to_integer(count)
+    first = whole >> 1
+    return x * _power_of_two(first, x.scalar) * _power_of_two(whole - first, x.scalar)
+
+
+def to_integer(x: Value) -> Value:
+    """A small whole number as the integer of as many bits; any if it is not a number."""
+    form = FORMATS[x.scalar]
+    magic = 1.5 * 2.0**form.mantissa
+    return bits(x + magic) - bits(x.like(magic))
+
+
+def _exponential_of(x: Value, halvings: int = 0) -> Value:
+    count, rest = _reduce_exponent(x)
+    return _scaled(rest + 1.0, count - float(halvings) if halvings else count)
+
+
+def exponential(x: Value) -> Value:
+    """The exponential."""
+    form = FORMATS[x.scalar]
+    return _exponential_of(clamp(x, form.least_exponent, form.largest_exponent))
+
+
+def exponential_less_one(x: Value) -> Value:
+    """exp(x) - 1."""
+    form = FORMATS[x.scalar]
+    within = clamp(x, -40.0, form.largest_exponent)
+    count, rest = _reduce_exponent(within)
+    # Half of it, as the power of two of the largest arguments is infinite.
+    power = _power_of_two(to_integer(count - 1.0), x.scalar)
+    result = power.times_plus(rest, power - 0.5) * 2.0
+    return x.equals(0.0).where(x, result)
+
+
+def _half_exponentials(x: Value) -> tuple[Value, Value]:
+    """exp(x) / 2 and exp(-x) / 2 of x not below zero."""
+    grown = _exponential_of(clamp(x, -1.0, FORMATS[x.scalar].largest_exponent + 1.0), halvings=1)
+    return grown, 0.25 / grown
+
+
+def hyperbolic_sine(x: Value) -> Value:
+    """The hyperbolic sine."""
+    size = magnitude(x)
+    grown, shrunk = _half_exponentials(size)
+    z = x * x
+    near = (x * z).times_plus(polynomial(z, coefficients.HYPERBOLIC_SINE), x)
+    return (size < 1.0).where(near, (grown - shrunk).intrinsic("copysign", x))
+
+
+def hyperbolic_cosine(x: Value) -> Value:
+    """The hyperbolic cosine."""
+    grown, shrunk = _half_exponentials(magnitude(x))
+    return grown + shrunk
+
+
+def hyperbolic_tangent(x: Value) -> Value:
+    """The hyperbolic tangent."""
+    size = clamp(magnitude(x), 0.0, 30.0)
+    grown = exponential_less_one(size + size)
+    return (grown / (grown + 2.0)).intrinsic("copysign", x)
+
+
+def _split_logarithm(x: Value) -> tuple[Value, Value]:
+    """The k and f of x = 2^k (1 + f), where 1 + f is between the roots of 1/2 and 2."""
+    form = FORMATS[x.scalar]
+    tiny = x < 2.0 ** (1 - form.bias)
+    scaled = tiny.where(x * 2.0 ** (form.mantissa + 2), x)
+    root = bits(x.like(math.sqrt(0.5)))
+    whole = (bits(scaled) - root) >> form.mantissa
+    fraction = floats(bits(scaled) - (whole << form.mantissa)) - 1.0
+    if x.scalar == "float":
+        count = whole.cast("sitofp", "float")
+    else:
+        magic = x.like(1.5 * 2.0**52)
+        count = floats(whole + bits(magic)) - magic
+    return tiny.where(count - float(form.mantissa + 2), count), fraction
+
+
+def _logarithm_of(x: Value) -> Value:
+    """The logarithm of what is above zero and finite."""
+    form = FORMATS[x.scalar]
+    count, f = _split_logarithm(x)
+    half = f * 0.5 * f
+    low = count * form.log_2[1]
+    if x.scalar == "float":
+        tail = (f * f * f).times_plus(polynomial(f, coefficients.LOGARITHM), low)
+    else:
+        s = f / (f + 2.0)
+        z = s * s
+        tail = s.times_plus(z.times_plus(polynomial(z, coefficients.AREA_TANGENT), half), low)
+    return count.times_plus(form.log_2[0], f - (half - tail))
+
+
+def logarithm(x: Value) -> Value:
+    """The natural logarithm."""
+    return _at_ends_of_logarithm(x, _logarithm_of(x))
+
+
+def _at_ends_of_logarithm(x: Value, result: Value) -> Value:
+    result = (x < math.inf).where(result, x)  # infinite, or not a number
+    result = (x < 0.0).where(x.like(math.nan), result)
+    return x.equals(0.0).where(x.like(-math.inf), result)
+
+
+def logarithm_of_one_plus(x: Value) -> Value:
+    """log(1 + x)."""
+    u = x + 1.0
+    lost = x - (u - 1.0)
+    result = _logarithm_of(u) + lost / u
+    result = _at_ends_of_logarithm(u, result)
+    return x.equals(0.0).where(x, result)
+
+
+def cube_root(x: Value) -> Value:
+    """The cube root."""
+    form = FORMATS[x.scalar]
+    size = magnitude(x)
+    tiny = size < 2.0 ** (27 - form.bias)  # differences of the cubes of larger ones are normal numbers
+    scaled = tiny.where(size * 2.0**54, size)
+    # A third of the exponent, by a float: the mantissa, taken along, makes a good first guess.
+    number = bits(scaled) >> (form.mantissa - 8)
+    if x.scalar == "double":
+        number = number.cast("trunc", "i32")
+    third = number.cast("sitofp", "float").times_plus(1 / 3, (2 / 3 * form.bias - 0.035) * 256)
+    guess = third.cast("fptosi", "i32")
+    if x.scalar == "double":
+        guess = guess.cast("sext", "i64")
+    root = floats(guess << (form.mantissa - 8))
+    for _ in range(2 if x.scalar == "float" else 3):  # Halley's rule
+        cube = root * root * root
+        root = root - root * ((cube - scaled) / (cube + cube + scaled))
+    root = tiny.where(root * 2.0**-18, root)
+    odd = (size < math.inf) & size.differs(0.0)
+    return odd.where(root.intrinsic("copysign", x), x)
+
+
+def _logarithm_in_two(x: Value) -> tuple[Value, Value]:
+    """The logarithm of what is above zero and finite, with twice as many digits, in two parts.
+
+    It is k log(2) + 2 atanh(s), s = f / (2 + f). All but the small terms of the series are computed with the errors of
+    each operation, as T. J. Dekker, "A floating-point technique for extending the available precision" (1971), does.
+    """
+    form = FORMATS[x.scalar]
+    count, f = _split_logarithm(x)
+    below = f + 2.0
+    below_low = f - (below - 2.0)
+    s = f / below
+    s_low = ((-s).times_plus(below, f) - s * below_low) / below
+    z = s * s
+    z_low = s.times_plus(s, -z) + (s + s) * s_low
+    tail = z.times_plus(polynomial(z, coefficients.AREA_TANGENT_TAIL), 2 / 3 / 2.0**54)  # 2 / 3 - fl(2 / 3)
+    factor = tail + 2 / 3
+    factor_low = tail - (factor - 2 / 3)
+    cube = s * z
+    cube_low = s.times_plus(z, -cube) + s.times_plus(z_low, s_low * z)
+    term = cube * factor
+    term_low = cube.times_plus(factor, -term) + cube.times_plus(factor_low, cube_low * factor)
+    double = s + s
+    small = double + term
+    small_low = (term - (small - double)) + (term_low + (s_low + s_low))
+    large = count * form.log_2[0]
+    large_low = count.times_plus(form.log_2[0], -large) + count * form.log_2[1]
+    total = large + small
+    return total, (small - (total - large)) + (small_low + large_low)
+
+
+def power(x: Value, y: Value) -> Value:
+    """``x`` to the power of ``y``; negative numbers have powers of whole numbers only."""
+    size = magnitude(x)
+    if x.scalar == "float":  # doubles have digits to spare
+        wide = size.cast("fpext", "double")
+        exponent = _at_ends_of_logarithm(wide, _logarithm_of(wide)) * y.cast("fpext", "double")
+        result = exponential(exponent).cast("fptrunc", "float")
+    else:
+        high, low = _logarithm_in_two(size)
+        high = _at_ends_of_logarithm(size, high)
+        exponent = y * high
+        rest = y.times_plus(high, -exponent) + y * low
+        rest = (magnitude(exponent) < 1e4).where(rest, 0.0)
+        result = exponential(exponent)
+        # Where the result is infinite, so is its product with what is negative.
+        result = (result < math.inf).where(result.times_plus(rest, result), result)
+    result = size.equals(1.0).where(x.like(1.0), result)
+    half = y * 0.5
+    whole = y.intrinsic("rint").equals(y)
+    odd = whole & half.intrinsic("rint").differs(half)
+    result = (odd & (bits(x) < 0)).where(-result, result)
+    result = ((x < 0.0) & (x > -math.inf) & (whole ^ 1)).where(x.like(math.nan), result)
+    return (y.equals(0.0) | x.equals(1.0)).where(x.like(1.0), result)
+
+
+#: What makes each function from its operands, and how many it has.
+FUNCTIONS: dict[str, tuple[Callable[..., Value], int]] = {
+    "sin": (sine, 1),
+    "cos": (cosine, 1),
+    "tan": (tangent, 1),
+    "asin": (arc_sine, 1),
+    "acos": (arc_cosine, 1),
+    "atan": (arc_tangent, 1),
+    "atan2": (arc_tangent_2, 2),
+    "pow": (power, 2),
+    "exp": (exponential, 1),
+    "expm1": (exponential_less_one, 1),
+    "log": (logarithm, 1),
+    "log1p": (logarithm_of_one_plus, 1),
+    "sinh": (hyperbolic_sine, 1),
+    "cosh": (hyperbolic_cosine, 1),
+    "tanh": (hyperbolic_tangent, 1),
+    "cbrt": (cube_root, 1),
+}
+
+
+def name_of(function: str, scalar: str, width: int) -> str:
+    """What the function is called in a module."""
+    return f"artix_{function}_{suffix_of(scalar, width)}"
+
+
+def definition(function: str, scalar: str, width: int, declarations: dict[str, str]) -> str:
+    """The text of an elementary function; ``sincos`` returns sine and cosine."""
+    kind = type_of(scalar, width)
+    name = name_of(function, scalar, width)
+    if function == "sincos":
+        code = Code(f"internal {{ {kind}, {kind} }} @{name}({kind} %x)", declarations)
+        pair = _sine_and_cosine(code.value("%x", scalar, width))
+        return code.text(_pair(code, pair, kind))
+    make, count = FUNCTIONS[function]
+    names = ["%x", "%y"][:count]
+    code = Code(f"internal {kind} @{name}({', '.join(f'{kind} {x}' for x in names)})", declarations)
+    result = make(*(code.value(x, scalar, width) for x in names))
+    return code.text(f"{kind} {result.name}")
+
+
+def _pair(code: Code, values: Sequence[Value], kind: str) -> str:
+    pair = f"{{ {kind}, {kind} }}"
+    name = "poison"
+    for k, value in enumerate(values):
+        name = code.emit(f"insertvalue {pair} {name}, {kind} {value.name}, {k}", "").name
+    return f"{pair} {name}"

@@ -1,0 +1,61 @@
+"""Object code becomes part of the process, and XLA learns its name."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import Any
+
+import jax
+
+from artix.evaluation.kernels.machine import LOCK, RELOCATION, KernelError, binding, process_triple, require
+
+#: What must live as long as its code may run, that is, as long as the process: XLA keeps addresses of handlers.
+_LINKED: dict[str, Any] = {}
+
+
+def load(object_code: bytes, name: str) -> None:
+    """Links object code and registers its kernel as a target of XLA's foreign function interface for CPUs.
+
+    Args:
+      object_code: what :func:`artix.evaluation.kernels.build` returned, on a machine with the same key.
+      name: the name of the target; one that is loaded already is left as it is.
+
+    Raises:
+      KernelError: if the code does not link, or XLA does not know the version of the interface.
+    """
+    require()
+    with LOCK:
+        if name in _LINKED:
+            return
+        try:
+            linked, address = _link(object_code, name)
+        except Exception as error:
+            raise KernelError(f"object code does not link: {error}") from error
+        if not address:
+            raise KernelError("object code without a kernel")
+        _register(name, address)
+        _LINKED[name] = linked
+
+
+@functools.cache
+def _linker() -> Any:
+    llvm = binding()
+    target = llvm.Target.from_triple(process_triple()).create_target_machine(**RELOCATION)
+    return llvm.create_lljit_compiler(target)
+
+
+def _link(object_code: bytes, name: str) -> tuple[Any, int]:
+    """What keeps the code alive, and the address of its handler."""
+    library = binding().JITLibraryBuilder().add_object_img(object_code).add_current_process()
+    linked = library.export_symbol("artix_handler").link(_linker(), name)
+    return linked, linked["artix_handler"]
+
+
+def _register(name: str, address: int) -> None:
+    capsule = ctypes.pythonapi.PyCapsule_New
+    capsule.restype, capsule.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    try:
+        jax.ffi.register_ffi_target(name, capsule(address, None, None), platform="cpu", api_version=1)
+    except Exception as error:
+        raise KernelError(f"XLA does not take the kernel: {error}") from error

@@ -1,0 +1,275 @@
+"""Operations of scalar programs as LLVM's instructions on vectors of any width."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from artix.evaluation.kernels.code import constant, suffix_of, type_of
+from artix.evaluation.kernels.elementary import definition, name_of
+from artix.evaluation.kernels.machine import KernelError
+from artix.evaluation.scalar_program import Kind, Op, ScalarProgram
+
+#: LLVM's types of scalars in instructions, by kind.
+SCALARS = {Kind.BOOL: "i1", Kind.INT32: "i32", Kind.FLOAT32: "float", Kind.FLOAT64: "double"}
+
+_ELEMENTARY = {
+    Op.POW: "pow", Op.ATAN2: "atan2", Op.SIN: "sin", Op.COS: "cos", Op.TAN: "tan", Op.ASIN: "asin", Op.ACOS: "acos",
+    Op.ATAN: "atan", Op.SINH: "sinh", Op.COSH: "cosh", Op.TANH: "tanh", Op.EXP: "exp", Op.EXPM1: "expm1",
+    Op.LOG: "log", Op.LOG1P: "log1p", Op.CBRT: "cbrt",
+}  # fmt: skip
+_INTRINSICS = {Op.SQRT: "sqrt", Op.FLOOR: "floor", Op.CEIL: "ceil", Op.ROUND: "roundeven"}
+_COMPARISONS = {  # of floats, integers and bools
+    Op.LT: ("olt", "slt", "ult"),
+    Op.LE: ("ole", "sle", "ule"),
+    Op.EQ: ("oeq", "eq", "eq"),
+    Op.NE: ("une", "ne", "ne"),
+}
+_LOGIC = {Op.AND: "and", Op.OR: "or", Op.XOR: "xor"}
+
+
+class ProgramLists:
+    """A scalar program as Python's lists, which are quicker to go through than arrays."""
+
+    def __init__(self, program: ScalarProgram) -> None:
+        self.program = program
+        self.operations: list[int] = program.operations.tolist()
+        self.operands: list[list[int]] = program.operands.tolist()
+        self.kinds: list[int] = program.kinds.tolist()
+        self.levels: list[int] = program.levels.tolist()
+        self.constants: list[float] = program.constants.tolist()
+        sines, cosines = (
+            {row[0] >> 1 for op, row in zip(self.operations, self.operands, strict=True) if op == wanted}
+            for wanted in (Op.SIN, Op.COS)
+        )
+        #: Scalars of which both sine and cosine are wanted.
+        self.turned = sines & cosines
+
+    def scalar(self, number: int) -> str:
+        """LLVM's type of a scalar of the program."""
+        return SCALARS[Kind(self.kinds[number])]
+
+
+class ElementaryFunctions:
+    """The elementary functions that a module calls."""
+
+    def __init__(self) -> None:
+        self._used: dict[tuple[str, str, int], None] = {}
+
+    def name(self, function: str, scalar: str, width: int) -> str:
+        """The name of a function, which the module then has."""
+        self._used[function, scalar, width] = None
+        return name_of(function, scalar, width)
+
+    def text(self, declarations: dict[str, str]) -> str:
+        """All of them."""
+        return "\n".join(definition(*key, declarations) for key in self._used)
+
+
+class Instructions:
+    """Instructions of one function, which computes a part of a program.
+
+    Args:
+      lists: the program.
+      width: how many lanes the vectors have.
+      functions: the elementary functions of the module.
+      declarations: the intrinsics that the module calls.
+      load: appends the instructions that fetch a scalar made elsewhere, and returns its name. It is called once for
+        each.
+    """
+
+    def __init__(
+        self,
+        lists: ProgramLists,
+        width: int,
+        functions: ElementaryFunctions,
+        declarations: dict[str, str],
+        load: Callable[[Instructions, int], str],
+    ) -> None:
+        self.lines: list[str] = []
+        self._lists, self._width, self._functions, self._declarations = lists, width, functions, declarations
+        self._load = load
+        self._names: dict[int, str] = {}  # by reference
+        self._turns: dict[int, str] = {}  # pairs of sine and cosine, by reference of the angle
+        self._fresh = 0
+        self._types = {kind: type_of(scalar, width) for kind, scalar in SCALARS.items()}
+
+    def fresh(self) -> str:
+        """A new name."""
+        self._fresh += 1
+        return f"%u{self._fresh}"
+
+    def emit(self, text: str) -> str:
+        """Appends an instruction and returns the name of its result."""
+        name = self.fresh()
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def operand(self, reference: int) -> str:
+        """The name of a scalar or of its negative."""
+        name = self._names.get(reference)
+        if name is None:
+            name = self._names[reference] = self._find(reference)
+        return name
+
+    def _find(self, reference: int) -> str:
+        number, lists = reference >> 1, self._lists
+        if lists.operations[number] == Op.CONSTANT:
+            value = lists.constants[number]
+            return constant(-value if reference & 1 else value, lists.scalar(number), self._width)
+        if reference & 1:
+            return self.emit(f"fneg {self._types[Kind(lists.kinds[number])]} {self.operand(reference - 1)}")
+        return self._load(self, number)
+
+    def _intrinsic(self, name: str, scalar: str, *operands: str) -> str:
+        kind = type_of(scalar, self._width)
+        full = f"llvm.{name}.{suffix_of(scalar, self._width)}"
+        if full not in self._declarations:
+            flag = ", i1" if name == "abs" else ""
+            self._declarations[full] = f"declare {kind} @{full}({', '.join([kind] * len(operands))}{flag})"
+        flag = ", i1 false" if name == "abs" else ""
+        return f"call {kind} @{full}({', '.join(f'{kind} {operand}' for operand in operands)}{flag})"
+
+    def operation(self, number: int) -> str:
+        """Appends what makes a scalar, and returns its name."""
+        lists = self._lists
+        name = self._names[2 * number] = self._result(
+            Op(lists.operations[number]), lists.operands[number], lists.kinds[number], number
+        )
+        return name
+
+    def _result(self, op: Op, operands: list[int], kind: int, number: int) -> str:
+        a, b, _ = operands
+        of = self._types[Kind(kind)]
+        floating = kind >= Kind.FLOAT32
+        if Op.ADD <= op <= Op.DIV:
+            return self._arithmetic(op, a, b, of, floating)
+        if op in _ELEMENTARY:
+            return self._elementary(op, operands, self._lists.scalar(number), of)
+        if op in _INTRINSICS:
+            return self.emit(self._intrinsic(_INTRINSICS[op], self._lists.scalar(number), self.operand(a)))
+        if op in _COMPARISONS:
+            return self._comparison(op, a, b)
+        if op in _LOGIC:
+            return self.emit(f"{_LOGIC[op]} {of} {self.operand(a)}, {self.operand(b)}")
+        if op in (Op.MIN, Op.MAX):
+            return self._extreme(op, a, b, number)
+        if op is Op.SELECT:
+            condition, mask = self.operand(a), self._types[Kind.BOOL]
+            return self.emit(f"select {mask} {condition}, {of} {self.operand(b)}, {of} {self.operand(operands[2])}")
+        if op is Op.NOT:
+            return self.emit(f"xor {of} {self.operand(a)}, {constant(-1, self._lists.scalar(number), self._width)}")
+        if op is Op.CONVERT:
+            return self._conversion(a, number)
+        return self._unary(op, a, number)
+
+    def _arithmetic(self, op: Op, a: int, b: int, of: str, floating: bool) -> str:
+        """A sum, difference, product or quotient; negative operands are drawn into it."""
+        if not floating:
+            if op is Op.DIV:
+                raise KernelError("integers are not divided")
+            return self.emit(f"{op.name.lower()} {of} {self.operand(a)}, {self.operand(b)}")
+        if op in (Op.ADD, Op.SUB):
+            if op is Op.SUB:
+                b ^= 1
+            if a & 1 and not b & 1:
+                a, b = b, a
+            name = "fadd"
+            if b & 1 and not self._is_constant(b):
+                name, b = "fsub", b ^ 1
+        else:
+            name = "fmul" if op is Op.MUL else "fdiv"
+            if a & b & 1:
+                a, b = a ^ 1, b ^ 1
+        return self.emit(f"{name} contract {of} {self.operand(a)}, {self.operand(b)}")
+
+    def _is_constant(self, reference: int) -> bool:
+        return self._lists.operations[reference >> 1] == Op.CONSTANT
+
+    def _elementary(self, op: Op, operands: list[int], scalar: str, of: str) -> str:
+        if op in (Op.SIN, Op.COS) and operands[0] >> 1 in self._lists.turned:
+            return self._sine_or_cosine(op, operands[0], scalar, of)
+        function = self._functions.name(_ELEMENTARY[op], scalar, self._width)
+        given = [self.operand(reference) for reference in operands if reference >= 0]
+        return self.emit(f"call {of} @{function}({', '.join(f'{of} {x}' for x in given)})")
+
+    def _sine_or_cosine(self, op: Op, reference: int, scalar: str, of: str) -> str:
+        """One of the results of one call."""
+        angle = reference & ~1
+        pair = f"{{ {of}, {of} }}"
+        if angle not in self._turns:
+            function = self._functions.name("sincos", scalar, self._width)
+            self._turns[angle] = self.emit(f"call {pair} @{function}({of} {self.operand(angle)})")
+        result = self.emit(f"extractvalue {pair} {self._turns[angle]}, {int(op is Op.COS)}")
+        return self.emit(f"fneg {of} {result}") if reference & 1 and op is Op.SIN else result
+
+    def _comparison(self, op: Op, a: int, b: int) -> str:
+        kind = Kind(self._lists.kinds[a >> 1])
+        names = _COMPARISONS[op]
+        text = f"fcmp {names[0]}" if kind >= Kind.FLOAT32 else f"icmp {names[1 if kind == Kind.INT32 else 2]}"
+        return self.emit(f"{text} {self._types[kind]} {self.operand(a)}, {self.operand(b)}")
+
+    def _extreme(self, op: Op, a: int, b: int, number: int) -> str:
+        """The lesser or the greater of two, not a number if one is not."""
+        kind = Kind(self._lists.kinds[number])
+        of, mask = self._types[kind], self._types[Kind.BOOL]
+        if kind == Kind.INT32:
+            return self.emit(self._intrinsic(f"s{op.name.lower()}", "i32", self.operand(a), self.operand(b)))
+        if kind == Kind.BOOL:
+            return self.emit(f"{'and' if op is Op.MIN else 'or'} {of} {self.operand(a)}, {self.operand(b)}")
+        if self._is_constant(b):
+            a, b = b, a
+        # Processors take the second operand if one is not a number: the one that is not a constant.
+        first, second = self.operand(a), self.operand(b)
+        test = self.emit(f"fcmp {'olt' if op is Op.MIN else 'ogt'} {of} {first}, {second}")
+        result = self.emit(f"select {mask} {test}, {of} {first}, {of} {second}")
+        if self._is_constant(a):
+            return result
+        test = self.emit(f"fcmp uno {of} {first}, {first}")
+        return self.emit(f"select {mask} {test}, {of} {first}, {of} {result}")
+
+    def _conversion(self, a: int, number: int) -> str:
+        source, kind = Kind(self._lists.kinds[a >> 1]), Kind(self._lists.kinds[number])
+        value, old, new = self.operand(a), self._types[source], self._types[kind]
+        if source == kind:
+            self._names[2 * number] = value
+            return value
+        if kind == Kind.BOOL:
+            if source == Kind.INT32:
+                return self.emit(f"icmp ne {old} {value}, {constant(0, 'i32', self._width)}")
+            return self.emit(f"fcmp une {old} {value}, {constant(0.0, SCALARS[source], self._width)}")
+        if source == Kind.BOOL:
+            return self.emit(f"{'zext' if kind == Kind.INT32 else 'uitofp'} {old} {value} to {new}")
+        if source == Kind.INT32:
+            return self.emit(f"sitofp {old} {value} to {new}")
+        if kind == Kind.INT32:
+            result = f"i32.{suffix_of(SCALARS[source], self._width)}"
+            if self._width > 1:
+                result = f"v{self._width}{result}"
+            name = f"llvm.fptosi.sat.{result}"
+            self._declarations[name] = f"declare {new} @{name}({old})"
+            return self.emit(f"call {new} @{name}({old} {value})")
+        return self.emit(f"{'fpext' if kind == Kind.FLOAT64 else 'fptrunc'} {old} {value} to {new}")
+
+    def _unary(self, op: Op, a: int, number: int) -> str:
+        kind = Kind(self._lists.kinds[a >> 1])
+        scalar, of, mask = SCALARS[kind], self._types[kind], self._types[Kind.BOOL]
+        if op is Op.ABS:
+            if kind == Kind.INT32:
+                return self.emit(self._intrinsic("abs", scalar, self.operand(a)))
+            return self.emit(self._intrinsic("fabs", scalar, self.operand(a & ~1)))
+        x = self.operand(a)
+        if op is Op.RSQRT:
+            root = self.emit(self._intrinsic("sqrt", scalar, x))
+            return self.emit(f"fdiv {of} {constant(1.0, scalar, self._width)}, {root}")
+        if op is Op.IS_FINITE:
+            size = self.emit(self._intrinsic("fabs", scalar, self.operand(a & ~1)))
+            return self.emit(f"fcmp olt {of} {size}, {constant(float('inf'), scalar, self._width)}")
+        if op is not Op.SIGN:
+            raise KernelError(f"unknown operation {op!r}")
+        zero, one = constant(0, scalar, self._width), constant(1, scalar, self._width)
+        if kind == Kind.INT32:
+            least = self.emit(self._intrinsic("smin", scalar, x, one))
+            return self.emit(self._intrinsic("smax", scalar, least, constant(-1, scalar, self._width)))
+        one = self.emit(self._intrinsic("copysign", scalar, one, x))
+        other = self.emit(f"fcmp one {of} {x}, {zero}")  # zero and what is not a number stay
+        return self.emit(f"select {mask} {other}, {of} {one}, {of} {x}")

@@ -1,0 +1,124 @@
+"""The machine that kernels run on: its target, how wide its vectors are, and its compiler."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import threading
+from typing import Any
+
+#: Part of what object code depends on; to be raised with every change of what is generated.
+FORMAT = 1
+
+#: LLVM's level of optimisation. No passes run before instruction selection: the code is straight and has been
+#: simplified before.
+_OPTIMISATION = 1
+
+#: Constants are addressed relative to the code.
+RELOCATION: dict[str, Any] = {"reloc": "pic", "codemodel": "small", "jit": True}
+
+#: LLVM's global tables are shared by all threads.
+LOCK = threading.RLock()
+
+
+class KernelError(RuntimeError):
+    """Why there can be no kernel; the same function can still be evaluated by plain XLA."""
+
+
+@functools.cache
+def _binding() -> Any:
+    import llvmlite.binding
+
+    llvmlite.binding.initialize_native_target()
+    llvmlite.binding.initialize_native_asmprinter()
+    return llvmlite.binding
+
+
+def binding() -> Any:
+    """The module ``llvmlite.binding``, initialised.
+
+    Raises:
+      KernelError: if it cannot be loaded.
+    """
+    try:
+        with LOCK:
+            return _binding()
+    except Exception as error:  # a library that does not load raises OSError or RuntimeError, whatever it says
+        raise KernelError(f"llvmlite does not load: {error}") from error
+
+
+@functools.cache
+def features() -> str:
+    """What the processor can do, as LLVM writes it."""
+    return binding().get_host_cpu_features().flatten()
+
+
+def _has(feature: str) -> bool:
+    return f"+{feature}" in features().split(",")
+
+
+@functools.cache
+def vector_bytes() -> int:
+    """Bytes of the widest vector registers."""
+    if _has("avx512f"):
+        return 64
+    return 32 if _has("avx2") else 16
+
+
+@functools.cache
+def available() -> str | None:
+    """Why there are no kernels on this machine; ``None`` if there are."""
+    try:
+        major = binding().llvm_version_info[0]
+        if major < 20:
+            return f"llvmlite has LLVM {major}; 20 or newer is needed (llvmlite >= 0.45)"
+        processor = platform.machine().lower()
+        if processor in ("x86_64", "amd64"):
+            if not (_has("fma") and _has("avx2")):
+                return "the processor has no fused multiply-add (AVX2 and FMA)"
+        elif processor not in ("aarch64", "arm64"):
+            return f"processors {processor!r} are not supported"
+    except KernelError as error:
+        return str(error)
+    return None
+
+
+def require() -> None:
+    """Raises a :class:`KernelError` if there are no kernels on this machine."""
+    reason = available()
+    if reason is not None:
+        raise KernelError(reason)
+
+
+@functools.cache
+def machine_key() -> str:
+    """What object code depends on, besides the program."""
+    require()
+    version = ".".join(map(str, binding().llvm_version_info))
+    parts = (binding().get_default_triple(), binding().get_host_cpu_name(), features(), f"llvm {version}")
+    return "; ".join((*parts, f"{vector_bytes()} bytes", f"level {_OPTIMISATION}", f"format {FORMAT}"))
+
+
+def function_attributes() -> str:
+    """Attributes of all functions: vectors as wide as the registers, whatever LLVM would prefer."""
+    bits = 8 * vector_bytes()
+    return f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" }}'
+
+
+def process_triple() -> str:
+    """The target that code of this process has; of LLVM's linkers, that of Windows reads ELF only."""
+    return binding().get_process_triple() + ("-elf" if os.name == "nt" else "")
+
+
+def compile_module(text: str) -> bytes:
+    """Object code of a module written in LLVM's language."""
+    require()
+    with LOCK:
+        llvm = binding()
+        target = llvm.Target.from_triple(process_triple()).create_target_machine(
+            cpu=llvm.get_host_cpu_name(), features=features(), opt=_OPTIMISATION, **RELOCATION
+        )
+        with llvm.parse_assembly(text, llvm.create_context()) as module:
+            module.triple = process_triple()
+            return target.emit_object(module)
