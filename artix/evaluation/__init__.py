@@ -1,5 +1,6 @@
 """How functions of an articulation are evaluated."""
 
+from artix.evaluation.compilation import use_kernels as use_kernels
 from artix.evaluation.quantity import quantity as quantity
 
 IN_KINEMATICS, MOST_DOFS_OF_MATRICES = 20, 1000000

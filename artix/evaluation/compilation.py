@@ -85,7 +85,7 @@ def _made(program: Program, levels: tuple[int, ...]) -> str | None:
     if code is None:
         try:
             code = kernels.build(scalars_of(program, levels))
-        except (UnsupportedOperation, TooManyOperations, kernels.UnsupportedProgram) as error:
+        except (UnsupportedOperation, TooManyOperations, kernels.KernelError) as error:
             code = _REFUSAL + f"{type(error).__name__}: {error}".encode()
         if program.key is not None:
             _files.write(target, code)

@@ -166,8 +166,8 @@ def _lower_for_cpu(context: Any, *operands: Any, program: Program, axes: Axes) -
     if kernel is None:
         return _lower_by_xla(context, *operands, program=program, axes=axes)
     if getattr(module.axis_context, "num_devices", 1) == 1 or _is_manual(module.axis_context):
-        return jax.ffi.ffi_lowering(kernel.target)(context, *operands)
-    partitioned = functools.partial(call_partitioned, kernel.target, program, axes)
+        return jax.ffi.ffi_lowering(kernel)(context, *operands)
+    partitioned = functools.partial(call_partitioned, kernel, program, axes)
     return mlir.lower_fun(partitioned, multiple_results=True)(context, *operands)
 
 
