@@ -122,6 +122,9 @@ from artix.dynamics.subtree import subtree_center_of_mass_velocities as subtree_
 from artix.dynamics.subtree import subtree_centers_of_mass as subtree_centers_of_mass
 from artix.dynamics.subtree import subtree_masses as subtree_masses
 from artix.evaluation import use_kernels as use_kernels
+from artix.evaluation.explain import Explanation as Explanation
+from artix.evaluation.explain import OperationCost as OperationCost
+from artix.evaluation.explain import explain as explain
 from artix.fleet import Fleet as Fleet
 from artix.frame_derivatives import FrameAccelerationDerivatives as FrameAccelerationDerivatives
 from artix.frame_derivatives import FrameVelocityDerivatives as FrameVelocityDerivatives

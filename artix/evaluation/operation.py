@@ -162,7 +162,7 @@ _lower_by_xla = mlir.lower_fun(evaluate_by_xla, multiple_results=True)
 def _lower_for_cpu(context: Any, *operands: Any, program: Program, axes: Axes) -> Any:
     """A kernel, where there can be one; exports hold nothing of the machine that makes them."""
     module = context.module_context
-    kernel = None if module.lowering_parameters.for_export else cpu_kernel(program, _levels(axes, len(operands)))
+    kernel = None if module.lowering_parameters.for_export else cpu_kernel(program, levels_of(axes, len(operands)))
     if kernel is None:
         return _lower_by_xla(context, *operands, program=program, axes=axes)
     if getattr(module.axis_context, "num_devices", 1) == 1 or _is_manual(module.axis_context):
@@ -178,7 +178,7 @@ def _is_manual(axis_context: Any) -> bool:
     )
 
 
-def _levels(axes: Axes, count: int) -> tuple[int, ...]:
+def levels_of(axes: Axes, count: int) -> tuple[int, ...]:
     """Of each operand, the innermost batch by which it is mapped; see :class:`ScalarProgram`."""
     levels = [0] * count
     for level, axis in enumerate(axes, start=1):

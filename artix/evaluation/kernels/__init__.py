@@ -1,7 +1,7 @@
 """Scalar programs become kernels: machine code, made in the process, that XLA calls."""
 
-from artix.evaluation.kernels.cpu import build
+from artix.evaluation.kernels.cpu import build, lanes_of
 from artix.evaluation.kernels.linking import load
 from artix.evaluation.kernels.machine import KernelError, available, machine_key
 
-__all__ = ["KernelError", "available", "build", "load", "machine_key"]
+__all__ = ["KernelError", "available", "build", "lanes_of", "load", "machine_key"]

@@ -1,0 +1,161 @@
+"""What the evaluation of a function costs: operations, lanes, bytes, and what there is no kernel for."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix.articulation import Articulation
+from artix.configuration import neutral_state
+from artix.evaluation import kernels
+from artix.evaluation.compilation import scalars_of
+from artix.evaluation.operation import Axes, levels_of, program_p
+from artix.evaluation.program import Program
+from artix.evaluation.scalar_order import live
+from artix.evaluation.scalar_program import Op, ScalarProgram
+from artix.evaluation.scalarize import TooManyOperations, UnsupportedOperation
+
+_LEVELS = ("for all robots", "a robot", "a tangent of a robot")
+
+
+@dataclasses.dataclass(frozen=True)
+class OperationCost:
+    """What one operation of a batched function costs.
+
+    Attributes:
+      name: what it computes.
+      operations: scalar operations: once for all robots, for each robot, and for each tangent of each robot.
+      kinds: how many there are of each kind, most frequent first.
+      alive: most scalars that are alive at once; a processor keeps as many of them as it has vector registers.
+      bytes_read: of its operands, for one robot [B].
+      bytes_written: of its results, for one robot [B].
+      lanes: how many robots a vector register of this machine holds.
+      refusal: why XLA evaluates it; ``None`` if a kernel does.
+    """
+
+    name: str
+    operations: tuple[int, int, int]
+    kinds: dict[str, int]
+    alive: int
+    bytes_read: int
+    bytes_written: int
+    lanes: int
+    refusal: str | None = None
+
+    def __str__(self) -> str:
+        if self.refusal is not None:
+            return f"{self.name}: by XLA, no kernel: {self.refusal}"
+        counts = ", ".join(f"{n:,} {place}" for n, place in zip(self.operations, _LEVELS, strict=True) if n)
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in self.kinds.items())
+        return (
+            f"{self.name}: one kernel, {self.lanes} robots at a time\n"
+            f"  operations: {counts or 'none'}\n"
+            f"  of these: {kinds or 'none'}\n"
+            f"  scalars alive at once: {self.alive:,}\n"
+            f"  bytes of a robot: {self.bytes_read:,} read, {self.bytes_written:,} written"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Explanation:
+    """How a batch of a function is evaluated: ``print`` it.
+
+    Attributes:
+      operations: artix' operations in the order in which they are evaluated; what lies between them is XLA's.
+    """
+
+    operations: tuple[OperationCost, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.operations)) or "no operation of artix"
+
+
+def explain(function: Callable[..., Any], articulation: Articulation, *arguments: Any) -> Explanation:
+    """Counts what ``jax.jit(jax.vmap(lambda *x: function(articulation, *x)))`` does for one robot of the batch.
+
+    Nothing is compiled or run. A kernel's time goes with its operations, unless its results are large: then with the
+    bytes that it writes::
+
+        print(artix.explain(artix.mass_matrix, artix.robots.load("quadruped")))
+
+    Args:
+      function: a function of artix, or one that calls functions of artix (``jax.grad`` of them, for instance).
+      articulation: its first argument, whose parameters count as known.
+      arguments: examples of the others, for one robot; those without a default may be left out if they are named as
+        in artix: ``state``, ``force``, ``acceleration``, ``right``, ``external_force``, ``control`` and ``dt``.
+
+    Returns:
+      The costs of each operation.
+
+    Raises:
+      ValueError: an argument is missing of which no example can be made up.
+    """
+    rest = (*arguments, *_examples(function, articulation, len(arguments)))
+    many = jax.tree.map(lambda x: jnp.stack([jnp.asarray(x)] * 2), rest)
+    jaxpr = jax.make_jaxpr(jax.vmap(lambda *x: function(articulation, *x)))(*many)
+    return Explanation(tuple(_cost(program, axes) for program, axes in _operations(jaxpr.jaxpr)))
+
+
+def cost_of(scalars: ScalarProgram, name: str, lanes: int) -> OperationCost:
+    """The cost of a scalar program."""
+    real = scalars.operations > Op.CONSTANT
+    first, second, third = (int(np.count_nonzero(scalars.levels[real] == level)) for level in range(3))
+    kinds = Counter(Op(op).name.lower() for op in scalars.operations[real].tolist())
+    read = sum(int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype, level in scalars.arguments if level)
+    written = sum(
+        result.size * np.dtype(dtype).itemsize
+        for result, dtype in zip(scalars.results, scalars.result_types, strict=True)
+    )
+    counts = (first, second, third)
+    return OperationCost(name, counts, dict(kinds.most_common()), live(scalars), read, written, lanes)
+
+
+def _cost(program: Program, axes: Axes) -> OperationCost:
+    levels = levels_of(axes, len(program.traced))
+    try:
+        if not program.has_kernel:
+            raise UnsupportedOperation("a tree that is data, or kernels are switched off")
+        scalars = scalars_of(program, levels)
+    except (UnsupportedOperation, TooManyOperations) as refusal:
+        return OperationCost(program.name, (0, 0, 0), {}, 0, 0, 0, 0, str(refusal))
+    lanes = kernels.lanes_of(scalars) if kernels.available() is None else 0
+    return cost_of(scalars, program.name, lanes)
+
+
+def _operations(jaxpr: Any) -> Iterator[tuple[Program, Axes]]:
+    for equation in jaxpr.eqns:
+        if equation.primitive is program_p:
+            yield equation.params["program"], equation.params["axes"]
+        for parameter in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda x: hasattr(x, "jaxpr")):
+            inner = getattr(parameter, "jaxpr", parameter)
+            if hasattr(inner, "eqns"):
+                yield from _operations(inner)
+
+
+def _examples(function: Callable[..., Any], articulation: Articulation, given: int) -> list[Any]:
+    topology, dtype = articulation.topology, articulation.dtype
+    vector = jnp.zeros(topology.nv, dtype)
+    known = {
+        "state": lambda: neutral_state(articulation),
+        "external_force": lambda: jnp.zeros((topology.num_links, 6), dtype),
+        "control": lambda: None,
+        "dt": lambda: jnp.asarray(0.01, dtype),
+    } | dict.fromkeys(("force", "acceleration", "right"), lambda: vector)
+    examples = []
+    for parameter in list(inspect.signature(function).parameters.values())[1 + given :]:
+        if parameter.default is not parameter.empty or parameter.kind not in (
+            parameter.POSITIONAL_ONLY,
+            parameter.POSITIONAL_OR_KEYWORD,
+        ):
+            break
+        if parameter.name not in known:
+            raise ValueError(f"explain: give an example of the argument {parameter.name!r} of {function}")
+        examples.append(known[parameter.name]())
+    return examples
