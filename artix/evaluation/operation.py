@@ -9,11 +9,13 @@ arguments is kept.
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax._src import dispatch
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
@@ -63,9 +65,24 @@ def _compiled(*operands: Array, program: Program, axes: Axes) -> list[Array]:
     return evaluate(program, operands, axes)
 
 
+class _Running(threading.local):
+    """Whether this thread runs a program that is not part of a compiled one."""
+
+    active = False
+
+
+_running = _Running()
+
+
 def _impl(*operands: Array, program: Program, axes: Axes) -> list[Array]:
-    with jax.disable_jit(False):
-        return _compiled(*operands, program=program, axes=axes)
+    if _running.active:  # ``jax.debug_nans`` looks for the operation that is to blame.
+        return evaluate_by_xla(*operands, program=program, axes=axes)
+    _running.active = True
+    try:
+        with jax.disable_jit(False):
+            return _compiled(*operands, program=program, axes=axes)
+    finally:
+        _running.active = False
 
 
 def _result_types(*operands: Any, program: Program, axes: Axes) -> list[Any]:
@@ -162,13 +179,25 @@ _lower_by_xla = mlir.lower_fun(evaluate_by_xla, multiple_results=True)
 def _lower_for_cpu(context: Any, *operands: Any, program: Program, axes: Axes) -> Any:
     """A kernel, where there can be one; exports hold nothing of the machine that makes them."""
     module = context.module_context
-    kernel = None if module.lowering_parameters.for_export else cpu_kernel(program, levels_of(axes, len(operands)))
+    batches = axes or (Axis(1, (True,) * len(operands)),)
+    levels = levels_of(batches, len(operands))
+    kernel = None if module.lowering_parameters.for_export else cpu_kernel(program, levels)
     if kernel is None:
         return _lower_by_xla(context, *operands, program=program, axes=axes)
-    if getattr(module.axis_context, "num_devices", 1) == 1 or _is_manual(module.axis_context):
+    if getattr(module.axis_context, "num_devices", 1) > 1 and not _is_manual(module.axis_context):
+        partitioned = functools.partial(call_partitioned, kernel, program, axes)
+        return mlir.lower_fun(partitioned, multiple_results=True)(context, *operands)
+    if axes:
         return jax.ffi.ffi_lowering(kernel)(context, *operands)
-    partitioned = functools.partial(call_partitioned, kernel, program, axes)
-    return mlir.lower_fun(partitioned, multiple_results=True)(context, *operands)
+    return mlir.lower_fun(functools.partial(_call_for_one, kernel, program), multiple_results=True)(context, *operands)
+
+
+def _call_for_one(kernel: str, program: Program, *operands: Any) -> list[Any]:
+    """A batch of one."""
+    shapes = [jax.ShapeDtypeStruct((1, *kind.shape), kind.dtype) for kind in program.result_types]
+    with all_devices_alike():
+        results = jax.ffi.ffi_call(kernel, shapes)(*(x[None] for x in operands))
+        return [result.reshape(kind.shape) for result, kind in zip(results, program.result_types, strict=True)]
 
 
 def _is_manual(axis_context: Any) -> bool:
@@ -192,5 +221,7 @@ ad.primitive_jvps[program_p] = _jvp
 ad.primitive_transposes[program_p] = _transpose
 batching.primitive_batchers[program_p] = _batch
 pe.dce_rules[program_p] = _dce
+# As ``custom_partitioning``, which is called for batches on several devices: it wants to know them.
+dispatch.prim_requires_devices_during_lowering.add(program_p)
 mlir.register_lowering(program_p, _lower_by_xla)
 mlir.register_lowering(program_p, _lower_for_cpu, platform="cpu")
