@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -105,6 +105,9 @@ class PaddedTopology(struct.PyTreeNode):
 
     Padded links are massless and attached to the root, padded DOFs move nothing, and results for both are exactly zero.
     """
+
+    is_known_when_traced: ClassVar[bool] = False
+    """Programs of trees that are data are left to XLA, see :mod:`artix.evaluation.quantity`."""
 
     padding: Padding = struct.field(pytree_node=False)
     base_is_free: Array

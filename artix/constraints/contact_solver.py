@@ -21,6 +21,7 @@ from artix.constraints.kkt import factorize_damped, proximal_iterations
 from artix.constraints.operators import check_iterations
 from artix.devices import scan, varying_alike
 from artix.dynamics.factorization import factorize_dense, solve
+from artix.evaluation import quantity
 from artix.tangents import times
 
 Array = jax.Array
@@ -43,6 +44,7 @@ class ContactSolution(NamedTuple):
     residual: Array
 
 
+@quantity
 def solve_contact(
     delassus: Array,
     free_velocity: Array,

@@ -6,8 +6,6 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-import jax
-
 from jax._src import config as _config
 from jax._src import core as _core
 from jax._src import mesh as _mesh

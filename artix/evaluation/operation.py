@@ -170,7 +170,9 @@ def _dce(used: list[bool], *rest: Any) -> tuple[list[bool], Any]:
         return [True] * len(equation.invars), equation
     program = equation.params["program"].selected([number for number, is_used in enumerate(used) if is_used])
     outvars = [variable for variable, is_used in zip(equation.outvars, used, strict=True) if is_used]
-    return [True] * len(equation.invars), equation.replace(outvars=outvars, params=equation.params | {"program": program})
+    return [True] * len(equation.invars), equation.replace(
+        outvars=outvars, params=equation.params | {"program": program}
+    )
 
 
 _lower_by_xla = mlir.lower_fun(evaluate_by_xla, multiple_results=True)

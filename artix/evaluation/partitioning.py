@@ -36,9 +36,7 @@ def call_partitioned(target: str, program: Program, axes: Axes, *operands: Any) 
 
     def call(*parts: Any) -> tuple[Any, ...]:
         sizes_here = [part.shape[0] for part, is_mapped in zip(parts, mapped, strict=True) if is_mapped][:1]
-        shapes = [
-            jax.ShapeDtypeStruct((*sizes_here, *sizes, *kind.shape), kind.dtype) for kind in program.result_types
-        ]
+        shapes = [jax.ShapeDtypeStruct((*sizes_here, *sizes, *kind.shape), kind.dtype) for kind in program.result_types]
         return tuple(jax.ffi.ffi_call(target, shapes)(*parts))
 
     if not axes:

@@ -15,7 +15,6 @@ from artix.evaluation.compilation import kernels_are_on
 from artix.evaluation.operation import evaluate
 from artix.evaluation.program import Program, trace
 from artix.evaluation.signature import program_key, read_signature, signature_of, write_signature
-from artix.topology import Topology
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -61,7 +60,7 @@ def quantity(function: _Function) -> _Function:
         # With their types, as 1 == True.
         static = tuple((None, None) if _is_array(leaf) else (type(leaf), leaf) for leaf in leaves)
         x64 = jax.config.jax_enable_x64  # type: ignore[attr-defined]
-        traced = _traced(function, structure, tuple(places), static, types, _topologies_are_static(args), x64)
+        traced = _traced(function, structure, tuple(places), static, types, x64)
         known = _known(arrays) if is_staging() else {}
         program = (traced.program if kernels_are_on() else traced.program.without_kernel()).with_known(known)
         results = evaluate(program, [arrays[place] for place in program.traced])
@@ -77,7 +76,6 @@ def _traced(
     places: tuple[int, ...],
     static: tuple[tuple[Any, Any], ...],
     types: tuple[tuple[tuple[int, ...], Any], ...],
-    has_kernel: bool,
     x64: bool,
 ) -> _Traced:
     def of_arrays(*arrays: Any) -> Any:
@@ -96,7 +94,7 @@ def _traced(
         signature = signature_of(results)
         write_signature(key, results)
     name = getattr(function, "__name__", "function").lstrip("_")
-    options: Any = {"key": key, "has_kernel": has_kernel}
+    options: Any = {"key": key, "has_kernel": _is_known(structure)}
     program = Program(name, lambda: make()[0], argument_types, signature.types, len(places), **options)
     if jaxpr is not None:
         program.jaxpr = jaxpr
@@ -131,5 +129,9 @@ def _is_readable(array: Any) -> bool:
     return not isinstance(array, jax.Array) or array.is_fully_addressable or array.is_fully_replicated
 
 
-def _topologies_are_static(args: Sequence[Any]) -> bool:
-    return all(isinstance(getattr(arg, "topology", None), Topology | None) for arg in args)
+def _is_known(structure: Any) -> bool:
+    """Whether no tree in a structure is data."""
+    node = structure.node_data()
+    return node is None or (
+        getattr(node[0], "is_known_when_traced", True) and all(map(_is_known, structure.children()))
+    )

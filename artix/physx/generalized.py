@@ -14,23 +14,27 @@ from artix.articulation import Articulation, State
 from artix.bodies import Placement
 from artix.dynamics.inverse import coriolis_compensation, generalized_external_force, gravity_compensation
 from artix.dynamics.mass_matrix import mass_matrix
+from artix.evaluation import quantity
 from artix.frames import link_poses
 from artix.kinematics import root_motion
 
 Array = jax.Array
 
 
+@quantity
 def generalized_mass_matrix(articulation: Articulation, state: State) -> Array:
     """``computeGeneralizedMassMatrix``: joint inertia with the root free, shape [n, n]."""
     base = articulation.topology.num_base_dofs
     return _eliminate_root(articulation, state, mass_matrix(articulation, state)[:, base:])
 
 
+@quantity
 def coriolis_and_centrifugal_force(articulation: Articulation, state: State) -> Array:
     """``computeCoriolisAndCentrifugalForce``: joint forces that cancel velocity effects, the root free, shape [n]."""
     return _eliminate_root(articulation, state, coriolis_compensation(articulation, state)[:, None])[:, 0]
 
 
+@quantity
 def generalized_gravity_force(articulation: Articulation, state: State, *, physx_compat: bool = False) -> Array:
     """``computeGeneralizedGravityForce``: joint forces that cancel gravity, the root free, shape [n].
 
@@ -48,6 +52,7 @@ def generalized_gravity_force(articulation: Articulation, state: State, *, physx
     return _eliminate_root(articulation, state, gravity[:, None])[:, 0]
 
 
+@quantity
 def joint_force_for(
     articulation: Articulation, state: State, joint_acceleration: Array, *, physx_compat: bool = False
 ) -> Array:
@@ -64,6 +69,7 @@ def joint_force_for(
     return _eliminate_root(articulation, state, force[:, None])[:, 0]
 
 
+@quantity
 def counteracting_joint_force(
     articulation: Articulation, state: State, external_force: Array, *, physx_compat: bool = False
 ) -> Array:
