@@ -7,6 +7,7 @@ from itertools import repeat
 from typing import Any, TypeAlias
 
 import numpy as np
+from jax.lax import RoundingMethod
 
 from artix.evaluation import scalar_functions as functions
 from artix.evaluation.array_indices import (
@@ -165,7 +166,7 @@ def _integer_pow(equation: Any) -> Rule:
 
 
 def _round(equation: Any) -> Rule:
-    to_even = "EVEN" in str(equation.params["rounding_method"]).upper()
+    to_even = equation.params["rounding_method"] == RoundingMethod.TO_NEAREST_EVEN
     return _unary(equation, functions.round_to_even if to_even else functions.round_away_from_zero)
 
 
@@ -182,7 +183,7 @@ def _select(equation: Any) -> Rule:
         elif len(cases) == 2 and _operand_kind(equation) == Kind.BOOL:
             flags, (no, yes) = expand_which(which), branches
             make = functions.select
-            found = [make(builder, kind, *entry) for entry in zip(flags, yes, no, strict=False)]
+            found = [make(builder, kind, flag, x, y) for flag, x, y in zip(flags, yes, no, strict=False)]
         else:
             raise UnsupportedOperation("select_n by an integer that is not known")
         return [builder.settled(found, shape, dtype)]

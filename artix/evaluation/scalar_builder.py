@@ -1,7 +1,7 @@
 """Scalars under construction: equal ones are one, and what is known of them is folded at once.
 
-References are those of :class:`~artix.evaluation.scalar_program.ScalarProgram`, but that constants have numbers of their
-own, from ``CONSTANTS`` on, so that one comparison tells them.
+References are those of :class:`~artix.evaluation.scalar_program.ScalarProgram`, but that constants have numbers of
+their own, from ``CONSTANTS`` on, so that one comparison tells them.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def round_away_from_zero(builder: ScalarBuilder, kind: int, operands: Iterable[i
         (up,) = builder.add(kind, (down,), (ONE[kind],))
         rounded = select(builder, kind, less, down, up)
         negative = compare(builder, kind, Op.LT, x, ZERO[kind])
-        found.append(select(builder, kind, negative, *builder.negate(kind, (rounded,)), rounded))
+        found.append(select(builder, kind, negative, builder.negate(kind, (rounded,))[0], rounded))
     return found
 
 
@@ -195,9 +195,9 @@ def _chosen(builder: ScalarBuilder, which: int, x: int, position: int) -> int:
 
 
 def _select_bool(builder: ScalarBuilder, which: int, yes: int, no: int) -> int:
-    if yes == TRUE or yes == which:
+    if yes in (TRUE, which):
         return logical(builder, Op.OR, which, no)
-    if no == FALSE or no == which:
+    if no in (FALSE, which):
         return logical(builder, Op.AND, which, yes)
     if yes == FALSE:
         return logical(builder, Op.AND, negation(builder, which), no)
