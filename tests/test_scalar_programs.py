@@ -142,6 +142,9 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "xor": lambda x, y: (x > 0) ^ (y > 0),
     "not": lambda x, y: ~(x > y),
     "select_n": lambda x, y: lax.select(x > y, x, -y),
+    "comparisons of bools": lambda x, y: [
+        compare(x > 0, y > 0) for compare in (lax.eq, lax.ne, lax.lt, lax.le, lax.max, lax.min)
+    ],
     "bool select_n": lambda x, y: lax.select(x > y, x > 0, y > 0),
     "clamp": lambda x, y: lax.clamp(-0.5 * lax.abs(y), x, lax.abs(y)),
     "clamp to numbers": lambda x, y: lax.clamp(jnp.asarray(-0.5, x.dtype), x, jnp.asarray(0.7, x.dtype)) + y,

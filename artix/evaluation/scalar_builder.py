@@ -54,9 +54,10 @@ def kind_of(dtype: Any) -> Kind:
     Raises:
       UnsupportedOperation: if there are no scalars of this dtype.
     """
-    kind = _KINDS.get(np.dtype(dtype))
+    # Keys of random numbers have dtypes that are none of NumPy's.
+    kind = _KINDS.get(dtype) if isinstance(dtype, np.dtype) else None
     if kind is None:
-        raise UnsupportedOperation(f"scalars of {np.dtype(dtype)}")
+        raise UnsupportedOperation(f"scalars of {dtype}")
     return kind
 
 
