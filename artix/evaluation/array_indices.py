@@ -102,12 +102,12 @@ def _windows(
     strides = np.ones(len(shape), np.int64)
     for axis in range(len(shape) - 2, -1, -1):
         strides[axis] = strides[axis + 1] * shape[axis + 1]
-    found = (starts @ strides).reshape(*batch, *(1 for _ in kept))
+    found = np.reshape(starts @ strides, (*batch, *(1 for _ in kept)))
     for place, axis in enumerate(kept):
         along = [1] * (len(batch) + len(kept))
         along[len(batch) + place] = sizes[axis]
         found = found + (np.arange(sizes[axis]) * strides[axis]).reshape(along)
-    return np.where(inside.reshape(*batch, *(1 for _ in kept)), found, OUTSIDE)
+    return np.where(np.reshape(inside, (*batch, *(1 for _ in kept))), found, OUTSIDE)
 
 
 def fill_value(dtype: np.dtype, given: Any) -> Any:
