@@ -55,29 +55,30 @@ _EVALUATED: dict[int, Callable[..., Any]] = {
 
 def check_program(program: ScalarProgram) -> None:
     """What holds of every scalar program: operands come first, levels and signs are right, nothing is left over."""
-    used = np.zeros(len(program.operations), bool)
-    for number, operation in enumerate(program.operations):
-        operands = program.operands[number]
-        if operation == Op.INPUT:
-            shape, dtype, level = program.arguments[operands[0]]
-            assert 0 <= operands[1] < max(int(np.prod(shape)), 1)
-            assert program.levels[number] == level and DTYPES[Kind(program.kinds[number])] == dtype
-            continue
-        references = operands[operands >= 0]
-        assert (references >> 1 < number).all()
-        used[references >> 1] = True
-        assert (program.kinds[(references >> 1)[references & 1 == 1]] >= Kind.FLOAT32).all()
-        assert program.levels[number] == max(program.levels[references >> 1], default=0)
-        if operation == Op.CONSTANT:
-            assert program.kinds[number] < Kind.FLOAT32 or not np.signbit(program.constants[number])
-        else:
-            assert program.constants[number] == 0
-        if operation in (Op.LT, Op.LE, Op.EQ, Op.NE, Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MIN, Op.MAX):
-            assert program.kinds[references[0] >> 1] == program.kinds[references[1] >> 1]
+    operations, operands = program.operations, program.operands
+    size = len(operations)
+    is_input, is_constant = operations == Op.INPUT, operations == Op.CONSTANT
+    assert operands.shape == (size, 3) and program.kinds.shape == program.levels.shape == (size,)
+    for number in np.flatnonzero(is_input):
+        shape, dtype, level = program.arguments[operands[number, 0]]
+        assert 0 <= operands[number, 1] < int(np.prod(shape))
+        assert program.levels[number] == level and DTYPES[Kind(program.kinds[number])] == dtype
+    there = (operands >= 0) & ~is_input[:, None]
+    used = np.where(there, operands >> 1, 0)
+    assert (np.where(there, used, -1) < np.arange(size)[:, None]).all()
+    assert (np.where(there & (operands & 1 == 1), program.kinds[used], Kind.FLOAT32) >= Kind.FLOAT32).all()
+    highest = np.where(there, program.levels[used], 0).max(axis=1, initial=0)
+    assert (is_input | (program.levels == highest)).all()
+    assert not program.constants[~is_constant].any()
+    assert not (np.signbit(program.constants) & (program.kinds >= Kind.FLOAT32)).any()
+    of_two = np.isin(operations, [Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MIN, Op.MAX, Op.LT, Op.LE, Op.EQ, Op.NE])
+    assert (program.kinds[used[of_two, 0]] == program.kinds[used[of_two, 1]]).all()
+    live = np.zeros(size, bool)
+    live[used[there]] = True
     for result, dtype in zip(program.results, program.result_types, strict=True):
-        used[result.ravel() >> 1] = True
-        assert all(DTYPES[Kind(kind)] == dtype for kind in program.kinds[result.ravel() >> 1])
-    assert used.all()
+        live[result.ravel() >> 1] = True
+        assert all(DTYPES[Kind(kind)] == dtype for kind in np.unique(program.kinds[result.ravel() >> 1]))
+    assert live.all()
 
 
 def interpret(program: ScalarProgram, arguments: Sequence[Any]) -> list[np.ndarray]:

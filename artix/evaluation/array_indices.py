@@ -107,7 +107,7 @@ def _windows(
         along = [1] * (len(batch) + len(kept))
         along[len(batch) + place] = sizes[axis]
         found = found + (np.arange(sizes[axis]) * strides[axis]).reshape(along)
-    return np.where(inside.reshape(*batch, *(1 for _ in kept)), found, OUTSIDE)
+    return np.where(np.reshape(inside, (*batch, *(1 for _ in kept))), found, OUTSIDE)
 
 
 def fill_value(dtype: np.dtype, given: Any) -> Any:

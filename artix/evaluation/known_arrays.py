@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.lax import RoundingMethod
 
 from artix.evaluation.array_indices import OUTSIDE, dynamic_slice_numbers, fill_value, gather_numbers, scatter_numbers
 from artix.evaluation.array_movement import MOVEMENTS
@@ -122,6 +123,14 @@ def _iota(_: Sequence[np.ndarray], parameters: Mapping[str, Any]) -> Any:
     return np.broadcast_to(np.arange(shape[dimension], dtype=parameters["dtype"]).reshape(along), shape)
 
 
+def _round(arrays: Sequence[np.ndarray], parameters: Mapping[str, Any]) -> Any:
+    (x,) = arrays
+    if parameters["rounding_method"] == RoundingMethod.TO_NEAREST_EVEN:
+        return np.round(x)
+    down = np.floor(np.abs(x))
+    return np.copysign(down + (np.abs(x) - down >= 0.5), x)
+
+
 def _integer_pow(arrays: Sequence[np.ndarray], parameters: Mapping[str, Any]) -> Any:
     return (arrays[0] ** parameters["y"]).astype(arrays[0].dtype)
 
@@ -198,6 +207,7 @@ _OTHERS: dict[str, Callable[[Sequence[np.ndarray], Mapping[str, Any]], Any]] = {
     "convert_element_type": _convert,
     "iota": _iota,
     "integer_pow": _integer_pow,
+    "round": _round,
     "dot_general": _dot_general,
     "gather": _gather,
     "dynamic_slice": _dynamic_slice,

@@ -1,7 +1,7 @@
 """Scalars under construction: equal ones are one, and what is known of them is folded at once.
 
-References are those of :class:`~artix.evaluation.scalar_program.ScalarProgram`, but that constants have numbers of their
-own, from ``CONSTANTS`` on, so that one comparison tells them.
+References are those of :class:`~artix.evaluation.scalar_program.ScalarProgram`, but that constants have numbers of
+their own, from ``CONSTANTS`` on, so that one comparison tells them.
 """
 
 from __future__ import annotations
@@ -54,9 +54,10 @@ def kind_of(dtype: Any) -> Kind:
     Raises:
       UnsupportedOperation: if there are no scalars of this dtype.
     """
-    kind = _KINDS.get(np.dtype(dtype))
+    # Keys of random numbers have dtypes that are none of NumPy's.
+    kind = _KINDS.get(dtype) if isinstance(dtype, np.dtype) else None
     if kind is None:
-        raise UnsupportedOperation(f"scalars of {np.dtype(dtype)}")
+        raise UnsupportedOperation(f"scalars of {dtype}")
     return kind
 
 

@@ -1,4 +1,4 @@
-"""Functions of scalars beyond sums and products, each with what can be said of its value without computing it."""
+"""Functions of scalars, each with what can be said of its value without computing it, by the names of primitives."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from artix.evaluation.scalar_builder import CONSTANTS, FALSE, ONE, TRUE, ZERO, ScalarBuilder, UnsupportedOperation
+from artix.evaluation.scalar_choices import compare, extremum, logical, negation, select
 from artix.evaluation.scalar_program import Kind, Op
 
 Binary: TypeAlias = Callable[[ScalarBuilder, int, Iterable[int], Iterable[int]], list[int]]
@@ -17,7 +18,7 @@ Binary: TypeAlias = Callable[[ScalarBuilder, int, Iterable[int], Iterable[int]],
 
 Unary: TypeAlias = Callable[[ScalarBuilder, int, Iterable[int]], list[int]]
 
-_SELECT, _NOT, _CONVERT = int(Op.SELECT), int(Op.NOT), int(Op.CONVERT)
+_CONVERT = int(Op.CONVERT)
 _NOT_NEGATIVE = {int(op) for op in (Op.ABS, Op.SQRT, Op.RSQRT, Op.EXP, Op.COSH)}
 
 
@@ -103,7 +104,7 @@ def round_away_from_zero(builder: ScalarBuilder, kind: int, operands: Iterable[i
         (up,) = builder.add(kind, (down,), (ONE[kind],))
         rounded = select(builder, kind, less, down, up)
         negative = compare(builder, kind, Op.LT, x, ZERO[kind])
-        found.append(select(builder, kind, negative, *builder.negate(kind, (rounded,)), rounded))
+        found.append(select(builder, kind, negative, builder.negate(kind, (rounded,))[0], rounded))
     return found
 
 
@@ -116,117 +117,6 @@ def is_finite(builder: ScalarBuilder, kind: int, operands: Iterable[int]) -> lis
         else:
             found.append(builder.make(Kind.BOOL, Op.IS_FINITE, x & -2))
     return found
-
-
-def extremum(builder: ScalarBuilder, kind: int, operation: int, a: int, b: int) -> int:
-    """The lesser or greater of two numbers."""
-    if a == b:
-        return a
-    if a > b:
-        a, b = b, a
-    if b >= CONSTANTS:
-        if a >= CONSTANTS:
-            return builder.fold(np.minimum if operation == Op.MIN else np.maximum, kind, kind, a, b)
-        value = builder.value(b)
-        if math.isinf(value):
-            return a if (value > 0) == (operation == Op.MIN) else b
-    if a & b & 1:
-        return builder.make(kind, Op.MIN if operation == Op.MAX else Op.MAX, a ^ 1, b ^ 1) ^ 1
-    return builder.make(kind, operation, a, b)
-
-
-_COMPARISONS = {int(Op.LT): np.less, int(Op.LE): np.less_equal, int(Op.EQ): np.equal, int(Op.NE): np.not_equal}
-
-
-def compare(builder: ScalarBuilder, kind: int, operation: int, a: int, b: int) -> int:
-    """A comparison of two numbers."""
-    numeric, ordered = _COMPARISONS[operation], operation in (Op.LT, Op.LE)
-    if a >= CONSTANTS and b >= CONSTANTS:
-        return builder.fold(numeric, kind, Kind.BOOL, a, b)
-    if operation == Op.LT and (a == b or _never_less(builder, a, b)):
-        return FALSE
-    for flag, other, swapped in ((a, b, False), (b, a, True)):
-        made = builder.operation(flag)
-        if other >= CONSTANTS and made and made[0] == _CONVERT and builder.kind(made[1]) == Kind.BOOL:
-            either = [builder.constant(-x if flag & 1 else x, kind) for x in (1, 0)]
-            pairs = [(other, x) if swapped else (x, other) for x in either]
-            yes, no = (compare(builder, kind, operation, *pair) for pair in pairs)
-            return select(builder, Kind.BOOL, made[1], yes, no)
-    if kind >= Kind.FLOAT32:
-        if a & b & 1:
-            a, b = (b ^ 1, a ^ 1) if ordered else (a ^ 1, b ^ 1)
-        elif a & 1 and not ordered and b != ZERO[kind]:
-            a, b = a ^ 1, b ^ 1
-        elif a & 1 and not ordered:
-            a ^= 1
-    if not ordered and a > b:
-        a, b = b, a
-    return builder.make(Kind.BOOL, operation, a, b)
-
-
-def _never_less(builder: ScalarBuilder, a: int, b: int) -> bool:
-    """Whether one side is infinite so that ``a < b`` cannot be."""
-    return (a >= CONSTANTS and builder.value(a) == math.inf) or (b >= CONSTANTS and builder.value(b) == -math.inf)
-
-
-def select(builder: ScalarBuilder, kind: int, which: int, yes: int, no: int) -> int:
-    """One scalar if a bool holds, else the other."""
-    if which >= CONSTANTS:
-        return yes if which == TRUE else no
-    made = builder.operations[which >> 1]
-    if made[0] == _NOT:
-        which, yes, no = made[1], no, yes
-    yes, no = _chosen(builder, which, yes, 2), _chosen(builder, which, no, 3)
-    if yes == no:
-        return yes
-    if kind == Kind.BOOL:
-        return _select_bool(builder, which, yes, no)
-    sign = yes & no & 1
-    return builder.make(kind, _SELECT, which, yes ^ sign, no ^ sign) ^ sign
-
-
-def _chosen(builder: ScalarBuilder, which: int, x: int, position: int) -> int:
-    """A branch, or if it is a choice by the same bool, what that chooses."""
-    made = builder.operation(x)
-    while made and made[0] == _SELECT and made[1] == which:
-        x = made[position] ^ (x & 1)
-        made = builder.operation(x)
-    return x
-
-
-def _select_bool(builder: ScalarBuilder, which: int, yes: int, no: int) -> int:
-    if yes == TRUE or yes == which:
-        return logical(builder, Op.OR, which, no)
-    if no == FALSE or no == which:
-        return logical(builder, Op.AND, which, yes)
-    if yes == FALSE:
-        return logical(builder, Op.AND, negation(builder, which), no)
-    if no == TRUE:
-        return logical(builder, Op.OR, negation(builder, which), yes)
-    return builder.make(Kind.BOOL, _SELECT, which, yes, no)
-
-
-def negation(builder: ScalarBuilder, a: int) -> int:
-    """Whether a bool does not hold."""
-    if a >= CONSTANTS:
-        return TRUE if a == FALSE else FALSE
-    made = builder.operations[a >> 1]
-    return made[1] if made[0] == _NOT else builder.make(Kind.BOOL, _NOT, a)
-
-
-def logical(builder: ScalarBuilder, operation: int, a: int, b: int) -> int:
-    """Of two bools: and, or, exclusive or."""
-    if a > b:
-        a, b = b, a
-    if a == b:
-        return FALSE if operation == Op.XOR else a
-    if b == FALSE:
-        return FALSE if operation == Op.AND else a
-    if b == TRUE:
-        return TRUE if operation == Op.OR else a if operation == Op.AND else negation(builder, a)
-    if b < CONSTANTS and (builder.operations[b >> 1] == (_NOT, a) or builder.operations[a >> 1] == (_NOT, b)):
-        return FALSE if operation == Op.AND else TRUE
-    return builder.make(Kind.BOOL, operation, a, b)
 
 
 def convert(builder: ScalarBuilder, source: int, target: int, operands: Sequence[int]) -> Sequence[int]:

@@ -139,13 +139,15 @@ class _Writer:
 
 
 def depth_first(program: ScalarProgram) -> ScalarProgram:
-    """The same program, each scalar shortly before its first use.
+    """The same program, each scalar shortly before its first use, and of its operands first the one that needs most.
+
+    In trees that is the order in which the fewest scalars live at once (Sethi and Ullman, 1970).
 
     Args:
       program: the program.
     """
-    operands = program.operands.tolist()
-    leaf = program.operations <= Op.CONSTANT
+    leaf = (program.operations <= Op.CONSTANT).tolist()
+    operands = _operands_by_need(program.operands.tolist(), leaf)
     order: list[int] = []
     place = [-1] * len(operands)
     for result in program.results:
@@ -153,16 +155,26 @@ def depth_first(program: ScalarProgram) -> ScalarProgram:
             stack = [root >> 1]
             while stack:
                 number = stack[-1]
-                if place[number] < 0 and not leaf[number]:
-                    waiting = [x >> 1 for x in operands[number] if x >= 0 and place[x >> 1] < 0]
-                    if waiting:
-                        stack.append(waiting[0])
-                        continue
+                waiting = next((x for x in operands[number] if place[x] < 0), None)
+                if waiting is not None:
+                    stack.append(waiting)
+                    continue
                 stack.pop()
                 if place[number] < 0:
                     place[number] = len(order)
                     order.append(number)
     return reordered(program, np.array(order, np.int64))
+
+
+def _operands_by_need(operands: list[list[int]], leaf: list[bool]) -> list[list[int]]:
+    """Numbers of the operands of each scalar, first those for which more have to live at once."""
+    need: list[int] = []
+    ordered: list[list[int]] = []
+    for number, references in enumerate(operands):
+        used = [] if leaf[number] else sorted({x >> 1 for x in references if x >= 0}, key=lambda x: -need[x])
+        ordered.append(used)
+        need.append(max((need[x] + position for position, x in enumerate(used)), default=1))
+    return ordered
 
 
 def reordered(program: ScalarProgram, order: np.ndarray) -> ScalarProgram:

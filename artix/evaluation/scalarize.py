@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,7 +19,7 @@ from artix.evaluation.scalar_builder import (
     Value,
     kind_of,
 )
-from artix.evaluation.scalar_functions import compare, select
+from artix.evaluation.scalar_choices import compare, select
 from artix.evaluation.scalar_order import finished
 from artix.evaluation.scalar_program import Kind, Op, ScalarProgram
 
@@ -56,11 +58,24 @@ def scalarize(
         kind, size = kind_of(aval.dtype), int(np.prod(aval.shape, dtype=int))
         values.append([builder.make(kind, Op.INPUT, len(arguments), entry) for entry in range(size)])
         arguments.append((aval.shape, np.dtype(aval.dtype), level))
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), _no_collections():
         results = _Evaluator(builder).call(program, values)
-    types = [(aval.shape, np.dtype(aval.dtype)) for aval in program.out_avals]
-    references = [builder.references(x, kind_of(dtype)) for x, (_, dtype) in zip(results, types, strict=True)]
-    return finished(builder, arguments, references, types)
+        outputs = zip(results, program.out_avals, strict=True)
+        references = [builder.references(value, kind_of(aval.dtype)) for value, aval in outputs]
+        types = [(aval.shape, np.dtype(aval.dtype)) for aval in program.out_avals]
+        return finished(builder, arguments, references, types)
+
+
+@contextlib.contextmanager
+def _no_collections() -> Iterator[None]:
+    """Without searches for cycles, of which scalars make none: they take a third of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 class _Step:
@@ -159,16 +174,13 @@ Control: TypeAlias = Callable[[_Evaluator, Any, list[Value]], Sequence[Value]]
 """Evaluates an equation that has programs in it."""
 
 
-def _called(parameter: str) -> Control:
-    """A call of the program that a parameter has, closed or open."""
-
-    def control(evaluator: _Evaluator, equation: Any, arguments: list[Value]) -> Sequence[Value]:
-        program = equation.params[parameter]
-        if hasattr(program, "jaxpr"):
-            return evaluator.call(program, arguments)
-        return evaluator.evaluate(program, (), arguments)
-
-    return control
+def _called(evaluator: _Evaluator, equation: Any, arguments: list[Value]) -> Sequence[Value]:
+    """A call of a program, closed or open; its parameter has had several names."""
+    names = ("jaxpr", "call_jaxpr", "fun_jaxpr", "call")
+    program = next(equation.params[name] for name in names if name in equation.params)
+    if hasattr(program, "consts"):
+        return evaluator.call(program, arguments)
+    return evaluator.evaluate(program, (), arguments)
 
 
 def _derivative(evaluator: _Evaluator, equation: Any, arguments: list[Value]) -> Sequence[Value]:
@@ -219,7 +231,7 @@ def _entry(value: Value, position: int, length: int) -> Value:
 
 def _stacked(evaluator: _Evaluator, values: Sequence[Value], variable: Any) -> Value:
     if all(type(x) is np.ndarray for x in values):
-        return np.stack(values)  # type: ignore[arg-type]
+        return np.stack(values)
     kind = kind_of(variable.aval.dtype)
     return [x for value in values for x in evaluator.builder.references(value, kind)]
 
@@ -267,12 +279,22 @@ def _platform_index(_: _Evaluator, equation: Any, __: list[Value]) -> Sequence[V
     return [np.asarray(platforms.index(None), np.int32)]
 
 
+_CALLS = (
+    "jit",
+    "pjit",
+    "closed_call",
+    "core_call",
+    "remat",
+    "remat2",
+    "checkpoint",
+    "custom_jvp_call",
+    "custom_vjp_call",
+    "custom_vjp_call_jaxpr",
+    "custom_vmap_call",
+)
+
 _CONTROL: dict[str, Control] = {
-    **dict.fromkeys(("jit", "pjit", "closed_call", "scan_body"), _called("jaxpr")),
-    **dict.fromkeys(("remat", "remat2", "checkpoint"), _called("jaxpr")),
-    **dict.fromkeys(("core_call", "custom_jvp_call", "custom_vjp_call", "custom_lin_call"), _called("call_jaxpr")),
-    "custom_vjp_call_jaxpr": _called("fun_jaxpr"),
-    "custom_vmap_call": _called("call"),
+    **dict.fromkeys(_CALLS, _called),
     "artix_derivative": _derivative,
     "custom_linear_solve": _linear_solve,
     "scan": _scan,

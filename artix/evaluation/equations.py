@@ -1,0 +1,30 @@
+"""What is read off the equations of traced programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from artix.evaluation.scalar_builder import ScalarBuilder, Value, kind_of
+from artix.evaluation.scalar_program import Kind
+
+Rule: TypeAlias = Callable[[ScalarBuilder, Sequence[Value]], list[Value]]
+"""Makes the results of an operation of its arguments, not all of which are known."""
+
+
+def result_of(equation: Any) -> tuple[tuple[int, ...], np.dtype, int]:
+    """Shape, dtype and size of the (first) result."""
+    aval = equation.outvars[0].aval
+    return aval.shape, aval.dtype, int(np.prod(aval.shape, dtype=int))
+
+
+def shapes_of(equation: Any) -> tuple[tuple[int, ...], ...]:
+    """Shapes of the arguments."""
+    return tuple(variable.aval.shape for variable in equation.invars)
+
+
+def operand_kind(equation: Any, number: int = 0) -> Kind:
+    """The kind of an argument's scalars."""
+    return kind_of(equation.invars[number].aval.dtype)

@@ -1,0 +1,136 @@
+"""Comparisons of scalars, bools, and what is chosen by them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from artix.evaluation.scalar_builder import CONSTANTS, FALSE, TRUE, ZERO, ScalarBuilder
+from artix.evaluation.scalar_program import Kind, Op
+
+_SELECT, _NOT, _CONVERT = int(Op.SELECT), int(Op.NOT), int(Op.CONVERT)
+
+
+def extremum(builder: ScalarBuilder, kind: int, operation: int, a: int, b: int) -> int:
+    """The lesser or greater of two numbers or bools."""
+    if a == b:
+        return a
+    if kind == Kind.BOOL:
+        return logical(builder, Op.AND if operation == Op.MIN else Op.OR, a, b)
+    if a > b:
+        a, b = b, a
+    if b >= CONSTANTS:
+        if a >= CONSTANTS:
+            return builder.fold(np.minimum if operation == Op.MIN else np.maximum, kind, kind, a, b)
+        value = builder.value(b)
+        if math.isinf(value):
+            return a if (value > 0) == (operation == Op.MIN) else b
+    if a & b & 1:
+        return builder.make(kind, Op.MIN if operation == Op.MAX else Op.MAX, a ^ 1, b ^ 1) ^ 1
+    return builder.make(kind, operation, a, b)
+
+
+_COMPARISONS = {int(Op.LT): np.less, int(Op.LE): np.less_equal, int(Op.EQ): np.equal, int(Op.NE): np.not_equal}
+
+
+def compare(builder: ScalarBuilder, kind: int, operation: int, a: int, b: int) -> int:
+    """A comparison of two numbers or bools."""
+    if kind == Kind.BOOL:
+        return _compare_bools(builder, operation, a, b)
+    numeric, ordered = _COMPARISONS[operation], operation in (Op.LT, Op.LE)
+    if a >= CONSTANTS and b >= CONSTANTS:
+        return builder.fold(numeric, kind, Kind.BOOL, a, b)
+    if operation == Op.LT and (a == b or _never_less(builder, a, b)):
+        return FALSE
+    for flag, other, swapped in ((a, b, False), (b, a, True)):
+        made = builder.operation(flag)
+        if other >= CONSTANTS and made and made[0] == _CONVERT and builder.kind(made[1]) == Kind.BOOL:
+            either = [builder.constant(-x if flag & 1 else x, kind) for x in (1, 0)]
+            pairs = [(other, x) if swapped else (x, other) for x in either]
+            yes, no = (compare(builder, kind, operation, *pair) for pair in pairs)
+            return select(builder, Kind.BOOL, made[1], yes, no)
+    if kind >= Kind.FLOAT32:
+        if a & b & 1:
+            a, b = (b ^ 1, a ^ 1) if ordered else (a ^ 1, b ^ 1)
+        elif a & 1 and not ordered and b != ZERO[kind]:
+            a, b = a ^ 1, b ^ 1
+        elif a & 1 and not ordered:
+            a ^= 1
+    if not ordered and a > b:
+        a, b = b, a
+    return builder.make(Kind.BOOL, operation, a, b)
+
+
+def _compare_bools(builder: ScalarBuilder, operation: int, a: int, b: int) -> int:
+    if operation == Op.LT:
+        return logical(builder, Op.AND, negation(builder, a), b)
+    if operation == Op.LE:
+        return logical(builder, Op.OR, negation(builder, a), b)
+    differ = logical(builder, Op.XOR, a, b)
+    return differ if operation == Op.NE else negation(builder, differ)
+
+
+def _never_less(builder: ScalarBuilder, a: int, b: int) -> bool:
+    """Whether one side is infinite so that ``a < b`` cannot be."""
+    return (a >= CONSTANTS and builder.value(a) == math.inf) or (b >= CONSTANTS and builder.value(b) == -math.inf)
+
+
+def select(builder: ScalarBuilder, kind: int, which: int, yes: int, no: int) -> int:
+    """One scalar if a bool holds, else the other."""
+    if which >= CONSTANTS:
+        return yes if which == TRUE else no
+    made = builder.operations[which >> 1]
+    if made[0] == _NOT:
+        which, yes, no = made[1], no, yes
+    yes, no = _chosen(builder, which, yes, 2), _chosen(builder, which, no, 3)
+    if yes == no:
+        return yes
+    if kind == Kind.BOOL:
+        return _select_bool(builder, which, yes, no)
+    sign = yes & no & 1
+    return builder.make(kind, _SELECT, which, yes ^ sign, no ^ sign) ^ sign
+
+
+def _chosen(builder: ScalarBuilder, which: int, x: int, position: int) -> int:
+    """A branch, or if it is a choice by the same bool, what that chooses."""
+    made = builder.operation(x)
+    while made and made[0] == _SELECT and made[1] == which:
+        x = made[position] ^ (x & 1)
+        made = builder.operation(x)
+    return x
+
+
+def _select_bool(builder: ScalarBuilder, which: int, yes: int, no: int) -> int:
+    if yes in (TRUE, which):
+        return logical(builder, Op.OR, which, no)
+    if no in (FALSE, which):
+        return logical(builder, Op.AND, which, yes)
+    if yes == FALSE:
+        return logical(builder, Op.AND, negation(builder, which), no)
+    if no == TRUE:
+        return logical(builder, Op.OR, negation(builder, which), yes)
+    return builder.make(Kind.BOOL, _SELECT, which, yes, no)
+
+
+def negation(builder: ScalarBuilder, a: int) -> int:
+    """Whether a bool does not hold."""
+    if a >= CONSTANTS:
+        return TRUE if a == FALSE else FALSE
+    made = builder.operations[a >> 1]
+    return made[1] if made[0] == _NOT else builder.make(Kind.BOOL, _NOT, a)
+
+
+def logical(builder: ScalarBuilder, operation: int, a: int, b: int) -> int:
+    """Of two bools: and, or, exclusive or."""
+    if a > b:
+        a, b = b, a
+    if a == b:
+        return FALSE if operation == Op.XOR else a
+    if b == FALSE:
+        return FALSE if operation == Op.AND else a
+    if b == TRUE:
+        return TRUE if operation == Op.OR else a if operation == Op.AND else negation(builder, a)
+    if b < CONSTANTS and (builder.operations[b >> 1] == (_NOT, a) or builder.operations[a >> 1] == (_NOT, b)):
+        return FALSE if operation == Op.AND else TRUE
+    return builder.make(Kind.BOOL, operation, a, b)
