@@ -9,13 +9,11 @@ the system at once: all their pages are missing in the next call. In blocks of 1
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from artix.devices import scan
 

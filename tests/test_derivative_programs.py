@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
-import artix
 from artix.batch_rules import with_batch_rule
-from artix.batches import evaluate_plainly
 from artix.derivative_programs import derivative_along
 from artix.lanes import evaluate_in_lanes
+
+import artix
+from artix.batches import evaluate_plainly
 from tests.models import random_states, random_tree, state_at
 
 

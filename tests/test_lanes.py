@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
-from artix import evaluation
 from artix.constants import is_known
-from artix.evaluation import in_lanes
 from artix.lane_rules import Value, evaluate
 from artix.lanes import batch_last
+
+from artix import evaluation
+from artix.evaluation import in_lanes
 from tests.models import zoo
 
 _MASK = np.triu(np.ones((5, 5)))

@@ -11,7 +11,7 @@ import numpy as np
 from artix import spatial
 from artix.articulation import Articulation
 from artix.configuration import where_spherical
-from artix.constraints.drives import DriveRow, known_envelopes
+from artix.constraints.drives import DriveRow
 from artix.constraints.fixed_tendons import fixed_tendon_rows
 from artix.constraints.frozen import HIGHEST, Frozen, axis_row, static_topology
 from artix.constraints.gauss_seidel import DofRow, Rows
@@ -71,7 +71,7 @@ def _dof_rows(
         response=response,
         drive=DriveRow(
             drive=articulation.drive,
-            envelope=known_envelopes(articulation.envelope),
+            envelope=articulation.envelope,
             position_error=position_error(topology, joint_position, commands.target_position, frozen.drift),
             target_velocity=commands.target_velocity,
             response=response,

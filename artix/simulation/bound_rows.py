@@ -6,8 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
-from artix.constants import is_known, known_to_be
-from artix.constraints.drives import DriveRow, exceeds_bounds, known_envelopes
+from artix.constraints.drives import DriveRow, exceeds_bounds
 from artix.constraints.frozen import HIGHEST, Frozen
 from artix.constraints.implicit_rows import BoundRow, DistanceRow
 from artix.constraints.loop_closures import LoopClosures, distance_gaps
@@ -62,11 +61,7 @@ def with_drives_chosen(
     articulation: Articulation, state: State, frozen: Frozen, acting: Acting, options: SolverOptions
 ) -> Acting:
     """Leaves drives to the sweeps that would exceed their limits in the linear system, while nothing else bounds it."""
-    drive, envelope = articulation.drive, articulation.envelope
-    if known_to_be(jnp.inf, drive.max_force, envelope.max_effort):
-        return acting
-    fixed = articulation if is_known(articulation) else jax.lax.stop_gradient(articulation)
-    velocity = unlimited_velocity(fixed, *jax.lax.stop_gradient((state, frozen, acting)))
+    velocity = unlimited_velocity(*jax.lax.stop_gradient((articulation, state, frozen, acting)))
     velocity = velocity[articulation.topology.num_base_dofs :]
     drives, none = drives_of(articulation, state, acting), jnp.zeros_like(velocity)
     row = _drive_row(articulation, acting, none, none)
@@ -78,7 +73,7 @@ def with_drives_chosen(
 def _drive_row(articulation: Articulation, acting: Acting, response: Array, softened: Array) -> DriveRow:
     return DriveRow(
         drive=articulation.drive,
-        envelope=known_envelopes(articulation.envelope),
+        envelope=articulation.envelope,
         position_error=jnp.zeros_like(response),
         target_velocity=acting.commands.target_velocity,
         response=response,
