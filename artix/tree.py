@@ -27,7 +27,7 @@ Tree: TypeAlias = "Topology | PaddedTopology"
 
 
 def take(x: Array, index, axis: int = -1) -> Array:
-    """The items of ``x`` along an axis, whose indices are from 0 on; a slice, or nothing at all, where that suffices."""
+    """The items of ``x`` along an axis, none counted from its end; a slice, or all of ``x``, where that suffices."""
     before = (slice(None),) * (axis % x.ndim)
     if isinstance(index, np.ndarray) and index.ndim == 1:
         first = int(index[0]) if len(index) else 0

@@ -73,7 +73,12 @@ def test_derivatives_of_the_factors() -> None:
 
     def parts(matrix, added):
         factors = eliminate(paths, symmetric(matrix), added)
-        return factors.upper, factors.solve_upper(jnp.eye(5)), factors.inverse_diagonal, factorization.solve(factors, added)
+        return (
+            factors.upper,
+            factors.solve_upper(jnp.eye(5)),
+            factors.inverse_diagonal,
+            factorization.solve(factors, added),
+        )
 
     def inverse(matrix, added):
         return factorization.inverse_of_matrix(symmetric(matrix), added)

@@ -137,7 +137,7 @@ def _constrained_forward_dynamics_jvp(iterations, primals, tangents):
         moved = add(moved, jnp.pad(d_articulation.armature * acceleration[base:], (base, 0)))
 
     def rows_of(inputs) -> Array:
-        return _rows(*inputs, acceleration, constraint_force)
+        return _rows(inputs[0], inputs[1], inputs[2], acceleration, constraint_force)
 
     rows = along(rows_of, (articulation, state, constraints), (d_articulation, d_state, d_constraints))
     sides = anchor_sides(articulation, state, kin, constraints.anchors)

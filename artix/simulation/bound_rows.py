@@ -9,6 +9,7 @@ from artix.articulation import Articulation, State
 from artix.constraints.drives import DriveRow, exceeds_bounds
 from artix.constraints.frozen import HIGHEST, Frozen
 from artix.constraints.implicit_rows import BoundRow, DistanceRow
+from artix.constraints.limits import room
 from artix.constraints.loop_closures import LoopClosures, distance_gaps
 from artix.constraints.sweep import implicit_sweep
 from artix.simulation.implicit_system import ERROR_REDUCTION, Acting, drives_of, unlimited_velocity
@@ -50,8 +51,8 @@ def bound_rows(articulation: Articulation, state: State, acting: Acting, free: A
         push=drives.push,
         in_matrix=acting.in_matrix,
         friction=friction,
-        lower_velocity=-_approach(q - articulation.joint_lower_limit, dt),
-        upper_velocity=_approach(articulation.joint_upper_limit - q, dt),
+        lower_velocity=-_approach(room(articulation.joint_lower_limit, q, -1), dt),
+        upper_velocity=_approach(room(articulation.joint_upper_limit, q, 1), dt),
         max_velocity=articulation.max_joint_velocity,
     )
     return jax.tree.map(lambda leaf: take(leaf, topology.depth_first_dofs, axis=0), rows)
