@@ -289,8 +289,11 @@ def live_links(tree: Tree, rows: Array, first: int = 0) -> Array:
 
 def link_frames(tree: Tree, kin: Kinematics) -> Placement:
     """Frames of the links relative to the reference point."""
-    body = tree.link_body
-    return Placement(take(kin.quaternion, body), take(kin.position, body)) @ kin.placements
+    rotation, quaternion, position = (take(x, tree.link_body) for x in (kin.rotation, kin.quaternion, kin.position))
+    local = kin.placements
+    return Placement(
+        spatial.quaternion_product(quaternion, local.rotation), position + spatial.apply(rotation, local.position)
+    )
 
 
 def locate_frame(articulation: Articulation, kin: Kinematics, frame, offset: Array | None) -> tuple[Array, Placement]:

@@ -103,16 +103,8 @@ def times_unit(matrix: Array, k: int) -> Array:
 
 def quaternion_product(a: Array, b: Array) -> Array:
     """Hamilton product of quaternions xyzw [4, n]: first rotate by b, then by a."""
-    ax, ay, az, aw = a
-    bx, by, bz, bw = b
-    return jnp.stack(
-        [
-            aw * bx + ax * bw + ay * bz - az * by,
-            aw * by - ax * bz + ay * bw + az * bx,
-            aw * bz + ax * by - ay * bx + az * bw,
-            aw * bw - ax * bx - ay * by - az * bz,
-        ]
-    )
+    vector = a[3:] * b[:3] + b[3:] * a[:3] + cross(a[:3], b[:3])
+    return jnp.concatenate([vector, a[3:] * b[3:] - dot(a[:3], b[:3])[None]])
 
 
 def conjugate(q: Array) -> Array:
@@ -138,16 +130,8 @@ def rotation_matrix(q: Array) -> Array:
 
 def rotate(q: Array, v: Array) -> Array:
     """Rotates vectors [3, n] by unit quaternions [4, n]."""
-    x, y, z, w = q
-    vx, vy, vz = v
-    along, across, twice = 2 * (x * vx + y * vy + z * vz), 1 - 2 * (x * x + y * y + z * z), 2 * w
-    return jnp.stack(
-        [
-            across * vx + along * x + twice * (y * vz - z * vy),
-            across * vy + along * y + twice * (z * vx - x * vz),
-            across * vz + along * z + twice * (x * vy - y * vx),
-        ]
-    )
+    twice = 2 * cross(q[:3], v)
+    return v + q[3:] * twice + cross(q[:3], twice)
 
 
 def rotate_inverse(q: Array, v: Array) -> Array:

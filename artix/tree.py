@@ -120,9 +120,10 @@ def body_frames(tree: Tree, root_rotation: Array, root_position: Array, turns: A
         quaternion = _by_levels(tree, root_rotation, turns, amounts)
     else:
         quaternion = _by_pointer_jumping(tree.body_pointers, root_rotation, joint_quaternions(turns, amounts))
-    step = spatial.rotate(take(quaternion, tree.body_parent[1:]), offset)
+    rotation = spatial.rotation_matrix(quaternion)
+    step = spatial.apply(take(rotation, tree.body_parent[1:]), offset)
     position = masked_sum(jnp.concatenate([root_position, step], axis=-1), tree.body_ancestors)
-    return quaternion, spatial.rotation_matrix(quaternion), position
+    return quaternion, rotation, position
 
 
 @functools.partial(body_frames.defjvp, symbolic_zeros=True)
@@ -138,7 +139,8 @@ def _body_frames_jvp(primals, tangents):
     turned = jnp.zeros_like(above) if d_local is None else spatial.apply(d_local, above)
     d_quaternion = jnp.concatenate([d_root_rotation, turned], axis=-1)
     angular = 2 * spatial.quaternion_product(d_quaternion, spatial.conjugate(quaternion))[:3]
-    linear = jnp.concatenate([d_root_position, spatial.rotate(above, d_offset)], axis=-1)
+    moved = spatial.apply(take(rotation, tree.body_parent[1:]), d_offset)
+    linear = jnp.concatenate([d_root_position, moved], axis=-1)
     twist = jnp.concatenate([linear + spatial.cross(position, angular), angular])
     twist = masked_sum(twist, tree.body_ancestors)
     linear, angular = twist[:3], twist[3:]
