@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from functools import cached_property
 
 import jax
@@ -57,7 +58,7 @@ class Paths:
     def slices(self) -> tuple[slice, ...]:
         """The places of each level."""
         ends = np.cumsum([0, *(len(level) for level in self.levels)]).tolist()
-        return tuple(slice(first, end) for first, end in zip(ends, ends[1:], strict=False))
+        return tuple(slice(first, end) for first, end in itertools.pairwise(ends))
 
     @cached_property
     def pattern(self) -> np.ndarray:
