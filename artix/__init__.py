@@ -195,7 +195,6 @@ from artix.mimic_map import mimic_map as mimic_map
 from artix.padding import PaddedTopology as PaddedTopology
 from artix.padding import Padding as Padding
 from artix.simulation.continuous import vector_field as vector_field
-from artix.simulation.continuous import without_bounds as without_bounds
 from artix.simulation.options import Control as Control
 from artix.simulation.options import SolverOptions as SolverOptions
 from artix.simulation.report import Residual as Residual

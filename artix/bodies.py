@@ -2,7 +2,7 @@
 
 The frame of a body is the child joint frame of the joint that moves it, turned so that the free axes come first; a
 body's DOFs are then the first columns of its rotation. The frame of body 0 is the root link's. Everything here
-depends on parameters alone, so under ``vmap`` over states it is computed once.
+depends on parameters alone.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import jax.numpy as jnp
 
 from artix import spatial
 from artix.articulation import Articulation
-from artix.constants import computed_early, namespace
-from artix.tree import by_body, masked_sum, stage, take
+from artix.tree import by_body, masked_sum, take
 
 Array = jax.Array
 
@@ -76,43 +75,39 @@ class JointGeometry(NamedTuple):
     slide: Array
 
 
-@computed_early
 def link_placements(articulation: Articulation) -> Placement:
     """The frame of each link in the frame of its body (L items)."""
     tree = articulation.topology
     child = articulation.joint_child_pose
-    xp = namespace(child)
-    unit = xp.asarray([[0, 0, 0, 0, 0, 0, 1]], child.dtype)
+    unit = jnp.asarray([[0, 0, 0, 0, 0, 0, 1]], child.dtype)
     # Row 0 of the joint frames is unused by definition: the root's frame is its body's.
-    child = xp.concatenate([unit, child[1:]])
-    rigid = xp.asarray(tree.link_is_rigid)
+    child = jnp.concatenate([unit, child[1:]])
+    rigid = jnp.asarray(tree.link_is_rigid)
     parent = Placement.from_poses(articulation.joint_parent_pose)
-    turned = spatial.conjugate(take(xp.asarray(tree.body_axes, child.dtype), tree.link_body))
+    turned = spatial.conjugate(take(jnp.asarray(tree.body_axes, child.dtype), tree.link_body))
     joint = Placement(
-        xp.where(rigid, parent.rotation, turned), xp.where(rigid, parent.position, xp.zeros_like(parent.position))
+        jnp.where(rigid, parent.rotation, turned), jnp.where(rigid, parent.position, jnp.zeros_like(parent.position))
     )
     placement = joint @ Placement.from_poses(child).inverse()
     root = Placement(unit[:, 3:].T, unit[:, :3].T)
     for pointer in tree.rigid_pointers:
-        padded = Placement(*(xp.concatenate(pair, axis=-1) for pair in zip(root, placement, strict=True)))
+        padded = Placement(*(jnp.concatenate(pair, axis=-1) for pair in zip(root, placement, strict=True)))
         placement = padded.take(pointer) @ placement
-    return Placement(*stage(*placement))
+    return placement
 
 
-@computed_early
 def joint_geometry(articulation: Articulation, placements: Placement) -> JointGeometry:
     """The joints of bodies 1 .. B-1, from the placements of the links in their bodies."""
     tree = articulation.topology
-    xp, links = namespace(placements.rotation), tree.body_link[1:]
-    frames = Placement.from_poses(articulation.joint_parent_pose).take(links)
-    turn = xp.asarray(tree.body_axes, articulation.dtype)[:, 1:]
+    frames = Placement.from_poses(articulation.joint_parent_pose).take(tree.body_link[1:])
+    turn = jnp.asarray(tree.body_axes, articulation.dtype)[:, 1:]
     turned = Placement(spatial.quaternion_product(frames.rotation, turn), frames.position)
-    joint = Placement(*stage(*(placements.take(tree.body_parent_link[1:]) @ turned)))
+    joint = placements.take(tree.body_parent_link[1:]) @ turned
     rest = spatial.right_product_matrix(joint.rotation)
-    turns = xp.stack([rest, *(spatial.times_unit(rest, k) for k in range(3 if tree.has_spherical else 1))])
-    first_axis = xp.broadcast_to(xp.asarray([[1], [0], [0]], turn.dtype), joint.position.shape)
+    turns = jnp.stack([rest, *(spatial.times_unit(rest, k) for k in range(3 if tree.has_spherical else 1))])
+    first_axis = jnp.broadcast_to(jnp.asarray([[1], [0], [0]], turn.dtype), joint.position.shape)
     axis = spatial.rotate(joint.rotation, first_axis)
-    slide = axis * xp.asarray(tree.body_is_prismatic[1:], axis.dtype)[None]
+    slide = axis * jnp.asarray(tree.body_is_prismatic[1:], axis.dtype)[None]
     if tree.has_helical:
         slide = slide + axis * by_body(tree, screw_pitches(articulation))[:1]
     return JointGeometry(turns, joint.position, slide)
@@ -121,49 +116,44 @@ def joint_geometry(articulation: Articulation, placements: Placement) -> JointGe
 def screw_pitches(articulation: Articulation) -> Array:
     """Translation per angle of each DOF, zero where its joint is not helical, [n]."""
     tree, pitch = articulation.topology, articulation.joint_pitch
-    xp = namespace(pitch)
-    return xp.where(take(xp.asarray(tree.body_is_helical), tree.dof_body), pitch, xp.zeros_like(pitch))
+    return jnp.where(take(jnp.asarray(tree.body_is_helical), tree.dof_body), pitch, jnp.zeros_like(pitch))
 
 
-@computed_early
 def mass_frames(articulation: Articulation, placements: Placement) -> Placement:
     """The mass frames of the links in the frames of their bodies (L items)."""
-    return Placement(*stage(*(placements @ Placement.from_poses(articulation.link_com_pose))))
+    return placements @ Placement.from_poses(articulation.link_com_pose)
 
 
-@computed_early
 def body_inertias(articulation: Articulation, placements: Placement) -> Inertias:
     """Lumps the links of each body: mass moments about the origin of the body's frame, in its axes."""
     tree = articulation.topology
     mass, first, second = link_inertias(articulation, placements)
-    rows = stage(namespace(mass, first).concatenate([mass[None], first, second.reshape(9, tree.num_links)]))
+    rows = jnp.concatenate([mass[None], first, second.reshape(9, tree.num_links)])
     if tree.has_rigid_links:
         rows = masked_sum(rows, tree.link_in_body)
     return Inertias(rows[0], rows[1:4], rows[4:].reshape(3, 3, tree.num_bodies))
 
 
-@computed_early
 def link_inertias(articulation: Articulation, placements: Placement) -> Inertias:
     """Mass moments of the links about the origins of their bodies' frames, in those axes (L items)."""
     frame = mass_frames(articulation, placements)
     mass, center = articulation.link_mass, frame.position
-    inertia = namespace(mass).moveaxis(articulation.link_inertia, 0, -1)
+    inertia = jnp.moveaxis(articulation.link_inertia, 0, -1)
     # Gradients are then symmetric matrices, whichever function they are of.
     inertia = 0.5 * (inertia + inertia.swapaxes(0, 1))
     half_trace = 0.5 * spatial.trace(inertia)
     own = half_trace[None, None] * spatial.identity_like(center) - inertia
-    rotation = stage(spatial.rotation_matrix(frame.rotation))
+    rotation = spatial.rotation_matrix(frame.rotation)
     first = mass[None] * center
-    turned = spatial.multiply_transposed(stage(spatial.multiply(rotation, own)), rotation)
+    turned = spatial.multiply_transposed(spatial.multiply(rotation, own), rotation)
     return Inertias(mass, first, turned + first[:, None] * center[None])
 
 
-@computed_early
 def lumped_masses(articulation: Articulation, placements: Placement, mass: Array) -> tuple[Array, Array]:
     """Lumps masses [L] of the links: masses [B] and first moments [3, B] of the bodies, in the bodies' frames."""
     tree = articulation.topology
     center = mass_frames(articulation, placements).position
-    rows = stage(namespace(mass, center).concatenate([mass[None], mass[None] * center]))
+    rows = jnp.concatenate([mass[None], mass[None] * center])
     if tree.has_rigid_links:
         rows = masked_sum(rows, tree.link_in_body)
     return rows[0], rows[1:4]

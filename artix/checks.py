@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -40,6 +42,6 @@ def check_state(articulation: Articulation, state: State) -> None:
     check_vector("state.joint_velocity", state.joint_velocity, (n,), dtype, "n joint DOFs")
 
 
-def as_time(articulation: Articulation, dt: float | jax.Array) -> jax.Array | np.ndarray:
+def as_time(articulation: Articulation, dt: float | jax.Array) -> Any:
     """A duration in the articulation's dtype; a number stays known while JAX traces."""
     return jnp.asarray(dt, articulation.dtype) if isinstance(dt, jax.Array) else np.asarray(dt, articulation.dtype)

@@ -6,11 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.evaluation import quantity
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.checks import check_state, check_vector
-from artix.constants import namespace
+from artix.evaluation import quantity
 from artix.tree import Tree, by_body, free_root, masked_sum, take
 
 Array = jax.Array
@@ -41,12 +40,11 @@ def random_state(articulation: Articulation, key: Array, *, velocity_scale: floa
     return _drawn(limits, _widths(tree).astype(dtype), live, key, jnp.asarray(velocity_scale, dtype))
 
 
-def _widths(tree: Tree) -> Array | np.ndarray:
+def _widths(tree: Tree) -> Array:
     """How far unlimited joint positions are drawn from zero, [n]."""
-    xp = namespace(tree.dof_is_linear)
-    wide = xp.where(tree.dof_is_linear, 1.0, np.pi)
+    wide = jnp.where(tree.dof_is_linear, 1.0, np.pi)
     if tree.has_spherical:
-        wide = xp.where(take(xp.asarray(tree.body_is_spherical), tree.dof_body), np.pi / 3**0.5, wide)
+        wide = jnp.where(take(jnp.asarray(tree.body_is_spherical), tree.dof_body), np.pi / 3**0.5, wide)
     return wide
 
 

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.evaluation import quantity
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.checks import check_state, check_vector
 from artix.configuration import rate_matrix, spherical_vectors, where_spherical
+from artix.evaluation import quantity
 from artix.tangents import times
 from artix.tree import Tree, free_root
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from artix import spatial
 from artix.articulation import State
-from artix.kinematics import Kinematics, Motion, motion_cross, staged
+from artix.kinematics import Kinematics, Motion, motion_cross
 from artix.tangents import is_zero
 from artix.topology import Topology
 from artix.tree import Tree, by_body, free_root, masked_sum, take
@@ -113,11 +113,11 @@ def changes_by_displacement(
 ) -> Changes:
     """The changes by all unit displacements; ``joints`` are motions of the DOFs, the others those of the bodies."""
     above = displacements(tree).above
-    motions = staged(displacement_motions(tree, kin, joints))
+    motions = displacement_motions(tree, kin, joints)
     still, pushed = (Motion(*(take(part, above) for part in motion)) for motion in (velocity, acceleration))
-    first = staged(motion_cross(still, motions))
+    first = motion_cross(still, motions)
     second = Motion(*map(jnp.add, motion_cross(pushed, motions), motion_cross(still, first)))
-    return Changes(motions, first, staged(second))
+    return Changes(motions, first, second)
 
 
 def changes_by_velocity(tree: Tree, joints: Motion, velocity: Motion, first: Motion) -> Motion:
@@ -125,7 +125,7 @@ def changes_by_velocity(tree: Tree, joints: Motion, velocity: Motion, first: Mot
     count = NUM_ROOT + tree.num_dofs
     carried = motion_cross(Motion(*(take(part, tree.dof_body) for part in velocity)), joints)
     padded = (jnp.pad(part, ((0, 0), (NUM_ROOT, 0))) for part in carried)
-    return staged(Motion(*(part[:, :count] + more for part, more in zip(first, padded, strict=True))))
+    return Motion(*(part[:, :count] + more for part, more in zip(first, padded, strict=True)))
 
 
 def displacement_of(tree: Tree, state: State, root_pose, joint_position) -> Array | None:

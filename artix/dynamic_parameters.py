@@ -10,11 +10,11 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.evaluation import quantity
 from artix import spatial
 from artix.articulation import Articulation
 from artix.bodies import Placement
 from artix.checks import check_vector
+from artix.evaluation import quantity
 
 Array = jax.Array
 NUM_PARAMETERS = 10

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.evaluation import quantity
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Placement
+from artix.evaluation import quantity
 from artix.frames import link_frames, link_of_frame, locate_frame, mask_column
 from artix.joint_jacobians import carried_columns
 from artix.kinematic_derivatives import (

@@ -13,11 +13,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.evaluation import quantity
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.checks import check_vector
 from artix.displacements import NUM_ROOT, displacements
+from artix.evaluation import quantity
 from artix.kinematics import (
     Kinematics,
     Motion,
@@ -27,7 +27,7 @@ from artix.kinematics import (
     motion_cross,
     root_motion,
 )
-from artix.tree import Tree, free_root, stage, take
+from artix.tree import Tree, free_root, take
 
 Array = jax.Array
 
@@ -214,7 +214,7 @@ def _fixed_point_motions(
     # These are seen from the root's centre of mass in uniform motion.
     flight = root_motion(tree, state.root_velocity).linear
     fixed = rate.linear + spatial.cross(flight, velocity.angular)
-    return Motion(*stage(velocity.linear + flight, velocity.angular)), Motion(*stage(fixed, rate.angular))
+    return Motion(velocity.linear + flight, velocity.angular), Motion(fixed, rate.angular)
 
 
 def _carriers(articulation: Articulation, bodies: Motion, root: Array) -> Motion:

@@ -7,12 +7,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.evaluation import quantity
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.checks import check_vector
 from artix.displacements import NUM_ROOT, changes_by_displacement, changes_by_velocity, generalized_columns
-from artix.kinematics import Kinematics, Motion, body_accelerations, dof_motions, kinematics, link_centers, staged
+from artix.evaluation import quantity
+from artix.kinematics import Kinematics, Motion, body_accelerations, dof_motions, kinematics, link_centers
 from artix.tree import free_root, take
 
 Array = jax.Array
@@ -117,7 +117,7 @@ def point_setting(
     tree = articulation.topology
     if acceleration is not None:
         check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
-    joints = staged(dof_motions(tree, kin))
+    joints = dof_motions(tree, kin)
     velocities, accelerations = body_accelerations(tree, kin, joints, state, acceleration)
     motions, first, second, rate = moving_displacements(articulation, kin, joints, velocities, accelerations)
     v, w, a, alpha = (take(part, body) for part in (*velocities, *accelerations))

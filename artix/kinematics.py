@@ -11,7 +11,7 @@ from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import JointGeometry, Placement, joint_geometry, link_placements, mass_frames, screw_pitches
 from artix.checks import check_state
-from artix.tree import Tree, body_frames, by_body, free_root, path_sum, stage, take
+from artix.tree import Tree, body_frames, by_body, free_root, path_sum, take
 from artix.trigonometry import cosine_and_sine
 
 Array = jax.Array
@@ -49,11 +49,6 @@ class Motion(NamedTuple):
         return cls(rows[:3], rows[3:])
 
 
-def staged(motion: Motion) -> Motion:
-    """:func:`artix.tree.stage` of both parts as one array, which takes a kernel less."""
-    return Motion.from_rows(stage(jnp.concatenate(motion)))
-
-
 def kinematics(articulation: Articulation, state: State) -> Kinematics:
     """Solves forward kinematics for all bodies; every other function starts here."""
     check_state(articulation, state)
@@ -66,7 +61,6 @@ def kinematics(articulation: Articulation, state: State) -> Kinematics:
     quaternion, rotation, position = body_frames(tree, root_rotation, -root_center, geometry.turns, amounts, offset)
     reference = state.root_pose[:3] + root_center[:, 0]
     pitch = screw_pitches(articulation) if tree.has_helical else None
-    quaternion, rotation, position = stage(quaternion, rotation, position)
     return Kinematics(placements, reference, quaternion, rotation, position, pitch)
 
 
@@ -82,7 +76,7 @@ def joint_transforms(tree: Tree, geometry: JointGeometry, q: Array) -> tuple[Arr
         amounts = [jnp.where(spherical > 0, w, amounts[0]), jnp.where(spherical > 0, x, amounts[1]), y, z]
     slides = tree.has_prismatic or tree.has_helical
     offset = geometry.offset + geometry.slide * first[None] if slides else geometry.offset
-    return stage(jnp.stack(amounts), jnp.broadcast_to(offset, (3, *first.shape)))
+    return jnp.stack(amounts), jnp.broadcast_to(offset, (3, *first.shape))
 
 
 def dof_motions(tree: Tree, kin: Kinematics) -> Motion:
@@ -106,7 +100,7 @@ def dof_motions(tree: Tree, kin: Kinematics) -> Motion:
 def generalized_motions(articulation: Articulation, kin: Kinematics) -> Array:
     """The unit motions S_j of the generalised velocity about the reference point, linear part first, [6, nv]."""
     tree = articulation.topology
-    motions = stage(jnp.concatenate(dof_motions(tree, kin)))
+    motions = jnp.concatenate(dof_motions(tree, kin))
     if tree.num_base_dofs == 0:
         return motions
     return jnp.concatenate([free_root(tree, jnp.eye(6, dtype=motions.dtype)), motions], axis=1)
@@ -148,7 +142,7 @@ def body_accelerations(
     """
     turning = root_motion(tree, state.root_velocity)
     turning = Motion(jnp.zeros_like(turning.linear), turning.angular)
-    velocity = staged(body_velocities(tree, motions, turning, state.joint_velocity))
+    velocity = body_velocities(tree, motions, turning, state.joint_velocity)
     rows = jnp.concatenate(motion_rates(tree, velocity, motions)) * state.joint_velocity[None]
     if acceleration is None:
         return velocity, Motion.from_rows(path_sum(tree, rows))

@@ -9,11 +9,11 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.evaluation import quantity
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Placement
 from artix.checks import check_vector
+from artix.evaluation import quantity
 from artix.frames import link_frames, live_links, locate_frame
 from artix.kinematics import (
     Kinematics,

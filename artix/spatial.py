@@ -1,98 +1,42 @@
 """Three-dimensional algebra on structures of arrays: component axes first, the item (link, body, DOF) axis last.
 
-A vector is ``[3, n]``, a quaternion ``[4, n]`` (xyzw), a matrix ``[3, 3, n]``. Every product is an elementwise one and
-a :func:`total` of it, so that XLA emits wide elementwise loops instead of batches of tiny matrix products. Nothing here
-knows of links.
+A vector is ``[3, n]``, a quaternion ``[4, n]`` (xyzw), a matrix ``[3, 3, n]``. Nothing here knows of links.
 """
 
 from __future__ import annotations
-
-import functools
-import operator
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.constants import namespace
-
 Array = jax.Array
-
-
-# XLA puts a longer sum into several loops (16 terms: four times slower).
-_TERMS = 8
-
-
-def total(x: Array, axis: int) -> Array:
-    """Sum over a short axis, for which XLA emits one elementwise loop together with what makes ``x``.
-
-    It halves the axis again and again. A reduction of eight products is nine times slower on a CPU, whose vector units
-    it leaves idle; their sum term by term is as fast as this and a program four times as large.
-    """
-    size = x.shape[axis]
-    if isinstance(x, np.ndarray):
-        return np.sum(x, axis)
-    if size < 2:
-        return jax.lax.squeeze(x, (axis,)) if size else jnp.sum(x, axis)
-
-    def part(first: int, end: int) -> Array:
-        return jax.lax.slice_in_dim(x, first, end, axis=axis)
-
-    if size > _TERMS:
-        return jax.lax.add(total(part(0, _TERMS), axis), total(part(_TERMS, size), axis))
-    half = size // 2
-    even = total(jax.lax.add(part(0, half), part(half, 2 * half)), axis)
-    return jax.lax.add(even, jax.lax.squeeze(part(2 * half, size), (axis,))) if size % 2 else even
-
-
-def sum_of_products(*factors: Array | np.ndarray, axis: int) -> Array:
-    """:func:`total` of a product of arrays that broadcast, each as long as the others along the axis."""
-
-    def part(first: int) -> Array:
-        cut = (*(slice(None),) * axis, slice(first, first + _TERMS))
-        product: Any = functools.reduce(operator.mul, (factor[cut] for factor in factors))
-        return total(product, axis)
-
-    # Cut before they are multiplied: XLA keeps products that two sums want.
-    return functools.reduce(operator.add, map(part, range(0, factors[0].shape[axis], _TERMS)))
-
-
-def stacked(*components: Array) -> Array:
-    """Components along a new first axis.
-
-    Of up to four, XLA makes one elementwise loop together with what makes them; of nine it writes one by one to memory
-    and then copies them. Stack stacks instead.
-    """
-    return namespace(*components).stack(components)
 
 
 def cross(a: Array, b: Array) -> Array:
     """Cross product of two vectors [3, n]."""
     ax, ay, az = a
     bx, by, bz = b
-    return stacked(ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx)
+    return jnp.stack([ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx])
 
 
 def dot(a: Array, b: Array) -> Array:
     """Scalar product over the component axis: [k, n], [k, n] -> [n]."""
-    return total(a * b, 0)
+    return jnp.sum(a * b, axis=0)
 
 
 def apply(matrix: Array, vector: Array) -> Array:
     """Matrix times vector: [i, k, n], [k, n] -> [i, n]."""
-    return total(matrix * vector[None], 1)
+    return jnp.sum(matrix * vector[None], axis=1)
 
 
 def apply_transposed(matrix: Array, vector: Array) -> Array:
     """Transposed matrix times vector: [k, i, n], [k, n] -> [i, n]."""
-    return total(matrix * vector[:, None], 0)
+    return jnp.sum(matrix * vector[:, None], axis=0)
 
 
 def multiply(a: Array, b: Array) -> Array:
     """Matrix product: [i, k, n], [k, j, n] -> [i, j, n]."""
-    # Not a total of all products: XLA of jaxlib 0.10 writes them to memory, 27 numbers an item.
-    return sum(a[:, k, None] * b[None, k] for k in range(a.shape[1]))  # type: ignore[return-value]
+    return jnp.sum(a[:, :, None] * b[None], axis=1)
 
 
 def multiply_transposed(a: Array, b: Array) -> Array:
@@ -100,10 +44,17 @@ def multiply_transposed(a: Array, b: Array) -> Array:
     return multiply(a, b.swapaxes(0, 1))
 
 
+def mirrored(matrix: Array) -> Array:
+    """Symmetric matrices [k, k, ...] from their upper halves."""
+    ones = np.ones((*matrix.shape[:2], *(1,) * (matrix.ndim - 2)), matrix.dtype)
+    upper, strict = (np.moveaxis(np.triu(np.moveaxis(ones, (0, 1), (-2, -1)), k), (-2, -1), (0, 1)) for k in (0, 1))
+    return upper * matrix + (strict * matrix).swapaxes(0, 1)
+
+
 def inverse(matrix: Array) -> Array:
     """Inverse of matrices [3, 3, n] by cofactors."""
     rows = [cross(matrix[(k + 1) % 3], matrix[(k + 2) % 3]) for k in range(3)]
-    return stacked(*rows).swapaxes(0, 1) / dot(matrix[0], rows[0])[None, None]
+    return jnp.stack(rows).swapaxes(0, 1) / dot(matrix[0], rows[0])[None, None]
 
 
 def skew(a: Array) -> Array:
@@ -120,12 +71,12 @@ def trace(matrix: Array) -> Array:
 
 def axial(matrix: Array) -> Array:
     """The vector [3, n] of moments ``sum r x f`` from the matrix [3, 3, n] of products ``sum f r^T``."""
-    return stacked(matrix[2, 1] - matrix[1, 2], matrix[0, 2] - matrix[2, 0], matrix[1, 0] - matrix[0, 1])
+    return jnp.stack([matrix[2, 1] - matrix[1, 2], matrix[0, 2] - matrix[2, 0], matrix[1, 0] - matrix[0, 1]])
 
 
 def identity_like(x: Array) -> Array:
     """Identity matrices [3, 3, 1] that broadcast against [3, 3, n], in the dtype of ``x``."""
-    return namespace(x).eye(3, dtype=x.dtype)[:, :, None]
+    return jnp.eye(3, dtype=x.dtype)[:, :, None]
 
 
 # a (x) b = RIGHT(b) a for quaternions xyzw: entry [i, j] is SIGN[i, j] * b[PLACE[i, j]].
@@ -136,7 +87,7 @@ _RIGHT = _RIGHT_SIGN[:, :, None] * (_RIGHT_PLACE[:, :, None] == np.arange(4))
 
 def right_product_matrix(b: Array) -> Array:
     """The matrix [4, 4, n] whose product with a is the quaternion product of a and b."""
-    return total(namespace(b).asarray(_RIGHT[..., None], b.dtype) * b[None, None], 2)
+    return jnp.sum(jnp.asarray(_RIGHT[..., None], b.dtype) * b[None, None], axis=2)
 
 
 # The right-product matrix of b (x) e_k is that of b with its rows moved: row i becomes SIGN[k][i] * row PLACE[k][i].
@@ -146,32 +97,25 @@ _UNIT_SIGN = ((1, 1, -1, -1), (-1, 1, 1, -1), (1, -1, 1, -1))
 
 def times_unit(matrix: Array, k: int) -> Array:
     """From the right-product matrix [4, 4, n] of b to that of the quaternion product of b and the unit e_k."""
-    xp, sign = namespace(matrix), np.array(_UNIT_SIGN[k])[:, None, None]
-    return stacked(*(matrix[row] for row in _UNIT_PLACE[k])) * xp.asarray(sign, matrix.dtype)
+    sign = jnp.array(_UNIT_SIGN[k], matrix.dtype)[:, None, None]
+    return jnp.stack([matrix[row] for row in _UNIT_PLACE[k]]) * sign
 
 
 def quaternion_product(a: Array, b: Array) -> Array:
     """Hamilton product of quaternions xyzw [4, n]: first rotate by b, then by a."""
-    # Not apply(right_product_matrix(b), a), whose 16 products take nine times as long (30 quaternions, batch 4096).
-    ax, ay, az, aw = a
-    bx, by, bz, bw = b
-    return stacked(
-        aw * bx + ax * bw + ay * bz - az * by,
-        aw * by - ax * bz + ay * bw + az * bx,
-        aw * bz + ax * by - ay * bx + az * bw,
-        aw * bw - ax * bx - ay * by - az * bz,
-    )
+    vector = a[3:] * b[:3] + b[3:] * a[:3] + cross(a[:3], b[:3])
+    return jnp.concatenate([vector, a[3:] * b[3:] - dot(a[:3], b[:3])[None]])
 
 
 def conjugate(q: Array) -> Array:
     """Conjugate quaternion [4, n]."""
-    return q * namespace(q).asarray([[-1], [-1], [-1], [1]], q.dtype)
+    return q * jnp.asarray([[-1], [-1], [-1], [1]], q.dtype)
 
 
 def normalize(q: Array) -> Array:
     """Unit quaternion [4, n] in the direction of a non-zero one."""
     square = dot(q, q)[None]
-    return q / np.sqrt(square) if isinstance(q, np.ndarray) else q * jax.lax.rsqrt(square)
+    return q * jax.lax.rsqrt(square)
 
 
 def rotation_matrix(q: Array) -> Array:
@@ -181,19 +125,13 @@ def rotation_matrix(q: Array) -> Array:
     xy, xz, yz = 2 * x * y, 2 * x * z, 2 * y * z
     xw, yw, zw = 2 * x * w, 2 * y * w, 2 * z * w
     rows = [(1 - yy - zz, xy - zw, xz + yw), (xy + zw, 1 - xx - zz, yz - xw), (xz - yw, yz + xw, 1 - xx - yy)]
-    return stacked(*(stacked(*row) for row in rows))
+    return jnp.stack([jnp.stack(row) for row in rows])
 
 
 def rotate(q: Array, v: Array) -> Array:
     """Rotates vectors [3, n] by unit quaternions [4, n]."""
-    x, y, z, w = q
-    vx, vy, vz = v
-    along, across, twice = 2 * (x * vx + y * vy + z * vz), 1 - 2 * (x * x + y * y + z * z), 2 * w
-    return stacked(
-        across * vx + along * x + twice * (y * vz - z * vy),
-        across * vy + along * y + twice * (z * vx - x * vz),
-        across * vz + along * z + twice * (x * vy - y * vx),
-    )
+    twice = 2 * cross(q[:3], v)
+    return v + q[3:] * twice + cross(q[:3], twice)
 
 
 def rotate_inverse(q: Array, v: Array) -> Array:

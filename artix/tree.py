@@ -2,7 +2,7 @@
 
 *Propagate*: compose transforms from the root outwards, the only recursion. *Path sum*: what a body gets from the DOFs
 above it. *Subtree sum*: what a DOF gets from the bodies below it. Both sums are products with a constant 0/1 matrix, so
-that no loop over links is left in a compiled program. All of them serve a static :class:`~artix.topology.Topology`,
+that no algorithm loops over links. All of them serve a static :class:`~artix.topology.Topology`,
 whose arrays are constants, and a :class:`~artix.padding.PaddedTopology`, whose arrays are data.
 """
 
@@ -16,8 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix import spatial
-from artix.constants import namespace
-from artix.lanes import batch_last
 from artix.tangents import along, is_zero
 from artix.topology import Topology
 
@@ -28,34 +26,18 @@ Array = jax.Array
 Tree: TypeAlias = "Topology | PaddedTopology"
 
 
-def stage(*arrays):
-    return arrays if len(arrays) > 1 else arrays[0]
-
-
-def after(x, *others):
-    return x
-
-
 def take(x: Array, index, axis: int = -1) -> Array:
-    """The items of ``x`` along an axis; a slice, or nothing at all, where a static index allows it.
-
-    Along the last axis (-1) other static indices select finite numbers by a product with a constant 0/1 matrix: as fast
-    as a gather, whose transpose in reverse mode XLA:CPU writes as a loop.
-    """
+    """The items of ``x`` along an axis, none counted from its end; a slice, or all of ``x``, where that suffices."""
     before = (slice(None),) * (axis % x.ndim)
     if isinstance(index, np.ndarray) and index.ndim == 1:
         first = int(index[0]) if len(index) else 0
         if np.array_equal(index, np.arange(first, first + len(index))):
             return x if len(index) == x.shape[axis] else x[(*before, slice(first, first + len(index)))]
-        if axis == -1 and isinstance(x, jax.Array) and x.dtype.kind == "f":
-            return masked_sum(x, np.arange(x.shape[-1])[:, None] == index[None])
-    return x[(*before, index)] if isinstance(x, np.ndarray) else x.at[(*before, index)].get(mode="promise_in_bounds")
+    return jnp.asarray(x).at[(*before, index)].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
 
 def masked_sum(x: Array, mask) -> Array:
     """``x @ mask`` in full precision; a GPU's default (TF32) would be fatal for a sum over a tree."""
-    if namespace(x, mask) is np:
-        return x @ np.asarray(mask, x.dtype)
     return jnp.matmul(x, jnp.asarray(mask, x.dtype), precision=jax.lax.Precision.HIGHEST)
 
 
@@ -80,9 +62,8 @@ def by_body(tree: Tree, q: Array) -> Array:
 
     Shape [3, B-1], or [1, B-1] where no joint has several DOFs.
     """
-    xp = namespace(q)
-    padded = xp.concatenate([q, xp.zeros_like(q, shape=(1,))])
-    return xp.stack([take(padded, row[1:]) for row in tree.body_dofs[: 3 if tree.has_spherical else 1]])
+    padded = jnp.concatenate([q, jnp.zeros_like(q, shape=(1,))])
+    return jnp.stack([take(padded, row[1:]) for row in tree.body_dofs[: 3 if tree.has_spherical else 1]])
 
 
 # --- propagation ----------------------------------------------------------------------------------------------------
@@ -90,17 +71,16 @@ def by_body(tree: Tree, q: Array) -> Array:
 
 def joint_quaternions(turns: Array, amounts: Array) -> Array:
     """Right-product matrices [4, 4, n] of quaternions from their turns [k, 4, 4, n] and amounts [k, n]."""
-    return spatial.total(turns * amounts[:, None, None], 0)
+    return jnp.sum(turns * amounts[:, None, None], axis=0)
 
 
 def _by_levels(tree: Topology, root: Array, turns: Array, amounts: Array) -> Array:
     """Quaternions [4, B] by tree depth."""
-    # The root, too: else it is computed while all are concatenated, which takes 0.2 s to compile.
-    local, root = stage(joint_quaternions(turns, amounts), root)
+    local = joint_quaternions(turns, amounts)
     done, previous, numbers = [root], root, np.array([0])
     for level in tree.body_levels:
         above = take(previous, np.searchsorted(numbers, tree.body_parent[level]), 1)
-        previous = stage(spatial.apply(take(local, level - 1, 2), above))
+        previous = spatial.apply(take(local, level - 1, 2), above)
         done.append(previous)
         numbers = level
     order = np.argsort(np.concatenate([[0], *tree.body_levels]))
@@ -114,7 +94,7 @@ def _by_pointer_jumping(pointers: Array, root: Array, local: Array) -> Array:
     relative = local[:, 3]
     for pointer in pointers:
         above = take(jnp.concatenate([unit, relative], axis=-1), pointer)
-        relative = stage(spatial.quaternion_product(above, relative))
+        relative = spatial.quaternion_product(above, relative)
     absolute = spatial.apply(spatial.right_product_matrix(relative), jnp.broadcast_to(root, relative.shape))
     return jnp.concatenate([root, absolute], axis=-1)
 
@@ -137,13 +117,13 @@ def body_frames(tree: Tree, root_rotation: Array, root_position: Array, turns: A
       Quaternions [4, B], rotation matrices [3, 3, B] and origins [3, B].
     """
     if isinstance(tree, Topology):
-        quaternion = batch_last(_by_levels, tree)(root_rotation, turns, amounts)
+        quaternion = _by_levels(tree, root_rotation, turns, amounts)
     else:
         quaternion = _by_pointer_jumping(tree.body_pointers, root_rotation, joint_quaternions(turns, amounts))
-    quaternion = stage(quaternion)
-    step = spatial.rotate(take(quaternion, tree.body_parent[1:]), offset)
+    rotation = spatial.rotation_matrix(quaternion)
+    step = spatial.apply(take(rotation, tree.body_parent[1:]), offset)
     position = masked_sum(jnp.concatenate([root_position, step], axis=-1), tree.body_ancestors)
-    return quaternion, spatial.rotation_matrix(quaternion), position
+    return quaternion, rotation, position
 
 
 @functools.partial(body_frames.defjvp, symbolic_zeros=True)
@@ -159,9 +139,10 @@ def _body_frames_jvp(primals, tangents):
     turned = jnp.zeros_like(above) if d_local is None else spatial.apply(d_local, above)
     d_quaternion = jnp.concatenate([d_root_rotation, turned], axis=-1)
     angular = 2 * spatial.quaternion_product(d_quaternion, spatial.conjugate(quaternion))[:3]
-    linear = jnp.concatenate([d_root_position, spatial.rotate(above, d_offset)], axis=-1)
+    moved = spatial.apply(take(rotation, tree.body_parent[1:]), d_offset)
+    linear = jnp.concatenate([d_root_position, moved], axis=-1)
     twist = jnp.concatenate([linear + spatial.cross(position, angular), angular])
-    twist = stage(masked_sum(twist, tree.body_ancestors))
+    twist = masked_sum(twist, tree.body_ancestors)
     linear, angular = twist[:3], twist[3:]
     spin = jnp.concatenate([0.5 * angular, jnp.zeros_like(angular[:1])])
     d_rotation = jnp.stack([spatial.cross(angular, rotation[:, k]) for k in range(3)], axis=1)

@@ -150,21 +150,8 @@ def test_gradients_at_rest_and_single_precision() -> None:
     np.testing.assert_allclose(gradient, wanted, atol=1e-4 * np.abs(wanted).max())
 
 
-def test_what_is_not_smooth_is_refused_by_name() -> None:
+def test_relations_are_refused_by_name() -> None:
     step = functools.partial(artix.step, control=None, dt=0.01, options=RK4)
-    cases = {
-        r"no position limits \('hinge_1'\)": {},
-        r"no dry friction \('hinge_0', 'hinge_1'\)": {"friction": JointFriction(static=0.1)},
-        r"no limits of drives \('hinge_0', 'hinge_1'\)": {"drive": Drive(stiffness=1.0, max_force=2.0)},
-        r"no speed limits of joints \('hinge_0', 'hinge_1'\)": {"max_velocity": 3.0},
-    }
-    for message, options in cases.items():
-        a = pendulum(2, **options)
-        if not options:
-            a = a.replace(joint_upper_limit=jnp.array([jnp.inf, 1.0]))
-        with pytest.raises(ValueError, match=message):
-            step(a, at(a, 0.0))
-        artix.simulation.continuous.refuse_bounds(artix.without_bounds(a))
     a = pendulum(2, couple=lambda b: b.add_mimic("hinge_1", "hinge_0", 1.0))
     with pytest.raises(ValueError, match="no mimic joints"):
         step(a, at(a, 0.0))
@@ -174,6 +161,21 @@ def test_what_is_not_smooth_is_refused_by_name() -> None:
     a = pendulum()
     with pytest.raises(ValueError, match="'rk4' has no report"):
         artix.step_and_report(a, at(a, 0.0), None, 0.01, RK4)
+
+
+def test_bounds_have_no_part_in_smooth_dynamics() -> None:
+    free = pendulum(2, drive=Drive(stiffness=1.0, target=2.0))
+    bounded = pendulum(
+        2, drive=Drive(stiffness=1.0, target=2.0, max_force=0.1), friction=JointFriction(static=0.1), max_velocity=3.0
+    )
+    bounded = bounded.replace(joint_upper_limit=jnp.array([0.1, 0.1]))
+    state = at(free, 0.5)
+    wanted = artix.vector_field(0.0, state, (free, None))
+    for field in (artix.vector_field, jax.jit(artix.vector_field)):
+        for found, expected in zip(
+            jax.tree.leaves(field(0.0, state, (bounded, None))), jax.tree.leaves(wanted), strict=True
+        ):
+            np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 @pytest.mark.slow

@@ -42,7 +42,7 @@ def _agree(found: Any, wanted: Any) -> None:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_other_platforms(name: str) -> None:
-    """JAX refuses operations that another machine may not know; 100 items are two blocks of lanes."""
+    """JAX refuses operations that another machine may not know."""
     program = jax.jit(jax.vmap(FUNCTIONS[name]))
     assert export.export(program, platforms=["cuda", "rocm", "tpu"])(*_arguments(100)).platforms == (
         "cuda",

@@ -14,7 +14,7 @@ from jax.test_util import check_grads
 
 import artix
 from artix.dynamics import articulated_bodies, factorization
-from artix.dynamics.elimination import Paths
+from artix.dynamics.elimination import Paths, eliminate
 from artix.dynamics.halving import halve
 from artix.dynamics.solve import mass_product
 from artix.kinematics import kinematics
@@ -40,12 +40,6 @@ def matrix_of(paths: Paths, seed: int = 0) -> Array:
     return jnp.asarray(np.einsum("kci,kcj->ij", rows, rows) + np.eye(size))
 
 
-def factors_of(paths: Paths, matrix: Array, added: Array) -> factorization.PathFactors:
-    """Those of a matrix of which the upper half counts."""
-    unit = jnp.eye(len(matrix))
-    return factorization.PathFactors(*factorization._eliminate_product(paths, unit, matrix, added), paths)
-
-
 @settings(max_examples=12)
 @given(seed=st.integers(0, 10**6), size=st.integers(1, 12))
 def test_factors_of_random_trees(seed: int, size: int) -> None:
@@ -53,10 +47,12 @@ def test_factors_of_random_trees(seed: int, size: int) -> None:
     matrix, added = matrix_of(paths, seed), jnp.arange(1.0, size + 1)
     whole = matrix + jnp.diag(added)
     halved = halve(matrix, added)
-    for factors in (factors_of(paths, jnp.triu(matrix), added), halved):
+    for factors in (eliminate(paths, jnp.triu(matrix), added), halved):
         upper, diagonal = factors.upper, 1 / factors.inverse_diagonal
         np.testing.assert_allclose(upper @ jnp.diag(diagonal) @ upper.T, whole, atol=1e-12 * size)
-        np.testing.assert_allclose(upper @ factors.inverse_upper, np.eye(size), atol=1e-11)
+        np.testing.assert_allclose(upper @ factors.solve_upper(jnp.eye(size)), np.eye(size), atol=1e-11)
+        np.testing.assert_allclose(factors.solve_upper_transposed(jnp.eye(size)), np.linalg.inv(upper.T), atol=1e-11)
+        np.testing.assert_allclose(factorization.inverse_of(factors), np.linalg.inv(whole), atol=1e-11)
         np.testing.assert_allclose(upper, halved.upper, atol=1e-12)
         right = jnp.asarray(np.random.default_rng(seed).normal(size=(size, 3)))
         wanted = np.linalg.solve(whole, right)
@@ -65,8 +61,6 @@ def test_factors_of_random_trees(seed: int, size: int) -> None:
         half = factorization.half_solve(factors, right.T)
         np.testing.assert_allclose(half @ half.T, right.T @ wanted, atol=1e-11)
         np.testing.assert_allclose(factorization.finish_solve(factors, half[0]), wanted[:, 0], atol=1e-12)
-    alone = factorization._solution_of_product(paths, jnp.eye(size), jnp.triu(matrix).T, added, right[:, 0])
-    np.testing.assert_allclose(alone, wanted[:, 0], atol=1e-12)
 
 
 def test_derivatives_of_the_factors() -> None:
@@ -78,24 +72,19 @@ def test_derivatives_of_the_factors() -> None:
         return pattern * 0.5 * (matrix + matrix.T)
 
     def parts(matrix, added):
-        factors = factors_of(paths, symmetric(matrix), added)
-        return factors.upper, factors.inverse_upper, factors.inverse_diagonal, factorization.solve(factors, added)
+        factors = eliminate(paths, symmetric(matrix), added)
+        return (
+            factors.upper,
+            factors.solve_upper(jnp.eye(5)),
+            factors.inverse_diagonal,
+            factorization.solve(factors, added),
+        )
 
     def inverse(matrix, added):
         return factorization.inverse_of_matrix(symmetric(matrix), added)
 
     for function in (parts, inverse):
         check_grads(jax.jit(function), point, order=2, modes=("fwd", "rev"), atol=1e-6, rtol=1e-6)
-
-
-def test_derivatives_of_the_factors_of_a_product() -> None:
-    rng, paths = np.random.default_rng(0), Paths((-1, 0, 1))
-    left = jnp.asarray(rng.normal(size=(6, 3)))
-
-    def factors(left, scale, added):
-        return jax.tree.leaves(factorization._eliminate_product(paths, left, scale[:, None] * left, added))
-
-    check_grads(jax.jit(factors), (left, jnp.ones(6), jnp.ones(3)), order=1, modes=("fwd", "rev"), atol=1e-6, rtol=1e-6)
 
 
 @pytest.fixture
@@ -228,8 +217,9 @@ def test_inside_a_batched_condition() -> None:
         np.testing.assert_allclose(found, jnp.stack(alone), atol=1e-8)
 
 
-def test_runs_of_levels_end_where_paths_branch_or_end() -> None:
+def test_levels_are_slices_of_the_order() -> None:
     # Two paths from one root: one of four entries below it, one of two.
     paths = Paths((-1, 0, 0, 1, 2, 3, 5))
     assert paths.levels == ((0,), (1, 2), (3, 4), (5,), (6,))
-    assert paths.runs == (range(0, 1), range(1, 3), range(3, 5))
+    assert [paths.order[level].tolist() for level in paths.slices] == [list(level) for level in paths.levels]
+    assert paths.parents(2).tolist() == [0, 1]

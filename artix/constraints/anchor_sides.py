@@ -15,10 +15,10 @@ from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Placement
 from artix.checks import check_vector
-from artix.constants import namespace
 from artix.constraints.anchor_structure import Anchors, AnchorType
 from artix.constraints.locked_rotations import RotationRows, locked_rotations
-from artix.kinematics import Kinematics, body_accelerations, dof_motions, generalized_motions, root_motion, staged
+from artix.kinematics import Kinematics, body_accelerations, dof_motions, generalized_motions, root_motion
+from artix.topology import Topology
 from artix.tree import Tree, take
 
 Array = jax.Array
@@ -58,7 +58,7 @@ def anchor_sides(
         check_vector(f"anchors.{name}", getattr(anchors, name), shape, articulation.dtype, "K poses")
     tree = articulation.topology
     root = root_motion(tree, state.root_velocity).linear
-    motions = staged(dof_motions(tree, kin))
+    motions = dof_motions(tree, kin)
     velocities, accelerations = body_accelerations(tree, kin, motions, state, acceleration)
     sides = []
     for links, poses in zip(anchors.links, (anchors.pose_a, anchors.pose_b), strict=True):
@@ -130,9 +130,9 @@ def moved_sides(articulation: Articulation, anchors: Anchors) -> tuple[Array, Ar
 
 
 def moves_links(tree: Tree, links: np.ndarray) -> Any:
-    """Which entries of the generalised velocity move links, -1 being the world, [K, nv]; known if the tree is."""
+    """Which entries of the generalised velocity move links, -1 being the world, [K, nv]; static if the tree is."""
+    numpy = np if isinstance(tree, Topology) else jnp
     joints = tree.dof_moves_body[:, tree.link_body[np.maximum(links, 0)]].T
-    numpy = namespace(joints)
     root = numpy.ones((len(links), tree.num_base_dofs), bool)
     return numpy.concatenate([root, joints], axis=1) & (links >= 0)[:, None]
 

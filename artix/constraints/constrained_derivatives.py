@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
 import jax
@@ -10,9 +9,8 @@ import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
 from artix.configuration import generalized_velocity
-from artix.constraints.constrained_dynamics import constrained_acceleration, impact_of_velocity
+from artix.constraints.constrained_dynamics import constrained_forward_dynamics, impulse_dynamics
 from artix.constraints.constraint_derivatives import (
-    NUMBERS_OF_BODY,
     ConstraintDerivatives,
     constraint_force_derivative,
     moving_sides,
@@ -25,7 +23,7 @@ from artix.dynamics.derivatives import ForwardDynamicsDerivatives
 from artix.dynamics.force_derivatives import force_derivatives
 from artix.dynamics.newton_euler import newton_euler
 from artix.dynamics.solve import inverse_matrix
-from artix.evaluation import in_lanes, quantity
+from artix.evaluation import quantity
 from artix.kinematics import Kinematics, kinematics
 from artix.tangents import times
 
@@ -89,40 +87,18 @@ def constrained_forward_dynamics_derivatives(
       ValueError: an array has the wrong shape, or there is no iteration.
       TypeError: an array has another dtype than the articulation.
     """
-    return in_lanes(
-        functools.partial(_differentiated_equations, iterations),
-        articulation,
-        (constraints, damping),
-        state,
-        force,
-        external_force,
-        numbers_of_body=NUMBERS_OF_BODY,
-        finish=_acceleration_derivatives,
-    )
-
-
-def _differentiated_equations(iterations: int, articulation, parameters, state, force, external_force) -> _Equations:
-    constraints, damping = parameters
-    acceleration, constraint_force, _ = constrained_acceleration(
+    acceleration, constraint_force, _ = constrained_forward_dynamics(
         articulation, state, force, constraints, external_force, damping=damping, iterations=iterations
     )
-    kin = kinematics(articulation, state)
+    tree, kin = articulation.topology, kinematics(articulation, state)
     found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
     by = force_derivatives(articulation, kin, found, external_force, gravity=True)
-    tree = articulation.topology
     moving = moving_sides(articulation, state, kin, constraints.anchors, acceleration)
     rows = row_derivatives(articulation, kin, constraints, moving)
     pushed = constraint_force_derivative(articulation, kin, constraints.anchors, moving, constraint_force)
-    return _Equations(
-        rows,
-        _solution_operators(articulation, kin, rows.jacobian, damping, iterations),
-        (pushed - generalized_columns(tree, by.configuration), -generalized_columns(tree, by.velocity)),
-        (-rows.acceleration_by_configuration, -rows.acceleration_by_velocity),
-    )
-
-
-def _acceleration_derivatives(equations: _Equations) -> ConstrainedForwardDynamicsDerivatives:
-    rows, operators, forces, targets = equations
+    operators = _solution_operators(articulation, kin, rows.jacobian, damping, iterations)
+    forces = pushed - generalized_columns(tree, by.configuration), -generalized_columns(tree, by.velocity)
+    targets = -rows.acceleration_by_configuration, -rows.acceleration_by_velocity
     solutions = [operators.solve(*right) for right in zip(forces, targets, strict=True)]
     x, multipliers = zip(*solutions, (operators.free, -operators.held), strict=True)
     return ConstrainedForwardDynamicsDerivatives(
@@ -157,16 +133,9 @@ def impulse_dynamics_derivatives(
       ValueError: an array has the wrong shape, or there is no iteration.
       TypeError: an array has another dtype than the articulation.
     """
-    parameters = (constraints, restitution, damping)
-    derivatives = functools.partial(_impact_derivatives, iterations)
-    return in_lanes(derivatives, articulation, parameters, state, numbers_of_body=NUMBERS_OF_BODY)
-
-
-def _impact_derivatives(iterations: int, articulation, parameters, state) -> ImpactDerivatives:
-    """The impact keeps ``M jump == J^T impulse`` and ``J (jump + bounce nu) == 0``."""
-    constraints, restitution, damping = parameters
     tree, base = articulation.topology, articulation.topology.num_base_dofs
-    impact = impact_of_velocity(articulation, state, constraints, restitution, damping=damping, iterations=iterations)
+    # The impact keeps ``M jump == J^T impulse`` and ``J (jump + bounce nu) == 0``.
+    impact = impulse_dynamics(articulation, state, constraints, restitution, damping=damping, iterations=iterations)
     bounce = 1 + jnp.asarray(restitution, articulation.dtype)
     before = generalized_velocity(articulation, state)
     jump = impact.velocity - before
@@ -206,17 +175,6 @@ class _Operators(NamedTuple):
         """Solutions [nv, m] and multipliers [R, m] of right sides [nv, m] and [R, m]."""
         x = times(self.free, force) + times(self.held.T, target)
         return x, times(self.stiffness, target) - times(self.held, force)
-
-
-class _Equations(NamedTuple):
-    """The differentiated equations of constrained forward dynamics."""
-
-    rows: ConstraintDerivatives
-    operators: _Operators
-    forces: tuple[Array, Array]
-    """Right sides of the equation of motion by configuration and velocity, [nv, nv] each."""
-    targets: tuple[Array, Array]
-    """Those of the rows, [R, nv] each."""
 
 
 def _solution_operators(

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 from artix.articulation import Articulation, State
 from artix.checks import check_state, check_vector
 from artix.configuration import generalized_velocity
-from artix.constants import split_known
 from artix.constraints.anchor_sides import anchor_jacobian, anchor_sides, relative_motion
 from artix.constraints.constraint_model import Constraints
 from artix.constraints.kkt import DEFAULT_ITERATIONS, factorize_kkt, kkt_solve, plain_kkt_solve
@@ -20,7 +19,7 @@ from artix.displacements import has_all_displacements
 from artix.dynamics.factorization import factorize_dense, solve
 from artix.dynamics.inverse import force_change, inverse_dynamics
 from artix.dynamics.newton_euler import generalized_forces, newton_euler
-from artix.evaluation import in_lanes, quantity
+from artix.evaluation import quantity
 from artix.kinematics import kinematics
 from artix.tangents import add, along, is_zero, times
 
@@ -94,40 +93,17 @@ def constrained_forward_dynamics(
     differentiated equations. ``J^T lambda`` and the acceleration have unique derivatives as long as the constraints can
     still be kept.
     """
-
-    def result(articulation, parameters, state, force, external_force) -> ConstrainedAcceleration:
-        constraints, damping = parameters
-        return constrained_acceleration(
-            articulation, state, force, constraints, external_force, damping=damping, iterations=iterations
-        )
-
-    return in_lanes(result, articulation, (constraints, damping), state, force, external_force)
-
-
-def constrained_acceleration(
-    articulation: Articulation,
-    state: State,
-    force: Array,
-    constraints: Constraints,
-    external_force: Array | None,
-    *,
-    damping: float | Array | None,
-    iterations: int,
-) -> ConstrainedAcceleration:
-    """:func:`constrained_forward_dynamics` for programs that also need its kinematics."""
     tree = articulation.topology
     check_state(articulation, state)
     check_vector("force", force, (tree.nv,), articulation.dtype, "nv")
     check_iterations(iterations)
     if not has_all_displacements(tree):
         raise ValueError("a padded fleet with spherical joints is not supported; use one articulation at a time")
-    known, traced = split_known(articulation)
-    return _ruled(known, iterations, traced, state, force, constraints, external_force, damping)
+    return _ruled(iterations, articulation, state, force, constraints, external_force, damping)
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _ruled(known, iterations, traced, state, force, constraints, external_force, damping) -> ConstrainedAcceleration:
-    articulation = traced if known is None else known
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _ruled(iterations, articulation, state, force, constraints, external_force, damping) -> ConstrainedAcceleration:
     kin = kinematics(articulation, state)
     found = newton_euler(articulation, kin, state, None, external_force, gravity=True)
     rest = force - generalized_forces(articulation.topology, found.motions, found.force)
@@ -141,12 +117,11 @@ def _ruled(known, iterations, traced, state, force, constraints, external_force,
 
 
 @functools.partial(_ruled.defjvp, symbolic_zeros=True)
-def _constrained_forward_dynamics_jvp(known, iterations, primals, tangents):
+def _constrained_forward_dynamics_jvp(iterations, primals, tangents):
     """Differentiates ``inverse_dynamics(nu') == force + J^T lambda`` and ``J nu' + bias == 0``."""
-    traced, state, _, constraints, external_force, damping = primals
+    articulation, state, _, constraints, external_force, damping = primals
     d_articulation, d_state, d_force, d_constraints, d_external_force, _ = tangents
-    articulation = traced if known is None else known
-    result = _ruled(known, iterations, *primals)
+    result = _ruled(iterations, *primals)
     acceleration, constraint_force, _ = result
     kin = kinematics(articulation, state)
     found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
@@ -162,11 +137,9 @@ def _constrained_forward_dynamics_jvp(known, iterations, primals, tangents):
         moved = add(moved, jnp.pad(d_articulation.armature * acceleration[base:], (base, 0)))
 
     def rows_of(inputs) -> Array:
-        where = articulation if inputs[0] is None else inputs[0]
-        return _rows(where, inputs[1], inputs[2], acceleration, constraint_force)
+        return _rows(inputs[0], inputs[1], inputs[2], acceleration, constraint_force)
 
-    # An articulation that is known is no argument, and hence has no tangent.
-    rows = along(rows_of, (traced, state, constraints), (d_articulation, d_state, d_constraints))
+    rows = along(rows_of, (articulation, state, constraints), (d_articulation, d_state, d_constraints))
     sides = anchor_sides(articulation, state, kin, constraints.anchors)
     jacobian = anchor_jacobian(articulation, kin, constraints.anchors, *sides)
     change = add(None if is_zero(d_force) else d_force, None if moved is None else -moved)
@@ -220,24 +193,6 @@ def impulse_dynamics(
       ValueError: an array has the wrong shape, or there is no iteration.
       TypeError: an array has another dtype than the articulation.
     """
-
-    def impact(articulation, parameters, state) -> Impact:
-        constraints, restitution, damping = parameters
-        return impact_of_velocity(articulation, state, constraints, restitution, damping=damping, iterations=iterations)
-
-    return in_lanes(impact, articulation, (constraints, restitution, damping), state)
-
-
-def impact_of_velocity(
-    articulation: Articulation,
-    state: State,
-    constraints: Constraints,
-    restitution: float | Array,
-    *,
-    damping: float | Array | None,
-    iterations: int,
-) -> Impact:
-    """:func:`impulse_dynamics` for programs that also need its kinematics."""
     check_state(articulation, state)
     check_iterations(iterations)
     kin, anchors = kinematics(articulation, state), constraints.anchors
@@ -294,18 +249,12 @@ def constrained_inverse_dynamics(
     """
     if constraint_force is not None:
         check_vector("constraint_force", constraint_force, (constraints.num_rows,), articulation.dtype, "R rows")
-
-    def forces(articulation, parameters, state, acceleration, external_force, constraint_force) -> ConstrainedForces:
-        constraints, damping = parameters
-        force = inverse_dynamics(articulation, state, acceleration, external_force)
-        kin, anchors = kinematics(articulation, state), constraints.anchors
-        jacobian = anchor_jacobian(articulation, kin, anchors, *anchor_sides(articulation, state, kin, anchors))
-        if constraint_force is None:
-            constraint_force = _smallest_carrying(articulation, jacobian, force, damping)
-        return ConstrainedForces(force - times(constraint_force, jacobian), constraint_force)
-
-    arguments = (state, acceleration, external_force, constraint_force)
-    return in_lanes(forces, articulation, (constraints, damping), *arguments)
+    force = inverse_dynamics(articulation, state, acceleration, external_force)
+    kin, anchors = kinematics(articulation, state), constraints.anchors
+    jacobian = anchor_jacobian(articulation, kin, anchors, *anchor_sides(articulation, state, kin, anchors))
+    if constraint_force is None:
+        constraint_force = _smallest_carrying(articulation, jacobian, force, damping)
+    return ConstrainedForces(force - times(constraint_force, jacobian), constraint_force)
 
 
 def _smallest_carrying(articulation: Articulation, jacobian: Array, force: Array, damping: float | Array) -> Array:

@@ -30,8 +30,7 @@ from artix.constraints.anchor_structure import Anchors
 from artix.constraints.constraint_model import Constraints
 from artix.constraints.operators import stabilized_bias
 from artix.displacements import NUM_ROOT, displacements, generalized_columns
-from artix.dynamics.mass_matrix import outer
-from artix.evaluation import in_lanes, quantity
+from artix.evaluation import quantity
 from artix.kinematic_derivatives import moving_displacements
 from artix.kinematics import (
     Kinematics,
@@ -41,15 +40,11 @@ from artix.kinematics import (
     generalized_motions,
     kinematics,
     root_motion,
-    staged,
 )
 from artix.tangents import times, value_and_change
 from artix.tree import free_root
 
 Array = jax.Array
-
-#: How many numbers the intermediates of one body have; many have a column for each entry of the generalised velocity.
-NUMBERS_OF_BODY = 200
 
 
 class ConstraintDerivatives(NamedTuple):
@@ -90,14 +85,9 @@ def constraint_derivatives(
       TypeError: an array has another dtype than the articulation.
     """
     check_vector("acceleration", acceleration, (articulation.topology.nv,), articulation.dtype, "nv")
-
-    def derivatives(articulation, constraints, state, acceleration) -> ConstraintDerivatives:
-        kin = kinematics(articulation, state)
-        moving = moving_sides(articulation, state, kin, constraints.anchors, acceleration)
-        return row_derivatives(articulation, kin, constraints, moving)
-
-    arguments = (constraints, state, acceleration)
-    return in_lanes(derivatives, articulation, *arguments, numbers_of_body=NUMBERS_OF_BODY)
+    kin = kinematics(articulation, state)
+    moving = moving_sides(articulation, state, kin, constraints.anchors, acceleration)
+    return row_derivatives(articulation, kin, constraints, moving)
 
 
 class MovingSides(NamedTuple):
@@ -121,7 +111,7 @@ def moving_sides(
     """The frames and their derivatives; an acceleration of ``None`` is zero."""
     tree = articulation.topology
     sides = anchor_sides(articulation, state, kin, anchors, acceleration)
-    joints = staged(dof_motions(tree, kin))
+    joints = dof_motions(tree, kin)
     bodies = body_accelerations(tree, kin, joints, state, acceleration)
     columns = AnchorColumns.of(articulation, anchors)
     displaced = [
@@ -181,7 +171,7 @@ def constraint_force_derivative(
     turned = [spatial.cross(angular, pull), spatial.cross(linear, pull) + spatial.cross(angular, torque)]
     carried = jnp.asarray(displacements(tree).moved_by, motions.dtype)[:, : NUM_ROOT + tree.num_dofs]
     carried = generalized_columns(tree, carried)
-    return derivative + jnp.pad(carried, ((base, 0), (0, 0))) * outer(jnp.concatenate(turned), motions)
+    return derivative + jnp.pad(carried, ((base, 0), (0, 0))) * times(jnp.concatenate(turned).T, motions)
 
 
 # --- internals ------------------------------------------------------------------------------------------------------

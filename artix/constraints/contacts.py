@@ -8,14 +8,14 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from artix.evaluation import quantity
 from artix.articulation import Articulation, State
 from artix.checks import check_state, check_vector
 from artix.configuration import generalized_velocity
 from artix.constraints.anchors import Anchors, AnchorStructure, AnchorType, solved_anchor_rows
 from artix.constraints.contact_solver import ContactMethod, solve_contact
-from artix.dynamics.forward import factorized_equation, rigid_body_acceleration
-from artix.dynamics.solve import linear_solve
+from artix.dynamics.forward import forward_dynamics
+from artix.dynamics.solve import factorize, linear_solve
+from artix.evaluation import quantity
 from artix.kinematics import Kinematics, kinematics
 from artix.tangents import times
 
@@ -162,14 +162,14 @@ def _problem(articulation, state, force, contacts, dt, external_force) -> tuple[
     for name, shape in (("point", (count, 3)), ("normal", (count, 3)), ("friction", (count,)), ("gap", (count,))):
         check_vector(f"contacts.{name}", getattr(contacts, name), shape, dtype, "one per link in contacts.links")
     dt = jnp.asarray(dt, dtype)
-    acceleration = rigid_body_acceleration(articulation, state, force, external_force)
+    acceleration = forward_dynamics(articulation, state, force, external_force)
     velocity = generalized_velocity(articulation, state) + dt * acceleration
     kin = kinematics(articulation, state)
     frames = contact_frames(contacts.normal)
     jacobian = _point_jacobian(articulation, state, kin, contacts)
     jacobian = jnp.sum(frames[:, :, :, None] * jacobian.reshape(-1, 1, 3, jacobian.shape[-1]), axis=2)
     jacobian = jacobian.reshape(3 * count, -1)
-    factors, _ = factorized_equation(articulation, kin, state, force, external_force)
+    factors = factorize(articulation, kin)
     responses = jax.vmap(lambda row: linear_solve(articulation, kin, factors, row))(jacobian)
     delassus = times(responses, jacobian.T)
     approach = jnp.maximum(contacts.gap, jnp.zeros_like(contacts.gap)) / dt

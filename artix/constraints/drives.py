@@ -7,7 +7,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.constants import known_to_be
 from artix.constraints.sweep import Sweep
 from artix.joint_features import DriveEnvelopes, Drives
 
@@ -18,8 +17,7 @@ class DriveRow(NamedTuple):
     """What the drive of one DOF (or of all, [n]) needs besides its velocity."""
 
     drive: Drives
-    envelope: DriveEnvelopes | None
-    """``None`` where no DOF has one."""
+    envelope: DriveEnvelopes
     position_error: Array
     """Target less position at the start of the step [rad or m]."""
     target_velocity: Array
@@ -69,8 +67,6 @@ def exceeds_bounds(row: DriveRow, impulse: Array, velocity: Array, sweep: Sweep)
     """Whether a drive's accumulated impulse is beyond its limit or, at this velocity, beyond its motor's envelope."""
     limited, bound = _limit(row, sweep)
     exceeds = limited & (jnp.abs(impulse) > bound)
-    if row.envelope is None:
-        return exceeds
     envelope, time, speed = row.envelope, sweep.budget_time, jnp.abs(velocity)
     size = jnp.abs(impulse + row.joint_force * time)
     strong = size > (envelope.max_effort - envelope.velocity_dependent_resistance * speed) * time
@@ -80,9 +76,7 @@ def exceeds_bounds(row: DriveRow, impulse: Array, velocity: Array, sweep: Sweep)
 
 def _limit(row: DriveRow, sweep: Sweep) -> tuple[Array, Array]:
     """Whether a limit holds, and the largest impulse within it."""
-    limited = jnp.isfinite(row.drive.max_force)
-    if row.envelope is not None:
-        limited = limited & ~jnp.isfinite(row.envelope.max_effort)
+    limited = jnp.isfinite(row.drive.max_force) & ~jnp.isfinite(row.envelope.max_effort)
     return limited, jnp.where(limited, row.drive.max_force, 0) * (sweep.dt if sweep.drive_limits_are_forces else 1)
 
 
@@ -100,8 +94,6 @@ def within_envelope(row: DriveRow, impulse: Array, accumulated: Array, velocity:
       velocity: of the DOF now.
       sweep: the sweep.
     """
-    if row.envelope is None:
-        return impulse
     envelope, time = row.envelope, sweep.budget_time
     active = jnp.isfinite(envelope.max_effort)
     start = accumulated if sweep.restarts else jnp.zeros_like(accumulated)
@@ -126,8 +118,3 @@ def within_envelope(row: DriveRow, impulse: Array, accumulated: Array, velocity:
             high = jnp.where(bounded & (rate == 0) & (room < 0), -1, high)
     allowed = jnp.where(low <= high, high, 0)
     return jnp.where(active, start + sign * allowed - commanded, impulse)
-
-
-def known_envelopes(envelopes: DriveEnvelopes) -> DriveEnvelopes | None:
-    """The envelopes, or ``None`` where it is known, while JAX traces, that no DOF has one."""
-    return None if known_to_be(jnp.inf, envelopes.max_effort) else envelopes

@@ -15,12 +15,12 @@ from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Placement
 from artix.dynamics.factorization import MassProduct, inverse_of_product
-from artix.dynamics.mass_matrix import shared_mass_matrix
+from artix.dynamics.mass_matrix import mass_matrix
 from artix.dynamics.newton_euler import generalized_forces, link_sums
 from artix.dynamics.solve import mass_product
 from artix.frames import dense_jacobian, link_accelerations, link_frames
 from artix.joint_drift import with_joint_drift
-from artix.kinematics import Motion, body_velocities, dof_motions, kinematics, root_motion, staged
+from artix.kinematics import Motion, body_velocities, dof_motions, kinematics, root_motion
 from artix.topology import Topology
 from artix.tree import Tree, take
 
@@ -98,7 +98,7 @@ def freeze(articulation: Articulation, state: State, drift: Array | None = None,
     child = frame.take(links) @ Placement.from_poses(articulation.joint_child_pose).take(links)
     parent = frame.take(parents) @ Placement.from_poses(articulation.joint_parent_pose).take(links)
     unit = jnp.eye(3, dtype=articulation.dtype)[:, topology.dof_axis % 3]
-    matrix, product = shared_mass_matrix(articulation, state), mass_product(articulation, kin)
+    matrix, product = mass_matrix(articulation, state), mass_product(articulation, kin)
     return Frozen(
         topology=topology,
         frame=frame,
@@ -106,7 +106,7 @@ def freeze(articulation: Articulation, state: State, drift: Array | None = None,
         mass_axes=mass_frame.rotation,
         own_inertia=jnp.moveaxis(articulation.link_inertia, 0, -1),
         mass=articulation.link_mass,
-        motions=staged(dof_motions(topology, kin)),
+        motions=dof_motions(topology, kin),
         link_jacobian=_link_jacobian(articulation, state) if with_all else None,
         accelerations=_velocity_products(articulation, state) if with_all else None,
         mass_matrix=matrix,

@@ -55,6 +55,12 @@ def friction_impulse(row: LimitRow, accumulated: Array, velocity: Array, sweep: 
     return jnp.where((friction.static > 0) | (friction.viscous > 0), impulse, accumulated)
 
 
+def room(limit: Array, position: Array, sign: int) -> Array:
+    """How far positions are from a limit, above (1) or below (-1) them: negative beyond it, infinite without one."""
+    limited = jnp.isfinite(limit)
+    return jnp.where(limited, sign * (jnp.where(limited, limit, 0) - position), jnp.inf)
+
+
 def limit_impulses(
     row: Gaps, lower: Array, upper: Array, velocity: Array, displacement: Array, sweep: Sweep
 ) -> tuple[Array, Array]:

@@ -12,6 +12,7 @@ from artix.articulation import Articulation, State
 from artix.constraints.anchor_sides import Side, anchor_sides, anchor_wrenches
 from artix.constraints.anchors import AnchorRows, Anchors, AnchorType, anchor_rows, loop_anchors, solved_anchor_rows
 from artix.constraints.frozen import HIGHEST, Frozen
+from artix.constraints.limits import room
 from artix.kinematics import kinematics
 from artix.topology import Topology
 
@@ -61,7 +62,7 @@ def distance_gaps(articulation: Articulation, loops: LoopClosures) -> tuple[Arra
     length, joints = loops.rows.error[loops.distances], articulation.loop_joints
     least, largest = (bound[loops.joints] for bound in (joints.min_distance, joints.max_distance))
     # No distance is negative.
-    return jnp.where(least > 0, length - least, jnp.inf), largest - length
+    return jnp.where(least > 0, length - least, jnp.inf), room(largest, length, 1)
 
 
 def loop_wrenches(frozen: Frozen, loops: LoopClosures, force: Array) -> tuple[Array, Array]:

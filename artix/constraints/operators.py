@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-
 import jax
 import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
 from artix.checks import check_vector
-from artix.constants import split_known
 from artix.constraints.anchors import AnchorRows, Anchors, anchor_rows, solved_anchor_rows
 from artix.constraints.constraint_model import Constraints
 from artix.constraints.kkt import DEFAULT_ITERATIONS, KktSolution, factorize_kkt, kkt_solve
 from artix.dynamics.factorization import factorize_dense, half_solve, solve_columns
 from artix.dynamics.solve import factorize, linear_solve
-from artix.evaluation import in_lanes, quantity
+from artix.evaluation import quantity
 from artix.kinematics import kinematics
 from artix.tangents import times
 
@@ -121,19 +118,12 @@ def delassus_matrix(
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
     """
-
-    def damped(articulation: Articulation, parameters: tuple, state: State) -> Array:
-        known, traced = split_known(articulation)
-        constraints, damping = parameters
-        matrix = _ruled_delassus_matrix(known, traced, state, constraints.anchors)
-        return matrix + jnp.asarray(damping, matrix.dtype) * jnp.eye(len(matrix), dtype=matrix.dtype)
-
-    return in_lanes(damped, articulation, (constraints, damping), state)
+    matrix = _ruled_delassus_matrix(articulation, state, constraints.anchors)
+    return matrix + jnp.asarray(damping, matrix.dtype) * jnp.eye(len(matrix), dtype=matrix.dtype)
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _ruled_delassus_matrix(known, traced, state: State, anchors: Anchors) -> Array:
-    articulation = traced if known is None else known
+@jax.custom_jvp
+def _ruled_delassus_matrix(articulation: Articulation, state: State, anchors: Anchors) -> Array:
     kin = kinematics(articulation, state)
     jacobian = solved_anchor_rows(articulation, state, kin, anchors).jacobian
     half = half_solve(factorize(articulation, kin), jacobian)
@@ -141,11 +131,10 @@ def _ruled_delassus_matrix(known, traced, state: State, anchors: Anchors) -> Arr
 
 
 @_ruled_delassus_matrix.defjvp
-def _delassus_matrix_jvp(known, primals, tangents):
+def _delassus_matrix_jvp(primals, tangents):
     """By the full solves, which know their derivatives."""
 
-    def plain(traced, state: State, anchors: Anchors) -> Array:
-        articulation = traced if known is None else known
+    def plain(articulation: Articulation, state: State, anchors: Anchors) -> Array:
         kin = kinematics(articulation, state)
         jacobian = solved_anchor_rows(articulation, state, kin, anchors).jacobian
         factors = factorize(articulation, kin)
@@ -175,12 +164,7 @@ def operational_space_inertia(
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
     """
-
-    def inverse(articulation: Articulation, parameters: tuple, state: State) -> Array:
-        constraints, damping = parameters
-        return _inverse(delassus_matrix(articulation, state, constraints, damping=damping))
-
-    return in_lanes(inverse, articulation, (constraints, damping), state)
+    return _inverse(delassus_matrix(articulation, state, constraints, damping=damping))
 
 
 def _inverse(matrix: Array) -> Array:
@@ -226,17 +210,10 @@ def constrained_solve(
     check_vector("force", force, (articulation.topology.nv,), articulation.dtype, "nv")
     check_vector("target", target, (constraints.num_rows,), articulation.dtype, "R rows")
     check_iterations(iterations)
-
-    def solution(
-        articulation: Articulation, parameters: tuple, state: State, force: Array, target: Array
-    ) -> KktSolution:
-        constraints, damping = parameters
-        kin = kinematics(articulation, state)
-        jacobian = solved_anchor_rows(articulation, state, kin, constraints.anchors).jacobian
-        factors = factorize_kkt(articulation, kin, jacobian, damping)
-        return kkt_solve(articulation, kin, jacobian, factors, force, target, iterations)
-
-    return in_lanes(solution, articulation, (constraints, damping), state, force, target)
+    kin = kinematics(articulation, state)
+    jacobian = solved_anchor_rows(articulation, state, kin, constraints.anchors).jacobian
+    factors = factorize_kkt(articulation, kin, jacobian, damping)
+    return kkt_solve(articulation, kin, jacobian, factors, force, target, iterations)
 
 
 def check_iterations(iterations: int) -> None:

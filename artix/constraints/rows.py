@@ -11,11 +11,11 @@ import numpy as np
 from artix import spatial
 from artix.articulation import Articulation
 from artix.configuration import where_spherical
-from artix.constraints.drives import DriveRow, known_envelopes
+from artix.constraints.drives import DriveRow
 from artix.constraints.fixed_tendons import fixed_tendon_rows
 from artix.constraints.frozen import HIGHEST, Frozen, axis_row, static_topology
 from artix.constraints.gauss_seidel import DofRow, Rows
-from artix.constraints.limits import LimitRow
+from artix.constraints.limits import LimitRow, room
 from artix.constraints.loop_closures import LoopClosures
 from artix.constraints.loop_rows import loop_rows
 from artix.constraints.mimic import mimic_rows
@@ -71,7 +71,7 @@ def _dof_rows(
         response=response,
         drive=DriveRow(
             drive=articulation.drive,
-            envelope=known_envelopes(articulation.envelope),
+            envelope=articulation.envelope,
             position_error=position_error(topology, joint_position, commands.target_position, frozen.drift),
             target_velocity=commands.target_velocity,
             response=response,
@@ -80,8 +80,8 @@ def _dof_rows(
         ),
         limit=LimitRow(
             friction=articulation.friction,
-            lower_gap=joint_position - articulation.joint_lower_limit,
-            upper_gap=articulation.joint_upper_limit - joint_position,
+            lower_gap=room(articulation.joint_lower_limit, joint_position, -1),
+            upper_gap=room(articulation.joint_upper_limit, joint_position, 1),
             max_velocity=articulation.max_joint_velocity,
             softened=softened,
         ),

@@ -19,11 +19,11 @@ from artix.configuration import generalized_velocity
 from artix.configuration_derivatives import integrate_derivatives
 from artix.displacements import generalized_columns
 from artix.dynamics.force_derivatives import force_derivatives
-from artix.dynamics.forward import factorized_equation, rigid_body_acceleration
+from artix.dynamics.forward import forward_dynamics
 from artix.dynamics.mass_matrix import generalized_armature, inertia_matrix
 from artix.dynamics.newton_euler import newton_euler
 from artix.dynamics.solve import inverse_matrix
-from artix.evaluation import in_lanes, quantity
+from artix.evaluation import quantity
 from artix.kinematics import Kinematics, kinematics
 from artix.tangents import times
 
@@ -74,10 +74,6 @@ def inverse_dynamics_derivatives(
 
     Identity: ``.acceleration == mass_matrix(a, s, armature=True)``.
     """
-    return in_lanes(_inverse_derivatives, articulation, state, acceleration, external_force)
-
-
-def _inverse_derivatives(articulation, state, acceleration, external_force) -> InverseDynamicsDerivatives:
     kin, by_configuration, by_velocity = _force_derivatives(articulation, state, acceleration, external_force)
     matrix = inertia_matrix(articulation, kin) + jnp.diag(generalized_armature(articulation))
     return InverseDynamicsDerivatives(by_configuration, by_velocity, matrix)
@@ -106,20 +102,10 @@ def forward_dynamics_derivatives(
 
     Identity: ``.force == mass_matrix_inverse(a, s)``.
     """
-    return in_lanes(_inverse_and_derivatives, articulation, state, force, external_force, finish=_products)
-
-
-def _inverse_and_derivatives(articulation, state, force, external_force) -> tuple[Array, Array, Array]:
-    """The inverse of the mass matrix, and the negated derivatives of inverse dynamics by configuration and velocity."""
-    acceleration = rigid_body_acceleration(articulation, state, force, external_force)
+    acceleration = forward_dynamics(articulation, state, force, external_force)
     kin, by_configuration, by_velocity = _force_derivatives(articulation, state, acceleration, external_force)
-    factors, _ = factorized_equation(articulation, kin, state, force, external_force)
-    return inverse_matrix(articulation, kin, factors), -by_configuration, -by_velocity
-
-
-def _products(factors: tuple[Array, Array, Array]) -> ForwardDynamicsDerivatives:
-    inverse, by_configuration, by_velocity = factors
-    return ForwardDynamicsDerivatives(times(inverse, by_configuration), times(inverse, by_velocity), inverse)
+    inverse = inverse_matrix(articulation, kin)
+    return ForwardDynamicsDerivatives(-times(inverse, by_configuration), -times(inverse, by_velocity), inverse)
 
 
 @quantity
@@ -196,32 +182,14 @@ def linearize(
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
     """
-    arguments = (state, force, jnp.asarray(dt, articulation.dtype), external_force)
-    return in_lanes(_step_derivatives, articulation, *arguments, finish=_linearization)
-
-
-class _StepDerivatives(NamedTuple):
-    dt: Array
-    factors: tuple[Array, Array, Array]
-    """Of the derivatives of forward dynamics."""
-    by_start: Array
-    """Of the configuration after the step by that before it, [nv, nv]."""
-    by_displacement: Array
-
-
-def _step_derivatives(articulation: Articulation, state: State, force: Array, dt: Array, external_force):
-    acceleration = rigid_body_acceleration(articulation, state, force, external_force)
+    dt, nv = jnp.asarray(dt, articulation.dtype), articulation.topology.nv
+    acceleration = forward_dynamics(articulation, state, force, external_force)
     velocity = generalized_velocity(articulation, state) + dt * acceleration
-    moved = integrate_derivatives(articulation, state, dt * velocity)
-    return _StepDerivatives(dt, _inverse_and_derivatives(articulation, state, force, external_force), *moved)
-
-
-def _linearization(step: _StepDerivatives) -> Linearization:
-    dt, by, nv = step.dt, _products(step.factors), len(step.by_start)
-    unit = jnp.eye(nv, dtype=dt.dtype)
-    lower = jnp.concatenate([dt * by.configuration, unit + dt * by.velocity], axis=1)
-    upper = dt * times(step.by_displacement, lower) + jnp.pad(step.by_start, ((0, 0), (0, nv)))
+    by_start, by_displacement = integrate_derivatives(articulation, state, dt * velocity)
+    by = forward_dynamics_derivatives(articulation, state, force, external_force)
+    lower = jnp.concatenate([dt * by.configuration, jnp.eye(nv, dtype=dt.dtype) + dt * by.velocity], axis=1)
+    upper = dt * times(by_displacement, lower) + jnp.pad(by_start, ((0, 0), (0, nv)))
     pushed = dt * by.force
     return Linearization(
-        jnp.concatenate([upper, lower]), jnp.concatenate([dt * times(step.by_displacement, pushed), pushed])
+        jnp.concatenate([upper, lower]), jnp.concatenate([dt * times(by_displacement, pushed), pushed])
     )

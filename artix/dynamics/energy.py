@@ -5,10 +5,10 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.evaluation import quantity
 from artix.articulation import Articulation, State
 from artix.dynamics.inertia import momentum, reference_inertias, weights
-from artix.kinematics import body_velocities, dof_motions, kinematics, root_motion, staged
+from artix.evaluation import quantity
+from artix.kinematics import body_velocities, dof_motions, kinematics, root_motion
 
 Array = jax.Array
 
@@ -36,7 +36,7 @@ def kinetic_energy(articulation: Articulation, state: State, *, armature: bool =
     velocity = body_velocities(
         tree, dof_motions(tree, kin), root_motion(tree, state.root_velocity), state.joint_velocity
     )
-    velocity = staged(velocity)
+    velocity = velocity
     momenta = momentum(reference_inertias(articulation, kin), velocity)
     energy = 0.5 * jnp.sum(jnp.concatenate(momenta) * jnp.concatenate(velocity))
     if armature:

@@ -24,17 +24,17 @@ from artix.displacements import (
     displacement_motions,
     displacements,
 )
-from artix.dynamics.inertia import momentum, weights
-from artix.dynamics.mass_matrix import outer
+from artix.dynamics.inertia import momentum, weightless
 from artix.dynamics.newton_euler import NewtonEuler
 from artix.kinematics import Kinematics, Motion, link_centers, motion_cross
-from artix.tree import Tree, free_root, masked_sum, stage, take
+from artix.tangents import times
+from artix.tree import Tree, free_root, masked_sum, take
 
 Array = jax.Array
 
 
 class WorldForces(NamedTuple):
-    """Forces that keep their world components when a body is displaced: gravity's opposite, and wrenches on links."""
+    """Forces that keep their world components when a body is displaced: wrenches on links, and what lacks weight."""
 
     force: Array
     """[3, k]"""
@@ -88,8 +88,7 @@ def displacement_rates(
 def forces_by_configuration(rates: Rates) -> Array:
     """Change of the force on all that each unit displacement moves, in world axes, [6, c]."""
     motions, first, second, sums = rates
-    # In two stages: of all terms at once XLA makes a loop that it does not vectorise, 1.6 us a state of a humanoid.
-    forces = stage(jnp.concatenate(momentum(sums.inertias, second)) + twice_coriolis(sums, first.angular))
+    forces = jnp.concatenate(momentum(sums.inertias, second)) + twice_coriolis(sums, first.angular)
     forces = forces + force_cross(motions, sums.force)
     return forces if sums.world is None else forces + turned_back(sums.world, motions.angular)
 
@@ -135,9 +134,9 @@ def coriolis_columns(articulation: Articulation, kin: Kinematics, found: NewtonE
     tree = articulation.topology
     count = NUM_ROOT + tree.num_dofs
     sums = _composites(articulation, kin, found, None, gravity=False)
-    motions = Motion(*(part[:, :count] for part in stage(*displacement_motions(tree, kin, found.motions))))
+    motions = Motion(*(part[:, :count] for part in displacement_motions(tree, kin, found.motions)))
     carried = motion_cross(Motion(*(take(part, tree.dof_body) for part in found.velocity)), found.motions)
-    rates = Motion(*stage(*(jnp.pad(part, ((0, 0), (NUM_ROOT, 0))) for part in carried)))
+    rates = Motion(*(jnp.pad(part, ((0, 0), (NUM_ROOT, 0))) for part in carried))
     moved, dofs = (jax.tree.map(lambda x, k=first: x[..., k:count], sums) for first in (0, NUM_ROOT))
     whole = jnp.concatenate(momentum(moved.inertias, rates)) + 0.5 * twice_coriolis(moved, motions.angular)
     rows = [*momentum(dofs.inertias, found.motions), 0.5 * twice_coriolis_transposed(dofs, found.motions)]
@@ -149,8 +148,8 @@ def _assemble(articulation: Articulation, motions: Motion, whole: Array, rows: l
     tree = articulation.topology
     where, count = displacements(tree), whole.shape[1]
     above, below = (jnp.asarray(mask, whole.dtype)[:, :count] for mask in (where.moves_below, where.moved_by))
-    whole, row, column = stage(whole, jnp.concatenate(rows), jnp.concatenate(columns))
-    joints = above * outer(jnp.concatenate(motions), whole) + below * outer(row, column)
+    upper, lower = times(jnp.concatenate(motions).T, whole), times(jnp.concatenate(rows).T, jnp.concatenate(columns))
+    joints = above * upper + below * lower
     if tree.num_base_dofs == 0:
         return joints
     return jnp.concatenate([free_root(tree, whole), joints])
@@ -161,15 +160,14 @@ def _composites(
 ) -> Composites:
     tree, (mass, first, second) = articulation.topology, found.inertias
     moving, moments = moments_of_momentum(found.inertias, found.velocity)
-    rows = stage(jnp.concatenate([first, moving, second.reshape(9, -1), moments.reshape(9, -1), found.force]))
-    # The masses do not depend on the state, so they keep out of the product that does.
-    masses, sums = _sums(tree, mass[None])[0], _sums(tree, rows)
+    rows = [first, moving, second.reshape(9, -1), moments.reshape(9, -1), found.force, mass[None]]
+    sums = _sums(tree, jnp.concatenate(rows))
     second, moments = (sums[start : start + 9].reshape(3, 3, -1) for start in (6, 15))
-    world = _gravity(articulation, kin) if gravity else None
+    world = _weightless(articulation, kin) if gravity else None
     if external_force is not None:
         wrench = _wrenches(articulation, kin, external_force)
         world = wrench if world is None else WorldForces(*map(jnp.add, world, wrench))
-    return Composites(Inertias(masses, sums[:3], second), sums[3:6], moments, sums[24:], world)
+    return Composites(Inertias(sums[30], sums[:3], second), sums[3:6], moments, sums[24:30], world)
 
 
 def moments_of_momentum(inertias: Inertias, velocity: Motion) -> tuple[Array, Array]:
@@ -185,12 +183,12 @@ def _sums(tree: Tree, rows: Array) -> Array:
     return masked_sum(rows, tree.bodies_below[:, displacements(tree).sums])
 
 
-def _gravity(articulation: Articulation, kin: Kinematics) -> WorldForces:
-    """What holds the composites against gravity."""
-    mass, moment = weights(articulation, kin)
+def _weightless(articulation: Articulation, kin: Kinematics) -> WorldForces:
+    """What takes back gravity's acceleration of links that it does not act on."""
+    mass, moment = weightless(articulation, kin)
     mass, moment = _sums(articulation.topology, mass[None]), _sums(articulation.topology, moment)
-    pull = articulation.gravity[:, None]
-    return WorldForces(-pull * mass, -pull[:, None] * moment[None], jnp.zeros_like(moment))
+    gravity = articulation.gravity[:, None]
+    return WorldForces(gravity * mass, gravity[:, None] * moment[None], jnp.zeros_like(moment))
 
 
 def _wrenches(articulation: Articulation, kin: Kinematics, external_force: Array) -> WorldForces:

@@ -9,13 +9,11 @@ import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
 from artix.checks import check_state, check_vector
-from artix.constants import split_known
 from artix.displacements import has_all_displacements
-from artix.dynamics.factorization import Factors
 from artix.dynamics.inverse import force_change
 from artix.dynamics.newton_euler import generalized_forces, newton_euler
-from artix.dynamics.solve import factorize, linear_solve, single_solution
-from artix.evaluation import in_lanes, quantity
+from artix.dynamics.solve import factorize, linear_solve
+from artix.evaluation import quantity
 from artix.kinematics import kinematics
 from artix.tangents import add, is_zero
 
@@ -50,56 +48,30 @@ def forward_dynamics(
 
     Identity: ``inverse_dynamics(a, s, forward_dynamics(a, s, tau, w), w) == tau``.
     """
-    acceleration = functools.partial(rigid_body_acceleration, alone=True)
-    return in_lanes(acceleration, articulation, state, force, external_force)
-
-
-def rigid_body_acceleration(
-    articulation: Articulation, state: State, force: Array, external_force: Array | None = None, *, alone: bool = False
-) -> Array:
-    """:func:`forward_dynamics` for programs that also need its kinematics and, unless it is ``alone``, its factors."""
-    tree = articulation.topology
     check_state(articulation, state)
-    check_vector("force", force, (tree.nv,), articulation.dtype, "nv")
-    if not has_all_displacements(tree):
+    check_vector("force", force, (articulation.topology.nv,), articulation.dtype, "nv")
+    if not has_all_displacements(articulation.topology):
         return _plain_forward_dynamics(articulation, state, force, external_force)
-    known, traced = split_known(articulation)
-    return _ruled_forward_dynamics(alone, known, traced, state, force, external_force)
+    return _ruled_forward_dynamics(articulation, state, force, external_force)
 
 
 def _plain_forward_dynamics(articulation, state, force, external_force) -> Array:
     kin = kinematics(articulation, state)
-    factors, rest = factorized_equation(articulation, kin, state, force, external_force)
-    return linear_solve(articulation, kin, factors, rest)
-
-
-def factorized_equation(articulation, kin, state, force, external_force) -> tuple[Factors, Array]:
-    """The factors of the mass matrix and the forces that are left for it."""
-    rest = _rest(articulation, kin, state, force, external_force)
-    return factorize(articulation, kin, rest), rest
-
-
-def _rest(articulation, kin, state, force, external_force) -> Array:
     found = newton_euler(articulation, kin, state, None, external_force, gravity=True)
-    return force - generalized_forces(articulation.topology, found.motions, found.force)
+    rest = force - generalized_forces(articulation.topology, found.motions, found.force)
+    return linear_solve(articulation, kin, factorize(articulation, kin), rest)
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _ruled_forward_dynamics(alone: bool, known, traced, state, force, external_force) -> Array:
-    """Of the same articulation and state nothing else is to be solved where it is ``alone``."""
-    articulation = traced if known is None else known
-    if not alone:
-        return _plain_forward_dynamics(articulation, state, force, external_force)
-    kin = kinematics(articulation, state)
-    return single_solution(articulation, kin, _rest(articulation, kin, state, force, external_force))
+@jax.custom_jvp
+def _ruled_forward_dynamics(articulation, state, force, external_force) -> Array:
+    return _plain_forward_dynamics(articulation, state, force, external_force)
 
 
 @functools.partial(_ruled_forward_dynamics.defjvp, symbolic_zeros=True)
-def _forward_dynamics_jvp(_, known, primals, tangents):
+def _forward_dynamics_jvp(primals, tangents):
     """Differentiates ``inverse_dynamics(forward_dynamics(force)) == force``."""
-    (state, _, external_force), (d_articulation, d_state, d_force, d_external_force) = primals[1:], tangents
-    articulation = primals[0] if known is None else known
-    acceleration = _ruled_forward_dynamics(False, known, *primals)
+    (articulation, state, _, external_force), (d_articulation, d_state, d_force, d_external_force) = primals, tangents
+    acceleration = _ruled_forward_dynamics(*primals)
     kin = kinematics(articulation, state)
     found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
     moved = force_change(
@@ -111,11 +83,8 @@ def _forward_dynamics_jvp(_, known, primals, tangents):
     )
     if not is_zero(d_articulation) and not is_zero(d_articulation.armature):
         base = articulation.topology.num_base_dofs
-        by_armature = d_articulation.armature * acceleration[base:]
-        moved = add(moved, jnp.concatenate([jnp.zeros(base, by_armature.dtype), by_armature]))
+        moved = add(moved, jnp.pad(d_articulation.armature * acceleration[base:], (base, 0)))
     change = add(None if is_zero(d_force) else d_force, None if moved is None else -moved)
     if change is None:
         return acceleration, jnp.zeros_like(acceleration)
-    # The very factors that the acceleration was found with: XLA computes them once.
-    factors, _ = factorized_equation(articulation, kin, state, primals[2], external_force)
-    return acceleration, linear_solve(articulation, kin, factors, change)
+    return acceleration, linear_solve(articulation, kin, factorize(articulation, kin), change)

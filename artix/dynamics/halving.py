@@ -31,6 +31,14 @@ class FullFactors:
     inverse_diagonal: Array
     """1 / D, [n]."""
 
+    def solve_upper(self, rights: Array) -> Array:
+        """``U^-1 rights``, [n, m]."""
+        return times(self.inverse_upper, rights)
+
+    def solve_upper_transposed(self, rights: Array) -> Array:
+        """``U^-T rights``, [n, m]."""
+        return times(self.inverse_upper.T, rights)
+
 
 def halve(matrix: Array, added: Array) -> FullFactors:
     """The factors of a matrix.

@@ -8,9 +8,8 @@ import jax.numpy as jnp
 from artix import spatial
 from artix.articulation import Articulation
 from artix.bodies import Inertias, body_inertias, link_inertias, lumped_masses
-from artix.constants import known_to_be
 from artix.kinematics import Kinematics, Motion
-from artix.tree import Tree, masked_sum, stage, subtree_sums, take
+from artix.tree import Tree, masked_sum, subtree_sums, take
 
 Array = jax.Array
 
@@ -40,21 +39,16 @@ def link_subtree_sums(tree: Tree, x: Array) -> Array:
 def _about_reference(inertias: Inertias, rotation: Array, position: Array) -> Inertias:
     """From frames with these rotations and positions to the reference point and world axes."""
     mass, first, second = inertias
-    half = stage(spatial.multiply(rotation, second) + position[:, None] * first[None])
-    moved = stage(spatial.apply(rotation, first) + mass[None] * position)
-    return Inertias(mass, moved, stage(spatial.multiply_transposed(half, rotation) + moved[:, None] * position[None]))
+    half = spatial.multiply(rotation, second) + position[:, None] * first[None]
+    moved = spatial.apply(rotation, first) + mass[None] * position
+    turned = spatial.multiply_transposed(half, rotation) + moved[:, None] * position[None]
+    return Inertias(mass, moved, spatial.mirrored(turned))
 
 
 def composite_inertias(tree: Tree, inertias: Inertias) -> tuple[Inertias, Inertias]:
     """Mass moments of the whole articulation (1 item) and of what each DOF moves (n items); all about one point."""
-    rows = jnp.concatenate([inertias.first, inertias.second.reshape(9, -1)])
-    # The masses do not depend on the state, so they keep out of the product that does.
-    masses = subtree_sums(tree, inertias.mass[None])
-    sums = subtree_sums(tree, rows)
-    whole, below = (
-        Inertias(mass[0], part[:3], part[3:].reshape(3, 3, part.shape[1]))
-        for mass, part in zip(masses, sums, strict=True)
-    )
+    rows = jnp.concatenate([inertias.mass[None], inertias.first, inertias.second.reshape(9, -1)])
+    whole, below = (Inertias(sums[0], sums[1:4], sums[4:].reshape(3, 3, -1)) for sums in subtree_sums(tree, rows))
     return whole, below
 
 
@@ -97,6 +91,6 @@ def weights(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
     return first_moments(articulation, kin, articulation.link_mass * articulation.gravity_scale)
 
 
-def falls_as_one(articulation: Articulation) -> bool:
-    """Whether gravity is known, while JAX traces, to act on all links in full."""
-    return known_to_be(1, articulation.gravity_scale)
+def weightless(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
+    """The same of what gravity does not act on: zero but for links with a ``gravity_scale`` of their own."""
+    return first_moments(articulation, kin, articulation.link_mass * (1 - articulation.gravity_scale))

@@ -10,13 +10,12 @@ import jax.numpy as jnp
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.checks import check_state, check_vector
-from artix.constants import split_known
 from artix.displacements import displacement_of, has_all_displacements
 from artix.dynamics.force_derivatives import force_derivatives
 from artix.dynamics.inertia import weights
 from artix.dynamics.mass_matrix import generalized_armature, inertia_matrix
 from artix.dynamics.newton_euler import NewtonEuler, body_wrenches, generalized, generalized_forces, newton_euler
-from artix.evaluation import in_lanes, quantity
+from artix.evaluation import quantity
 from artix.kinematics import Kinematics, dof_motions, kinematics, root_motion
 from artix.tangents import add, along, is_zero, times
 from artix.tree import subtree_sums
@@ -59,8 +58,7 @@ def inverse_dynamics(
     """
     tree = articulation.topology
     check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
-    forces = functools.partial(rigid_body_forces, gravity=True)
-    force = in_lanes(forces, articulation, state, acceleration, external_force)
+    force = rigid_body_forces(articulation, state, acceleration, external_force, gravity=True)
     if armature:
         force = force + generalized_armature(articulation) * acceleration
     return force
@@ -81,7 +79,7 @@ def bias_force(articulation: Articulation, state: State) -> Array:
 
     Identity: ``bias_force(a, s) == inverse_dynamics(a, s, 0)``.
     """
-    return in_lanes(functools.partial(rigid_body_forces, gravity=True), articulation, state, None)
+    return rigid_body_forces(articulation, state, None, gravity=True)
 
 
 @quantity
@@ -98,7 +96,7 @@ def coriolis_compensation(articulation: Articulation, state: State) -> Array:
 
     Identity: quadratic in the velocities, and independent of the root's linear velocity.
     """
-    return in_lanes(functools.partial(rigid_body_forces, gravity=False), articulation, state, None)
+    return rigid_body_forces(articulation, state, None, gravity=False)
 
 
 @quantity
@@ -114,10 +112,6 @@ def gravity_compensation(articulation: Articulation, state: State) -> Array:
 
     Identity: the gradient of ``potential_energy`` along ``integrate``.
     """
-    return in_lanes(_gravity_forces, articulation, state)
-
-
-def _gravity_forces(articulation: Articulation, state: State) -> Array:
     kin = kinematics(articulation, state)
     tree = articulation.topology
     mass, moment = weights(articulation, kin)
@@ -183,8 +177,7 @@ def rigid_body_forces(
     check_state(articulation, state)
     if not has_all_displacements(articulation.topology):
         return _plain_inverse_dynamics(gravity, articulation, state, acceleration, external_force)
-    known, traced = split_known(articulation)
-    return _ruled_inverse_dynamics(gravity, known, traced, state, acceleration, external_force)
+    return _ruled_inverse_dynamics(gravity, articulation, state, acceleration, external_force)
 
 
 def _plain_inverse_dynamics(gravity: bool, articulation, state, acceleration, external_force) -> Array:
@@ -193,19 +186,18 @@ def _plain_inverse_dynamics(gravity: bool, articulation, state, acceleration, ex
     return generalized_forces(articulation.topology, found.motions, found.force)
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _ruled_inverse_dynamics(gravity: bool, known, traced, state, acceleration, external_force) -> Array:
-    return _plain_inverse_dynamics(gravity, traced if known is None else known, state, acceleration, external_force)
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _ruled_inverse_dynamics(gravity: bool, articulation, state, acceleration, external_force) -> Array:
+    return _plain_inverse_dynamics(gravity, articulation, state, acceleration, external_force)
 
 
 @functools.partial(_ruled_inverse_dynamics.defjvp, symbolic_zeros=True)
-def _inverse_dynamics_jvp(gravity: bool, known, primals, tangents):
-    traced, state, acceleration, external_force = primals
-    articulation = traced if known is None else known
+def _inverse_dynamics_jvp(gravity: bool, primals, tangents):
+    articulation, state, acceleration, external_force = primals
     kin = kinematics(articulation, state)
     found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=gravity)
     force = generalized_forces(articulation.topology, found.motions, found.force)
-    change = force_change(gravity, (articulation, state, acceleration, external_force), tangents, kin, found)
+    change = force_change(gravity, primals, tangents, kin, found)
     d_acceleration = tangents[2]
     if not is_zero(d_acceleration):
         change = add(change, times(inertia_matrix(articulation, kin), d_acceleration))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.evaluation import quantity
 from artix.articulation import Articulation, State
 from artix.checks import check_vector
 from artix.dynamics.inertia import link_reference_inertias, link_subtree_sums, momentum
-from artix.dynamics.newton_euler import forces_of_motion, link_wrenches
+from artix.dynamics.newton_euler import forces_of_motion, link_wrenches, pull
+from artix.evaluation import quantity
 from artix.frames import link_frames, link_of_frame, live_links, locate_frame
 from artix.kinematics import (
     Kinematics,
@@ -139,8 +139,8 @@ def _transmitted(
     velocity, rate = (Motion(*(take(part, tree.link_body) for part in motion)) for motion in bodies)
     inertias = link_reference_inertias(articulation, kin)
     scale = articulation.gravity_scale
-    pulled = scale * inertias.mass, scale[None] * inertias.first
-    forces = forces_of_motion(articulation, velocity, rate, inertias, pulled)
+    forces = forces_of_motion(velocity, rate, inertias)
+    forces = forces - pull(articulation, scale * inertias.mass, scale[None] * inertias.first)
     if external_force is not None:
         forces = forces - link_wrenches(articulation, kin, external_force)
     return link_subtree_sums(tree, forces)

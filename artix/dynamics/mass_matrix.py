@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 
-from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Inertias
 from artix.checks import check_state
-from artix.constants import split_known
 from artix.displacements import displaced_bodies, displacement_of, has_all_displacements
 from artix.dynamics.inertia import composite_inertias, displaced_inertias, momentum, reference_inertias
-from artix.evaluation import MOST_DOFS_OF_MATRICES, in_lanes, quantity
+from artix.evaluation import quantity
 from artix.kinematics import Kinematics, Motion, generalized_motions, kinematics, motion_cross
 from artix.tangents import add, along, times
-from artix.tree import Tree, after, stage, take
+from artix.tree import Tree, take
 
 Array = jax.Array
-Product: TypeAlias = Callable[[Array, Array], Array]
-Evaluation: TypeAlias = Callable[..., Any]
-"""How a function of an articulation and a state is evaluated: plainly, or :func:`artix.evaluation.in_lanes`."""
 
 
 @quantity
@@ -51,57 +44,29 @@ def mass_matrix(articulation: Articulation, state: State, *, armature: bool = Fa
     Identity: ``nu @ mass_matrix(a, s) @ nu / 2 == kinetic_energy(a, s)``.
     """
     check_state(articulation, state)
-    if articulation.topology.nv > MOST_DOFS_OF_MATRICES:
-        matrix = _mass_matrix(outer, in_lanes, articulation, state)
-    else:
-        matrix = in_lanes(functools.partial(_mass_matrix, outer, _plainly), articulation, state)
+    ruled = has_all_displacements(articulation.topology)
+    matrix = _ruled_mass_matrix(articulation, state) if ruled else _product_of_momenta(articulation, state)
     return matrix + jnp.diag(generalized_armature(articulation)) if armature else matrix
 
 
-def shared_mass_matrix(articulation: Articulation, state: State) -> Array:
-    """:func:`mass_matrix` for programs that use it in many places.
-
-    A matrix product, unlike a sum of six outer products, is computed once and not again in each of its consumers:
-    a step of a quadruped has a third fewer instructions with it.
-    """
-    return _mass_matrix(_matrix_product, _plainly, articulation, state)
+def _product_of_momenta(articulation: Articulation, state: State) -> Array:
+    return inertia_matrix(articulation, kinematics(articulation, state))
 
 
-def _plainly(function: Callable[..., Any], *arguments: Any) -> Any:
-    return function(*arguments)
-
-
-def _mass_matrix(product: Product, evaluated: Evaluation, articulation: Articulation, state: State) -> Array:
-    if has_all_displacements(articulation.topology):
-        return _ruled_mass_matrix(product, evaluated, *split_known(articulation), state)
-    return _product_of_momenta(product, evaluated, articulation, state)
-
-
-def _product_of_momenta(product: Product, evaluated: Evaluation, articulation: Articulation, state: State) -> Array:
-    motions, forces = evaluated(momenta_of_state, articulation, state)
-    return symmetric_product(articulation.topology, motions, forces, product)
-
-
-def momenta_of_state(articulation: Articulation, state: State) -> tuple[Array, Array]:
-    """:func:`generalized_momenta` with kinematics of its own."""
-    return generalized_momenta(articulation, kinematics(articulation, state))
-
-
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
-def _ruled_mass_matrix(product: Product, evaluated: Evaluation, known, traced, state: State) -> Array:
-    return _product_of_momenta(product, evaluated, traced if known is None else known, state)
+@jax.custom_jvp
+def _ruled_mass_matrix(articulation: Articulation, state: State) -> Array:
+    return _product_of_momenta(articulation, state)
 
 
 @functools.partial(_ruled_mass_matrix.defjvp, symbolic_zeros=True)
-def _mass_matrix_jvp(product: Product, evaluated: Evaluation, known, primals, tangents):
+def _mass_matrix_jvp(primals, tangents):
     """Bodies and DOFs move by path sums of displacements; their inertias and motions move along."""
-    (traced, state), (d_articulation, d_state) = primals, tangents
-    articulation = traced if known is None else known
+    (articulation, state), (d_articulation, d_state) = primals, tangents
     tree, base = articulation.topology, articulation.topology.num_base_dofs
     kin = kinematics(articulation, state)
     motions, forces = generalized_momenta(articulation, kin)
-    matrix = symmetric_product(tree, motions, forces, product)
-    change = along(lambda a: inertia_matrix(a, kinematics(a, state)), articulation, d_articulation)
+    matrix = _symmetric_product(tree, motions, forces)
+    change = along(lambda a: _product_of_momenta(a, state), articulation, d_articulation)
     displacement = displacement_of(tree, state, d_state.root_pose, d_state.joint_position)
     if displacement is not None:
         joints = Motion(motions[:3, base:], motions[3:, base:])
@@ -109,34 +74,24 @@ def _mass_matrix_jvp(product: Product, evaluated: Evaluation, known, primals, ta
         inertias = reference_inertias(articulation, kin)
         d_joints = motion_cross(Motion(*(take(part, tree.dof_body) for part in moved)), joints)
         d_motions = jnp.pad(jnp.concatenate(d_joints), ((0, 0), (base, 0)))
-        d_motions, d_forces = stage(d_motions, momenta_rates(tree, inertias, moved, motions, d_motions))
-        above = outer(d_motions, forces) + outer(motions, d_forces)
-        change = add(change, _from_halves(tree, above, above.T))
+        d_forces = momenta_rates(tree, inertias, moved, motions, d_motions)
+        change = add(change, _from_upper_half(tree, times(d_motions.T, forces) + times(motions.T, d_forces)))
     return matrix, jnp.zeros_like(matrix) if change is None else change
 
 
-def outer(rows: Array, columns: Array) -> Array:
-    """Sum of the outer products of the k rows of two arrays, [k, n], [k, m] -> [n, m]."""
-    return spatial.sum_of_products(rows[:, :, None], columns[:, None], axis=0)
+def inertia_matrix(articulation: Articulation, kin: Kinematics) -> Array:
+    """The mass matrix without armature, of solved kinematics."""
+    return _symmetric_product(articulation.topology, *generalized_momenta(articulation, kin))
 
 
-def _matrix_product(rows: Array, columns: Array) -> Array:
-    return times(rows.T, columns)
-
-
-def inertia_matrix(articulation: Articulation, kin: Kinematics, product: Product = outer) -> Array:
-    """The mass matrix without armature, of solved kinematics; ``product`` sums outer products, as :func:`outer`."""
-    return symmetric_product(articulation.topology, *generalized_momenta(articulation, kin), product)
-
-
-def symmetric_product(tree: Tree, motions: Array, forces: Array, product: Product = outer) -> Array:
+def _symmetric_product(tree: Tree, motions: Array, forces: Array) -> Array:
     """The mass matrix from unit motions [6, nv] and the momenta [6, nv] that they give to all that they move."""
-    return _from_halves(tree, product(motions, forces), product(forces, motions))
+    return _from_upper_half(tree, times(motions.T, forces))
 
 
-def _from_halves(tree: Tree, above: Array, below: Array) -> Array:
+def _from_upper_half(tree: Tree, above: Array) -> Array:
     upper, lower = (jnp.asarray(half, above.dtype) for half in tree.mass_matrix_halves)
-    return upper * above + lower * below
+    return upper * above + lower * above.T
 
 
 def generalized_armature(articulation: Articulation) -> Array:
@@ -145,16 +100,15 @@ def generalized_armature(articulation: Articulation) -> Array:
     return jnp.concatenate([jnp.zeros(base, articulation.dtype), articulation.armature])
 
 
-def generalized_momenta(articulation: Articulation, kin: Kinematics, *earlier: Array) -> tuple[Array, Array]:
+def generalized_momenta(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
     """For each entry of the generalised velocity, its unit motion S_j and the momentum ``I^c_j S_j`` of all that it
     moves.
 
-    Both are [6, nv], linear part first, about the reference point and in world axes, and computed after ``earlier``.
+    Both are [6, nv], linear part first, about the reference point and in world axes.
     """
     motions = generalized_motions(articulation, kin)
     inertias = reference_inertias(articulation, kin)
-    inertias = inertias._replace(first=after(inertias.first, *earlier))
-    return stage(motions, _momenta(articulation.topology, inertias, motions))
+    return motions, _momenta(articulation.topology, inertias, motions)
 
 
 def momenta_rates(tree: Tree, inertias: Inertias, moved: Motion, motions: Array, d_motions: Array) -> Array:

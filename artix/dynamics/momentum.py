@@ -7,7 +7,6 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.evaluation import quantity
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Placement
@@ -22,7 +21,8 @@ from artix.dynamics.force_derivatives import (
 from artix.dynamics.inertia import first_moments, momentum, reference_inertias
 from artix.dynamics.mass_matrix import generalized_momenta, momenta_rates
 from artix.dynamics.newton_euler import newton_euler
-from artix.kinematics import Kinematics, body_velocities, dof_motions, kinematics, motion_rates, root_motion, staged
+from artix.evaluation import quantity
+from artix.kinematics import Kinematics, body_velocities, dof_motions, kinematics, motion_rates, root_motion
 
 Array = jax.Array
 
@@ -117,7 +117,7 @@ def centroidal_momentum(articulation: Articulation, state: State) -> Array:
     velocity = body_velocities(
         tree, dof_motions(tree, kin), root_motion(tree, state.root_velocity), state.joint_velocity
     )
-    momenta = jnp.concatenate(momentum(reference_inertias(articulation, kin), staged(velocity)))
+    momenta = jnp.concatenate(momentum(reference_inertias(articulation, kin), velocity))
     return about(mass_center(articulation, kin), jnp.sum(momenta, axis=1, keepdims=True))[:, 0]
 
 

@@ -11,9 +11,9 @@ from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Inertias
 from artix.checks import check_vector
-from artix.dynamics.inertia import falls_as_one, reference_inertias, weights
-from artix.kinematics import Kinematics, Motion, body_accelerations, dof_motions, link_centers, staged
-from artix.tree import Tree, free_root, masked_sum, stage, subtree_sums
+from artix.dynamics.inertia import reference_inertias, weightless
+from artix.kinematics import Kinematics, Motion, body_accelerations, dof_motions, link_centers
+from artix.tree import Tree, free_root, masked_sum, subtree_sums
 
 Array = jax.Array
 
@@ -26,7 +26,7 @@ class NewtonEuler(NamedTuple):
     velocity: Motion
     """Velocities of the bodies, [3, B]."""
     acceleration: Motion
-    """Spatial accelerations of the bodies, [3, B]; gravity is not among them."""
+    """Spatial accelerations of the bodies, less gravity's where it acts, [3, B]."""
     inertias: Inertias
     """Mass moments of the bodies."""
     force: Array
@@ -42,48 +42,42 @@ def newton_euler(
     *,
     gravity: bool,
 ) -> NewtonEuler:
-    """One pass; an acceleration of ``None`` is zero."""
+    """One pass; an acceleration of ``None`` is zero.
+
+    Gravity is an acceleration that all bodies feel, but for what has a ``gravity_scale`` of its own.
+    """
     tree = articulation.topology
-    motions = staged(dof_motions(tree, kin))
+    motions = dof_motions(tree, kin)
     velocity, rate = body_accelerations(tree, kin, motions, state, acceleration)
     inertias = reference_inertias(articulation, kin)
-    pulled, felt = weights(articulation, kin) if gravity else None, rate
-    if gravity and falls_as_one(articulation):
-        # Known to pull all links alike, gravity is an acceleration that they feel; it takes a fifth less memory.
-        pulled, felt = None, rate._replace(linear=rate.linear - articulation.gravity[:, None])
-    force = forces_of_motion(articulation, velocity, felt, inertias, pulled)
+    if gravity:
+        rate = rate._replace(linear=rate.linear - articulation.gravity[:, None])
+    force = forces_of_motion(velocity, rate, inertias)
+    if gravity:
+        force = force + pull(articulation, *weightless(articulation, kin))
     if external_force is not None:
         force = force - body_wrenches(articulation, kin, external_force)
     return NewtonEuler(motions, velocity, rate, inertias, force)
 
 
-def forces_of_motion(
-    articulation: Articulation,
-    velocity: Motion,
-    rate: Motion,
-    inertias: Inertias,
-    pulled: tuple[Array, Array] | None,
-) -> Array:
-    """Forces and torques about the reference point that the motion of each body (or link) takes, [6, k].
+def pull(articulation: Articulation, mass: Array, first: Array) -> Array:
+    """Gravity's forces and torques about the reference point on masses [k] with first moments [3, k], [6, k]."""
+    gravity = articulation.gravity[:, None]
+    return jnp.concatenate([mass[None] * gravity, spatial.cross(first, gravity)])
 
-    ``pulled`` are the masses [k] and first moments [3, k] that gravity acts on, ``None`` for no gravity.
-    """
+
+def forces_of_motion(velocity: Motion, rate: Motion, inertias: Inertias) -> Array:
+    """Forces and torques about the reference point that the motion of each body (or link) takes, [6, k]."""
     omega = velocity.angular
     # A point at r from the reference point accelerates by ``at_reference + turning @ r``. Multiplied by the
     # pseudo-inertia this gives the force and the matrix of moments in one product, without any nested cross product.
     at_reference = rate.linear + spatial.cross(omega, velocity.linear)
     turning = spatial.skew(rate.angular) + omega[:, None] * omega[None]
     turning = turning - spatial.dot(omega, omega)[None, None] * spatial.identity_like(omega)
-    at_reference, turning = stage(at_reference, turning)
     mass, first, second = inertias
     force = mass[None] * at_reference + spatial.apply(turning, first)
     moments = spatial.multiply(turning, second) + at_reference[:, None] * first[None]
-    if pulled is not None:
-        weight, moment = pulled
-        pull = articulation.gravity[:, None]
-        force = force - weight[None] * pull
-        moments = moments - pull[:, None] * moment[None]
-    return stage(jnp.concatenate([force, spatial.axial(stage(moments))]))
+    return jnp.concatenate([force, spatial.axial(moments)])
 
 
 def body_wrenches(articulation: Articulation, kin: Kinematics, external_force: Array) -> Array:

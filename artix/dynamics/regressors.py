@@ -10,10 +10,10 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.evaluation import quantity
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.checks import check_vector
+from artix.evaluation import quantity
 from artix.frames import frame_velocity, link_frames, link_of_frame, live_links, locate_frame
 from artix.kinematics import Kinematics, generalized_motions, kinematics
 from artix.link_motion import frame_acceleration, link_frame_accelerations, link_frame_velocities

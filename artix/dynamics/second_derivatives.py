@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.evaluation import quantity
 from artix.articulation import Articulation, State
 from artix.bodies import Inertias
 from artix.checks import check_state, check_vector
@@ -39,6 +38,7 @@ from artix.dynamics.force_derivatives import (
 from artix.dynamics.inertia import momentum
 from artix.dynamics.mass_matrix import generalized_momenta
 from artix.dynamics.newton_euler import newton_euler
+from artix.evaluation import quantity
 from artix.kinematics import Motion, generalized_motions, kinematics, motion_cross
 from artix.tree import Tree
 

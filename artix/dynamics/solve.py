@@ -8,10 +8,10 @@ import jax.numpy as jnp
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.checks import check_vector
-from artix.dynamics.factorization import Factors, MassProduct, factorize_product, inverse_of, solve, solve_product
+from artix.dynamics.factorization import Factors, MassProduct, factorize_product, inverse_of_product, solve
 from artix.dynamics.inertia import reference_inertias
 from artix.dynamics.mass_matrix import generalized_armature, generalized_momenta, inertia_matrix
-from artix.evaluation import in_lanes, quantity
+from artix.evaluation import quantity
 from artix.kinematics import Kinematics, kinematics
 from artix.tangents import times
 
@@ -61,13 +61,9 @@ def mass_matrix_solve(articulation: Articulation, state: State, right: Array, *,
     Identity: ``mass_matrix(a, s, armature=True) @ mass_matrix_solve(a, s, b) == b``.
     """
     check_vector("right", right, (articulation.topology.nv,), articulation.dtype, "nv")
-
-    def solution(articulation: Articulation, state: State, right: Array) -> Array:
-        kin = kinematics(articulation, state)
-        factors = factorize(articulation, kin, armature=armature)
-        return linear_solve(articulation, kin, factors, right, armature=armature)
-
-    return in_lanes(solution, articulation, state, right)
+    kin = kinematics(articulation, state)
+    factors = factorize(articulation, kin, armature=armature)
+    return linear_solve(articulation, kin, factors, right, armature=armature)
 
 
 @quantity
@@ -88,38 +84,19 @@ def mass_matrix_inverse(articulation: Articulation, state: State, *, armature: b
 
     Identity: ``mass_matrix(a, s, armature=True) @ mass_matrix_inverse(a, s) == 1``.
     """
-
-    def symmetric(articulation: Articulation, state: State) -> Array:
-        inverse = inverse_matrix(articulation, kinematics(articulation, state), armature=armature)
-        return 0.5 * (inverse + inverse.T)
-
-    return in_lanes(symmetric, articulation, state)
+    return inverse_matrix(articulation, kinematics(articulation, state), armature=armature)
 
 
-def inverse_matrix(
-    articulation: Articulation, kin: Kinematics, factors: Factors | None = None, *, armature: bool = True
-) -> Array:
-    """The inverse of the mass matrix, symmetric to round-off, of solved kinematics and of the factors if known."""
-    inverse = inverse_of(factorize(articulation, kin, armature=armature) if factors is None else factors)
-    matrix = _whole_matrix(articulation, kin, armature=armature)
-    return _live(articulation, _known_inverse(matrix, inverse))
+def inverse_matrix(articulation: Articulation, kin: Kinematics, *, armature: bool = True) -> Array:
+    """The inverse of the mass matrix, of solved kinematics."""
+    product = mass_product(articulation, kin, armature=armature)
+    inverse = inverse_of_product(articulation.topology, inertia_matrix(articulation, kin), product)
+    return _live(articulation, inverse)
 
 
-@jax.custom_jvp
-def _known_inverse(matrix: Array, inverse: Array) -> Array:
-    """The inverse of a matrix, which is known and counts as constant."""
-    return inverse
-
-
-@_known_inverse.defjvp
-def _known_inverse_jvp(primals, tangents):
-    inverse = _known_inverse(*primals)
-    return inverse, -times(times(inverse, tangents[0]), inverse)
-
-
-def factorize(articulation: Articulation, kin: Kinematics, *earlier: Array, armature: bool = True) -> Factors:
-    """Factors of the mass matrix for :func:`linear_solve`, which knows their derivatives; made after ``earlier``."""
-    product = mass_product(articulation, kin, *earlier, armature=armature)
+def factorize(articulation: Articulation, kin: Kinematics, *, armature: bool = True) -> Factors:
+    """Factors of the mass matrix for :func:`linear_solve`, which knows their derivatives."""
+    product = mass_product(articulation, kin, armature=armature)
     return factorize_product(articulation.topology, jax.lax.stop_gradient(product))
 
 
@@ -134,21 +111,16 @@ def linear_solve(
     return _live(articulation, solution)
 
 
-def single_solution(articulation: Articulation, kin: Kinematics, right: Array) -> Array:
-    """:func:`linear_solve` where it is the only one; not to be differentiated."""
-    return _live(articulation, solve_product(articulation.topology, mass_product(articulation, kin, right), right))
-
-
 def _whole_matrix(articulation: Articulation, kin: Kinematics, *, armature: bool) -> Array:
     """The mass matrix, at which only derivatives of solutions look: in programs without them it is dead code."""
     matrix = inertia_matrix(articulation, kin)
     return matrix + jnp.diag(generalized_armature(articulation)) if armature else matrix
 
 
-def mass_product(articulation: Articulation, kin: Kinematics, *earlier: Array, armature: bool = True) -> MassProduct:
-    """The mass matrix, not multiplied out; made after ``earlier``."""
+def mass_product(articulation: Articulation, kin: Kinematics, *, armature: bool = True) -> MassProduct:
+    """The mass matrix, not multiplied out."""
     tree = articulation.topology
-    motions, momenta = generalized_momenta(articulation, kin, *earlier)
+    motions, momenta = generalized_momenta(articulation, kin)
     added = generalized_armature(articulation)
     added = added if armature else jnp.zeros_like(added)
     if tree.dof_is_live is not None:

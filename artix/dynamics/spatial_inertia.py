@@ -5,10 +5,10 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.evaluation import quantity
 from artix.articulation import Articulation, State
 from artix.bodies import Inertias, Placement
 from artix.dynamics.inertia import link_reference_inertias, spatial_inertias, subtree_inertias
+from artix.evaluation import quantity
 from artix.frames import link_frames, link_of_frame, live_links, locate_frame
 from artix.kinematics import Kinematics, kinematics
 from artix.reference_frames import Axes, check_axes, inertias_in_axes

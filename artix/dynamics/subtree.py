@@ -7,11 +7,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.evaluation import quantity
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.checks import check_vector
 from artix.dynamics.inertia import link_subtree_sums
+from artix.evaluation import quantity
 from artix.frames import link_of_frame, live_links
 from artix.kinematics import (
     Kinematics,
@@ -21,7 +21,6 @@ from artix.kinematics import (
     kinematics,
     link_centers,
     root_motion,
-    staged,
 )
 from artix.tree import take
 
@@ -183,7 +182,7 @@ def _center_motions(articulation: Articulation, state: State, acceleration: Arra
     if acceleration is not None:
         check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
     kin: Kinematics = kinematics(articulation, state)
-    motions = staged(dof_motions(tree, kin))
+    motions = dof_motions(tree, kin)
     bodies = body_accelerations(tree, kin, motions, state, acceleration)
     (v, w), (a, alpha) = (tuple(take(part, tree.link_body) for part in motion) for motion in bodies)
     center = link_centers(articulation, kin)

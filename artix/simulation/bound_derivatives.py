@@ -7,8 +7,7 @@ and its slope, which is 1/r where a bound holds the velocity and zero where none
     A dx = db - slope d start,   A = 1 - diag(slope r) + diag(slope) W
 
 with ones on the diagonal of A. It is solved by as many sweeps as the step has, forwards for a derivative and backwards
-with the transpose for a gradient, which so agree to rounding whatever the sweeps leave. Differentiating the sweeps
-themselves took three times as many instructions, and most of the time, of a step's gradient.
+with the transpose for a gradient, which so agree to rounding whatever the sweeps leave.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ import jax
 import jax.numpy as jnp
 
 from artix.devices import scan, varying_alike
-from artix.lanes import batch_last
 from artix.tangents import times
 
 Array = jax.Array
@@ -52,11 +50,7 @@ def impulse_changes(acting: ActingBounds, missing: Array, repetitions: int) -> A
     return jax.lax.custom_linear_solve(needed, missing, sweeps, transposed_sweeps)
 
 
-def _relaxed(repetitions: int, backwards: bool, *arrays: Array) -> Array:
-    return batch_last(_plain_relaxed, repetitions, backwards, in_blocks=False)(*arrays)
-
-
-def _plain_relaxed(
+def _relaxed(
     repetitions: int, backwards: bool, own: Array, left: Array, right: Array, coupling: Array, b: Array
 ) -> Array:
     """Solves ``own x + left (right x) coupling = b``, ones on the diagonal, by sweeps."""

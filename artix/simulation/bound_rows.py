@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 
 from artix.articulation import Articulation, State
-from artix.constants import is_known, known_to_be
-from artix.constraints.drives import DriveRow, exceeds_bounds, known_envelopes
+from artix.constraints.drives import DriveRow, exceeds_bounds
 from artix.constraints.frozen import HIGHEST, Frozen
 from artix.constraints.implicit_rows import BoundRow, DistanceRow
+from artix.constraints.limits import room
 from artix.constraints.loop_closures import LoopClosures, distance_gaps
 from artix.constraints.sweep import implicit_sweep
 from artix.simulation.implicit_system import ERROR_REDUCTION, Acting, drives_of, unlimited_velocity
@@ -51,8 +51,8 @@ def bound_rows(articulation: Articulation, state: State, acting: Acting, free: A
         push=drives.push,
         in_matrix=acting.in_matrix,
         friction=friction,
-        lower_velocity=-_approach(q - articulation.joint_lower_limit, dt),
-        upper_velocity=_approach(articulation.joint_upper_limit - q, dt),
+        lower_velocity=-_approach(room(articulation.joint_lower_limit, q, -1), dt),
+        upper_velocity=_approach(room(articulation.joint_upper_limit, q, 1), dt),
         max_velocity=articulation.max_joint_velocity,
     )
     return jax.tree.map(lambda leaf: take(leaf, topology.depth_first_dofs, axis=0), rows)
@@ -62,11 +62,7 @@ def with_drives_chosen(
     articulation: Articulation, state: State, frozen: Frozen, acting: Acting, options: SolverOptions
 ) -> Acting:
     """Leaves drives to the sweeps that would exceed their limits in the linear system, while nothing else bounds it."""
-    drive, envelope = articulation.drive, articulation.envelope
-    if known_to_be(jnp.inf, drive.max_force, envelope.max_effort):
-        return acting
-    fixed = articulation if is_known(articulation) else jax.lax.stop_gradient(articulation)
-    velocity = unlimited_velocity(fixed, *jax.lax.stop_gradient((state, frozen, acting)))
+    velocity = unlimited_velocity(*jax.lax.stop_gradient((articulation, state, frozen, acting)))
     velocity = velocity[articulation.topology.num_base_dofs :]
     drives, none = drives_of(articulation, state, acting), jnp.zeros_like(velocity)
     row = _drive_row(articulation, acting, none, none)
@@ -78,7 +74,7 @@ def with_drives_chosen(
 def _drive_row(articulation: Articulation, acting: Acting, response: Array, softened: Array) -> DriveRow:
     return DriveRow(
         drive=articulation.drive,
-        envelope=known_envelopes(articulation.envelope),
+        envelope=articulation.envelope,
         position_error=jnp.zeros_like(response),
         target_velocity=acting.commands.target_velocity,
         response=response,

@@ -1,6 +1,6 @@
 """Smooth dynamics in continuous time: the vector field for ODE solvers, and the classical Runge-Kutta step.
 
-Bounds (limits, dry friction, envelopes) and hard relations are no part of a vector field; :func:`artix.step` with its
+Bounds (limits, dry friction, envelopes) and hard relations have no part in a vector field; :func:`artix.step` with its
 other solvers has them.
 """
 
@@ -10,13 +10,11 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.checks import check_state
 from artix.configuration import integrate, joint_rate_from_velocity
-from artix.constants import is_known
 from artix.constraints.frozen import (
     Frozen,
     freeze,
@@ -47,7 +45,9 @@ def vector_field(
     """The rate of change of a state under smooth forces, in the form ``f(t, y, args)`` that ``diffrax`` wants.
 
     Gravity, commanded joint forces, external wrenches, springs and dampers of drives and tendons, viscous friction and
-    the damping of links act. In ``diffrax.ODETerm(artix.vector_field)`` the state is the pytree that is integrated.
+    the damping of links act. What is not smooth has no part in it: position and speed limits, dry friction, limits of
+    drives and envelopes of motors. In ``diffrax.ODETerm(artix.vector_field)`` the state is the pytree that is
+    integrated.
 
     Args:
       t: time [s]; nothing depends on it. Close over a control that does:
@@ -63,16 +63,15 @@ def vector_field(
       root of a fixed base.
 
     Raises:
-      ValueError: an array has the wrong shape; or the articulation has what no vector field has: hard relations (mimic
-        joints, loop joints), or position limits, speed limits, dry friction, limits of drives or envelopes. The latter
-        are numbers, which are read where they are known while JAX traces, and ignored where they are traced.
+      ValueError: an array has the wrong shape; or the articulation has mimic joints or loop joints, which are hard
+        relations.
       TypeError: an array has another dtype than the articulation.
     """
     articulation, control = args
     control = Control() if control is None else control
     check_state(articulation, state)
     check_control(articulation, control)
-    refuse_bounds(articulation)
+    refuse_relations(articulation)
     frozen = freeze(articulation, state)
     acceleration = _acceleration(articulation, frozen, state, control, tendon_law)
     base = frozen.topology.num_base_dofs
@@ -101,27 +100,8 @@ def rk4_step(articulation: Articulation, state: State, control: Control, dt: Arr
     return integrate(articulation, end, jnp.zeros_like(dt, shape=(articulation.topology.nv,)))
 
 
-def without_bounds(articulation: Articulation) -> Articulation:
-    """The articulation without what no vector field has, for ``solver="rk4"`` and :func:`vector_field`.
-
-    Position limits, speed limits of joints and links, dry friction, limits of drives and envelopes of motors are taken
-    away; ``max_joint_force``, which cuts commanded forces alone, stays.
-    """
-    a, infinite = articulation, lambda x: jnp.full_like(x, jnp.inf)
-    return a.replace(
-        joint_lower_limit=-infinite(a.joint_lower_limit),
-        joint_upper_limit=infinite(a.joint_upper_limit),
-        max_joint_velocity=infinite(a.max_joint_velocity),
-        max_link_linear_velocity=infinite(a.max_link_linear_velocity),
-        max_link_angular_velocity=infinite(a.max_link_angular_velocity),
-        drive=a.drive.replace(max_force=infinite(a.drive.max_force)),
-        envelope=a.envelope.replace(max_effort=infinite(a.envelope.max_effort)),
-        friction=a.friction.replace(static=0 * a.friction.static, dynamic=0 * a.friction.dynamic),
-    )
-
-
-def refuse_bounds(articulation: Articulation) -> None:
-    """Raises for what no vector field has, by name; see :func:`vector_field`."""
+def refuse_relations(articulation: Articulation) -> None:
+    """Raises for relations between coordinates, by name; see :func:`vector_field`."""
     topology = articulation.topology
     if len(topology.mimic_dofs):
         raise ValueError("smooth dynamics has no mimic joints, which are relations: step with solver='implicit'")
@@ -132,31 +112,6 @@ def refuse_bounds(articulation: Articulation) -> None:
         raise ValueError(
             f"articulation {topology.name!r}: smooth dynamics has no loop joints ({names}): step with solver='implicit'"
         )
-    for what, arrays, is_bound, places_named in _bounds(articulation):
-        if not is_known(arrays):
-            continue
-        places = np.flatnonzero(np.any([is_bound(np.asarray(array)) for array in arrays], axis=0))
-        if len(places):
-            listed = ", ".join(repr(places_named[k]) for k in places)
-            raise ValueError(
-                f"articulation {topology.name!r}: smooth dynamics has no {what} ({listed}): take them away with "
-                "artix.without_bounds(articulation), or step with solver='implicit'"
-            )
-
-
-def _bounds(articulation: Articulation) -> list[tuple[str, tuple[Array, ...], np.ufunc, tuple[str, ...]]]:
-    """Every kind of bound: its arrays, which of their numbers are bounds, and the names of their places."""
-    a, topology = articulation, articulation.topology
-    assert isinstance(topology, Topology)
-    dofs, links = topology.dof_names, topology.link_names
-    return [
-        ("position limits", (a.joint_lower_limit, a.joint_upper_limit), np.isfinite, dofs),
-        ("speed limits of joints", (a.max_joint_velocity,), np.isfinite, dofs),
-        ("dry friction", (a.friction.static, a.friction.dynamic), np.sign, dofs),
-        ("limits of drives", (a.drive.max_force,), np.isfinite, dofs),
-        ("performance envelopes", (a.envelope.max_effort,), np.isfinite, dofs),
-        ("speed limits of links", (a.max_link_linear_velocity, a.max_link_angular_velocity), np.isfinite, links),
-    ]
 
 
 def _acceleration(

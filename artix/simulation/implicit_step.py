@@ -7,17 +7,16 @@ from typing import NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 
-from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Inertias
 from artix.configuration import generalized_velocity, integrate
 from artix.constraints.frozen import HIGHEST, Frozen, freeze, has_tendons, link_motion
 from artix.constraints.loop_closures import LoopClosures, closure_errors, loop_closures, loop_wrenches
 from artix.constraints.springs import Springs, coupling_springs, spring_efforts
-from artix.dynamics.inertia import falls_as_one
 from artix.dynamics.inverse import rigid_body_forces
 from artix.dynamics.momentum import about
-from artix.frames import link_accelerations, link_frames, velocities_of_links
+from artix.dynamics.newton_euler import pull
+from artix.frames import link_accelerations, link_frames, link_velocities
 from artix.kinematics import kinematics
 from artix.simulation.bound_rows import with_drives_chosen
 from artix.simulation.implicit_bounds import Bounded, bounded
@@ -32,7 +31,7 @@ from artix.simulation.momentum_correction import Momentum
 from artix.simulation.momentum_end import whole, with_momentum
 from artix.simulation.options import Control, SolverOptions, commands_of
 from artix.simulation.report import StepReport, residual_of
-from artix.simulation.unconstrained import external_wrenches
+from artix.simulation.unconstrained import gravity_and_loads, link_resistance
 
 Array = jax.Array
 _T = TypeVar("_T")
@@ -76,22 +75,23 @@ def _solved(articulation: Articulation, state: State, control: Control, dt: Arra
     tree = articulation.topology
     frozen = freeze(articulation, state, with_all=has_tendons(tree) or len(tree.mimic_dofs) > 0)
     motion = link_motion(frozen, generalized_velocity(articulation, state))
-    given, brake = external_wrenches(articulation, frozen, motion, control.external_force, dt)
+    given = gravity_and_loads(articulation, control.external_force)
+    taken, brake = link_resistance(articulation, frozen, motion, given, dt)
+    load = jnp.zeros_like(given) if control.external_force is None else control.external_force
     acting = Acting(
         commands=commands_of(articulation, control),
-        wrench=control.external_force if brake is None else given + brake,
+        wrench=load - taken + brake,
         springs=coupling_springs(articulation, frozen, state.joint_position, options.tendon_law),
         drive_inertia=drive_inertia(articulation, frozen),
         in_matrix=jnp.ones_like(state.joint_velocity),
         dt=dt,
-        gravity=brake is None,
         smooth_friction=options.smooth_friction,
     )
     acting = with_drives_chosen(articulation, state, frozen, acting, options)
     loops = loop_closures(articulation, state)
     system = implicit_system(articulation, state, frozen, acting, loops)
     found = bounded(articulation, state, frozen, acting, system, loops, options)
-    return _Solved(frozen, motion, given if brake is None else given + brake, acting, loops, system, found)
+    return _Solved(frozen, motion, given - taken + brake, acting, loops, system, found)
 
 
 def _end(articulation: Articulation, state: State, solved: _Solved) -> State:
@@ -107,7 +107,7 @@ def _end(articulation: Articulation, state: State, solved: _Solved) -> State:
     if acting.springs or loops:
         # PhysX's tendons and loop joints with the world act on the whole.
         acceleration = _acceleration(articulation, state, solved)
-        supplied = rigid_body_forces(articulation, state, acceleration, acting.wrench, gravity=acting.gravity)
+        supplied = rigid_body_forces(articulation, state, acceleration, acting.wrench, gravity=True)
         momentum = momentum + dt * supplied[:6]
     start = end.replace(root_velocity=found.velocity[:6])
     free = _floating_end(articulation, start, moments.first / moments.mass, moved[:3], momentum, dt)
@@ -120,7 +120,7 @@ def _report(articulation: Articulation, state: State, solved: _Solved, end: Stat
     link_acceleration = link_accelerations(articulation, state, acceleration)
     link_velocity = link_motion(frozen, found.velocity)
     if tree.num_base_dofs:
-        link_velocity = _where_free(frozen, velocities_of_links(articulation, end), link_velocity)
+        link_velocity = _where_free(frozen, link_velocities(articulation, end), link_velocity)
     wrench, on_link_b = solved.wrench, solved.wrench[:0]
     if solved.loops:
         on_links, on_link_b = loop_wrenches(frozen, solved.loops, found.loop_impulse / dt)
@@ -140,11 +140,9 @@ def _acceleration(articulation: Articulation, state: State, solved: _Solved) -> 
 
 def _outer_wrench(articulation: Articulation, solved: _Solved, moments: Inertias) -> Array:
     """What acts on the whole from outside, about the root's centre of mass, [6]; ``moments`` are the whole's."""
-    acting, gravity = solved.acting, articulation.gravity[:, None]
-    if not (acting.gravity and falls_as_one(articulation)):
-        return _total_wrench(solved.frozen, solved.wrench)
-    weight = jnp.concatenate([moments.mass * gravity, spatial.cross(moments.first, gravity)])[:, 0]
-    return weight if acting.wrench is None else weight + _total_wrench(solved.frozen, acting.wrench)
+    weightless = gravity_and_loads(articulation.replace(gravity_scale=1 - articulation.gravity_scale), None)
+    besides = _total_wrench(solved.frozen, solved.acting.wrench - weightless)
+    return pull(articulation, moments.mass, moments.first)[:, 0] + besides
 
 
 def _total_wrench(frozen: Frozen, wrench: Array) -> Array:

@@ -10,13 +10,12 @@ from flax import struct
 
 from artix.articulation import Articulation, State
 from artix.configuration import generalized_velocity
-from artix.constants import known_to_be
 from artix.constraints.frozen import HIGHEST, Frozen, inverse_with
 from artix.constraints.hard_rows import HardRows, hard_rows
 from artix.constraints.loop_closures import LoopClosures
 from artix.constraints.rows import Commands, position_error
 from artix.constraints.springs import Springs, spring_efforts
-from artix.dynamics.factorization import factorize_dense, inverse_of_matrix, solve, solve_product
+from artix.dynamics.factorization import factorize_dense, factorize_product, inverse_of_matrix, solve
 from artix.dynamics.inverse import rigid_body_forces
 
 Array = jax.Array
@@ -29,8 +28,8 @@ class Acting(struct.PyTreeNode):
     """What acts on an articulation during a step, bounds and hard relations apart."""
 
     commands: Commands
-    wrench: Array | None
-    """On the links at their centres of mass, [L, 6]."""
+    wrench: Array
+    """On the links at their centres of mass, without gravity, [L, 6]."""
     springs: list[Springs]
     drive_inertia: Array
     """The inertias by which acceleration drives multiply their efforts, 1 for force drives, [n]."""
@@ -38,8 +37,6 @@ class Acting(struct.PyTreeNode):
     """1 for drives that the linear system contains, 0 for those that would exceed their limits in it, [n]."""
     dt: Array
     """The step [s]."""
-    gravity: bool = struct.field(pytree_node=False)
-    """Whether gravity acts besides the wrenches."""
     smooth_friction: float = struct.field(pytree_node=False)
     """As in :class:`artix.SolverOptions`."""
 
@@ -83,7 +80,7 @@ def impulse_lacking(articulation: Articulation, state: State, acting: Acting, ch
     acceleration = None if change is None else change / dt
     velocity = generalized_velocity(articulation, state)
     velocity = velocity if change is None else velocity + change
-    taken = rigid_body_forces(articulation, state, acceleration, acting.wrench, gravity=acting.gravity)
+    taken = rigid_body_forces(articulation, state, acceleration, acting.wrench, gravity=True)
     drives = drives_of(articulation, state, acting)
     joints = (acting.in_matrix * drives.gain + dt * _friction_gain(articulation, state, acting)) * velocity[base:]
     joints = joints - acting.in_matrix * drives.push - dt * acting.commands.joint_force
@@ -122,7 +119,8 @@ def unlimited_velocity(articulation: Articulation, state: State, frozen: Frozen,
         return velocity - jnp.linalg.solve(matrix + jnp.diag(diagonal), lacking)
     if acting.springs:
         return velocity - solve(factorize_dense(matrix, diagonal), lacking)
-    return velocity - solve_product(frozen.topology, frozen.mass_product._replace(added=diagonal), lacking)
+    product = frozen.mass_product._replace(added=diagonal)
+    return velocity - solve(factorize_product(frozen.topology, product), lacking)
 
 
 def _matrix(articulation: Articulation, state: State, frozen: Frozen, acting: Acting) -> tuple[Array, Array]:
@@ -148,19 +146,6 @@ def _friction_gain(articulation: Articulation, state: State, acting: Acting) -> 
 
 def drive_inertia(articulation: Articulation, frozen: Frozen) -> Array:
     """The inertias by which acceleration drives multiply their efforts, 1 for force drives, [n]."""
-    base, accelerates = frozen.topology.num_base_dofs, articulation.drive.is_acceleration > 0
-    if known_to_be(0, articulation.drive.is_acceleration):
-        return jnp.ones_like(frozen.mass_product.added[base:])
-
-    def felt(inverse: Array) -> Array:
-        return jnp.where(accelerates, 1 / jnp.diagonal(inverse)[base:], 1)
-
-    if len(frozen.topology.mimic_dofs):  # Their springs need the inverse anyway.
-        return felt(frozen.inverse_mass)
-    # Robots without acceleration drives save the inverse.
-    return jax.lax.cond(
-        jnp.any(accelerates),
-        lambda diagonal: felt(inverse_with(frozen, diagonal)),
-        lambda diagonal: jnp.ones_like(diagonal, shape=accelerates.shape),
-        frozen.mass_product.added,
-    )
+    inverse = inverse_with(frozen, frozen.mass_product.added) if frozen.inverse is None else frozen.inverse
+    felt = 1 / jnp.diagonal(inverse)[frozen.topology.num_base_dofs :]
+    return jnp.where(articulation.drive.is_acceleration > 0, felt, 1)

@@ -14,7 +14,7 @@ from artix.constraints.gauss_seidel import Impulses, Progress, Rows, no_impulses
 from artix.constraints.spatial_tendons import path_lengths
 from artix.constraints.sweep import Sweep
 from artix.devices import scan
-from artix.frames import poses_of_links
+from artix.frames import link_poses
 from artix.simulation.options import SolverOptions
 from artix.simulation.positions import Configuration, advance, start_configuration, to_state, with_drift_of
 from artix.simulation.unconstrained import Unconstrained
@@ -165,5 +165,5 @@ def _lengths(articulation: Articulation, state: State, frozen: Frozen, moved: Co
         now = to_state(articulation, topology, moved, state)
         if frozen.drift is not None:
             articulation, _ = with_drift_of(articulation, topology, moved, now)
-        frame = Placement.from_poses(poses_of_links(articulation, now))
+        frame = Placement.from_poses(link_poses(articulation, now))
     return path_lengths(articulation, topology, frame)

@@ -10,11 +10,10 @@ import jax.numpy as jnp
 from artix import spatial
 from artix.articulation import Articulation, State
 from artix.bodies import Inertias
-from artix.constants import split_known
 from artix.displacements import displaced_bodies, displacement_of, has_all_displacements
 from artix.dynamics.inertia import displaced_inertias, momentum, reference_inertias
 from artix.dynamics.momentum import about
-from artix.kinematics import Motion, body_velocities, dof_motions, kinematics, motion_rates, root_motion, staged
+from artix.kinematics import Motion, body_velocities, dof_motions, kinematics, motion_rates, root_motion
 from artix.simulation.momentum_correction import Momentum, turn_to_momentum
 from artix.tangents import along
 from artix.tree import Tree
@@ -65,7 +64,7 @@ def whole(articulation: Articulation, state: State) -> tuple[Inertias, Array]:
     """Mass moments of the whole, one item, and its momentum [6, 1], about the root's centre of mass in world axes."""
     if not has_all_displacements(articulation.topology):
         return _plain_whole(articulation, state)
-    return _ruled_whole(*split_known(articulation), state)
+    return _ruled_whole(articulation, state)
 
 
 def _plain_whole(articulation: Articulation, state: State) -> tuple[Inertias, Array]:
@@ -76,20 +75,19 @@ def _plain_whole(articulation: Articulation, state: State) -> tuple[Inertias, Ar
 
 
 def _summed(inertias: Inertias, velocity: Motion) -> tuple[Inertias, Array]:
-    return Inertias(*(_total(part) for part in inertias)), _carried(inertias, staged(velocity))
+    return Inertias(*(_total(part) for part in inertias)), _carried(inertias, velocity)
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _ruled_whole(known, traced, state: State) -> tuple[Inertias, Array]:
-    return _plain_whole(traced if known is None else known, state)
+@jax.custom_jvp
+def _ruled_whole(articulation: Articulation, state: State) -> tuple[Inertias, Array]:
+    return _plain_whole(articulation, state)
 
 
 @functools.partial(_ruled_whole.defjvp, symbolic_zeros=True)
-def _whole_jvp(known, primals, tangents):
-    (traced, state), (d_articulation, d_state) = primals, tangents
-    articulation = traced if known is None else known
+def _whole_jvp(primals, tangents):
+    (articulation, state), (d_articulation, d_state) = primals, tangents
     tree, kin = articulation.topology, kinematics(articulation, state)
-    inertias, motions = reference_inertias(articulation, kin), staged(dof_motions(tree, kin))
+    inertias, motions = reference_inertias(articulation, kin), dof_motions(tree, kin)
     root, qd = root_motion(tree, state.root_velocity), state.joint_velocity
     velocity = body_velocities(tree, motions, root, qd)
     found = _summed(inertias, velocity)

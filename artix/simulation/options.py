@@ -43,7 +43,8 @@ class SolverOptions:
       solver: ``"implicit"``: all springs, dampers and hard relations in one linear system, inequalities by sweeps over
         the DOFs; textbook mechanics without PhysX's particularities. ``"pgs"`` (projected Gauss-Seidel) or ``"tgs"``
         (temporal Gauss-Seidel: one substep per position iteration): PhysX's law, as ``PxSolverType``. ``"rk4"``: the
-        classical Runge-Kutta method of order 4 on :func:`artix.vector_field`, for smooth forces alone.
+        classical Runge-Kutta method of order 4 on :func:`artix.vector_field`, for smooth forces alone: limits, dry
+        friction and envelopes have no part in it, and mimic and loop joints are refused.
       tendon_law: with ``"implicit"`` and ``"rk4"``, whether tendons pull by PhysX's law or by virtual work, which keeps
         energy and so suits optimisation. PhysX's fixed tendons put the reaction on a root link instead of the parent
         links, and its spatial tendons pull at the ends of their paths alone, whatever the coefficients between.

@@ -18,7 +18,7 @@ from artix.constraints.frozen import (
 )
 from artix.constraints.loop_closures import loop_closures, loop_wrenches
 from artix.constraints.rows import constraint_rows
-from artix.frames import link_frames, velocities_of_links
+from artix.frames import link_frames, link_velocities
 from artix.joint_drift import with_joint_drift
 from artix.kinematics import kinematics
 from artix.simulation.iterations import Solution, iterate
@@ -31,7 +31,8 @@ from artix.simulation.report import StepReport, residual_of
 from artix.simulation.unconstrained import (
     Unconstrained,
     clamp_joint_velocities,
-    external_wrenches,
+    gravity_and_loads,
+    link_resistance,
     unconstrained_velocities,
 )
 
@@ -55,8 +56,9 @@ def drifting_step(
     base = static_topology(frozen).num_base_dofs
     velocity = generalized_velocity(articulation, state)
     motion = link_motion(frozen, velocity)
-    given, brake = external_wrenches(articulation, frozen, motion, control.external_force, dt)
-    brake = jnp.zeros_like(given) if brake is None else brake
+    given = gravity_and_loads(articulation, control.external_force)
+    taken, brake = link_resistance(articulation, frozen, motion, given, dt)
+    given = given - taken
     commands = commands_of(articulation, control)
     joint_force = jnp.pad(commands.joint_force, (base, 0))
     late = None
@@ -124,4 +126,4 @@ def _end(
     travelled = solution.configuration.root_center[:, 0]
     center = jnp.sum(frozen.mass[:, None] * frozen.center, axis=0)[:, None] / jnp.sum(frozen.mass)
     end = with_momentum(articulation, end, center, travelled, target, carried, dt, magnitude_only=True)
-    return end, velocities_of_links(articulation, end)
+    return end, link_velocities(articulation, end)

@@ -47,7 +47,7 @@ def step(
       The state a step later.
 
     Raises:
-      ValueError: an array has the wrong shape, or the articulation has what is not smooth, and the solver is ``"rk4"``.
+      ValueError: an array has the wrong shape, or the solver is ``"rk4"`` and there are mimic or loop joints.
       TypeError: an array has another dtype than the articulation, or a padded articulation needs a static topology for
         what it has or for the solver.
     """

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 
 from artix import spatial
 from artix.articulation import Articulation, State
-from artix.constants import known_to_be
 from artix.constraints.frozen import Frozen, generalized_force, inertial_wrenches, link_motion, response, spins
 
 Array = jax.Array
@@ -36,22 +35,16 @@ def clamp_joint_velocities(articulation: Articulation, state: State) -> State:
     return state.replace(joint_velocity=state.joint_velocity * jnp.min(ratio, initial=1))
 
 
-def external_wrenches(
-    articulation: Articulation, frozen: Frozen, motion: Array, load: Array | None, dt: Array
-) -> tuple[Array, Array | None]:
-    """Wrenches on the links at their centres of mass, [L, 6] each: gravity with loads, and what brakes the links.
-
-    ``None`` if it is known, while JAX traces, that nothing brakes them.
+def link_resistance(
+    articulation: Articulation, frozen: Frozen, motion: Array, given: Array, dt: Array
+) -> tuple[Array, Array]:
+    """Wrenches at the links' centres of mass, [L, 6] each: what links take off those that are given, and their brakes.
 
     Link damping also attenuates gravity and loads by ``1 - damping dt``, as in PhysX. A link beyond its speed limit
     is braked to it within the step.
     """
     a = articulation
-    given = gravity_and_loads(a, load)
-    free = known_to_be(jnp.inf, a.max_link_linear_velocity, a.max_link_angular_velocity)
-    if free and known_to_be(0, a.link_linear_damping, a.link_angular_damping):
-        return given, None
-    kept, brakes = [], []
+    taken, brakes = [], []
     for k, damping, limit in (
         (0, a.link_linear_damping, a.max_link_linear_velocity),
         (3, a.link_angular_damping, a.max_link_angular_velocity),
@@ -62,10 +55,10 @@ def external_wrenches(
         fast = square > limit**2
         speed = jnp.sqrt(jnp.where(fast, square, 1))
         excess = jnp.where(fast, 1 - jnp.where(fast, limit, 1) / speed, 0)
-        rate = jnp.minimum(damping, 1 / dt)
+        rate = jnp.where(damping > 0, jnp.minimum(damping, 1 / dt), 0)
         brakes.append(-momentum * (rate + excess / dt)[None])
-        kept.append(given[:, k : k + 3].T * (1 - rate * dt)[None])
-    return jnp.concatenate(kept).T, jnp.concatenate(brakes).T
+        taken.append(given[:, k : k + 3].T * (rate * dt)[None])
+    return jnp.concatenate(taken).T, jnp.concatenate(brakes).T
 
 
 def gravity_and_loads(articulation: Articulation, load: Array | None) -> Array:
