@@ -12,7 +12,6 @@ from artix.articulation import Articulation, State
 from artix.bodies import JointGeometry, Placement, joint_geometry, link_placements, mass_frames, screw_pitches
 from artix.checks import check_state
 from artix.tree import Tree, body_frames, by_body, free_root, path_sum, take
-from artix.trigonometry import cosine_and_sine
 
 Array = jax.Array
 
@@ -70,7 +69,7 @@ def joint_transforms(tree: Tree, geometry: JointGeometry, q: Array) -> tuple[Arr
     first = values[0]
     revolute, spherical = (jnp.asarray(kind[1:], q.dtype) for kind in (tree.body_is_revolute, tree.body_is_spherical))
     half = 0.5 * first * revolute if tree.has_prismatic or tree.has_spherical else 0.5 * first
-    amounts = list(cosine_and_sine(half))
+    amounts = [jnp.cos(half), jnp.sin(half)]
     if tree.has_spherical:
         x, y, z, w = spatial.quaternion_exp(values * spherical[None])
         amounts = [jnp.where(spherical > 0, w, amounts[0]), jnp.where(spherical > 0, x, amounts[1]), y, z]

@@ -22,7 +22,7 @@ from artix.dynamics.force_derivatives import force_derivatives
 from artix.dynamics.forward import forward_dynamics
 from artix.dynamics.mass_matrix import generalized_armature, inertia_matrix
 from artix.dynamics.newton_euler import newton_euler
-from artix.dynamics.solve import inverse_matrix
+from artix.dynamics.solve import factorize, inverse_matrix, linear_solve
 from artix.evaluation import quantity
 from artix.kinematics import Kinematics, kinematics
 from artix.tangents import times
@@ -104,8 +104,14 @@ def forward_dynamics_derivatives(
     """
     acceleration = forward_dynamics(articulation, state, force, external_force)
     kin, by_configuration, by_velocity = _force_derivatives(articulation, state, acceleration, external_force)
-    inverse = inverse_matrix(articulation, kin)
-    return ForwardDynamicsDerivatives(-times(inverse, by_configuration), -times(inverse, by_velocity), inverse)
+    factors = factorize(articulation, kin)
+
+    def columns(rights: Array) -> Array:
+        return jax.vmap(lambda right: linear_solve(articulation, kin, factors, right), 1, 1)(rights)
+
+    return ForwardDynamicsDerivatives(
+        -columns(by_configuration), -columns(by_velocity), inverse_matrix(articulation, kin)
+    )
 
 
 @quantity

@@ -19,7 +19,7 @@ from artix.evaluation.scalarize import TooManyOperations, UnsupportedOperation, 
 _log = logging.getLogger("artix")
 
 #: Larger programs are left to XLA.
-MOST_OPERATIONS = 100_000
+MOST_OPERATIONS = 200_000
 
 
 _switch: ContextVar[bool | None] = ContextVar("artix_kernels", default=None)
