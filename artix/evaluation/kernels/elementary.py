@@ -9,7 +9,7 @@ Functions* (1980), with constants in three parts and fused multiply-adds; polyno
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from artix.evaluation.kernels import coefficients
@@ -44,7 +44,7 @@ FORMATS = {
 }  # fmt: skip
 
 
-def polynomial(z: Value, table: dict[str, tuple[float, ...]]) -> Value:
+def polynomial(z: Value, table: Mapping[str, tuple[float, ...]]) -> Value:
     """The polynomial at ``z``, by Horner's rule."""
     *others, last = table[z.scalar]
     result = z.like(last)
