@@ -15,7 +15,7 @@ from artix.evaluation.kernels.turning import name_in, name_out, turn_in, turn_ou
 from artix.evaluation.scalar_program import Kind, ScalarProgram
 
 #: Nanoseconds that a vector operation, and an entry of an array that is turned, take about; for the number of threads.
-_OPERATION, _ENTRY = 0.2, 0.5
+_OPERATION, _ENTRY = 0.2, 1.5
 
 
 def build(program: ScalarProgram) -> bytes:
