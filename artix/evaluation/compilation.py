@@ -92,7 +92,11 @@ def _made(program: Program, levels: tuple[int, ...]) -> str | None:
     if code.startswith(_REFUSAL):
         _refuse(program.name, code.removeprefix(_REFUSAL).decode())
         return None
-    kernels.load(code, target)
+    try:
+        kernels.load(code, target)
+    except kernels.KernelError as error:
+        _refuse(program.name, str(error))
+        return None
     _loaded.add(target)
     return target
 

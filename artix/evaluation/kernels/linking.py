@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 from typing import Any
 
 import jax
@@ -12,6 +13,8 @@ from artix.evaluation.kernels.machine import LOCK, RELOCATION, KernelError, bind
 
 #: What must live as long as its code may run, that is, as long as the process: XLA keeps addresses of handlers.
 _LINKED: dict[str, Any] = {}
+
+_attempts = itertools.count()
 
 
 def load(object_code: bytes, name: str) -> None:
@@ -48,7 +51,8 @@ def _linker() -> Any:
 def _link(object_code: bytes, name: str) -> tuple[Any, int]:
     """What keeps the code alive, and the address of its handler."""
     library = binding().JITLibraryBuilder().add_object_img(object_code).add_current_process()
-    linked = library.export_symbol("artix_handler").link(_linker(), name)
+    # LLVM aborts the process for a name that it has seen, and keeps those of libraries that did not link.
+    linked = library.export_symbol("artix_handler").link(_linker(), f"{name}_{next(_attempts)}")
     return linked, linked["artix_handler"]
 
 
