@@ -84,7 +84,9 @@ def _made(program: Program, levels: tuple[int, ...]) -> str | None:
     code = _files.read(target)
     if code is None:
         try:
-            code = kernels.build(scalars_of(program, levels))
+            scalars = scalars_of(program, levels)
+            # What only moves numbers becomes part of what XLA makes of its neighbours.
+            code = kernels.build(scalars) if scalars.size else _REFUSAL
         except (UnsupportedOperation, TooManyOperations, kernels.KernelError) as error:
             code = _REFUSAL + f"{type(error).__name__}: {error}".encode()
         if program.key is not None:
@@ -117,6 +119,6 @@ def scalars_of(program: Program, levels: tuple[int, ...]) -> ScalarProgram:
 
 
 def _refuse(what: str, why: str) -> None:
-    if what not in _refused:
+    if why and what not in _refused:
         _refused.add(what)
         _log.warning("artix: %s is evaluated by XLA, not by a kernel: %s", what, why)

@@ -125,6 +125,8 @@ def _cost(program: Program, axes: Axes) -> OperationCost:
         scalars = scalars_of(program, levels)
     except (UnsupportedOperation, TooManyOperations) as refusal:
         return OperationCost(program.name, (0, 0, 0), {}, 0, 0, 0, 0, str(refusal))
+    if scalars.size == 0:
+        return OperationCost(program.name, (0, 0, 0), {}, 0, 0, 0, 0, "it only moves numbers")
     lanes = kernels.lanes_of(scalars) if kernels.available() is None else 0
     return cost_of(scalars, program.name, lanes)
 

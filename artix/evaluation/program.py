@@ -137,8 +137,24 @@ class Program:
 
 def trace(function: Callable[..., Any], types: Sequence[Type]) -> tuple[ClosedJaxpr, Any]:
     """The jaxpr of a function of arrays, and its results as shapes and dtypes, whatever surrounds the call."""
-    with clean_context():
-        return jax.make_jaxpr(function, return_shape=True)(*types)
+    before, _tracing.active = _tracing.active, True
+    try:
+        with clean_context():
+            return jax.make_jaxpr(function, return_shape=True)(*types)
+    finally:
+        _tracing.active = before
+
+
+class _Tracing(threading.local):
+    active = False
+
+
+_tracing = _Tracing()
+
+
+def is_tracing() -> bool:
+    """Whether this thread traces a program: functions that it calls are parts of it."""
+    return _tracing.active
 
 
 def _differentiated(program: Program, key: bytes | None, moving: tuple[int, ...]) -> Program:
