@@ -47,57 +47,11 @@ def test_batches_that_blocks_divide(randomized, count: int, blocks: bool) -> Non
     assert in_blocks(artix.vmap_in_blocks(artix.center_of_mass), *few) == blocks
 
 
-@pytest.mark.parametrize(
-    ("name", "count", "blocks"),
-    [("inverse_dynamics", 4096, False), ("inverse_dynamics", 32768, True), ("mass_matrix", 32768, True)]
-    + [("step", 2048, False), ("step", 16384, True)],
-)
-def test_large_batches_are_evaluated_in_blocks(name: str, count: int, blocks: bool) -> None:
-    """Intermediates of 1.5 kB, of 3 kB in steps."""
-    one = random_tree(3, 3, fixed_base=False)
-    state = artix.neutral_state(one)
-    functions = {
-        "inverse_dynamics": lambda state: artix.inverse_dynamics(one, state, artix.generalized_velocity(one, state)),
-        "mass_matrix": lambda state: artix.mass_matrix(one, state),
-        "step": lambda state: artix.step(one, state, None, 0.01),
-    }
-    states = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((count, *leaf.shape), leaf.dtype), state)
-    # The loop over blocks alone has a sort in it.
-    assert ("stablehlo.sort" in jax.jit(jax.vmap(functions[name])).lower(states).as_text()) == blocks
-
-
-@pytest.mark.parametrize(
-    ("function", "nested"),
-    [
-        ("inverse_dynamics", False),
-        ("inverse_dynamics", True),
-        ("implicit", True),
-        pytest.param("tgs", False, marks=pytest.mark.slow),
-    ],
-)
-def test_values_and_gradients_in_blocks(monkeypatch, function: str, nested: bool) -> None:
-    one = random_tree(3, 3, fixed_base=False)
-    states = jax.vmap(lambda key: artix.random_state(one, key))(jax.random.split(jax.random.key(1), 1024))
-    states = jax.tree.map(lambda leaf: leaf.reshape(32, 32, *leaf.shape[1:]), states) if nested else states
-    monkeypatch.setattr(artix.batches, "_BYTES_OF_BATCH", 0)
-
-    def of_one(state, dt):
-        velocity = artix.generalized_velocity(one, state)
-        if function == "inverse_dynamics":
-            return artix.inverse_dynamics(one, state, dt * velocity)
-        control = artix.Control(joint_force=state.joint_velocity)
-        return artix.step(one, state, control, dt, artix.SolverOptions(solver=function)).joint_velocity
-
-    def found_with(block: int):
-        monkeypatch.setattr(artix.batches, "_block_size", lambda size, most: min(size, block))
-        of_all = jax.vmap(of_one, (0, None))
-        of_all = jax.vmap(of_all, (0, None)) if nested else of_all
-        gradient = jax.grad(lambda states: jnp.sum(of_all(states, 0.01) ** 2))
-        assert ("tensor<4x256x" in jax.jit(of_all).lower(states, 0.01).as_text()) == (block == 256)
-        return jax.jit(of_all)(states, 0.01), jax.jit(gradient)(states).joint_position
-
-    for found, wanted in zip(found_with(256), found_with(1024), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-11)
+def test_other_platforms_evaluate_the_whole_batch(randomized) -> None:
+    """Which of both it is, is decided when a program is lowered, not when it is traced."""
+    traced = jax.jit(artix.vmap_in_blocks(artix.mass_matrix)).trace(*randomized)
+    lowered = {name: traced.lower(lowering_platforms=(name,)).as_text() for name in ("cpu", "cuda")}
+    assert ["while" in lowered[name] for name in ("cpu", "cuda")] == [True, False]
 
 
 def test_a_fleet_is_evaluated_in_blocks(randomized) -> None:

@@ -59,6 +59,18 @@ def test_the_examples_about_usd_run(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
+def test_the_examples_of_the_page_on_evaluation_run(capsys):
+    """And what the page shows is what they print, but for the machine's lanes."""
+    text = (ROOT / "docs/evaluation.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) == 2
+    namespace = {}
+    for block in blocks:
+        exec(compile(block, "evaluation.md", "exec"), namespace)
+    shown = re.findall(r"```text\n(mass_matrix.*?)```", text, re.DOTALL)[0]
+    assert capsys.readouterr().out.splitlines()[1:] == shown.splitlines()[1:]
+
+
 def test_the_example_of_the_page_on_pinocchio_runs(capsys):
     (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/pinocchio.md").read_text(encoding="utf-8"), re.DOTALL)
     exec(compile(block, "pinocchio.md", "exec"), {})
@@ -120,6 +132,7 @@ def test_the_notebooks_run(notebook):
         "docs/constraints.md",
         "docs/conventions.md",
         "docs/derivatives.md",
+        "docs/evaluation.md",
         "docs/formats.md",
         "docs/index.md",
         "docs/physx.md",

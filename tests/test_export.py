@@ -60,3 +60,13 @@ def test_batches_of_any_size(name: str) -> None:
     for size in (1, 3, 100):
         arguments = _arguments(size)
         _agree(exported.call(*arguments), program(*arguments))
+
+
+def test_exports_hold_nothing_of_the_machine() -> None:
+    """No kernels, though the compiled program is one."""
+    program = jax.jit(jax.vmap(FUNCTIONS["mass_matrix"]))
+    arguments = _arguments(3)
+    assert "artix_" in program.lower(*arguments).as_text()
+    exported = export.export(program, platforms=["cpu", "cuda"])(*arguments)
+    assert "custom_call" not in exported.mlir_module()
+    _agree(exported.call(*arguments), program(*arguments))

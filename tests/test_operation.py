@@ -68,7 +68,7 @@ NESTINGS: dict[str, Callable[..., Any]] = {
     "batch": lambda f, x, p: jax.vmap(f, (0, None))(x, p),
     "batch of parameters": lambda f, x, p: jax.vmap(lambda s: f(x[0], {**p, "scale": s}))(jnp.arange(4.0)),
     "batches of batches": lambda f, x, p: jax.vmap(
-        lambda s: jax.vmap(lambda x: f(x, {**p, "scale": s}), spmd_axis_name=None)(x)
+        lambda s: jax.vmap(lambda x: f(x, {**p, "scale": s}))(x)
     )(jnp.arange(4.0)),
     "gradient": lambda f, x, p: _gradient(f)(x[0], p),
     "gradients": lambda f, x, p: jax.vmap(_gradient(f), (0, None))(x, p),

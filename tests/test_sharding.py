@@ -72,6 +72,24 @@ def test_split_programs_need_no_communication(name: str, size: int) -> None:
     _agree(compiled(*there), jax.jit(batched)(*arguments))
 
 
+def test_what_all_robots_share_lies_on_every_device() -> None:
+    """Parameters that are operands; two batches, of which the outer one is split."""
+    articulation = _tree()
+    states = random_states(articulation, 8)
+    many = jax.tree.map(lambda x: x.reshape(4, 2, *x.shape[1:]), states)
+
+    def of_all(articulation, many):
+        inner = jax.vmap(artix.mass_matrix, (None, 0))
+        return jax.vmap(inner, (None, 0), spmd_axis_name="batch")(articulation, many)
+
+    everywhere = jax.device_put(articulation, jax.sharding.NamedSharding(_mesh(), EVERYWHERE))
+    compiled = jax.jit(of_all).lower(everywhere, _on_devices(many)).compile()
+    text = compiled.as_text()
+    assert not any(word in text for word in ("all-gather", "all-reduce", "collective-permute", "all-to-all"))
+    assert "artix_" in text
+    _agree(compiled(everywhere, _on_devices(many)), of_all(articulation, many))
+
+
 @pytest.mark.parametrize("name", [*FUNCTIONS, *(pytest.param(name, marks=pytest.mark.slow) for name in QUANTITIES)])
 def test_every_function_is_traced_by_shard_map(name: str) -> None:
     """JAX asks there that all operands of an operation, and carries of loops, vary over the same devices."""

@@ -1,0 +1,103 @@
+"""Kernels on disk: what a second process finds, and what nobody may put there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+import pytest
+
+from artix.evaluation import disk
+from artix.evaluation.disk import KernelFiles
+
+PROGRAM = """
+import sys
+import jax, jax.numpy as jnp
+jax.config.update("jax_compilation_cache_dir", sys.argv[1])
+import artix
+from artix.evaluation import kernels, program, quantity
+
+if sys.argv[2] == "again":
+    def refused(*_, **__):
+        raise AssertionError("this is on disk")
+
+    sys.modules["artix.evaluation.quantity"].trace = program.trace = kernels.build = refused
+robot = artix.robots.load("arm7")
+states = jax.vmap(lambda key: artix.random_state(robot, key))(jax.random.split(jax.random.key(0), 3))
+matrices = jax.jit(jax.vmap(lambda state: artix.mass_matrix(robot, state)))(states)
+gradient = jax.grad(lambda q: artix.bias_force(robot, jax.tree.map(lambda x: x[0], states).replace(joint_position=q)).sum())
+print(float(matrices.sum()), float(gradient(states.joint_position[0]).sum()))
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[KernelFiles]:
+    before = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+    yield KernelFiles()
+    jax.config.update("jax_compilation_cache_dir", before)
+
+
+def test_a_second_process_neither_traces_nor_compiles(tmp_path: Path) -> None:
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM, str(tmp_path), which], check=True, capture_output=True, text=True
+        ).stdout
+        for which in ("first", "again")
+    ]
+    assert found[0] == found[1] != ""
+
+
+def test_what_is_written_is_read(files: KernelFiles, tmp_path: Path) -> None:
+    assert files.read("one") is None
+    files.write("one", b"code")
+    assert files.read("one") == b"code"
+    folder = tmp_path / "artix-kernels"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (folder / "one").stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in folder.iterdir()] == ["one"]
+
+
+def test_what_is_corrupt_or_foreign_is_not_read(files: KernelFiles, tmp_path: Path) -> None:
+    files.write("one", b"code")
+    path = tmp_path / "artix-kernels" / "one"
+    content = path.read_bytes()
+    for wrong in (b"", content[:-1], content + b"x", content.replace(b"code", b"evil"), b"evil"):
+        path.write_bytes(wrong)
+        assert files.read("one") is None
+    path.write_bytes(content)
+    os.rename(path, path.with_name("two"))
+    assert files.read("two") is None  # The digest is that of another name.
+    files.write("one", b"code")
+    path.chmod(0o620)
+    assert files.read("one") is None
+    path.chmod(0o600)
+    path.parent.chmod(0o777)
+    assert files.read("one") is None
+    path.parent.chmod(0o700)
+    assert files.read("one") == b"code"
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    assert files.read("one") is None
+
+
+def test_the_oldest_go_first(files: KernelFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "_MOST_BYTES", 250)
+    for age, name in enumerate(("first", "second", "third")):
+        files.write(name, bytes(50))
+        path = tmp_path / "artix-kernels" / name
+        if path.exists():
+            os.utime(path, (age, age))
+    assert files.read("first") is None
+    assert files.read("third") == bytes(50)
+
+
+def test_without_a_folder_nothing_is_kept() -> None:
+    assert jax.config.jax_compilation_cache_dir is None  # type: ignore[attr-defined]
+    files = KernelFiles()
+    files.write("one", b"code")
+    assert files.read("one") is None
