@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +16,7 @@ from jax.experimental import checkify
 
 import artix
 from artix.evaluation import quantity
-from artix.evaluation.operation import program_p
+from artix.evaluation.operation import evaluate, program_p
 from tests.models import random_states, random_tree, state_at
 
 
@@ -187,6 +188,26 @@ def test_known_parameters_are_numbers_of_the_program() -> None:
     inside = jax.make_jaxpr(lambda states: jax.lax.map(lambda state: artix.mass_matrix(robot, state), states))
     (loop,) = inside(jax.tree.map(lambda x: x[None], state)).eqns
     assert [len(each.invars) for each in loop.params["jaxpr"].eqns if each.primitive is program_p] == [4]
+
+
+def test_few_robots_are_known_outside_of_compiled_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a loop over parameters does not compile a kernel for each."""
+    robot = random_tree(5, 3, fixed_base=False)
+    state = state_at(random_states(robot, 1), 0)
+    seen = []
+    module = sys.modules["artix.evaluation.quantity"]
+
+    def recorded(program, operands):
+        seen.append(len(program.known))
+        return evaluate(program, operands)
+
+    robots = [robot.replace(link_mass=scale * robot.link_mass) for scale in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)]
+    robots += [robots[1], jax.tree.map(jnp.copy, robots[1])]
+    wanted = [jax.jit(artix.bias_force)(one, state) for one in robots]
+    monkeypatch.setattr(module, "evaluate", recorded)
+    _agree([artix.bias_force(one, state) for one in robots], wanted)
+    count = len(jax.tree.leaves(robot))
+    assert seen == [count] * 4 + [0, 0] + [count] * 2
 
 
 def test_a_program_is_traced_once() -> None:

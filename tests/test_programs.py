@@ -162,7 +162,6 @@ def test_the_table_covers_the_public_functions() -> None:
     inertias = {"log_cholesky_from_inertia", "log_cholesky_from_articulation", "inertia_from_log_cholesky"}
     small |= inertias | {
         "with_log_cholesky",
-        "without_bounds",
         "with_joint_drift",
         "wake_up",
         "put_to_sleep",
@@ -178,6 +177,7 @@ def test_the_table_covers_the_public_functions() -> None:
         "transport",
     }
     small |= {"lock_joints", "attach_articulation", "mimic_map", "builder_from_articulation", "vmap_in_blocks"}
+    small |= {"explain", "use_kernels"}
     # Counted by solver.
     stepping = {"step", "step_and_report", "rollout", "vector_field", "step_with_sleep", "step_with_joint_drift"}
     from tests.test_constraint_programs import FUNCTIONS as CONSTRAINED

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import jax
 import numpy as np
 
+from artix.articulation import Articulation
 from artix.evaluation.clean_context import is_staging
 from artix.evaluation.compilation import kernels_are_on
 from artix.evaluation.operation import evaluate
@@ -18,10 +20,41 @@ from artix.evaluation.signature import program_key, read_signature, signature_of
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-class _Traced(NamedTuple):
-    program: Program
-    structure: Any
-    """Of the results."""
+#: For so many robots a function that is not compiled gets a kernel of its own; for others, one with their parameters as
+#: operands, which is larger but serves all.
+_MOST_SPECIAL = 4
+
+
+class _Traced:
+    """A function as a program.
+
+    Attributes:
+      program: it.
+      structure: of the results.
+      num_parameters: how many of its first arguments are the parameters of an articulation.
+    """
+
+    def __init__(self, program: Program, structure: Any, num_parameters: int) -> None:
+        self.program = program
+        self.structure = structure
+        self.num_parameters = num_parameters
+        self._special: list[tuple[list[Any], Program]] = []
+
+    def special(self, arrays: Sequence[Any]) -> Program:
+        """The program for a robot that is no part of a compiled function's arguments, by these arguments."""
+        parameters = list(arrays[: self.num_parameters])
+        for known, program in self._special:
+            if all(map(operator.is_, known, parameters)):
+                return program
+        if not parameters or not all(map(_is_readable, parameters)):
+            return self.program
+        program = self.program.with_known(_known(parameters))
+        # Arrays with the same numbers, loaded anew for instance, are the same robot.
+        others = [found for _, found in self._special if found is not program]
+        if len({id(other) for other in others}) >= _MOST_SPECIAL:
+            return self.program
+        self._special = [*self._special[-_MOST_SPECIAL + 1 :], (parameters, program)]
+        return program
 
 
 def quantity(function: _Function) -> _Function:
@@ -30,8 +63,8 @@ def quantity(function: _Function) -> _Function:
     Compiled or not, and under ``jax.vmap``, ``jax.grad`` and the like, the function is traced once for a topology, for
     shapes and dtypes of its arguments, and for whatever in them is no array. Arrays that are known while JAX traces
     the caller (the articulation that a compiled function closes over) become numbers of the program; outside of
-    ``jax.jit`` all arrays are operands, so that a change of numbers compiles nothing anew. Functions that call each
-    other make one program.
+    ``jax.jit`` so do the parameters of the first few robots, while those of others, and all other arrays, are operands.
+    Functions that call each other make one program.
 
     Args:
       function: a function of pytrees whose results are arrays; what it refuses, it refuses by shapes and dtypes.
@@ -51,8 +84,8 @@ def quantity(function: _Function) -> _Function:
         static = tuple((None, None) if _is_array(leaf) else (type(leaf), leaf) for leaf in leaves)
         x64 = jax.config.jax_enable_x64  # type: ignore[attr-defined]
         traced = _traced(function, structure, tuple(places), static, types, x64)
-        known = _known(arrays) if is_staging() else {}
-        program = (traced.program if kernels_are_on() else traced.program.without_kernel()).with_known(known)
+        program = traced.program.with_known(_known(arrays)) if is_staging() else traced.special(arrays)
+        program = program if kernels_are_on() else program.without_kernel()
         results = evaluate(program, [arrays[place] for place in program.traced])
         return jax.tree.unflatten(traced.structure, results)
 
@@ -88,7 +121,7 @@ def _traced(
     program = Program(name, lambda: make()[0], argument_types, signature.types, len(places), **options)
     if jaxpr is not None:
         program.jaxpr = jaxpr
-    return _Traced(program, signature.structure)
+    return _Traced(program, signature.structure, _num_parameters(structure))
 
 
 def _jaxpr(function: Callable[..., Any], types: Sequence[Any]) -> tuple[Any, Any]:
@@ -114,6 +147,12 @@ def _is_readable(array: Any) -> bool:
     if isinstance(array, jax.core.Tracer):
         return False
     return not isinstance(array, jax.Array) or array.is_fully_addressable or array.is_fully_replicated
+
+
+def _num_parameters(structure: Any) -> int:
+    """How many arrays the first argument has, if it is an articulation."""
+    first = structure.children()[0].children()[:1]
+    return first[0].num_leaves if first and (first[0].node_data() or [None])[0] is Articulation else 0
 
 
 def _is_known(structure: Any) -> bool:
