@@ -38,6 +38,7 @@ FUNCTIONS = {
     ),
 }
 
+
 def standing(a: artix.Articulation) -> tuple[Constraints, Contacts]:
     """A quadruped on its four feet."""
     links = [f"link_{k}" for k in (3, 6, 9, 12)]

@@ -68,9 +68,9 @@ NESTINGS: dict[str, Callable[..., Any]] = {
     "value": lambda f, x, p: f(x[0], p),
     "batch": lambda f, x, p: jax.vmap(f, (0, None))(x, p),
     "batch of parameters": lambda f, x, p: jax.vmap(lambda s: f(x[0], {**p, "scale": s}))(jnp.arange(4.0)),
-    "batches of batches": lambda f, x, p: jax.vmap(
-        lambda s: jax.vmap(lambda x: f(x, {**p, "scale": s}))(x)
-    )(jnp.arange(4.0)),
+    "batches of batches": lambda f, x, p: jax.vmap(lambda s: jax.vmap(lambda x: f(x, {**p, "scale": s}))(x))(
+        jnp.arange(4.0)
+    ),
     "gradient": lambda f, x, p: _gradient(f)(x[0], p),
     "gradients": lambda f, x, p: jax.vmap(_gradient(f), (0, None))(x, p),
     "gradient of a batch": lambda f, x, p: _gradient(jax.vmap(f, (0, None)))(x, p),

@@ -45,7 +45,8 @@ def load(object_code: bytes, name: str) -> None:
 def _linker() -> Any:
     llvm = binding()
     target = llvm.Target.from_triple(process_triple()).create_target_machine(**RELOCATION)
-    return llvm.create_lljit_compiler(target)
+    # The older linker asserts that constants are within 2 GB of the code, and does not see to it.
+    return llvm.create_lljit_compiler(target, use_jit_link=True)
 
 
 def _link(object_code: bytes, name: str) -> tuple[Any, int]:
