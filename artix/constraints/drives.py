@@ -99,7 +99,7 @@ def within_envelope(row: DriveRow, impulse: Array, accumulated: Array, velocity:
     start = accumulated if sweep.restarts else jnp.zeros_like(accumulated)
     commanded = row.joint_force * time
     wanted = impulse - start + commanded
-    sign = jnp.where(wanted < 0, -1, 1).astype(wanted.dtype)
+    sign = jnp.where(wanted < 0, jnp.full_like(wanted, -1), 1)
     size = jnp.abs(wanted)
     at_zero = velocity - row.response * (accumulated - start + commanded)
     slope = row.response * sign
