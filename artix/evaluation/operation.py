@@ -21,6 +21,7 @@ from jax.interpreters import partial_eval as pe
 from artix.devices import type_like, varying_alike
 from artix.evaluation.clean_context import all_devices_alike
 from artix.evaluation.compilation import cpu_kernel
+from artix.evaluation.gpu_compilation import gpu_call
 from artix.evaluation.partitioning import call_partitioned
 from artix.evaluation.program import Program
 
@@ -153,7 +154,9 @@ def _dce(used: list[bool], *rest: Any) -> tuple[list[bool], Any]:
         return [True] * len(equation.invars), equation
     program = equation.params["program"].selected([number for number, is_used in enumerate(used) if is_used])
     outvars = [variable for variable, is_used in zip(equation.outvars, used, strict=True) if is_used]
-    return [True] * len(equation.invars), equation.replace(outvars=outvars, params=equation.params | {"program": program})
+    return [True] * len(equation.invars), equation.replace(
+        outvars=outvars, params=equation.params | {"program": program}
+    )
 
 
 _lower_by_xla = mlir.lower_fun(evaluate_by_xla, multiple_results=True)
@@ -169,6 +172,17 @@ def _lower_for_cpu(context: Any, *operands: Any, program: Program, axes: Axes) -
         return jax.ffi.ffi_lowering(kernel)(context, *operands)
     partitioned = functools.partial(call_partitioned, kernel, program, axes)
     return mlir.lower_fun(partitioned, multiple_results=True)(context, *operands)
+
+
+def _lower_for_cuda(context: Any, *operands: Any, program: Program, axes: Axes) -> Any:
+    """A kernel, where they are asked for and the batch is on one device; else operation by operation."""
+    module, call = context.module_context, None
+    alone = getattr(module.axis_context, "num_devices", 1) == 1 or _is_manual(module.axis_context)
+    if alone and not module.lowering_parameters.for_export:
+        call = gpu_call(program, levels_of(axes, len(operands)), axes)
+    if call is None:
+        return _lower_by_xla(context, *operands, program=program, axes=axes)
+    return jax.ffi.ffi_lowering(call.target)(context, *operands, **call.attributes)
 
 
 def _is_manual(axis_context: Any) -> bool:
@@ -194,3 +208,4 @@ batching.primitive_batchers[program_p] = _batch
 pe.dce_rules[program_p] = _dce
 mlir.register_lowering(program_p, _lower_by_xla)
 mlir.register_lowering(program_p, _lower_for_cpu, platform="cpu")
+mlir.register_lowering(program_p, _lower_for_cuda, platform="cuda")
