@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -136,6 +137,8 @@ def _mujoco(robot: str) -> Any:
 def _mjx(robot: str, batch: int, implementation: str = "jax") -> dict[str, Case]:
     from mujoco import mjx
 
+    if implementation == "warp":
+        importlib.import_module("warp")  # MJX itself raises no ImportError
     described = _mujoco(robot)
     model, data = mjx.put_model(described, impl=implementation), mjx.make_data(described, impl=implementation)
 
