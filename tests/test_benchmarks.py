@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import guard, roofline
-from benchmarks.__main__ import MARK, main
+from benchmarks.comparison import MARK, main
 from benchmarks.measure import Result
 from benchmarks.report import Table, report
 from benchmarks.robots import Robot, benchmark_robots, chain_urdf

@@ -23,6 +23,7 @@ MOST_OPERATIONS = 200_000
 
 
 _switch: ContextVar[bool | None] = ContextVar("artix_kernels", default=None)
+_gpu_switch: ContextVar[bool | None] = ContextVar("artix_gpu_kernels", default=None)
 
 
 def kernels_are_on() -> bool:
@@ -31,31 +32,42 @@ def kernels_are_on() -> bool:
     return os.environ.get("ARTIX_KERNELS", "1") != "0" if chosen is None else chosen
 
 
+def gpu_kernels_are_on() -> bool:
+    """Whether they may become kernels of GPUs, too: the environment's ``ARTIX_GPU_KERNELS`` is ``1``."""
+    chosen = _gpu_switch.get()
+    return os.environ.get("ARTIX_GPU_KERNELS", "0") == "1" if chosen is None else chosen
+
+
 @contextmanager
-def use_kernels(enabled: bool) -> Iterator[None]:
+def use_kernels(enabled: bool, gpu: bool | None = None) -> Iterator[None]:
     """Whether artix' functions are evaluated by kernels, for what is traced within.
 
-    What was compiled before stays as it is. The environment variable ``ARTIX_KERNELS=0`` does the same for a process::
+    What was compiled before stays as it is. The environment variables ``ARTIX_KERNELS=0`` and ``ARTIX_GPU_KERNELS=1``
+    do the same for a process::
 
         with artix.use_kernels(False):
             matrix = artix.mass_matrix(robot, state)  # by XLA alone
 
     Args:
       enabled: whether there may be kernels; without them XLA evaluates everything.
+      gpu: whether there may be kernels on NVIDIA's GPUs (of compute capability 8.0 or newer), too, which there are not
+        by default; ``None`` leaves that as it is.
     """
     token = _switch.set(enabled)
+    gpu_token = _gpu_switch.set(_gpu_switch.get() if gpu is None else gpu)
     try:
         yield
     finally:
+        _gpu_switch.reset(gpu_token)
         _switch.reset(token)
 
 
-_files = KernelFiles()
+files = KernelFiles()
 _lock = threading.Lock()
 _loaded: set[str] = set()
 _refused: set[str] = set()
 #: In the place of object code: why there is none.
-_REFUSAL = b"refused: "
+REFUSAL = b"refused: "
 
 
 def cpu_kernel(program: Program, levels: tuple[int, ...]) -> str | None:
@@ -76,28 +88,28 @@ def cpu_kernel(program: Program, levels: tuple[int, ...]) -> str | None:
 def _made(program: Program, levels: tuple[int, ...]) -> str | None:
     missing = kernels.available()
     if missing is not None:
-        _refuse("every function", missing)
+        refuse("every function", missing)
         return None
     target = _name(program, levels)
     if target in _loaded:
         return target
-    code = _files.read(target)
+    code = files.read(target)
     if code is None:
         try:
             scalars = scalars_of(program, levels)
             # What only moves numbers becomes part of what XLA makes of its neighbours.
-            code = kernels.build(scalars) if scalars.size else _REFUSAL
+            code = kernels.build(scalars) if scalars.size else REFUSAL
         except (UnsupportedOperation, TooManyOperations, kernels.KernelError) as error:
-            code = _REFUSAL + f"{type(error).__name__}: {error}".encode()
+            code = REFUSAL + f"{type(error).__name__}: {error}".encode()
         if program.key is not None:
-            _files.write(target, code)
-    if code.startswith(_REFUSAL):
-        _refuse(program.name, code.removeprefix(_REFUSAL).decode())
+            files.write(target, code)
+    if code.startswith(REFUSAL):
+        refuse(program.name, code.removeprefix(REFUSAL).decode())
         return None
     try:
         kernels.load(code, target)
     except kernels.KernelError as error:
-        _refuse(program.name, str(error))
+        refuse(program.name, str(error))
         return None
     _loaded.add(target)
     return target
@@ -105,9 +117,14 @@ def _made(program: Program, levels: tuple[int, ...]) -> str | None:
 
 def _name(program: Program, levels: tuple[int, ...]) -> str:
     """The same for what computes the same on machines of this kind."""
-    key = program.key or f"{os.getpid()} {program.number}".encode()
+    key = key_of(program)
     content = hashlib.sha256(key + repr(levels).encode() + kernels.machine_key().encode())
     return f"artix_{content.hexdigest()[:40]}"
+
+
+def key_of(program: Program) -> bytes:
+    """What tells it from all other programs: those of this process, if nothing more is known."""
+    return program.key or f"{os.getpid()} {program.number}".encode()
 
 
 def scalars_of(program: Program, levels: tuple[int, ...]) -> ScalarProgram:
@@ -118,7 +135,8 @@ def scalars_of(program: Program, levels: tuple[int, ...]) -> ScalarProgram:
     return scalarize(program.jaxpr, all_levels, program.known, most_operations=MOST_OPERATIONS)
 
 
-def _refuse(what: str, why: str) -> None:
+def refuse(what: str, why: str) -> None:
+    """Says, once, what is evaluated by XLA, and why; nothing where there is no reason to be said."""
     if why and what not in _refused:
         _refused.add(what)
         _log.warning("artix: %s is evaluated by XLA, not by a kernel: %s", what, why)

@@ -23,6 +23,7 @@ from jax.interpreters import partial_eval as pe
 from artix.devices import type_like, varying_alike
 from artix.evaluation.clean_context import all_devices_alike
 from artix.evaluation.compilation import cpu_kernel
+from artix.evaluation.gpu_compilation import gpu_call
 from artix.evaluation.partitioning import call_partitioned
 from artix.evaluation.program import Program
 
@@ -202,6 +203,17 @@ def _call_for_one(kernel: str, program: Program, *operands: Any) -> list[Any]:
         return [result.reshape(kind.shape) for result, kind in zip(results, program.result_types, strict=True)]
 
 
+def _lower_for_cuda(context: Any, *operands: Any, program: Program, axes: Axes) -> Any:
+    """A kernel, where they are asked for and the batch is on one device; else operation by operation."""
+    module, call = context.module_context, None
+    alone = getattr(module.axis_context, "num_devices", 1) == 1 or _is_manual(module.axis_context)
+    if alone and not module.lowering_parameters.for_export:
+        call = gpu_call(program, levels_of(axes, len(operands)), axes)
+    if call is None:
+        return _lower_by_xla(context, *operands, program=program, axes=axes)
+    return jax.ffi.ffi_lowering(call.target)(context, *operands, **call.attributes)
+
+
 def _is_manual(axis_context: Any) -> bool:
     """Whether the program is that of one device of ``jax.shard_map``."""
     return getattr(axis_context, "manual_axes", None) == frozenset(
@@ -227,3 +239,4 @@ pe.dce_rules[program_p] = _dce
 dispatch.prim_requires_devices_during_lowering.add(program_p)
 mlir.register_lowering(program_p, _lower_by_xla)
 mlir.register_lowering(program_p, _lower_for_cpu, platform="cpu")
+mlir.register_lowering(program_p, _lower_for_cuda, platform="cuda")

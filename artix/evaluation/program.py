@@ -40,9 +40,11 @@ class Program:
       key: a digest of what it computes, equal in all processes; ``None`` if nothing is known to tell it from others.
       number: no other program of this process has it.
       has_kernel: whether a kernel may be written for it; else XLA evaluates it.
+      has_gpu_kernel: whether one may be written for GPUs, too.
       known: the arguments that are numbers, by their places.
       traced: the places of the others, which are its operands.
       kernels: kernels by the levels of the operands, see :mod:`artix.evaluation.compilation`.
+      gpu_kernels: those of GPUs, see :mod:`artix.evaluation.gpu_compilation`.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Program:
         *,
         key: bytes | None = None,
         has_kernel: bool = True,
+        has_gpu_kernel: bool = False,
         known: Mapping[int, np.ndarray] | None = None,
         base: Program | None = None,
     ) -> None:
@@ -65,9 +68,11 @@ class Program:
         self.key = key
         self.number = next(_numbers)
         self.has_kernel = has_kernel
+        self.has_gpu_kernel = has_gpu_kernel
         self.known = dict(known or {})
         self.traced = tuple(place for place in range(len(self.argument_types)) if place not in self.known)
         self.kernels: dict[tuple[int, ...], Any] = {}
+        self.gpu_kernels: dict[Any, Any] = {}
         self._make = make
         self._base = base
         self._derived: dict[Any, Program] = {}
@@ -93,7 +98,7 @@ class Program:
         if not known:
             return self
         numbers = tuple((place, _digest(array)) for place, array in sorted(known.items()))
-        options: Any = {"has_kernel": self.has_kernel, "known": known, "base": self}
+        options: Any = {**self.switches, "known": known, "base": self}
         options["key"] = _extended(self.key, ("known", numbers))
         types = (self.argument_types, self.result_types)
         make = lambda: Program(self.name, lambda: self.jaxpr, *types, self.num_values, **options)  # noqa: E731
@@ -117,6 +122,15 @@ class Program:
     def without_kernel(self) -> Program:
         """The program, evaluated by XLA."""
         return self if not self.has_kernel else self._derived_from_base(("without_kernel",))
+
+    def with_gpu_kernel(self) -> Program:
+        """The program, for which there may be kernels on GPUs."""
+        return self if self.has_gpu_kernel else self._derived_from_base(("with_gpu_kernel",))
+
+    @property
+    def switches(self) -> dict[str, Any]:
+        """Where there may be kernels, as arguments of a program that is derived from this one."""
+        return {"has_kernel": self.has_kernel, "has_gpu_kernel": self.has_gpu_kernel}
 
     def _derived_from_base(self, how: tuple[Any, ...]) -> Program:
         """What is derived of robots of one topology is derived once."""
@@ -173,8 +187,8 @@ def _differentiated(program: Program, key: bytes | None, moving: tuple[int, ...]
         return jax.jvp(of_moving, tuple(values[place] for place in moving), tangents)[1]
 
     results = [x if jnp.issubdtype(x.dtype, jnp.floating) else Type(x.shape, "float32") for x in program.result_types]
-    name, has_kernel = f"derivative of {program.name}", program.has_kernel
-    return Program(name, lambda: trace(change, types)[0], types, results, count, key=key, has_kernel=has_kernel)
+    name = f"derivative of {program.name}"
+    return Program(name, lambda: trace(change, types)[0], types, results, count, key=key, **program.switches)
 
 
 def _transposed(program: Program, key: bytes | None, asked: tuple[int, ...], seen: tuple[int, ...]) -> Program:
@@ -193,8 +207,8 @@ def _transposed(program: Program, key: bytes | None, asked: tuple[int, ...], see
 
     types = [*inputs[:count], *(outputs[number] for number in seen)]
     results = [inputs[place] for place in asked]
-    name, has_kernel = f"transpose of the {program.name}", program.has_kernel
-    return Program(name, lambda: trace(backward, types)[0], types, results, count, key=key, has_kernel=has_kernel)
+    name = f"transpose of the {program.name}"
+    return Program(name, lambda: trace(backward, types)[0], types, results, count, key=key, **program.switches)
 
 
 def _selected(program: Program, key: bytes | None, numbers: tuple[int, ...]) -> Program:
@@ -203,7 +217,7 @@ def _selected(program: Program, key: bytes | None, numbers: tuple[int, ...]) -> 
         return [found[number] for number in numbers]
 
     types, results = program.argument_types, [program.result_types[number] for number in numbers]
-    options: Any = {"key": key, "has_kernel": program.has_kernel}
+    options: Any = {"key": key, **program.switches}
     return Program(program.name, lambda: trace(some, types)[0], types, results, program.num_values, **options)
 
 
@@ -212,11 +226,18 @@ def _without_kernel(program: Program, key: bytes | None) -> Program:
     return Program(program.name, lambda: program.jaxpr, *types, program.num_values, key=key, has_kernel=False)
 
 
+def _with_gpu_kernel(program: Program, key: bytes | None) -> Program:
+    types = (program.argument_types, program.result_types)
+    options: Any = {"key": key, "has_kernel": program.has_kernel, "has_gpu_kernel": True}
+    return Program(program.name, lambda: program.jaxpr, *types, program.num_values, **options)
+
+
 _DERIVE: dict[str, Callable[..., Program]] = {
     "derivative": _differentiated,
     "transpose": _transposed,
     "selected": _selected,
     "without_kernel": _without_kernel,
+    "with_gpu_kernel": _with_gpu_kernel,
 }
 
 

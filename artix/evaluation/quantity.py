@@ -12,7 +12,7 @@ import numpy as np
 
 from artix.articulation import Articulation
 from artix.evaluation.clean_context import is_staging
-from artix.evaluation.compilation import kernels_are_on
+from artix.evaluation.compilation import gpu_kernels_are_on, kernels_are_on
 from artix.evaluation.operation import evaluate
 from artix.evaluation.program import Program, is_tracing, trace
 from artix.evaluation.signature import program_key, read_signature, signature_of, write_signature
@@ -85,11 +85,18 @@ def quantity(function: _Function) -> _Function:
         x64 = jax.config.jax_enable_x64  # type: ignore[attr-defined]
         traced = _traced(function, structure, tuple(places), static, types, x64)
         program = traced.program.with_known(_known(arrays)) if is_staging() else traced.special(arrays)
-        program = program if kernels_are_on() else program.without_kernel()
+        program = _switched(program)
         results = evaluate(program, [arrays[place] for place in program.traced])
         return jax.tree.unflatten(traced.structure, results)
 
     return cast(_Function, wrapper)
+
+
+def _switched(program: Program) -> Program:
+    """The program with kernels wherever they are on."""
+    if not kernels_are_on():
+        return program.without_kernel()
+    return program.with_gpu_kernel() if gpu_kernels_are_on() else program
 
 
 @functools.lru_cache(maxsize=1024)

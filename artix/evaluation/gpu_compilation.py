@@ -1,0 +1,118 @@
+"""Kernels of programs on NVIDIA's GPUs: which there are, how XLA calls them, and how they are found again.
+
+XLA takes a kernel as PTX within the program that it compiles. That interface is its own and may change with JAX, which
+is one reason for which these kernels are off unless somebody asks for them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import numpy as np
+
+from artix.evaluation.compilation import REFUSAL, files, key_of, refuse, scalars_of
+from artix.evaluation.kernels import KernelError
+from artix.evaluation.kernels.gpu import NAME, GpuKernel, build_for_gpu
+from artix.evaluation.kernels.gpu_layout import THREADS, Mapped
+from artix.evaluation.kernels.nvptx import available, target_key
+from artix.evaluation.program import Program
+from artix.evaluation.scalar_order import live
+from artix.evaluation.scalar_schedule import fewest_live
+from artix.evaluation.scalarize import TooManyOperations, UnsupportedOperation
+
+#: The first version of JAX whose XLA is known to take kernels.
+OLDEST_JAX = (0, 10)
+
+#: Programs of which more scalars live at once are left to XLA: see docs/kernels.md.
+MOST_LIVE = 2000
+
+_lock = threading.Lock()
+
+
+class _Axis(Protocol):
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def mapped(self) -> tuple[bool, ...]: ...
+
+
+class GpuCall(NamedTuple):
+    """How a kernel is called through :mod:`jax.ffi`."""
+
+    target: str
+    attributes: dict[str, Any]
+
+
+def gpu_call(program: Program, levels: tuple[int, ...], axes: Sequence[_Axis]) -> GpuCall | None:
+    """How the kernel of a batch of a program is called; ``None`` where XLA has to evaluate it.
+
+    Args:
+      program: the program.
+      levels: of its operands, see :class:`~artix.evaluation.scalar_program.ScalarProgram`.
+      axes: its batches, outermost first, see :mod:`artix.evaluation.operation`.
+    """
+    sizes = [axis.size for axis in axes]
+    empty = 0 in sizes or not any(np.prod(kind.shape) for kind in program.result_types)
+    if not program.has_gpu_kernel or not program.has_kernel or empty:
+        return None
+    rows = [tuple(axis.mapped[number] for axis in axes) for number in range(len(levels))]
+    mapped = tuple(Mapped(row[:1] == (True,), row[1:] == (True,)) for row in rows)
+    kernel = _kernel(program, levels, mapped, len(axes) == 2)
+    if kernel is None:
+        return None
+    robots, items = (*sizes, 1, 1)[:2]
+    text, blocks = kernel.for_batch(robots, items)
+    return GpuCall("__gpu$xla.gpu.ptx", _attributes(text, blocks))
+
+
+def _attributes(ptx: str, blocks: int) -> dict[str, Any]:
+    one = np.int32(1)
+    grid = {"grid_x": np.int32(blocks), "grid_y": one, "grid_z": one}
+    block = {"block_x": np.int32(THREADS), "block_y": one, "block_z": one}
+    kernel = {"name": NAME, "kernel_type": "ptx", "kernel_data": ptx, "shared_mem_bytes": np.int32(0)}
+    return {**kernel, **grid, **block}
+
+
+def _kernel(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool) -> GpuKernel | None:
+    missing = available()
+    if jax.__version_info__ < OLDEST_JAX:
+        missing = f"JAX is {jax.__version__}, and XLA takes kernels from {'.'.join(map(str, OLDEST_JAX))} on"
+    if missing is not None:
+        refuse("every function on a GPU", missing)
+        return None
+    how = (levels, mapped, has_items)
+    with _lock:
+        if how not in program.gpu_kernels:
+            program.gpu_kernels[how] = _found_or_made(program, *how)
+        return program.gpu_kernels[how]
+
+
+def _found_or_made(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool) -> Any:
+    content = hashlib.sha256(key_of(program) + repr((levels, mapped, has_items, MOST_LIVE, target_key())).encode())
+    name = f"artix_gpu_{content.hexdigest()[:40]}"
+    code = files.read(name)
+    if code is None:
+        try:
+            code = json.dumps(_made(program, levels, mapped, has_items)).encode()
+        except (UnsupportedOperation, TooManyOperations, KernelError) as error:
+            code = REFUSAL + f"{type(error).__name__}: {error}".encode()
+        if program.key is not None:
+            files.write(name, code)
+    if code.startswith(REFUSAL):
+        refuse(f"{program.name} on a GPU", code.removeprefix(REFUSAL).decode())
+        return None
+    return GpuKernel(*json.loads(code))
+
+
+def _made(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool) -> GpuKernel:
+    scalars = fewest_live(scalars_of(program, levels))
+    alive = live(scalars)
+    if alive > MOST_LIVE:
+        raise KernelError(f"{alive:,} scalars live at once, more than {MOST_LIVE:,}: threads have no room for them")
+    return build_for_gpu(scalars, mapped, has_items)

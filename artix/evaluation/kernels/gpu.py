@@ -1,0 +1,308 @@
+"""Kernels of a GPU: a thread for each robot, or for each item of each robot.
+
+A kernel is made of phases: rows come into shared memory, threads compute, results go out. Each phase is a function of
+LLVM's language that is handed the numbers of its block and thread and the start of shared memory. The kernel itself
+calls them one after another, and waits for the other threads between them; on a CPU, tests call the very same functions
+for one thread after another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from artix.evaluation.kernels.code import Code, Value
+from artix.evaluation.kernels.gpu_copies import Place, copy_in, copy_out
+from artix.evaluation.kernels.gpu_layout import THREADS, Layout, Mapped
+from artix.evaluation.kernels.llvm_ir import SCALARS, ElementaryFunctions, Instructions
+from artix.evaluation.kernels.nvptx import compile_to_ptx
+from artix.evaluation.kernels.plan import BYTES
+from artix.evaluation.kernels.turning import INTEGERS
+from artix.evaluation.scalar_program import Kind, Op, ScalarProgram
+from artix.evaluation.scalar_schedule import fewest_live
+
+#: What the kernel is called in its module.
+NAME = "artix_kernel"
+
+
+class GpuKernel(NamedTuple):
+    """A kernel for batches of any size."""
+
+    ptx: str
+    has_thread_for_item: bool
+    """Whether each item of a robot has a thread; else each robot has."""
+
+    def for_batch(self, robots: int, items: int) -> tuple[str, int]:
+        """PTX for a batch of this size, and how many blocks it has."""
+        count = robots * items if self.has_thread_for_item else robots
+        text = re.sub(r"(\bartix_rows\b[^=\n]*= )\d+", rf"\g<1>{count}", self.ptx)
+        return re.sub(r"(\bartix_items\b[^=\n]*= )\d+", rf"\g<1>{items}", text), -(-count // THREADS)
+
+
+def build_for_gpu(program: ScalarProgram, mapped: Sequence[Mapped], has_items: bool) -> GpuKernel:
+    """A kernel of a program, for NVIDIA's GPUs.
+
+    Args:
+      program: the program of one robot.
+      mapped: of each argument, by which batches it has rows.
+      has_items: whether there is a batch of items of each robot.
+
+    Raises:
+      KernelError: if this LLVM knows no GPUs, or there are no kernels of arrays of such types.
+    """
+    layout = Layout(fewest_live(program), mapped, has_items)
+    return GpuKernel(compile_to_ptx(GpuModule(layout).text()), has_items and not layout.loops)
+
+
+class GpuModule:
+    """The functions of a kernel.
+
+    Args:
+      layout: where it reads and writes.
+      is_host: whether its phases are for a CPU, to be called by tests.
+      robots, items: for a CPU, the size of the batch.
+    """
+
+    #: Parameters of all phases before the arrays: the number of the thread in its block, of the first row of the block,
+    #: and of the item; shared memory, and the thread's own.
+    _PARAMETERS = "i64 %thread, i64 %first, i64 %item, ptr noalias %shared, ptr noalias %kept"
+
+    def __init__(self, layout: Layout, is_host: bool = False, robots: int = 1, items: int = 1) -> None:
+        self._layout, self._program, self._is_host = layout, layout.program, is_host
+        self._declarations: dict[str, str] = {}
+        self._functions = ElementaryFunctions()
+        self._rows = robots if layout.loops else robots * items
+        self._items = items
+
+    def text(self) -> str:
+        """The module."""
+        body = [self._load(level) for level in ((1, 2) if self._layout.loops else (0,))]
+        body += [self._compute(level) for level in ((1, 2) if self._layout.loops else (0,))]
+        body += [self._write(), *self._globals()]
+        if not self._is_host:
+            body.append(self._kernel())
+        body.append(self._functions.text(self._declarations))
+        inline = "" if self._is_host else " alwaysinline"
+        attributes = f"attributes #0 = {{ nounwind{inline} }}"
+        return "\n".join([*self._declarations.values(), *body, attributes, "!0 = !{}"])
+
+    def _globals(self) -> list[str]:
+        space = "" if self._is_host else "addrspace(4) "
+        sizes = (("artix_rows", self._rows), ("artix_items", self._items))
+        # Values that LLVM must not rely on: they are replaced in PTX.
+        found = [f"@{name} = {space}externally_initialized constant i32 {size}, align 4" for name, size in sizes]
+        for result, staged in self._layout.staged_results.items():
+            if not staged.is_plain:
+                entries = ", ".join(f"i32 {column}" for column in staged.columns)
+                found.append(f"@artix_columns_{result} = internal constant [{len(staged.columns)} x i32] [{entries}]")
+        return found
+
+    def _arrays(self) -> list[str]:
+        arguments = [f"%x{k}" for k in range(len(self._program.arguments))]
+        return arguments + [f"%y{k}" for k in range(len(self._program.results))]
+
+    def _phase(self, name: str) -> Code:
+        arrays = "".join(f", ptr noalias {array}" for array in self._arrays())
+        linkage = "" if self._is_host else "internal "
+        return Code(f"{linkage}void @{name}({self._PARAMETERS}{arrays})", self._declarations)
+
+    def _size(self, code: Code, name: str) -> Value:
+        space = "" if self._is_host else " addrspace(4)"
+        return code.emit(f"load i32, ptr{space} @{name}, align 4", "i32").cast("zext", "i64")
+
+    def _rows_of_block(self, code: Code) -> Value:
+        left = self._size(code, "artix_rows") - code.value("%first", "i64")
+        return (left < THREADS).where(left, THREADS)
+
+    def _row(self, code: Code, mapped: Mapped, row: Value) -> Value:
+        """Which row of an array a thread or block reads, whose own number is given."""
+        if not self._layout.has_items:
+            return row if mapped.robots else code.integer(0)
+        items = self._size(code, "artix_items")
+        if self._layout.loops:
+            robot, item = row, code.value("%item", "i64")
+        else:
+            robot = code.emit(f"udiv i64 {row.name}, {items.name}", "i64")
+            item = row - robot * items
+        if mapped.robots and mapped.items:
+            return robot * items + item
+        return robot if mapped.robots else item if mapped.items else code.integer(0)
+
+    def _place(self, code: Code, array: str, columns: int, mapped: Mapped, scalar: str) -> Place:
+        start = self._row(code, mapped, code.value("%first", "i64")) * columns
+        apart = self._layout.loops and mapped.items
+        stride: Value | int = self._size(code, "artix_items") * columns if apart else columns
+        begin = code.value(array, "ptr").offset(start, scalar)
+        return Place(begin, stride, self._rows_of_block(code), code.value("%thread", "i64"))
+
+    def _load(self, level: int) -> str:
+        """Rows of arguments come into shared memory: of all levels, or of one."""
+        code, layout = self._phase(f"artix_load_{level}"), self._layout
+        for argument, staged in layout.staged_arguments.items():
+            if level and 1 + layout.mapped[argument].items != level:
+                continue
+            size = BYTES[layout.argument_kinds[argument]]
+            place = self._place(code, f"%x{argument}", len(staged.columns), layout.mapped[argument], INTEGERS[size])
+            copy_in(code, staged, size, place, code.value("%shared", "ptr"), self._is_host)
+        return code.text()
+
+    def _write(self) -> str:
+        """Rows of results leave shared memory."""
+        code, layout = self._phase("artix_write"), self._layout
+        for result, staged in layout.staged_results.items():
+            size = BYTES[layout.result_kinds[result]]
+            place = self._place(code, f"%y{result}", len(staged.columns), Mapped(True, True), INTEGERS[size])
+            copy_out(code, staged, size, place, code.value("%shared", "ptr"), f"@artix_columns_{result}")
+        return code.text()
+
+    def _compute(self, level: int) -> str:
+        """A thread computes all, or what is common to all items of a robot, or what is not."""
+        code = self._phase(f"artix_compute_{level}")
+        rows, thread = self._rows_of_block(code), code.value("%thread", "i64")
+        # Threads past the end do what the last one does.
+        row = (thread < rows).where(thread, rows - 1)
+        code.lines += _Computation(self, code, row).lines(level)
+        return code.text()
+
+    def rows_of_thread(self, code: Code, row: Value) -> tuple[list[str], list[str]]:
+        """Where a thread reads its row of each argument, and writes that of each result."""
+        layout, shared = self._layout, code.value("%shared", "ptr")
+        number = code.value("%first", "i64") + row
+
+        def pointer(array: str, staged: object, columns: int, mapped: Mapped, kind: Kind) -> str:
+            scalar = INTEGERS[BYTES[kind]]
+            if staged is not None:
+                return shared.offset(staged.offset).offset(row * staged.stride, scalar).name  # type: ignore[attr-defined]
+            return code.value(array, "ptr").offset(self._row(code, mapped, number) * columns, scalar).name
+
+        arguments = [
+            pointer(f"%x{k}", layout.staged_arguments.get(k), layout.entries(k), layout.mapped[k], kind)
+            for k, kind in enumerate(layout.argument_kinds)
+        ]
+        results = [
+            pointer(f"%y{k}", layout.staged_results.get(k), self._program.results[k].size, Mapped(True, True), kind)
+            for k, kind in enumerate(layout.result_kinds)
+        ]
+        return arguments, results
+
+    def instructions(self, load: object) -> Instructions:
+        """An empty list of instructions of one lane."""
+        return Instructions(self._layout.lists, 1, self._functions, self._declarations, load)  # type: ignore[arg-type]
+
+    @property
+    def layout(self) -> Layout:
+        """Where the kernel reads and writes."""
+        return self._layout
+
+    def _kernel(self) -> str:
+        arrays = self._arrays()
+        parameters = ", ".join(f"ptr addrspace(1) noalias {array}_" for array in arrays)
+        code = Code(f"ptx_kernel void @{NAME}({parameters})", self._declarations)
+        is_shared = self._layout.shared_size > 0
+        shared = "addrspacecast (ptr addrspace(3) @artix_shared to ptr)" if is_shared else "null"
+        for array in arrays:
+            code.lines.append(f"  {array} = addrspacecast ptr addrspace(1) {array}_ to ptr")
+        thread = code.call("llvm.nvvm.read.ptx.sreg.tid.x", [], "i32").cast("zext", "i64")
+        block = code.call("llvm.nvvm.read.ptx.sreg.ctaid.x", [], "i32").cast("zext", "i64")
+        kept = "null"
+        if self._layout.kept_size:
+            kept = code.emit(f"alloca [{self._layout.kept_size} x i8], align 8", "ptr").name
+        operands = [thread, block * THREADS, code.integer(0), code.value(shared, "ptr"), code.value(kept, "ptr")]
+        operands += [code.value(array, "ptr") for array in arrays]
+        self._run(code, operands)
+        text = code.text().replace(" #0 {", " #1 {")
+        memory = f"@artix_shared = internal addrspace(3) global [{self._layout.shared_size} x i8] undef, align 16"
+        return "\n".join([memory, text, f'attributes #1 = {{ nounwind "nvvm.maxntid"="{THREADS}" }}'])
+
+    def _run(self, code: Code, operands: list[Value]) -> None:
+        """All phases; between them a thread waits for the others of its block."""
+
+        def phase(name: str) -> None:
+            arguments = ", ".join(f"{operand.type} {operand.name}" for operand in operands)
+            code.lines.append(f"  call void @{name}({arguments})")
+
+        def wait(name: str, argument: str = "") -> None:
+            kind = "i32" if argument else ""
+            self._declarations[name] = f"declare void @{name}({kind})"
+            code.lines.append(f"  call void @{name}({kind} {argument})")
+
+        def synchronise() -> None:
+            if self._layout.shared_size:
+                wait("llvm.nvvm.cp.async.wait.all")
+                wait("llvm.nvvm.bar.warp.sync", "-1")
+
+        if not self._layout.loops:
+            for name in ("artix_load_0", "artix_compute_0", "artix_write"):
+                phase(name)
+                synchronise()
+            return
+        phase("artix_load_1")
+        synchronise()
+        phase("artix_compute_1")
+        with code.loop(self._size(code, "artix_items")) as item:
+            operands[2] = item
+            for name in ("artix_load_2", "artix_compute_2", "artix_write"):
+                phase(name)
+                synchronise()
+
+
+class _Computation:
+    """What one thread computes."""
+
+    def __init__(self, module: GpuModule, code: Code, row: Value) -> None:
+        self._layout, self._lists = module.layout, module.layout.lists
+        self._arguments, self._results = module.rows_of_thread(code, row)
+        self._instructions = module.instructions(self._fetch)
+        self._targets: dict[int, list[str]] = {}
+
+    def lines(self, level: int) -> list[str]:
+        """Instructions of all levels, of those below 2, or of level 2; what comes last writes results."""
+        code, lists, layout = self._instructions, self._lists, self._layout
+        if level != 1:
+            self._find_targets()
+        for number, operation in enumerate(lists.operations):
+            if operation > Op.CONSTANT and level in (0, 2 if lists.levels[number] == 2 else 1):
+                name = code.operation(number)
+                if number in layout.kept:
+                    self._store(name, Kind(lists.kinds[number]), f"%kept, i64 {layout.kept[number]}")
+            elif level == 1:
+                continue
+            self._store_results(number)
+        return code.lines
+
+    def _find_targets(self) -> None:
+        """Where each scalar or its negative goes, as operands of getelementptr."""
+        for result, references in enumerate(self._layout.program.results):
+            size = BYTES[self._layout.result_kinds[result]]
+            staged = self._layout.staged_results.get(result)
+            columns = range(references.size) if staged is None else staged.columns
+            pairs = dict.fromkeys(zip(references.ravel().tolist(), columns, strict=True))
+            for reference, column in pairs:
+                self._targets.setdefault(reference, []).append(f"{self._results[result]}, i64 {column * size}")
+
+    def _store_results(self, number: int) -> None:
+        for reference in (2 * number, 2 * number + 1):
+            for target in self._targets.get(reference, ()):
+                self._store(self._instructions.operand(reference), Kind(self._lists.kinds[number]), target)
+
+    def _store(self, name: str, kind: Kind, target: str) -> None:
+        code, scalar = self._instructions, SCALARS[kind]
+        if kind == Kind.BOOL:
+            name, scalar = code.emit(f"zext i1 {name} to i8"), "i8"
+        pointer = code.emit(f"getelementptr i8, ptr {target}")
+        code.lines.append(f"  store {scalar} {name}, ptr {pointer}, align {BYTES[kind]}")
+
+    def _fetch(self, code: Instructions, number: int) -> str:
+        """Reads an input, or what is kept for all items."""
+        kind = Kind(self._lists.kinds[number])
+        scalar, size, invariant = "i8" if kind == Kind.BOOL else SCALARS[kind], BYTES[kind], ""
+        if self._lists.operations[number] == Op.INPUT:
+            argument, entry, _ = self._lists.operands[number]
+            place = f"{self._arguments[argument]}, i64 {entry * size}"
+            invariant = "" if argument in self._layout.staged_arguments else ", !invariant.load !0"
+        else:
+            place = f"%kept, i64 {self._layout.kept[number]}"
+        pointer = code.emit(f"getelementptr i8, ptr {place}")
+        name = code.emit(f"load {scalar}, ptr {pointer}, align {size}{invariant}")
+        return code.emit(f"icmp ne i8 {name}, 0") if kind == Kind.BOOL else name

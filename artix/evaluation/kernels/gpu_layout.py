@@ -1,0 +1,130 @@
+"""How a scalar program lies on a GPU: a thread for each robot, and rows of arrays in memory that a block shares."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from artix.evaluation.kernels.llvm_ir import ProgramLists
+from artix.evaluation.kernels.machine import KernelError
+from artix.evaluation.kernels.plan import BYTES, kind_of
+from artix.evaluation.scalar_program import Kind, Op, ScalarProgram
+
+#: Threads of a block: one warp, so that small batches spread over all processors and nobody waits for others.
+THREADS = 32
+
+#: Bytes of shared memory that every device grants a block without being asked.
+MOST_SHARED = 48 * 1024
+
+
+class Mapped(NamedTuple):
+    """By which batches an array has rows."""
+
+    robots: bool
+    items: bool
+
+
+class Staged(NamedTuple):
+    """An array of which a block keeps its rows in shared memory: what threads read and write there lies apart."""
+
+    offset: int
+    """Bytes."""
+    stride: int
+    """Scalars from one row to the next: an odd number, so that the same column of all rows is in different banks."""
+    columns: tuple[int, ...]
+    """For each entry of the array its place in the row; equal entries of results share one."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether rows are as in the array."""
+        return self.columns == tuple(range(len(self.columns)))
+
+
+class Layout:
+    """Where a kernel reads and writes, and which scalars of a robot its items share.
+
+    Args:
+      program: the program, in the order in which it shall be computed.
+      mapped: of each argument, by which batches it has rows.
+      has_items: whether there is a batch of items of each robot.
+
+    Attributes:
+      loops: whether a thread computes all items of a robot; else each has a thread, and computes what is common again.
+      staged_arguments, staged_results: by number.
+      kept: bytes from the start of a thread's own memory of scalars that all items of its robot need.
+      kept_size, shared_size: bytes of a thread's own memory and of shared memory.
+    """
+
+    def __init__(self, program: ScalarProgram, mapped: Sequence[Mapped], has_items: bool) -> None:
+        self.program, self.mapped, self.has_items = program, tuple(mapped), has_items
+        self.lists = ProgramLists(program)
+        self.argument_kinds = [kind_of(dtype) for _, dtype, _ in program.arguments]
+        self.result_kinds = [kind_of(dtype) for dtype in program.result_types]
+        for references, kind in zip(program.results, self.result_kinds, strict=True):
+            if set(program.kinds[references.ravel() >> 1].tolist()) - {int(kind)}:
+                raise KernelError(f"a result of kind {kind.name} has entries of another kind")
+        counted = program.operations > Op.CONSTANT
+        of_items = int(np.count_nonzero(counted & (program.levels == 2)))
+        self.loops = has_items and int(np.count_nonzero(counted)) - of_items > of_items
+        self.staged_arguments: dict[int, Staged] = {}
+        self.staged_results: dict[int, Staged] = {}
+        self.shared_size = self._stage()
+        self.kept: dict[int, int] = {}
+        self.kept_size = self._keep() if self.loops else 0
+
+    def entries(self, argument: int) -> int:
+        """How many entries a row of an argument has."""
+        return math.prod(self.program.arguments[argument][0])
+
+    def _stage(self) -> int:
+        """Chooses the arrays whose rows lie in shared memory, the small ones first; returns their bytes."""
+        candidates: list[tuple[int, bool, int, tuple[int, ...]]] = []
+        used: dict[int, set[int]] = {}
+        for number in np.flatnonzero(self.program.operations == Op.INPUT).tolist():
+            argument, entry, _ = self.lists.operands[number]
+            used.setdefault(argument, set()).add(entry)
+        for argument, entries in used.items():
+            count = self.entries(argument)
+            if self._has_own_rows(argument) and 4 * len(entries) >= count:
+                candidates.append((BYTES[self.argument_kinds[argument]], False, argument, tuple(range(count))))
+        for result, references in enumerate(self.program.results):
+            candidates.append((BYTES[self.result_kinds[result]], True, result, _columns(references)))
+        staged, offset = {False: self.staged_arguments, True: self.staged_results}, 0
+        for size, is_result, number, columns in sorted(candidates, key=lambda row: row[0] * (max(row[3], default=0))):
+            stride = (max(columns, default=0) + 1) | 1
+            end = offset + -(-THREADS * stride * size // 16) * 16
+            if size == 1 or len(columns) <= 1 or end > MOST_SHARED:
+                continue
+            staged[is_result][number] = Staged(offset, stride, columns)
+            offset = end
+        return offset
+
+    def _has_own_rows(self, argument: int) -> bool:
+        """Whether neighbouring threads read neighbouring rows."""
+        robots, items = self.mapped[argument]
+        return robots and (self.loops or items or not self.has_items)
+
+    def _keep(self) -> int:
+        lists, kept = self.lists, set[int]()
+        for number, level in enumerate(lists.levels):
+            if level == 2 and lists.operations[number] > Op.CONSTANT:
+                kept |= {x >> 1 for x in lists.operands[number] if x >= 0}
+        for references in self.program.results:
+            kept |= set((references.ravel() >> 1).tolist())
+        offset = 0
+        for number in sorted(kept):
+            if lists.levels[number] < 2 and lists.operations[number] > Op.CONSTANT:
+                size = max(BYTES[Kind(lists.kinds[number])], 4)
+                offset = -(-offset // size) * size
+                self.kept[number] = offset
+                offset += size
+        return offset
+
+
+def _columns(references: np.ndarray) -> tuple[int, ...]:
+    """Places of the entries of a result, of which equal ones have the same."""
+    places: dict[int, int] = {}
+    return tuple(places.setdefault(reference, len(places)) for reference in references.ravel().tolist())

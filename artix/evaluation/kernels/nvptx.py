@@ -1,0 +1,70 @@
+"""NVIDIA's GPUs as a target of LLVM: PTX, which the driver compiles for the device that is there."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from artix.evaluation.kernels.machine import LOCK, KernelError, binding
+
+TRIPLE = "nvptx64-nvidia-cuda"
+
+#: The oldest devices that kernels run on: Ampere is the first that copies to shared memory asynchronously.
+PROCESSOR, PTX_FEATURES = "sm_80", "+ptx80"
+
+#: Part of what PTX depends on; to be raised with every change of what is generated.
+FORMAT = 1
+
+_OPTIMISATION = 2
+
+
+@functools.cache
+def _target() -> Any:
+    llvm = binding()
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    return llvm.Target.from_triple(TRIPLE)
+
+
+@functools.cache
+def available() -> str | None:
+    """Why there are no kernels for GPUs; ``None`` if there are."""
+    try:
+        major = binding().llvm_version_info[0]
+        if major < 20:
+            return f"llvmlite has LLVM {major}; 20 or newer is needed (llvmlite >= 0.45)"
+        with LOCK:
+            _target()
+    except KernelError as error:
+        return str(error)
+    except RuntimeError as error:  # builds of LLVM for one processor alone
+        return f"llvmlite has no target {TRIPLE}: {error}"
+    return None
+
+
+@functools.cache
+def target_key() -> str:
+    """What PTX depends on, besides the program."""
+    version = ".".join(map(str, binding().llvm_version_info))
+    return f"{TRIPLE}; {PROCESSOR}; {PTX_FEATURES}; llvm {version}; level {_OPTIMISATION}; format {FORMAT}"
+
+
+def compile_to_ptx(text: str) -> str:
+    """PTX of a module written in LLVM's language, the functions that it calls drawn into its kernel.
+
+    Raises:
+      KernelError: if this LLVM knows no GPUs.
+    """
+    reason = available()
+    if reason is not None:
+        raise KernelError(reason)
+    with LOCK:
+        llvm = binding()
+        machine = _target().create_target_machine(cpu=PROCESSOR, features=PTX_FEATURES, opt=_OPTIMISATION)
+        with llvm.parse_assembly(text, llvm.create_context()) as module:
+            module.triple = TRIPLE
+            module.data_layout = str(machine.target_data)
+            passes = llvm.create_new_module_pass_manager()
+            passes.add_always_inliner_pass()
+            passes.run(module, llvm.create_pass_builder(machine, llvm.PipelineTuningOptions()))
+            return machine.emit_assembly(module)

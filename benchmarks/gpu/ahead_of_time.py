@@ -1,0 +1,129 @@
+"""Compiles programs for an H100 without one, and reads what XLA has made of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu.assembler import assemble, assembler
+from benchmarks.gpu.hlo import launches
+
+_TARGET = Path(__file__).parent / "h100_sxm.txtpb"
+WHEELS = ("jax-cuda12-plugin", "jax-cuda12-pjrt", "nvidia-cuda-nvcc-cu12")
+
+
+class MissingWheels(RuntimeError):
+    """What has to be installed, and how."""
+
+
+@dataclasses.dataclass
+class Compiled:
+    """What a program is made of.
+
+    Attributes:
+      launches: kernels that it launches, in loops as often as these run.
+      moved: bytes that they read and write.
+      least: bytes of its arguments and results.
+      temporaries: bytes of memory besides these.
+      registers, spilled: of the kernel that needs most; ``None`` where the assembler did not say.
+      kernels: how many kernels of artix there are.
+      lower_seconds, compile_seconds, assemble_seconds: how long tracing and lowering, XLA and the assembler took.
+    """
+
+    launches: int
+    moved: int
+    least: int
+    temporaries: int
+    registers: int | None
+    spilled: int | None
+    kernels: int
+    lower_seconds: float
+    compile_seconds: float
+    assemble_seconds: float | None
+
+
+class Compiler:
+    """XLA's compiler for an H100. It has to be made before JAX is used for anything else.
+
+    Args:
+      reads_assembly: whether the assembler shall say what registers kernels need, which can take minutes.
+
+    Raises:
+      MissingWheels: if XLA's part for CUDA or the assembler is not installed.
+    """
+
+    def __init__(self, reads_assembly: bool = True) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="artix-gpu-"))
+        flags = f"--xla_dump_to={self._folder} --xla_dump_hlo_module_re=jit_ahead_.* --xla_dump_emitter_re=ptx"
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()
+        import jax
+
+        # The plugin asks for no driver if only the CPU shall run programs.
+        jax.config.update("jax_platforms", "cpu")
+        self._reads_assembly = reads_assembly
+        self._sharding = jax.sharding.SingleDeviceSharding(_device(jax.__version__))
+
+    def compile(self, function: Callable[..., Any], arguments: Any) -> Compiled:
+        """Compiles a function for arguments of these shapes and dtypes."""
+        import jax
+
+        for file in self._folder.glob("*"):
+            file.unlink()
+        place = lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self._sharding)  # noqa: E731
+
+        def ahead_of_time(*args: Any) -> Any:
+            return function(*args)
+
+        before = time.perf_counter()
+        jitted = jax.jit(ahead_of_time, out_shardings=self._sharding)
+        lowered = jitted.trace(*jax.tree.map(place, arguments)).lower(lowering_platforms=("cuda",))
+        between = time.perf_counter()
+        compiled = lowered.compile()
+        after = time.perf_counter()
+        found, memory = launches(compiled.as_text()), compiled.memory_analysis()
+        own = [_unescaped(text) for text in re.findall(r'kernel_data = "((?:[^"\\]|\\.)*)"', lowered.as_text())]
+        others = [file.read_text(encoding="utf-8") for file in self._folder.glob("*.ptx")]
+        report = assemble([*dict.fromkeys([*own, *others])]) if self._reads_assembly else None
+        return Compiled(
+            launches=sum(launch.times for launch in found),
+            moved=sum(launch.times * launch.bytes for launch in found),
+            least=memory.argument_size_in_bytes + memory.output_size_in_bytes,
+            temporaries=memory.temp_size_in_bytes,
+            registers=report and report.registers,
+            spilled=None if report is None else report.spilled,
+            kernels=len(own),
+            lower_seconds=between - before,
+            compile_seconds=after - between,
+            assemble_seconds=report and report.seconds,
+        )
+
+
+def _device(version: str) -> Any:
+    from jax.experimental import topologies
+
+    try:
+        if assembler() is None:
+            raise RuntimeError("ptxas is not installed")
+        target = _TARGET.read_text(encoding="utf-8")
+        topology = topologies.get_topology_desc("", platform="cuda", target_config=target, topology="1x1x1")
+    except Exception as error:  # whatever a plugin that is not there raises
+        line = f"pip install --no-deps {WHEELS[0]}=={version} {WHEELS[1]}=={version} {WHEELS[2]}"
+        raise MissingWheels(
+            f"cannot compile for an H100: {error}\nThe wheels are {', '.join(WHEELS)}: {line}"
+        ) from error
+    return topology.devices[0]
+
+
+def _unescaped(text: str) -> str:
+    """A string of MLIR."""
+    return re.sub(r'\\([0-9A-Fa-f]{2}|["\\])', lambda found: _character(found.group(1)), text)
+
+
+def _character(code: str) -> str:
+    return code if len(code) == 1 else chr(int(code, 16))

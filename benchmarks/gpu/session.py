@@ -1,0 +1,267 @@
+"""``python -m benchmarks gpu-session``: on a GPU, everything that only a device shows, the most important first.
+
+Each measurement is a line of JSON in a file as soon as it is made, so that a session that is cut off keeps what it has.
+One that fails is a line, too, and the next one follows, in a new process, as a kernel that went wrong leaves the device
+unusable for the old one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+import jax
+import numpy as np
+
+import artix
+from benchmarks.gpu.cases import Case, cases
+
+#: The robots, the most telling first.
+_ROBOTS = ("quadruped", "humanoid", "arm7")
+_CHECKED = ("forward dynamics", "inverse dynamics", "mass matrix", "link poses", "step", "gradient of forward dynamics")
+_TIMED = ("step", "forward dynamics", "inverse dynamics", "gradient of forward dynamics", "mass matrix", "link poses")
+
+
+class Task(NamedTuple):
+    """A measurement."""
+
+    name: dict[str, Any]
+    measure: Callable[[], dict[str, Any]]
+
+
+class Session:
+    """The measurements, and what they share.
+
+    Args:
+      is_dry: whether all shall run on a CPU, on few robots, to see that it does.
+    """
+
+    def __init__(self, is_dry: bool) -> None:
+        self._is_dry = is_dry
+        self._cpu = jax.devices("cpu")[0]
+        self._device = self._cpu if is_dry else jax.devices()[0]
+        self._batches = (64, 128) if is_dry else (4096, 65536)
+        self._robots = _ROBOTS[2:] if is_dry else _ROBOTS
+        self._repeats = 3 if is_dry else 20
+        self._cases: dict[tuple[str, str, int], dict[str, Case]] = {}
+        self._compiled: dict[Any, tuple[Any, Any, float]] = {}
+        self._expected: dict[tuple[str, int, str], list[np.ndarray]] = {}
+
+    def tasks(self) -> Iterator[Task]:
+        """All measurements in order of importance."""
+        yield Task({"what": "device"}, self._machine)
+        small, large = self._batches
+        for robot in self._robots[:1]:
+            yield from self._checks(robot, _CHECKED[:2], small)
+            yield from self._times("artix", robot, _TIMED[:3], small)
+        yield from self._times("artix", self._robots[0], _TIMED[:3], large)
+        yield from self._times("mjx-warp", self._robots[0], _TIMED[:1], large)
+        yield from self._times("mjx", self._robots[0], _TIMED[:2], small)
+        for robot in self._robots:
+            yield from self._checks(robot, _CHECKED, small)
+            for batch in self._batches:
+                yield from self._times("artix", robot, _TIMED, batch)
+        yield from self._memories(self._robots[0], small)
+        yield from self._gaps(self._robots[0], small)
+        yield from self._rollouts(self._robots[0], small)
+        for robot in self._robots:
+            for library in ("frax", "mjx", "mjx-warp"):
+                for batch in self._batches:
+                    yield from self._times(library, robot, _TIMED, batch)
+
+    def _machine(self) -> dict[str, Any]:
+        names = ("jax", "jaxlib", "llvmlite", "frax", "mujoco", "mujoco-mjx", "warp-lang")
+        return {"device": str(self._device.device_kind), "versions": {name: _version(name) for name in names}}
+
+    def _case(self, library: str, robot: str, batch: int, function: str) -> Case:
+        key = (library, robot, batch)
+        if key not in self._cases:
+            self._cases[key] = cases(*key)
+        if function not in self._cases[key]:
+            raise NotImplementedError(f"{library} has no {function}")
+        return self._cases[key][function]
+
+    def _made(self, library: str, robot: str, batch: int, function: str, kernels: bool) -> tuple[Any, Any, float]:
+        """The compiled function, arguments on the device, and the seconds until the first result."""
+        key = (library, robot, batch, function, kernels)
+        if key not in self._compiled:
+            case = self._case(library, robot, batch, function)
+            with jax.default_device(self._cpu):
+                arguments = case.make(jax.random.key(1))
+            arguments = jax.device_put(arguments, self._device)
+            before = time.perf_counter()
+            with artix.use_kernels(True, gpu=kernels):
+                compiled = jax.jit(lambda *args: case.function(*args)).lower(*arguments).compile()
+            jax.block_until_ready(compiled(*arguments))
+            self._compiled[key] = compiled, arguments, time.perf_counter() - before
+        return self._compiled[key]
+
+    def _checks(self, robot: str, functions: tuple[str, ...], batch: int) -> Iterator[Task]:
+        """Kernels beside the same functions on the CPU in single precision."""
+        for function in functions:
+            for kernels in (True, False):
+                name = {"what": "error", "robot": robot, "function": function, "kernels": kernels, "batch": batch}
+                yield Task(name, lambda f=function, k=kernels: self._error(robot, batch, f, k))  # type: ignore[misc]
+
+    def _error(self, robot: str, batch: int, function: str, kernels: bool) -> dict[str, Any]:
+        compiled, arguments, _ = self._made("artix", robot, batch, function, kernels)
+        key = (robot, batch, function)
+        if key not in self._expected:
+            case = self._case("artix", *key)
+            with jax.default_device(self._cpu):
+                results = jax.jit(lambda *args: case.function(*args))(*jax.device_put(arguments, self._cpu))
+            self._expected[key] = [np.asarray(x, np.float64) for x in jax.tree.leaves(results)]
+        found = [np.asarray(x, np.float64) for x in jax.tree.leaves(compiled(*arguments))]
+        pairs = zip(found, self._expected[key], strict=True)
+        errors = []
+        for one, other in pairs:
+            errors.append(float(np.abs(one - other).max(initial=0) / max(np.abs(other).max(initial=0), 1e-9)))
+        return {"largest_relative_error": max(errors)}
+
+    def _times(self, library: str, robot: str, functions: tuple[str, ...], batch: int) -> Iterator[Task]:
+        for function in functions:
+            for kernels in (True, False) if library == "artix" else (False,):
+                name = {"what": "time", "library": library, "robot": robot, "function": function}
+                name |= {"kernels": kernels, "batch": batch}
+                yield Task(name, lambda f=function, k=kernels: self._time(library, robot, batch, f, k))  # type: ignore[misc]
+
+    def _time(self, library: str, robot: str, batch: int, function: str, kernels: bool) -> dict[str, Any]:
+        compiled, arguments, first = self._made(library, robot, batch, function, kernels)
+        return {"seconds_until_first_result": first, **self._timed(compiled, arguments)}
+
+    def _timed(self, compiled: Any, arguments: Any) -> dict[str, Any]:
+        """One call that is waited for, and calls one after another, which hide what the host does."""
+        single, many = [], []
+        for _ in range(self._repeats):
+            before = time.perf_counter()
+            jax.block_until_ready(compiled(*arguments))
+            single.append(time.perf_counter() - before)
+        for _ in range(3):
+            before = time.perf_counter()
+            for _ in range(self._repeats):
+                result = compiled(*arguments)
+            jax.block_until_ready(result)
+            many.append((time.perf_counter() - before) / self._repeats)
+        return {"us_of_a_call": 1e6 * float(np.median(single)), "us_in_a_row": 1e6 * min(many)}
+
+    def _memories(self, robot: str, batch: int) -> Iterator[Task]:
+        """What reverse mode through steps keeps."""
+        for kernels in (True, False):
+            name = {"what": "memory", "robot": robot, "function": "gradient of ten steps", "kernels": kernels}
+            yield Task(name | {"batch": batch}, lambda k=kernels: self._memory(robot, batch, k))  # type: ignore[misc]
+
+    def _memory(self, robot: str, batch: int, kernels: bool) -> dict[str, Any]:
+        compiled, arguments, first = self._made("artix", robot, batch, "gradient of ten steps", kernels)
+        found = {"seconds_until_first_result": first, **self._timed(compiled, arguments)}
+        memory = compiled.memory_analysis()
+        peak = (self._device.memory_stats() or {}).get("peak_bytes_in_use")
+        return {**found, "temporaries": memory and memory.temp_size_in_bytes, "peak_of_the_process": peak}
+
+    def _gaps(self, robot: str, batch: int) -> Iterator[Task]:
+        """How long a launch takes beside its work: calls of the least function, of one robot and of many."""
+        for count in (1, 32, batch):
+            name = {"what": "launch", "robot": robot, "function": "link poses", "kernels": True, "batch": count}
+            yield Task(name, lambda n=count: self._time("artix", robot, n, "link poses", True))  # type: ignore[misc]
+
+    def _rollouts(self, robot: str, batch: int) -> Iterator[Task]:
+        """A hundred steps in one program, which JAX repeats in a loop."""
+        for kernels in (True, False):
+            name = {"what": "hundred steps", "robot": robot, "kernels": kernels, "batch": batch}
+            yield Task(name, lambda k=kernels: self._steps(robot, batch, k))  # type: ignore[misc]
+
+    def _steps(self, robot: str, batch: int, kernels: bool) -> dict[str, Any]:
+        case = self._case("artix", robot, batch, "step")
+        _, arguments, _ = self._made("artix", robot, batch, "step", kernels)
+
+        def steps(state: Any, extra: Any) -> Any:
+            return jax.lax.fori_loop(0, 100, lambda _, now: case.function(now, extra), state)
+
+        with artix.use_kernels(True, gpu=kernels):
+            compiled = jax.jit(steps).lower(*arguments).compile()
+        return self._timed(compiled, arguments)
+
+
+class Failure(Exception):
+    """A measurement that went wrong; its line is written."""
+
+
+def run(session: Session, file: TextIO, until: float, done: set[str]) -> None:
+    """Makes the measurements until it is late, none twice.
+
+    Raises:
+      Failure: if one goes wrong.
+    """
+    for task in session.tasks():
+        label = json.dumps(task.name)
+        if label in done:
+            continue
+        done.add(label)
+        if time.time() > until:
+            return
+        before, failure = time.monotonic(), None
+        try:
+            found = task.measure()
+        except (ImportError, NotImplementedError) as reason:
+            found = {"skipped": _line_of(reason)}
+        except Exception as error:  # one that fails must not end the session
+            found, failure = {"error": _line_of(error)}, error
+        line = {"task": task.name} | found | {"seconds": round(time.monotonic() - before, 3)}
+        print(json.dumps(line), flush=True)
+        file.write(json.dumps(line) + "\n")
+        file.flush()
+        if failure is not None:
+            raise Failure from failure
+
+
+def _line_of(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:300].replace("\n", " ")
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _done(file: Path) -> set[str]:
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    return {json.dumps(json.loads(line)["task"]) for line in lines}
+
+
+def main(arguments: list[str]) -> int:
+    """Runs a session; 1 where there is no GPU."""
+    options = _parser().parse_args(arguments)
+    if not options.dry_run and jax.default_backend() != "gpu":
+        print("no GPU: jax.default_backend() is", jax.default_backend(), "(try --dry-run)", file=sys.stderr)
+        return 1
+    file = Path(options.output) / "gpu-session.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    until = options.until or time.time() + 60 * options.minutes
+    with file.open("a", encoding="utf-8") as lines:
+        try:
+            run(Session(options.dry_run), lines, until, _done(file) if options.until else set())
+        except Failure:
+            again = [*arguments, "--until", str(until)]
+        else:
+            return 0
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", "benchmarks", "gpu-session", *again])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks gpu-session", description=__doc__)
+    add = parser.add_argument
+    add("--dry-run", action="store_true", help="the same on a CPU, of one robot: does it run through?")
+    add("--minutes", type=float, default=8.0, help="after which nothing new is begun (default: 8)")
+    folder = os.environ.get("OUT", "benchmark-results")
+    add("--output", default=folder, metavar="FOLDER", help="for gpu-session.jsonl (default: %(default)s)")
+    add("--until", type=float, help=argparse.SUPPRESS)  # of a session that goes on after a failure
+    return parser

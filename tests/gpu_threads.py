@@ -1,0 +1,67 @@
+"""Kernels of GPUs without a GPU: a CPU does what the threads do, one after another, by the very same functions.
+
+What only a GPU has is left out: that threads run at once, and the copies that nobody waits for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from artix.evaluation.kernels.gpu import GpuModule
+from artix.evaluation.kernels.gpu_layout import THREADS, Layout
+from artix.evaluation.kernels.machine import RELOCATION, binding, compile_module, process_triple
+
+_PHASES = {False: ("artix_load_0", "artix_compute_0", "artix_write"), True: ("artix_load_1", "artix_compute_1")}
+_PHASES_OF_ITEMS = ("artix_load_2", "artix_compute_2", "artix_write")
+
+
+def run_threads(layout: Layout, arrays: Sequence[np.ndarray], robots: int = 1, items: int = 1) -> list[np.ndarray]:
+    """The results of a kernel.
+
+    Args:
+      layout: its layout.
+      arrays: its arguments, with the axes by which they are mapped.
+      robots, items: the size of the batch.
+    """
+    program = layout.program
+    sizes = (robots, items) if layout.has_items else (robots,)
+    arrays = [np.ascontiguousarray(array) for array in arrays]
+    types = zip(program.results, program.result_types, strict=True)
+    # What a kernel must not leave as it is.
+    results = [np.full((*sizes, *result.shape), 77, dtype) for result, dtype in types]
+    library, functions = _functions(layout, robots, items)
+    pointers = [array.ctypes.data for array in (*arrays, *results)]
+    shared = np.zeros(layout.shared_size + 16, np.uint8)
+    kept = np.zeros((THREADS, layout.kept_size + 8), np.uint8)
+
+    def phase(name: str, first: int, item: int) -> None:
+        for thread in range(THREADS):
+            functions[name](thread, first, item, shared.ctypes.data, kept[thread].ctypes.data, *pointers)
+
+    for first in range(0, robots if layout.loops else robots * items, THREADS):
+        shared[:] = 0xAB
+        for name in _PHASES[layout.loops]:
+            phase(name, first, 0)
+        for item in range(items if layout.loops else 0):
+            for name in _PHASES_OF_ITEMS:
+                phase(name, first, item)
+    del library
+    return results
+
+
+def _functions(layout: Layout, robots: int, items: int) -> tuple[Any, dict[str, Any]]:
+    code = compile_module(GpuModule(layout, is_host=True, robots=robots, items=items).text())
+    llvm = binding()
+    names = (*_PHASES[layout.loops], *(_PHASES_OF_ITEMS if layout.loops else ()))
+    library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+    for name in names:
+        library = library.export_symbol(name)
+    target = llvm.Target.from_triple(process_triple()).create_target_machine(**RELOCATION)
+    linked = library.link(llvm.create_lljit_compiler(target), f"gpu_threads_{id(layout)}")
+    arrays = len(layout.program.arguments) + len(layout.program.results)
+    kind = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3, *[ctypes.c_void_p] * (2 + arrays))
+    return linked, {name: kind(linked[name]) for name in names}
