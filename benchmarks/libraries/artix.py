@@ -12,7 +12,7 @@ import pinocchio
 
 import artix
 from artix import Constraint, Constraints
-from benchmarks.libraries.base import JaxLibrary, matrices, permuted, sum_gradient
+from benchmarks.libraries.base import JaxLibrary, JaxProgram, matrices, permuted, sum_gradient
 from benchmarks.reference import DAMPING, FOOT, STEP, STIFFNESS, Reference, States, within
 from benchmarks.robots import Robot, articulation
 
@@ -94,6 +94,15 @@ class Artix(JaxLibrary):
 
     def _bound(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return lambda state, acceleration: function(self.articulation, state)
+
+    def program(self, quantity: str, batch: int) -> JaxProgram:
+        program, function = super().program(quantity, batch), self.functions[quantity]
+        # XLA does not look into kernels.
+        one = jax.tree.map(lambda leaf: leaf[0], self._inputs)
+        costs = artix.explain(lambda _, *inputs: function(*inputs), self.articulation, *one).operations
+        if not any(cost.refusal for cost in costs):
+            program.facts["operations"] = float(batch * sum(sum(cost.operations) for cost in costs))
+        return program
 
     def inputs(self, states: States) -> tuple[Any, ...]:
         root_velocity, acceleration = np.zeros((len(states.q), 6)), states.acceleration.copy()
