@@ -28,7 +28,7 @@ from artix.evaluation.scalarize import TooManyOperations, UnsupportedOperation
 #: The first version of JAX whose XLA is known to take kernels.
 OLDEST_JAX = (0, 10)
 
-#: Programs of which more scalars live at once are left to XLA: see docs/kernels.md.
+#: Programs of which more scalars live at once are left to XLA: see docs/gpu.md.
 MOST_LIVE = 2000
 
 _lock = threading.Lock()

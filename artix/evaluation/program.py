@@ -149,10 +149,26 @@ class Program:
         return found
 
 
+class _Tracing(threading.local):
+    """Whether this thread traces a program: functions that it calls are parts of it.
+
+    So are those that rules of differentiation call, which JAX traces when a derivative is derived.
+    """
+
+    active = False
+
+
+tracing = _Tracing()
+
+
 def trace(function: Callable[..., Any], types: Sequence[Type]) -> tuple[ClosedJaxpr, Any]:
     """The jaxpr of a function of arrays, and its results as shapes and dtypes, whatever surrounds the call."""
-    with clean_context():
-        return jax.make_jaxpr(function, return_shape=True)(*types)
+    before, tracing.active = tracing.active, True
+    try:
+        with clean_context():
+            return jax.make_jaxpr(function, return_shape=True)(*types)
+    finally:
+        tracing.active = before
 
 
 def _differentiated(program: Program, key: bytes | None, moving: tuple[int, ...]) -> Program:

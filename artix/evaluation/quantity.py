@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -13,7 +12,7 @@ import numpy as np
 from artix.evaluation.clean_context import is_staging
 from artix.evaluation.compilation import gpu_kernels_are_on, kernels_are_on
 from artix.evaluation.operation import evaluate
-from artix.evaluation.program import Program, trace
+from artix.evaluation.program import Program, trace, tracing
 from artix.evaluation.signature import program_key, read_signature, signature_of, write_signature
 from artix.topology import Topology
 
@@ -24,15 +23,6 @@ class _Traced(NamedTuple):
     program: Program
     structure: Any
     """Of the results."""
-
-
-class _Tracing(threading.local):
-    """Whether this thread traces a program: functions that it calls are parts of it."""
-
-    active = False
-
-
-_tracing = _Tracing()
 
 
 def quantity(function: _Function) -> _Function:
@@ -50,7 +40,7 @@ def quantity(function: _Function) -> _Function:
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if _tracing.active:
+        if tracing.active:
             return function(*args, **kwargs)
         leaves, structure = jax.tree.flatten((args, kwargs))
         places = [place for place, leaf in enumerate(leaves) if _is_array(leaf)]
@@ -112,15 +102,12 @@ def _traced(
 
 def _jaxpr(function: Callable[..., Any], types: Sequence[Any]) -> tuple[Any, Any]:
     """The jaxpr of a function, and its results as shapes and dtypes; functions that it calls are parts of it."""
-    before, _tracing.active = _tracing.active, True
     try:
         return trace(function, types)
     except (ValueError, TypeError) as refusal:
         # What a function refuses is said without JAX's remark on its own frames.
         refusal.__notes__ = [note for note in getattr(refusal, "__notes__", []) if "internal frames" not in note]
         raise
-    finally:
-        _tracing.active = before
 
 
 def _is_array(leaf: Any) -> bool:
