@@ -68,10 +68,9 @@ def test_programs_are_one_kernel(tmp_path: Path) -> None:
 @needs_assembler
 def test_reverse_mode_keeps_little(tmp_path: Path) -> None:
     arguments = ("--robots", "arm7", "quadruped", "--functions", "gradient of ten steps", "--no-assembler")
-    arm, quadruped = compiled(tmp_path, *arguments)
-    assert arm["temporaries"] <= 8e6
-    # 64 MB are not reached: too much lives at once in the transpose of the quadruped's step, so that XLA evaluates it.
-    assert quadruped["temporaries"] <= 90e6
+    for row in compiled(tmp_path, *arguments):
+        assert row["temporaries"] <= 16e6
+        assert row["launches"] <= 400
 
 
 PROGRAM = """HloModule jit_f, entry_computation_layout={()->f32[4]{0}}
