@@ -277,6 +277,7 @@ def test_off_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_switches(monkeypatch: pytest.MonkeyPatch) -> None:
     text = lowered(gpu=True)
     assert text.count("@__gpu$xla.gpu.ptx") == 1
+    assert 'name = "artix_inverse_dynamics"' in text and ".entry artix_inverse_dynamics(" in text
     assert "dot_general" not in text
     monkeypatch.setenv("ARTIX_GPU_KERNELS", "1")
     assert "gpu.ptx" in lowered()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
@@ -28,8 +29,8 @@ from artix.evaluation.scalarize import TooManyOperations, UnsupportedOperation
 #: The first version of JAX whose XLA is known to take kernels.
 OLDEST_JAX = (0, 10)
 
-#: Programs of which more scalars live at once are left to XLA: see docs/kernels.md.
-MOST_LIVE = 2000
+#: Programs of which more scalars live at once are left to XLA: see docs/gpu.md.
+MOST_LIVE = 3000
 
 _lock = threading.Lock()
 
@@ -68,14 +69,15 @@ def gpu_call(program: Program, levels: tuple[int, ...], axes: Sequence[_Axis]) -
         return None
     robots, items = (*sizes, 1, 1)[:2]
     text, blocks = kernel.for_batch(robots, items)
-    return GpuCall("__gpu$xla.gpu.ptx", _attributes(text, blocks))
+    name = re.sub(r"\W", "_", f"artix_{program.name}")  # as profilers show it
+    return GpuCall("__gpu$xla.gpu.ptx", _attributes(text.replace(NAME, name), name, blocks))
 
 
-def _attributes(ptx: str, blocks: int) -> dict[str, Any]:
+def _attributes(ptx: str, name: str, blocks: int) -> dict[str, Any]:
     one = np.int32(1)
     grid = {"grid_x": np.int32(blocks), "grid_y": one, "grid_z": one}
     block = {"block_x": np.int32(THREADS), "block_y": one, "block_z": one}
-    kernel = {"name": NAME, "kernel_type": "ptx", "kernel_data": ptx, "shared_mem_bytes": np.int32(0)}
+    kernel = {"name": name, "kernel_type": "ptx", "kernel_data": ptx, "shared_mem_bytes": np.int32(0)}
     return {**kernel, **grid, **block}
 
 

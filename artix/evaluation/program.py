@@ -160,6 +160,11 @@ def trace(function: Callable[..., Any], types: Sequence[Type]) -> tuple[ClosedJa
 
 
 class _Tracing(threading.local):
+    """Whether this thread traces a program: functions that it calls are parts of it.
+
+    So are those that rules of differentiation call, which JAX traces when a derivative is derived.
+    """
+
     active = False
 
 
@@ -167,7 +172,7 @@ _tracing = _Tracing()
 
 
 def is_tracing() -> bool:
-    """Whether this thread traces a program: functions that it calls are parts of it."""
+    """Whether this thread traces a program."""
     return _tracing.active
 
 
