@@ -475,3 +475,12 @@ def test_functions_of_robots(robot_name: str, name: str) -> None:
     most = most_of_arm if robot_name == "arm7" else most_of_quadruped
     assert program.size <= most
     assert of_argument.size <= 1.05 * most
+
+
+def test_reductions_of_nothing() -> None:
+    def smallest(x):
+        return jnp.min(jnp.concatenate([x[:0], jnp.zeros(0, x.dtype)]), initial=3.0) + jnp.max(x[:0], initial=-4.0) + x
+
+    x = np.arange(2.0)
+    program = scalarize(jax.make_jaxpr(smallest)(x), [1], {})
+    np.testing.assert_array_equal(interpret(program, [x[None]])[0], (x - 1.0)[None])

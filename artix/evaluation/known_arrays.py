@@ -83,11 +83,19 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "not": np.invert,
 }
 
+def _largest(x: np.ndarray, axis: tuple[int, ...]) -> Any:
+    return np.max(x, axis=axis, initial=-np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min)
+
+
+def _smallest(x: np.ndarray, axis: tuple[int, ...]) -> Any:
+    return np.min(x, axis=axis, initial=np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).max)
+
+
 _REDUCTIONS: dict[str, Callable[..., Any]] = {
     "reduce_sum": np.sum,
     "reduce_prod": np.prod,
-    "reduce_max": np.max,
-    "reduce_min": np.min,
+    "reduce_max": _largest,
+    "reduce_min": _smallest,
     "reduce_and": np.all,
     "reduce_or": np.any,
 }
