@@ -83,6 +83,7 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "not": np.invert,
 }
 
+
 def _largest(x: np.ndarray, axis: tuple[int, ...]) -> Any:
     return np.max(x, axis=axis, initial=-np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min)
 
