@@ -26,6 +26,7 @@ from artix.constraints.frozen import (
 from artix.constraints.rows import position_error
 from artix.constraints.springs import coupling_springs, spring_efforts
 from artix.devices import scan
+from artix.evaluation import quantity
 from artix.simulation.options import Control, check_control, commands_of
 from artix.simulation.unconstrained import gravity_and_loads, link_momenta
 from artix.topology import Topology
@@ -68,6 +69,11 @@ def vector_field(
       TypeError: an array has another dtype than the articulation.
     """
     articulation, control = args
+    return _vector_field(articulation, state, control, tendon_law)
+
+
+@quantity
+def _vector_field(articulation: Articulation, state: State, control: Control | None, tendon_law: TendonLaw) -> State:
     control = Control() if control is None else control
     check_state(articulation, state)
     check_control(articulation, control)
