@@ -19,6 +19,9 @@ os.environ.setdefault(
     + (" --xla_cpu_use_fusion_emitters=false" if FUSION_EMITTERS_ARE_OPTIONAL else ""),
 )
 
+# Kernels likewise; tests of kernels ask for the default.
+os.environ.setdefault("ARTIX_KERNEL_LEVEL", "0")
+
 import hypothesis
 import jax
 import numpy as np

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from artix.evaluation import kernels
-from artix.evaluation.kernels import linking
+from artix.evaluation.kernels import linking, machine
 from artix.evaluation.kernels.machine import vector_bytes
 from artix.evaluation.scalar_program import Kind, Op, ScalarProgram
 
@@ -26,6 +26,13 @@ KINDS = {"bool": Kind.BOOL, "int32": Kind.INT32, "float32": Kind.FLOAT32, "float
 NAMES = {kind: name for name, kind in KINDS.items()}
 WIDTH = vector_bytes() // 4
 _count = itertools.count()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _as_users_have_it():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(machine, "_OPTIMISATION", 1)
+        yield
 
 
 class Builder:
