@@ -125,10 +125,12 @@ def _cost(program: Program, axes: Axes) -> OperationCost:
         scalars = scalars_of(program, levels)
     except (UnsupportedOperation, TooManyOperations) as refusal:
         return OperationCost(program.name, (0, 0, 0), {}, 0, 0, 0, 0, str(refusal))
+    missing = kernels.available()
+    if missing is not None:
+        return OperationCost(program.name, (0, 0, 0), {}, 0, 0, 0, 0, missing)
     if scalars.size == 0:
         return OperationCost(program.name, (0, 0, 0), {}, 0, 0, 0, 0, "it only moves numbers")
-    lanes = kernels.lanes_of(scalars) if kernels.available() is None else 0
-    return cost_of(scalars, program.name, lanes)
+    return cost_of(scalars, program.name, kernels.lanes_of(scalars))
 
 
 def _operations(jaxpr: Any) -> Iterator[tuple[Program, Axes]]:
