@@ -8,7 +8,6 @@ whose arrays are constants, and a :class:`~artix.padding.PaddedTopology`, whose 
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, TypeAlias
 
 import jax
@@ -16,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix import spatial
-from artix.tangents import along, is_zero
 from artix.topology import Topology
 
 if TYPE_CHECKING:
@@ -99,7 +97,6 @@ def _by_pointer_jumping(pointers: Array, root: Array, local: Array) -> Array:
     return jnp.concatenate([root, absolute], axis=-1)
 
 
-@jax.custom_jvp
 def body_frames(tree: Tree, root_rotation: Array, root_position: Array, turns: Array, amounts: Array, offset: Array):
     """Composes the frames of all bodies from the root outwards.
 
@@ -124,27 +121,3 @@ def body_frames(tree: Tree, root_rotation: Array, root_position: Array, turns: A
     step = spatial.apply(take(rotation, tree.body_parent[1:]), offset)
     position = masked_sum(jnp.concatenate([root_position, step], axis=-1), tree.body_ancestors)
     return quaternion, rotation, position
-
-
-@functools.partial(body_frames.defjvp, symbolic_zeros=True)
-def _body_frames_jvp(primals, tangents):
-    """The derivative of the recursion is itself a path sum: of the twists that the local transforms contribute."""
-    tree = primals[0]
-    d_local = along(lambda parts: joint_quaternions(*parts), primals[3:5], tangents[3:5])
-    d_root_rotation, d_root_position, d_offset = (
-        jnp.zeros_like(primals[k]) if is_zero(tangents[k]) else tangents[k] for k in (1, 2, 5)
-    )
-    quaternion, rotation, position = body_frames(*primals)
-    above = take(quaternion, tree.body_parent[1:])
-    turned = jnp.zeros_like(above) if d_local is None else spatial.apply(d_local, above)
-    d_quaternion = jnp.concatenate([d_root_rotation, turned], axis=-1)
-    angular = 2 * spatial.quaternion_product(d_quaternion, spatial.conjugate(quaternion))[:3]
-    moved = spatial.apply(take(rotation, tree.body_parent[1:]), d_offset)
-    linear = jnp.concatenate([d_root_position, moved], axis=-1)
-    twist = jnp.concatenate([linear + spatial.cross(position, angular), angular])
-    twist = masked_sum(twist, tree.body_ancestors)
-    linear, angular = twist[:3], twist[3:]
-    spin = jnp.concatenate([0.5 * angular, jnp.zeros_like(angular[:1])])
-    d_rotation = jnp.stack([spatial.cross(angular, rotation[:, k]) for k in range(3)], axis=1)
-    d_position = linear + spatial.cross(angular, position)
-    return (quaternion, rotation, position), (spatial.quaternion_product(spin, quaternion), d_rotation, d_position)

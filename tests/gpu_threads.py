@@ -61,7 +61,7 @@ def _functions(layout: Layout, robots: int, items: int) -> tuple[Any, dict[str, 
     for name in names:
         library = library.export_symbol(name)
     target = llvm.Target.from_triple(process_triple()).create_target_machine(**RELOCATION)
-    linked = library.link(llvm.create_lljit_compiler(target), f"gpu_threads_{id(layout)}")
+    linked = library.link(llvm.create_lljit_compiler(target, use_jit_link=True), f"gpu_threads_{id(layout)}")
     arrays = len(layout.program.arguments) + len(layout.program.results)
     kind = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3, *[ctypes.c_void_p] * (2 + arrays))
     return linked, {name: kind(linked[name]) for name in names}
