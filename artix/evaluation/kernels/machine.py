@@ -40,13 +40,16 @@ def binding() -> Any:
     """The module ``llvmlite.binding``, initialised.
 
     Raises:
-      KernelError: if it cannot be loaded.
+      KernelError: if it cannot be loaded, or is too old.
     """
     try:
         with LOCK:
-            return _binding()
+            found = _binding()
     except Exception as error:  # a library that does not load raises OSError or RuntimeError, whatever it says
         raise KernelError(f"llvmlite does not load: {error}") from error
+    if found.llvm_version_info[0] < 20:
+        raise KernelError(f"llvmlite has LLVM {found.llvm_version_info[0]}; 20 or newer is needed (llvmlite >= 0.45)")
+    return found
 
 
 @functools.cache
@@ -71,9 +74,7 @@ def vector_bytes() -> int:
 def available() -> str | None:
     """Why there are no kernels on this machine; ``None`` if there are."""
     try:
-        major = binding().llvm_version_info[0]
-        if major < 20:
-            return f"llvmlite has LLVM {major}; 20 or newer is needed (llvmlite >= 0.45)"
+        binding()
         processor = platform.machine().lower()
         if processor in ("x86_64", "amd64"):
             if not (_has("fma") and _has("avx2")):

@@ -30,9 +30,7 @@ def _target() -> Any:
 def available() -> str | None:
     """Why there are no kernels for GPUs; ``None`` if there are."""
     try:
-        major = binding().llvm_version_info[0]
-        if major < 20:
-            return f"llvmlite has LLVM {major}; 20 or newer is needed (llvmlite >= 0.45)"
+        binding()
         with LOCK:
             _target()
     except KernelError as error:
