@@ -210,6 +210,18 @@ def test_few_robots_are_known_outside_of_compiled_functions(monkeypatch: pytest.
     assert seen == [count] * 4 + [0, 0] + [count] * 2
 
 
+def test_arrays_of_numpy_may_change() -> None:
+    robot = random_tree(5, 3, fixed_base=False)
+    state = state_at(random_states(robot, 1), 0)
+    masses = np.array(robot.link_mass)
+    heavier = robot.replace(link_mass=masses)
+    before = artix.bias_force(heavier, state)
+    masses *= 2
+    found = artix.bias_force(heavier, state)
+    _agree(found, artix.bias_force(robot.replace(link_mass=2 * robot.link_mass), state))
+    assert float(jnp.max(jnp.abs(found - before))) > 1e-3
+
+
 def test_a_program_is_traced_once() -> None:
     traced = []
 

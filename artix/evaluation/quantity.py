@@ -46,7 +46,8 @@ class _Traced:
         for known, program in self._special:
             if all(map(operator.is_, known, parameters)):
                 return program
-        if not parameters or not all(map(_is_readable, parameters)):
+        # NumPy's arrays may hold other numbers when they are next seen.
+        if not parameters or not all(isinstance(x, jax.Array) and _is_readable(x) for x in parameters):
             return self.program
         program = self.program.with_known(_known(parameters))
         # Arrays with the same numbers, loaded anew for instance, are the same robot.
@@ -147,7 +148,11 @@ def _is_array(leaf: Any) -> bool:
 
 def _known(arrays: Sequence[Any]) -> dict[int, np.ndarray]:
     """The arrays whose numbers this process knows while JAX traces."""
-    return {place: np.asarray(array) for place, array in enumerate(arrays) if _is_readable(array)}
+    return {
+        place: array.copy() if isinstance(array, np.ndarray) else np.asarray(array)
+        for place, array in enumerate(arrays)
+        if _is_readable(array)
+    }
 
 
 def _is_readable(array: Any) -> bool:
