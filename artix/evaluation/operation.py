@@ -176,7 +176,15 @@ def _dce(used: list[bool], *rest: Any) -> tuple[list[bool], Any]:
     )
 
 
-_lower_by_xla = mlir.lower_fun(evaluate_by_xla, multiple_results=True)
+def _lower_by_xla(context: Any, *operands: Any, program: Program, axes: Axes) -> Any:
+    """Operation by operation, as for one device of ``jax.shard_map``: a traced program knows of no others."""
+    types = {name: [_type_alone(kind) for kind in getattr(context, name)] for name in ("avals_in", "avals_out")}
+    lower = mlir.lower_fun(evaluate_by_xla, multiple_results=True)
+    return lower(context.replace(**types), *operands, program=program, axes=axes)
+
+
+def _type_alone(kind: Any) -> Any:
+    return jax.core.ShapedArray(kind.shape, kind.dtype)
 
 
 def _lower_for_cpu(context: Any, *operands: Any, program: Program, axes: Axes) -> Any:

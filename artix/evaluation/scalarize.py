@@ -174,6 +174,15 @@ Control: TypeAlias = Callable[[_Evaluator, Any, list[Value]], Sequence[Value]]
 """Evaluates an equation that has programs in it."""
 
 
+def _program(evaluator: _Evaluator, equation: Any, arguments: list[Value]) -> Sequence[Value]:
+    """A function of artix, evaluated as one operation."""
+    program = equation.params["program"]
+    if equation.params["axes"]:
+        raise UnsupportedOperation("a batch within a program")
+    given: dict[int, Value] = dict(zip(program.traced, arguments, strict=True)) | program.known
+    return evaluator.call(program.jaxpr, [given[place] for place in range(len(given))])
+
+
 def _called(evaluator: _Evaluator, equation: Any, arguments: list[Value]) -> Sequence[Value]:
     """A call of a program, closed or open; its parameter has had several names."""
     names = ("jaxpr", "call_jaxpr", "fun_jaxpr", "call")
@@ -181,13 +190,6 @@ def _called(evaluator: _Evaluator, equation: Any, arguments: list[Value]) -> Seq
     if hasattr(program, "consts"):
         return evaluator.call(program, arguments)
     return evaluator.evaluate(program, (), arguments)
-
-
-def _derivative(evaluator: _Evaluator, equation: Any, arguments: list[Value]) -> Sequence[Value]:
-    derivative = equation.params["derivative"]
-    if derivative.mapped:
-        raise UnsupportedOperation("derivatives of batches")
-    return evaluator.call(derivative.program, arguments)
 
 
 def _linear_solve(evaluator: _Evaluator, equation: Any, arguments: list[Value]) -> Sequence[Value]:
@@ -295,7 +297,7 @@ _CALLS = (
 
 _CONTROL: dict[str, Control] = {
     **dict.fromkeys(_CALLS, _called),
-    "artix_derivative": _derivative,
+    "artix_program": _program,
     "custom_linear_solve": _linear_solve,
     "scan": _scan,
     "while": _while,
