@@ -24,11 +24,6 @@ def varying_alike(tree: _Tree, *others: Any) -> _Tree:
     return jax.tree.map(lambda leaf: _varying(leaf, tuple(axes - _varying_axes(leaf))), tree)
 
 
-def varies(*arrays: Any) -> bool:
-    """Whether any array varies over devices."""
-    return any(map(_varying_axes, arrays))
-
-
 def type_like(others: Sequence[Any], shape: tuple[int, ...], dtype: Any) -> Any:
     """The type of an array that varies over the devices over which the arrays of these types do, all alike."""
     for other in others:

@@ -14,7 +14,7 @@ from artix.evaluation import kernels
 from artix.evaluation.disk import KernelFiles
 from artix.evaluation.program import Program
 from artix.evaluation.scalar_program import ScalarProgram
-from artix.evaluation.scalarize import scalarize
+from artix.evaluation.scalarize import TooManyOperations, UnsupportedOperation, scalarize
 
 _log = logging.getLogger("artix")
 
@@ -99,8 +99,11 @@ def _made(program: Program, levels: tuple[int, ...]) -> str | None:
             scalars = scalars_of(program, levels)
             # What only moves numbers becomes part of what XLA makes of its neighbours.
             code = kernels.build(scalars) if scalars.size else REFUSAL
-        except Exception as error:  # Whatever it is, XLA can evaluate the program, and users should not have to care.
+        except (UnsupportedOperation, TooManyOperations, kernels.KernelError) as error:
             code = REFUSAL + f"{type(error).__name__}: {error}".encode()
+        except Exception as error:  # XLA can evaluate the program all the same; what may pass is not kept on disk.
+            refuse(program.name, f"{type(error).__name__}: {error}")
+            return None
         if program.key is not None:
             files.write(target, code)
     if code.startswith(REFUSAL):
