@@ -135,9 +135,7 @@ from artix.kinematics.configuration import is_normalized as is_normalized
 from artix.kinematics.configuration import is_same_configuration as is_same_configuration
 from artix.kinematics.configuration import joint_rate_from_velocity as joint_rate_from_velocity
 from artix.kinematics.configuration import joint_velocity_from_rate as joint_velocity_from_rate
-from artix.kinematics.configuration import neutral_state as neutral_state
 from artix.kinematics.configuration import normalize as normalize
-from artix.kinematics.configuration import random_state as random_state
 from artix.kinematics.configuration import squared_distance as squared_distance
 from artix.kinematics.configuration import with_generalized_velocity as with_generalized_velocity
 from artix.kinematics.configuration_derivatives import DifferenceDerivatives as DifferenceDerivatives
@@ -195,6 +193,8 @@ from artix.model.joints import Joint as Joint
 from artix.model.joints import JointType as JointType
 from artix.model.padding import PaddedTopology as PaddedTopology
 from artix.model.padding import Padding as Padding
+from artix.model.states import neutral_state as neutral_state
+from artix.model.states import random_state as random_state
 from artix.model.tendons import Attachment as Attachment
 from artix.model.tendons import FixedTendon as FixedTendon
 from artix.model.tendons import SpatialTendon as SpatialTendon

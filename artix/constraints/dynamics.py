@@ -19,7 +19,8 @@ from artix.evaluation import quantity
 from artix.kinematics.configuration import generalized_velocity
 from artix.kinematics.displacements import has_all_displacements
 from artix.kinematics.solve import kinematics
-from artix.math.tangents import add, along, is_zero, times
+from artix.math.arrays import matmul
+from artix.math.tangents import add, along, is_zero
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
 
@@ -112,7 +113,7 @@ def _ruled(iterations, articulation, state, force, constraints, external_force, 
     bias = stabilized_bias(constraints, *relative_motion(constraints.anchors, *sides))
     factors = factorize_kkt(articulation, kin, jacobian, damping)
     acceleration, constraint_force = plain_kkt_solve(factors, rest, -bias, iterations)
-    residual = jnp.max(jnp.abs(times(jacobian, acceleration) + bias))
+    residual = jnp.max(jnp.abs(matmul(jacobian, acceleration) + bias))
     return ConstrainedAcceleration(acceleration, constraint_force, residual)
 
 
@@ -160,7 +161,7 @@ def _rows(articulation: Articulation, state: State, constraints: Constraints, ac
     sides = anchor_sides(articulation, state, kin, constraints.anchors, acceleration)
     moving = stabilized_bias(constraints, *relative_motion(constraints.anchors, *sides))
     jacobian = anchor_jacobian(articulation, kin, constraints.anchors, *sides)
-    return jnp.concatenate([times(constraint_force, jacobian), moving])
+    return jnp.concatenate([matmul(constraint_force, jacobian), moving])
 
 
 @quantity
@@ -198,7 +199,7 @@ def impulse_dynamics(
     kin, anchors = kinematics(articulation, state), constraints.anchors
     jacobian = anchor_jacobian(articulation, kin, anchors, *anchor_sides(articulation, state, kin, anchors))
     velocity = generalized_velocity(articulation, state)
-    target = -(1 + jnp.asarray(restitution, articulation.dtype)) * times(jacobian, velocity)
+    target = -(1 + jnp.asarray(restitution, articulation.dtype)) * matmul(jacobian, velocity)
     factors = factorize_kkt(articulation, kin, jacobian, damping)
     x, impulse = kkt_solve(articulation, kin, jacobian, factors, jnp.zeros_like(velocity), target, iterations)
     return Impact(velocity + x, impulse)
@@ -254,7 +255,7 @@ def constrained_inverse_dynamics(
     jacobian = anchor_jacobian(articulation, kin, anchors, *anchor_sides(articulation, state, kin, anchors))
     if constraint_force is None:
         constraint_force = _smallest_carrying(articulation, jacobian, force, damping)
-    return ConstrainedForces(force - times(constraint_force, jacobian), constraint_force)
+    return ConstrainedForces(force - matmul(constraint_force, jacobian), constraint_force)
 
 
 def _smallest_carrying(articulation: Articulation, jacobian: Array, force: Array, damping: float | Array) -> Array:
@@ -264,4 +265,4 @@ def _smallest_carrying(articulation: Articulation, jacobian: Array, force: Array
         return jnp.zeros(len(jacobian), force.dtype)
     root = jacobian[:, :base]
     added = jnp.broadcast_to(jnp.asarray(damping, force.dtype), (base,))
-    return times(root, solve(factorize_dense(times(root.T, root), added), force[:base]))
+    return matmul(root, solve(factorize_dense(matmul(root.T, root), added), force[:base]))

@@ -24,7 +24,7 @@ from artix.evaluation import quantity
 from artix.kinematics.configuration import generalized_velocity
 from artix.kinematics.displacements import generalized_columns
 from artix.kinematics.solve import Kinematics, kinematics
-from artix.math.tangents import times
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 
 Array = jax.Array
@@ -157,7 +157,7 @@ def impulse_dynamics_derivatives(
     returned = bounce * rows.jacobian
     unit = jnp.eye(tree.nv, dtype=before.dtype)
     return ImpactDerivatives(
-        x, unit - times(operators.held.T, returned), impulse, -times(operators.stiffness, returned)
+        x, unit - matmul(operators.held.T, returned), impulse, -matmul(operators.stiffness, returned)
     )
 
 
@@ -173,17 +173,17 @@ class _Operators(NamedTuple):
 
     def solve(self, force: Array, target: Array) -> tuple[Array, Array]:
         """Solutions [nv, m] and multipliers [R, m] of right sides [nv, m] and [R, m]."""
-        x = times(self.free, force) + times(self.held.T, target)
-        return x, times(self.stiffness, target) - times(self.held, force)
+        x = matmul(self.free, force) + matmul(self.held.T, target)
+        return x, matmul(self.stiffness, target) - matmul(self.held, force)
 
 
 def _solution_operators(
     articulation: Articulation, kin: Kinematics, jacobian: Array, damping: float | Array | None, iterations: int
 ) -> _Operators:
     inverse = inverse_matrix(articulation, kin)
-    response = times(jacobian, inverse)
-    delassus = times(response, jacobian.T)
+    response = matmul(jacobian, inverse)
+    delassus = matmul(response, jacobian.T)
     unit = jnp.eye(len(jacobian), dtype=inverse.dtype)
     stiffness = proximal_iterations(delassus, factorize_damped(delassus, damping), unit, iterations)
-    held = times(stiffness, response)
-    return _Operators(inverse - times(response.T, held), held, stiffness)
+    held = matmul(stiffness, response)
+    return _Operators(inverse - matmul(response.T, held), held, stiffness)

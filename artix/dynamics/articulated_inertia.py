@@ -15,7 +15,7 @@ from artix.evaluation import quantity
 from artix.kinematics.axes import Axes, check_axes, force_in_axes
 from artix.kinematics.frames import link_frames
 from artix.kinematics.solve import generalized_motions, kinematics
-from artix.kinematics.tree import masked_sum, take
+from artix.math.arrays import masked_sum, take
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
 

@@ -15,8 +15,8 @@ from artix.kinematics.axes import inertias_in_axes, motion_in_axes
 from artix.kinematics.displacements import generalized_columns
 from artix.kinematics.frames import link_frames, live_links
 from artix.kinematics.solve import Motion, body_velocities, dof_motions, kinematics, root_motion
-from artix.kinematics.tree import take
 from artix.math import spatial
+from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 
 Array = jax.Array

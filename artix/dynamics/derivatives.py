@@ -23,7 +23,7 @@ from artix.kinematics.configuration import generalized_velocity
 from artix.kinematics.configuration_derivatives import integrate_derivatives
 from artix.kinematics.displacements import generalized_columns
 from artix.kinematics.solve import Kinematics, kinematics
-from artix.math.tangents import times
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
 
@@ -194,8 +194,8 @@ def linearize(
     by_start, by_displacement = integrate_derivatives(articulation, state, dt * velocity)
     by = forward_dynamics_derivatives(articulation, state, force, external_force)
     lower = jnp.concatenate([dt * by.configuration, jnp.eye(nv, dtype=dt.dtype) + dt * by.velocity], axis=1)
-    upper = dt * times(by_displacement, lower) + jnp.pad(by_start, ((0, 0), (0, nv)))
+    upper = dt * matmul(by_displacement, lower) + jnp.pad(by_start, ((0, 0), (0, nv)))
     pushed = dt * by.force
     return Linearization(
-        jnp.concatenate([upper, lower]), jnp.concatenate([dt * times(by_displacement, pushed), pushed])
+        jnp.concatenate([upper, lower]), jnp.concatenate([dt * matmul(by_displacement, pushed), pushed])
     )

@@ -25,10 +25,11 @@ from artix.kinematics.displacements import (
     displacements,
 )
 from artix.kinematics.solve import Kinematics, Motion, link_centers, motion_cross
-from artix.kinematics.tree import Tree, free_root, masked_sum, take
+from artix.kinematics.tree import free_root
 from artix.math import spatial
-from artix.math.tangents import times
+from artix.math.arrays import masked_sum, matmul, take
 from artix.model.articulation import Articulation
+from artix.model.padding import Tree
 
 Array = jax.Array
 
@@ -148,7 +149,7 @@ def _assemble(articulation: Articulation, motions: Motion, whole: Array, rows: l
     tree = articulation.topology
     where, count = displacements(tree), whole.shape[1]
     above, below = (jnp.asarray(mask, whole.dtype)[:, :count] for mask in (where.moves_below, where.moved_by))
-    upper, lower = times(jnp.concatenate(motions).T, whole), times(jnp.concatenate(rows).T, jnp.concatenate(columns))
+    upper, lower = matmul(jnp.concatenate(motions).T, whole), matmul(jnp.concatenate(rows).T, jnp.concatenate(columns))
     joints = above * upper + below * lower
     if tree.num_base_dofs == 0:
         return joints

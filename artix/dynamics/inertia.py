@@ -7,9 +7,11 @@ import jax.numpy as jnp
 
 from artix.kinematics.bodies import Inertias, body_inertias, link_inertias, lumped_masses
 from artix.kinematics.solve import Kinematics, Motion
-from artix.kinematics.tree import Tree, masked_sum, subtree_sums, take
+from artix.kinematics.tree import subtree_sums
 from artix.math import spatial
+from artix.math.arrays import masked_sum, take
 from artix.model.articulation import Articulation
+from artix.model.padding import Tree
 
 Array = jax.Array
 

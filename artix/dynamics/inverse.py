@@ -16,7 +16,8 @@ from artix.kinematics.displacements import displacement_of, has_all_displacement
 from artix.kinematics.solve import Kinematics, dof_motions, kinematics, root_motion
 from artix.kinematics.tree import subtree_sums
 from artix.math import spatial
-from artix.math.tangents import add, along, is_zero, times
+from artix.math.arrays import matmul
+from artix.math.tangents import add, along, is_zero
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
 
@@ -200,7 +201,7 @@ def _inverse_dynamics_jvp(gravity: bool, primals, tangents):
     change = force_change(gravity, primals, tangents, kin, found)
     d_acceleration = tangents[2]
     if not is_zero(d_acceleration):
-        change = add(change, times(inertia_matrix(articulation, kin), d_acceleration))
+        change = add(change, matmul(inertia_matrix(articulation, kin), d_acceleration))
     return force, jnp.zeros_like(force) if change is None else change
 
 
@@ -212,8 +213,8 @@ def force_change(gravity: bool, primals, tangents, kin: Kinematics, found: Newto
     moved = displacement_of(tree, state, d_state.root_pose, d_state.joint_position)
     speeds = _velocity_change(articulation, d_state)
     by = force_derivatives(articulation, kin, found, external_force, gravity=gravity)
-    change = None if moved is None else times(by.configuration, moved)
-    change = change if speeds is None else add(change, times(by.velocity, speeds))
+    change = None if moved is None else matmul(by.configuration, moved)
+    change = change if speeds is None else add(change, matmul(by.velocity, speeds))
     if not is_zero(d_external_force):
         change = add(change, -_generalized_wrenches(articulation, kin, d_external_force))
     by_parameters = along(

@@ -12,10 +12,11 @@ from artix.evaluation import quantity
 from artix.kinematics.bodies import Inertias
 from artix.kinematics.displacements import displaced_bodies, displacement_of, has_all_displacements
 from artix.kinematics.solve import Kinematics, Motion, generalized_motions, kinematics, motion_cross
-from artix.kinematics.tree import Tree, take
-from artix.math.tangents import add, along, times
+from artix.math.arrays import matmul, take
+from artix.math.tangents import add, along
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state
+from artix.model.padding import Tree
 
 Array = jax.Array
 
@@ -75,7 +76,7 @@ def _mass_matrix_jvp(primals, tangents):
         d_joints = motion_cross(Motion(*(take(part, tree.dof_body) for part in moved)), joints)
         d_motions = jnp.pad(jnp.concatenate(d_joints), ((0, 0), (base, 0)))
         d_forces = momenta_rates(tree, inertias, moved, motions, d_motions)
-        change = add(change, _from_upper_half(tree, times(d_motions.T, forces) + times(motions.T, d_forces)))
+        change = add(change, _from_upper_half(tree, matmul(d_motions.T, forces) + matmul(motions.T, d_forces)))
     return matrix, jnp.zeros_like(matrix) if change is None else change
 
 
@@ -86,7 +87,7 @@ def inertia_matrix(articulation: Articulation, kin: Kinematics) -> Array:
 
 def _symmetric_product(tree: Tree, motions: Array, forces: Array) -> Array:
     """The mass matrix from unit motions [6, nv] and the momenta [6, nv] that they give to all that they move."""
-    return _from_upper_half(tree, times(motions.T, forces))
+    return _from_upper_half(tree, matmul(motions.T, forces))
 
 
 def _from_upper_half(tree: Tree, above: Array) -> Array:

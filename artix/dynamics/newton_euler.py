@@ -10,10 +10,12 @@ import jax.numpy as jnp
 from artix.dynamics.inertia import reference_inertias, weightless
 from artix.kinematics.bodies import Inertias
 from artix.kinematics.solve import Kinematics, Motion, body_accelerations, dof_motions, link_centers
-from artix.kinematics.tree import Tree, free_root, masked_sum, subtree_sums
+from artix.kinematics.tree import free_root, subtree_sums
 from artix.math import spatial
+from artix.math.arrays import masked_sum
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
+from artix.model.padding import Tree
 
 Array = jax.Array
 

@@ -14,8 +14,8 @@ from artix.evaluation import quantity
 from artix.kinematics.frames import frame_velocity, link_frames, link_of_frame, live_links, locate_frame
 from artix.kinematics.link_motion import frame_acceleration, link_frame_accelerations, link_frame_velocities
 from artix.kinematics.solve import Kinematics, generalized_motions, kinematics
-from artix.kinematics.tree import take
 from artix.math import spatial
+from artix.math.arrays import matmul, take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 
@@ -119,7 +119,7 @@ def joint_torque_regressor(articulation: Articulation, state: State, acceleratio
     torque = spatial.multiply(rotation, local[3:]) + spatial.multiply(spatial.skew(frames.position), force)
     wrenches = jnp.moveaxis(jnp.concatenate([force, torque]), -1, 1).reshape(6, -1)
     motions = generalized_motions(articulation, kin)
-    powers = jnp.matmul(motions.T, wrenches, precision=jax.lax.Precision.HIGHEST)
+    powers = matmul(motions.T, wrenches)
     moves = jnp.asarray(tree.dof_moves_link).astype(powers.dtype)
     moves = jnp.concatenate([jnp.ones_like(moves, shape=(tree.num_base_dofs, tree.num_links)), moves])
     if tree.link_is_live is not None:

@@ -38,9 +38,9 @@ from artix.evaluation import quantity
 from artix.kinematics.bodies import Inertias
 from artix.kinematics.displacements import NUM_ROOT, changes_by_velocity, displacements, generalized_columns
 from artix.kinematics.solve import Motion, generalized_motions, kinematics, motion_cross
-from artix.kinematics.tree import Tree
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
+from artix.model.padding import Tree
 
 Array = jax.Array
 

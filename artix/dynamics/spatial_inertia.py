@@ -11,7 +11,7 @@ from artix.kinematics.axes import Axes, check_axes, inertias_in_axes
 from artix.kinematics.bodies import Inertias, Placement
 from artix.kinematics.frames import link_frames, link_of_frame, live_links, locate_frame
 from artix.kinematics.solve import Kinematics, kinematics
-from artix.kinematics.tree import masked_sum
+from artix.math.arrays import masked_sum
 from artix.model.articulation import Articulation, State
 
 Array = jax.Array

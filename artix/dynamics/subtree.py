@@ -19,8 +19,8 @@ from artix.kinematics.solve import (
     link_centers,
     root_motion,
 )
-from artix.kinematics.tree import take
 from artix.math import spatial
+from artix.math.arrays import matmul, take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 
@@ -128,7 +128,7 @@ def subtree_center_of_mass_jacobian(articulation: Articulation, state: State, li
     below = jnp.asarray(tree.dof_moves_link).astype(weight.dtype)
     below = jnp.concatenate([jnp.ones_like(below, shape=(tree.num_base_dofs, tree.num_links)), below]) * weight[None]
     part = jnp.sum(below, axis=1)
-    moment = jnp.matmul(link_centers(articulation, kin), below.T, precision=jax.lax.Precision.HIGHEST)
+    moment = matmul(link_centers(articulation, kin), below.T)
     return part[None] * motions[:3] + spatial.cross(motions[3:], moment)
 
 

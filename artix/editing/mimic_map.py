@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from artix.math.tangents import times
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
 
@@ -36,8 +36,8 @@ class MimicMap(struct.PyTreeNode):
         base = self.matrix.shape[0] - self.offset.shape[0]
         joints = self.matrix[base:, base:]
         return state.replace(
-            joint_position=times(joints, state.joint_position) + self.offset,
-            joint_velocity=times(joints, state.joint_velocity),
+            joint_position=matmul(joints, state.joint_position) + self.offset,
+            joint_velocity=matmul(joints, state.joint_velocity),
         )
 
     def reduce(self, state: State) -> State:
@@ -75,7 +75,7 @@ def mimic_map(articulation: Articulation) -> MimicMap:
     own = jnp.eye(n, dtype=articulation.dtype)[:, independent]
     joints, offset = own, shift
     for _ in range(depth):
-        joints, offset = own + times(follow, joints), shift + times(follow, offset)
+        joints, offset = own + matmul(follow, joints), shift + matmul(follow, offset)
     root = jnp.pad(jnp.eye(base, dtype=articulation.dtype), ((0, 0), (0, len(independent))))
     matrix = jnp.concatenate([root, jnp.pad(joints, ((0, 0), (base, 0)))])
     return MimicMap(matrix, offset, tuple(int(dof) for dof in independent))

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.kinematics.bodies import Placement, screw_pitches
-from artix.kinematics.tree import masked_sum
 from artix.math import spatial
+from artix.math.arrays import masked_sum
 from artix.model.articulation import Articulation, State
 from artix.model.builder import ArticulationBuilder
 from artix.model.checks import check_state

@@ -19,8 +19,8 @@ from artix.evaluation.program import Program
 from artix.evaluation.scalar_order import live
 from artix.evaluation.scalar_program import Op, ScalarProgram
 from artix.evaluation.scalarize import TooManyOperations, UnsupportedOperation
-from artix.kinematics.configuration import neutral_state
 from artix.model.articulation import Articulation
+from artix.model.states import neutral_state
 
 _LEVELS = ("for all robots", "a robot", "a tangent of a robot")
 

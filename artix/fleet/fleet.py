@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.fleet.batches import vmap_in_blocks
-from artix.kinematics.configuration import neutral_state, random_state
 from artix.model.articulation import Articulation, State
-from artix.model.padding import Padding, pad_articulation
+from artix.model.padded_articulation import pad_articulation
+from artix.model.padding import Padding
+from artix.model.states import neutral_state, random_state
 from artix.model.topology import Topology
 
 Array = jax.Array

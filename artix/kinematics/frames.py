@@ -21,10 +21,11 @@ from artix.kinematics.solve import (
     motion_rates,
     root_motion,
 )
-from artix.kinematics.tree import Tree, take
 from artix.math import spatial
+from artix.math.arrays import matmul, take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
+from artix.model.padding import Tree
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -195,7 +196,7 @@ def frame_velocity(
     if tree.num_base_dofs:
         nu = jnp.concatenate([state.root_velocity, nu])
     jacobian = frame_jacobian(articulation, state, frame, offset, axes=axes)
-    return jnp.matmul(jacobian, nu, precision=jax.lax.Precision.HIGHEST)
+    return matmul(jacobian, nu)
 
 
 @quantity

@@ -22,8 +22,8 @@ from artix.kinematics.solve import (
     kinematics,
     root_motion,
 )
-from artix.kinematics.tree import take
 from artix.math import spatial
+from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 

@@ -15,10 +15,12 @@ from artix.kinematics.bodies import (
     mass_frames,
     screw_pitches,
 )
-from artix.kinematics.tree import Tree, body_frames, by_body, free_root, path_sum, take
+from artix.kinematics.tree import body_frames, by_body, free_root, path_sum
 from artix.math import spatial
+from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state
+from artix.model.padding import Tree
 
 Array = jax.Array
 

@@ -16,6 +16,7 @@ from artix.evaluation.devices import scan
 from artix.kinematics.configuration import integrate, joint_rate_from_velocity
 from artix.kinematics.tree import free_root
 from artix.math import spatial
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state
 from artix.model.topology import Topology
@@ -139,7 +140,7 @@ def _acceleration(
     force = generalized_force(frozen, wrench - turning) + jnp.pad(joints, (base, 0))
     for group in coupling_springs(a, frozen, q, tendon_law):
         effort = spring_efforts(group, velocity, jnp.zeros_like(velocity, shape=()))
-        force = force - jnp.matmul(effort, group.force, precision=jax.lax.Precision.HIGHEST)
+        force = force - matmul(effort, group.force)
     return response(frozen, force)
 
 

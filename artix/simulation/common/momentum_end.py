@@ -12,10 +12,10 @@ from artix.dynamics.momentum import about
 from artix.kinematics.bodies import Inertias
 from artix.kinematics.displacements import displaced_bodies, displacement_of, has_all_displacements
 from artix.kinematics.solve import Motion, body_velocities, dof_motions, kinematics, motion_rates, root_motion
-from artix.kinematics.tree import Tree
 from artix.math import spatial
 from artix.math.tangents import along
 from artix.model.articulation import Articulation, State
+from artix.model.padding import Tree
 from artix.simulation.common.momentum_correction import Momentum, turn_to_momentum
 
 Array = jax.Array

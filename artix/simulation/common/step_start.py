@@ -18,9 +18,10 @@ from artix.dynamics.solve import mass_product
 from artix.kinematics.bodies import Placement
 from artix.kinematics.frames import dense_jacobian, link_accelerations, link_frames
 from artix.kinematics.solve import Motion, body_velocities, dof_motions, kinematics, root_motion
-from artix.kinematics.tree import Tree, take
 from artix.math import spatial
+from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
+from artix.model.padding import Tree
 from artix.model.topology import Topology
 from artix.simulation.common.joint_drift import with_joint_drift
 

@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.kinematics.configuration import where_spherical
-from artix.kinematics.tree import Tree, by_body
+from artix.kinematics.tree import by_body
 from artix.math import spatial
 from artix.model.articulation import Articulation
+from artix.model.padding import Tree
 from artix.simulation.common.drives import DriveRow
 from artix.simulation.common.fixed_tendons import fixed_tendon_rows
 from artix.simulation.common.joint_drift import drift_by_body
