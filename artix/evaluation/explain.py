@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.evaluation import kernels
+from artix.evaluation.batch_axes import Axes
 from artix.evaluation.compilation import scalars_of
-from artix.evaluation.operation import Axes, levels_of, program_p
+from artix.evaluation.operation import levels_of, program_p
 from artix.evaluation.program import Program
 from artix.evaluation.scalar_order import live
 from artix.evaluation.scalar_program import Op, ScalarProgram

@@ -20,7 +20,8 @@ from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state
 from artix.model.topology import Topology
-from artix.simulation.common.options import Control, check_control, commands_of
+from artix.simulation.common.commands import commands_of, position_error
+from artix.simulation.common.options import Control, check_control
 from artix.simulation.common.springs import coupling_springs, spring_efforts
 from artix.simulation.common.step_start import (
     Frozen,
@@ -31,7 +32,6 @@ from artix.simulation.common.step_start import (
     response,
 )
 from artix.simulation.common.unconstrained import gravity_and_loads, link_momenta
-from artix.simulation.projected.rows import position_error
 
 Array = jax.Array
 TendonLaw = Literal["physx", "virtual_work"]

@@ -15,11 +15,12 @@ from artix.kinematics.configuration import generalized_velocity, integrate
 from artix.kinematics.frames import link_accelerations, link_frames, link_velocities
 from artix.kinematics.solve import kinematics
 from artix.model.articulation import Articulation, State
+from artix.simulation.common.commands import commands_of
 from artix.simulation.common.joint_forces import incoming_joint_forces
 from artix.simulation.common.loop_closures import LoopClosures, closure_errors, loop_closures, loop_wrenches
 from artix.simulation.common.momentum_correction import Momentum
 from artix.simulation.common.momentum_end import whole, with_momentum
-from artix.simulation.common.options import Control, SolverOptions, commands_of
+from artix.simulation.common.options import Control, SolverOptions
 from artix.simulation.common.report import StepReport, residual_of
 from artix.simulation.common.springs import Springs, coupling_springs, spring_efforts
 from artix.simulation.common.step_start import HIGHEST, Frozen, freeze, has_tendons, link_motion

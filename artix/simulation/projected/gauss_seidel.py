@@ -17,6 +17,7 @@ from artix.simulation.common.fixed_tendons import FixedTendonRow, fixed_tendon_i
 from artix.simulation.common.limits import LimitRow, friction_impulse, limit_impulses, velocity_limit_impulse
 from artix.simulation.common.mimic import MimicRow, mimic_impulse
 from artix.simulation.common.spatial_tendons import SpatialTendonRow, spatial_tendon_impulses
+from artix.simulation.common.step_start import HIGHEST
 from artix.simulation.common.sweep import Sweep
 from artix.simulation.projected.loop_rows import LoopRow, loop_impulses
 
@@ -196,3 +197,17 @@ def _solve_dof(
     capped = velocity_limit_impulse(row.limit, velocity)
     total = drive - old.drive + friction - friction_so_far + lower - old.lower + upper - old.upper + capped
     return DofImpulses(drive, friction, lower, upper), total
+
+
+def tendon_wrenches(rows: Rows, impulses: Impulses, dt: Array, links: int) -> tuple[Array, Array]:
+    """Mean wrenches of all tendons on the links, and of fixed tendons on the links that their joints move, [L, 6]."""
+    everything = own = jnp.zeros_like(dt, shape=(links, 6))
+    if rows.spatial_tendons is not None:
+        force = (impulses.spatial_tendons[0] + impulses.spatial_tendons[1]) / dt
+        everything = everything + jnp.einsum("s,slk->lk", force, rows.spatial_tendons.wrench, precision=HIGHEST)
+    if rows.fixed_tendons is not None:
+        force = (impulses.fixed_tendons[0] + impulses.fixed_tendons[1]) / dt
+        own = jnp.einsum("tm,tmlk->lk", force, rows.fixed_tendons.wrench, precision=HIGHEST)
+        reaction = jnp.einsum("tm,tmlk->lk", force, rows.fixed_tendons.reaction, precision=HIGHEST)
+        everything = everything + own + reaction
+    return everything, own
