@@ -16,9 +16,9 @@ from artix.dynamics.factorization import factorize_dense, solve
 from artix.dynamics.inverse import force_change, inverse_dynamics
 from artix.dynamics.newton_euler import generalized_forces, newton_euler
 from artix.evaluation import quantity
-from artix.kinematics.configuration import generalized_velocity
 from artix.kinematics.displacements import has_all_displacements
 from artix.kinematics.solve import kinematics
+from artix.kinematics.velocities import generalized_velocity
 from artix.math.arrays import matmul
 from artix.math.tangents import add, along, is_zero
 from artix.model.articulation import Articulation, State

@@ -21,9 +21,9 @@ from artix.dynamics.force_derivatives import force_derivatives
 from artix.dynamics.newton_euler import newton_euler
 from artix.dynamics.solve import inverse_matrix
 from artix.evaluation import quantity
-from artix.kinematics.configuration import generalized_velocity
 from artix.kinematics.displacements import generalized_columns
 from artix.kinematics.solve import Kinematics, kinematics
+from artix.kinematics.velocities import generalized_velocity
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 

@@ -13,7 +13,7 @@ from artix.dynamics.inertia import link_reference_inertias, reference_inertias, 
 from artix.dynamics.mass_matrix import generalized_armature
 from artix.evaluation import quantity
 from artix.kinematics.axes import Axes, check_axes, force_in_axes
-from artix.kinematics.frames import link_frames
+from artix.kinematics.links import link_frames
 from artix.kinematics.solve import generalized_motions, kinematics
 from artix.math.arrays import masked_sum, take
 from artix.model.articulation import Articulation, State

@@ -13,7 +13,7 @@ from artix.dynamics.newton_euler import newton_euler
 from artix.evaluation import quantity
 from artix.kinematics.axes import inertias_in_axes, motion_in_axes
 from artix.kinematics.displacements import generalized_columns
-from artix.kinematics.frames import link_frames, live_links
+from artix.kinematics.links import link_frames, live_links
 from artix.kinematics.solve import Motion, body_velocities, dof_motions, kinematics, root_motion
 from artix.math import spatial
 from artix.math.arrays import take

@@ -9,7 +9,8 @@ from artix.dynamics.inertia import link_reference_inertias, link_subtree_sums, m
 from artix.dynamics.newton_euler import forces_of_motion, link_wrenches, pull
 from artix.evaluation import quantity
 from artix.kinematics.axes import Axes, check_axes, force_in_axes
-from artix.kinematics.frames import link_frames, link_of_frame, live_links, locate_frame
+from artix.kinematics.frames import link_of_frame, locate_frame
+from artix.kinematics.links import link_frames, live_links
 from artix.kinematics.solve import (
     Kinematics,
     Motion,

@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 
 from artix.evaluation import quantity
-from artix.kinematics.frames import frame_velocity, link_frames, link_of_frame, live_links, locate_frame
-from artix.kinematics.link_motion import frame_acceleration, link_frame_accelerations, link_frame_velocities
+from artix.kinematics.frames import frame_acceleration, frame_velocity, link_of_frame, locate_frame
+from artix.kinematics.link_frame_motion import link_frame_accelerations, link_frame_velocities
+from artix.kinematics.links import link_frames, live_links
 from artix.kinematics.solve import Kinematics, generalized_motions, kinematics
 from artix.math import spatial
 from artix.math.arrays import matmul, take

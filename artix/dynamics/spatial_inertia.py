@@ -9,7 +9,8 @@ from artix.dynamics.inertia import link_reference_inertias, spatial_inertias, su
 from artix.evaluation import quantity
 from artix.kinematics.axes import Axes, check_axes, inertias_in_axes
 from artix.kinematics.bodies import Inertias, Placement
-from artix.kinematics.frames import link_frames, link_of_frame, live_links, locate_frame
+from artix.kinematics.frames import link_of_frame, locate_frame
+from artix.kinematics.links import link_frames, live_links
 from artix.kinematics.solve import Kinematics, kinematics
 from artix.math.arrays import masked_sum
 from artix.model.articulation import Articulation, State

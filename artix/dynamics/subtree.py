@@ -9,7 +9,8 @@ import jax.numpy as jnp
 
 from artix.dynamics.inertia import link_subtree_sums
 from artix.evaluation import quantity
-from artix.kinematics.frames import link_of_frame, live_links
+from artix.kinematics.frames import link_of_frame
+from artix.kinematics.links import live_links
 from artix.kinematics.solve import (
     Kinematics,
     body_accelerations,

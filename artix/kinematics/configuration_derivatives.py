@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 
 from artix.evaluation import quantity
-from artix.kinematics.configuration import rate_matrix, spherical_vectors, where_spherical
-from artix.kinematics.tree import free_root
+from artix.kinematics.tree import free_root, spherical_vectors, where_spherical
+from artix.kinematics.velocities import rate_matrix
 from artix.math import spatial
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from artix.evaluation import quantity
 from artix.kinematics.axes import Axes, check_axes, origin, turned
 from artix.kinematics.bodies import Placement
-from artix.kinematics.frames import link_frames, link_of_frame, locate_frame, mask_column
+from artix.kinematics.frames import link_of_frame, locate_frame, mask_column
 from artix.kinematics.joint_jacobians import carried_columns
 from artix.kinematics.link_derivatives import (
     PointSetting,
@@ -20,6 +20,7 @@ from artix.kinematics.link_derivatives import (
     point_setting,
     velocity_by_configuration,
 )
+from artix.kinematics.links import link_frames
 from artix.kinematics.solve import Motion, generalized_motions, kinematics, root_motion
 from artix.math import spatial
 from artix.model.articulation import Articulation, State

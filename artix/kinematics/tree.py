@@ -45,6 +45,19 @@ def by_body(tree: Tree, q: Array) -> Array:
     return jnp.stack([take(padded, row[1:]) for row in tree.body_dofs[: 3 if tree.has_spherical else 1]])
 
 
+def where_spherical(tree: Tree, vectors: Array, other: Array) -> Array:
+    """Takes the DOFs of spherical joints from vectors [3, B-1], the rest from ``other`` [n]."""
+    width = tree.num_bodies - 1
+    values = take(vectors.reshape(-1), tree.dof_column * width + tree.dof_body - 1)
+    return jnp.where(take(jnp.asarray(tree.body_is_spherical), tree.dof_body), values, other)
+
+
+def spherical_vectors(tree: Tree, q: Array) -> Array:
+    """The DOF values [n] of spherical joints by place within the joint, zero for other joints, [3, B-1]."""
+    values = by_body(tree, q)
+    return jnp.where(jnp.asarray(tree.body_is_spherical)[1:], values, jnp.zeros_like(values))
+
+
 # --- propagation ----------------------------------------------------------------------------------------------------
 
 

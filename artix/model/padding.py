@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from artix.model.topology import Topology, pointer_table
+from artix.model.forests import pointer_table
+from artix.model.topology import Topology
 
 Array = jax.Array
 

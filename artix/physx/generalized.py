@@ -13,7 +13,7 @@ from artix.dynamics.inverse import coriolis_compensation, generalized_external_f
 from artix.dynamics.mass_matrix import mass_matrix
 from artix.evaluation import quantity
 from artix.kinematics.bodies import Placement
-from artix.kinematics.frames import link_poses
+from artix.kinematics.links import link_poses
 from artix.kinematics.solve import root_motion
 from artix.math import spatial
 from artix.math.arrays import matmul

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from artix.dynamics.momentum import centroidal_momentum_matrix
-from artix.kinematics.configuration import generalized_velocity
+from artix.kinematics.velocities import generalized_velocity
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector

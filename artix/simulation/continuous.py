@@ -13,8 +13,9 @@ import jax.numpy as jnp
 
 from artix.evaluation import quantity
 from artix.evaluation.devices import scan
-from artix.kinematics.configuration import integrate, joint_rate_from_velocity
+from artix.kinematics.configuration import integrate
 from artix.kinematics.tree import free_root
+from artix.kinematics.velocities import joint_rate_from_velocity
 from artix.math import spatial
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State

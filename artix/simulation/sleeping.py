@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from artix.kinematics.bodies import Placement
-from artix.kinematics.frames import forward_kinematics
+from artix.kinematics.links import forward_kinematics
 from artix.math import spatial
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.options import Control, SolverOptions

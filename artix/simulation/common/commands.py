@@ -7,8 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.kinematics.configuration import where_spherical
-from artix.kinematics.tree import by_body
+from artix.kinematics.tree import by_body, where_spherical
 from artix.math import spatial
 from artix.model.articulation import Articulation
 from artix.model.padding import Tree

@@ -16,7 +16,7 @@ from artix.dynamics.mass_matrix import mass_matrix
 from artix.dynamics.newton_euler import generalized_forces, link_sums
 from artix.dynamics.solve import mass_product
 from artix.kinematics.bodies import Placement
-from artix.kinematics.frames import dense_jacobian, link_accelerations, link_frames
+from artix.kinematics.links import dense_jacobian, link_accelerations, link_frames
 from artix.kinematics.solve import Motion, body_velocities, dof_motions, kinematics, root_motion
 from artix.math import spatial
 from artix.math.arrays import take

@@ -11,9 +11,10 @@ from artix.dynamics.inverse import rigid_body_forces
 from artix.dynamics.momentum import about
 from artix.dynamics.newton_euler import pull
 from artix.kinematics.bodies import Inertias
-from artix.kinematics.configuration import generalized_velocity, integrate
-from artix.kinematics.frames import link_accelerations, link_frames, link_velocities
+from artix.kinematics.configuration import integrate
+from artix.kinematics.links import link_accelerations, link_frames, link_velocities
 from artix.kinematics.solve import kinematics
+from artix.kinematics.velocities import generalized_velocity
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.commands import commands_of
 from artix.simulation.common.joint_forces import incoming_joint_forces

@@ -10,7 +10,7 @@ import functools
 
 import jax
 
-from artix.kinematics.configuration import generalized_velocity
+from artix.kinematics.velocities import generalized_velocity
 from artix.math.arrays import matmul
 from artix.math.tangents import value_and_change
 from artix.model.articulation import Articulation, State

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from artix.evaluation.devices import scan
 from artix.kinematics.bodies import Placement
-from artix.kinematics.frames import link_poses
+from artix.kinematics.links import link_poses
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.spatial_tendons import path_lengths

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.kinematics.bodies import joint_geometry, link_placements
-from artix.kinematics.configuration import where_spherical, wrap_angles
+from artix.kinematics.configuration import wrap_angles
 from artix.kinematics.solve import joint_transforms
-from artix.kinematics.tree import by_body, joint_quaternions
+from artix.kinematics.tree import by_body, joint_quaternions, where_spherical
 from artix.math import spatial
 from artix.math.arrays import take
 from artix.model.articulation import Articulation, State

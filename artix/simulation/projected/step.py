@@ -5,9 +5,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.kinematics.configuration import generalized_velocity
-from artix.kinematics.frames import link_frames, link_velocities
+from artix.kinematics.links import link_frames, link_velocities
 from artix.kinematics.solve import kinematics
+from artix.kinematics.velocities import generalized_velocity
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.commands import commands_of
 from artix.simulation.common.joint_drift import with_joint_drift
