@@ -169,7 +169,7 @@ def frame_acceleration(
       frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
       offset: a pose in that frame, shape [7]; the frame itself when ``None``.
       axes: see :func:`artix.frame_jacobian`.
-      classical: see :func:`linkframe_accelerations`.
+      classical: see :func:`link_frame_accelerations`.
 
     Returns:
       Linear [m/s^2], then angular [rad/s^2] acceleration, shape [6].
