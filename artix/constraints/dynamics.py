@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.constraints.anchor_sides import anchor_jacobian, anchor_sides, relative_motion
-from artix.constraints.kkt import DEFAULT_ITERATIONS, factorize_kkt, kkt_solve, plain_kkt_solve
+from artix.constraints.kkt import DEFAULT_ITERATIONS, factorize_kkt, kkt_solve, kkt_solve_value
 from artix.constraints.model import Constraints
 from artix.constraints.operators import check_iterations, stabilized_bias
 from artix.dynamics.factorization import factorize_dense, solve
@@ -100,11 +100,13 @@ def constrained_forward_dynamics(
     check_iterations(iterations)
     if not has_all_displacements(tree):
         raise ValueError("a padded fleet with spherical joints is not supported; use one articulation at a time")
-    return _ruled(iterations, articulation, state, force, constraints, external_force, damping)
+    return _constrained_forward_dynamics(iterations, articulation, state, force, constraints, external_force, damping)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _ruled(iterations, articulation, state, force, constraints, external_force, damping) -> ConstrainedAcceleration:
+def _constrained_forward_dynamics(
+    iterations, articulation, state, force, constraints, external_force, damping
+) -> ConstrainedAcceleration:
     kin = kinematics(articulation, state)
     found = newton_euler(articulation, kin, state, None, external_force, gravity=True)
     rest = force - generalized_forces(articulation.topology, found.motions, found.force)
@@ -112,17 +114,17 @@ def _ruled(iterations, articulation, state, force, constraints, external_force, 
     jacobian = anchor_jacobian(articulation, kin, constraints.anchors, *sides)
     bias = stabilized_bias(constraints, *relative_motion(constraints.anchors, *sides))
     factors = factorize_kkt(articulation, kin, jacobian, damping)
-    acceleration, constraint_force = plain_kkt_solve(factors, rest, -bias, iterations)
+    acceleration, constraint_force = kkt_solve_value(factors, rest, -bias, iterations)
     residual = jnp.max(jnp.abs(matmul(jacobian, acceleration) + bias))
     return ConstrainedAcceleration(acceleration, constraint_force, residual)
 
 
-@functools.partial(_ruled.defjvp, symbolic_zeros=True)
+@functools.partial(_constrained_forward_dynamics.defjvp, symbolic_zeros=True)
 def _constrained_forward_dynamics_jvp(iterations, primals, tangents):
     """Differentiates ``inverse_dynamics(nu') == force + J^T lambda`` and ``J nu' + bias == 0``."""
     articulation, state, _, constraints, external_force, damping = primals
     d_articulation, d_state, d_force, d_constraints, d_external_force, _ = tangents
-    result = _ruled(iterations, *primals)
+    result = _constrained_forward_dynamics(iterations, *primals)
     acceleration, constraint_force, _ = result
     kin = kinematics(articulation, state)
     found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)

@@ -60,7 +60,7 @@ def factorize_kkt(
     return jax.lax.stop_gradient(KktFactors(mass, half, delassus, damped))
 
 
-def plain_kkt_solve(factors: KktFactors, force: Array, target: Array, iterations: int) -> KktSolution:
+def kkt_solve_value(factors: KktFactors, force: Array, target: Array, iterations: int) -> KktSolution:
     """One solve; not differentiable."""
     half = half_solve(factors.mass, force[None])[0]
     multipliers = proximal_iterations(factors.delassus, factors.damped, target - matmul(factors.half, half), iterations)
@@ -110,7 +110,7 @@ def kkt_solve(
         return matmul(matrix, x) + matmul(negative, jacobian), matmul(jacobian, x)
 
     def solve(_, right: tuple[Array, Array]) -> KktSolution:
-        x, multipliers = plain_kkt_solve(factors, *right, iterations)
+        x, multipliers = kkt_solve_value(factors, *right, iterations)
         return KktSolution(x, -multipliers)
 
     # In reverse mode JAX asks that both right sides depend on what is differentiated, though one of them be constant.

@@ -118,19 +118,19 @@ def delassus_matrix(
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
     """
-    matrix = _ruled_delassus_matrix(articulation, state, constraints.anchors)
+    matrix = _delassus_matrix_with_jvp(articulation, state, constraints.anchors)
     return matrix + jnp.asarray(damping, matrix.dtype) * jnp.eye(len(matrix), dtype=matrix.dtype)
 
 
 @jax.custom_jvp
-def _ruled_delassus_matrix(articulation: Articulation, state: State, anchors: Anchors) -> Array:
+def _delassus_matrix_with_jvp(articulation: Articulation, state: State, anchors: Anchors) -> Array:
     kin = kinematics(articulation, state)
     jacobian = solved_anchor_rows(articulation, state, kin, anchors).jacobian
     half = half_solve(factorize(articulation, kin), jacobian)
     return matmul(half, half.T)
 
 
-@_ruled_delassus_matrix.defjvp
+@_delassus_matrix_with_jvp.defjvp
 def _delassus_matrix_jvp(primals, tangents):
     """By the full solves, which know their derivatives."""
 

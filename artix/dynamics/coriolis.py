@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.dynamics.force_derivatives import coriolis_columns
-from artix.dynamics.inertia import link_reference_inertias, link_subtree_sums, momentum, spatial_inertias
+from artix.dynamics.inertia import link_reference_inertias, link_subtree_sums, momentum_of_motion, spatial_inertias
 from artix.dynamics.newton_euler import newton_euler
 from artix.evaluation import quantity
 from artix.kinematics.axes import inertias_in_axes, motion_in_axes
@@ -85,7 +85,7 @@ def velocity_product_matrices(articulation: Articulation, state: State) -> Veloc
     of_links = Motion(*(take(part, tree.link_body) for part in bodies))
     velocity = motion_in_axes(kin, frames, of_links, "world")
     inertias = inertias_in_axes(kin, frames, link_reference_inertias(articulation, kin), "world")
-    matrix, momenta = spatial_inertias(inertias), momentum(inertias, Motion.from_rows(velocity))
+    matrix, momenta = spatial_inertias(inertias), momentum_of_motion(inertias, Motion.from_rows(velocity))
     left = spatial.multiply(matrix, _motion_cross_matrix(velocity))
     right = -jnp.swapaxes(left, 0, 1)  # v x* = -(v x)^T, and inertias are symmetric
     coriolis = 0.5 * (right - left + _momentum_cross_matrix(momenta))

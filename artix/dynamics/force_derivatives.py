@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.dynamics.inertia import momentum, weightless
+from artix.dynamics.inertia import momentum_of_motion, weightless
 from artix.dynamics.newton_euler import NewtonEuler
 from artix.kinematics.bodies import Inertias
 from artix.kinematics.displacements import (
@@ -89,7 +89,7 @@ def displacement_rates(
 def forces_by_configuration(rates: Rates) -> Array:
     """Change of the force on all that each unit displacement moves, in world axes, [6, c]."""
     motions, first, second, sums = rates
-    forces = jnp.concatenate(momentum(sums.inertias, second)) + twice_coriolis(sums, first.angular)
+    forces = jnp.concatenate(momentum_of_motion(sums.inertias, second)) + twice_coriolis(sums, first.angular)
     forces = forces + force_cross(motions, sums.force)
     return forces if sums.world is None else forces + turned_back(sums.world, motions.angular)
 
@@ -97,7 +97,7 @@ def forces_by_configuration(rates: Rates) -> Array:
 def forces_by_velocity(rates: Rates, changes: Motion) -> Array:
     """Change of the force on all that unit velocities move, [6, 3 + n], from :func:`changes_by_velocity`."""
     sums, angular = jax.tree.map(lambda x: x[..., : changes.linear.shape[1]], (rates.sums, rates.motions.angular))
-    return jnp.concatenate(momentum(sums.inertias, changes)) + twice_coriolis(sums, angular)
+    return jnp.concatenate(momentum_of_motion(sums.inertias, changes)) + twice_coriolis(sums, angular)
 
 
 def force_derivatives(
@@ -113,7 +113,7 @@ def force_derivatives(
     count = NUM_ROOT + tree.num_dofs
     rates = displacement_rates(articulation, kin, found, external_force, gravity=gravity)
     dofs = jax.tree.map(lambda x: x[..., NUM_ROOT:count], rates.sums)
-    momenta = jnp.concatenate(momentum(dofs.inertias, found.motions))
+    momenta = jnp.concatenate(momentum_of_motion(dofs.inertias, found.motions))
     turns = twice_coriolis_transposed(dofs, found.motions)
     rows, columns = [momenta, turns], [*rates.second, rates.first.angular]
     if dofs.world is not None:
@@ -139,8 +139,8 @@ def coriolis_columns(articulation: Articulation, kin: Kinematics, found: NewtonE
     carried = motion_cross(Motion(*(take(part, tree.dof_body) for part in found.velocity)), found.motions)
     rates = Motion(*(jnp.pad(part, ((0, 0), (NUM_ROOT, 0))) for part in carried))
     moved, dofs = (jax.tree.map(lambda x, k=first: x[..., k:count], sums) for first in (0, NUM_ROOT))
-    whole = jnp.concatenate(momentum(moved.inertias, rates)) + 0.5 * twice_coriolis(moved, motions.angular)
-    rows = [*momentum(dofs.inertias, found.motions), 0.5 * twice_coriolis_transposed(dofs, found.motions)]
+    whole = jnp.concatenate(momentum_of_motion(moved.inertias, rates)) + 0.5 * twice_coriolis(moved, motions.angular)
+    rows = [*momentum_of_motion(dofs.inertias, found.motions), 0.5 * twice_coriolis_transposed(dofs, found.motions)]
     return _assemble(articulation, found.motions, whole, rows, [*rates, motions.angular])
 
 

@@ -64,7 +64,7 @@ def displaced_inertias(inertias: Inertias, moved: Motion) -> Inertias:
     )
 
 
-def momentum(inertias: Inertias, motion: Motion) -> Motion:
+def momentum_of_motion(inertias: Inertias, motion: Motion) -> Motion:
     """Momentum of bodies that move as told, about the point of the inertias: linear [3, n], angular [3, n]."""
     linear = inertias.mass[None] * motion.linear + spatial.cross(motion.angular, inertias.first)
     spin = spatial.trace(inertias.second)[None] * motion.angular - spatial.apply(inertias.second, motion.angular)

@@ -177,22 +177,22 @@ def rigid_body_forces(
     """:func:`inverse_dynamics` without armature, with or without gravity; an acceleration of ``None`` is zero."""
     check_state(articulation, state)
     if not has_all_displacements(articulation.topology):
-        return _plain_inverse_dynamics(gravity, articulation, state, acceleration, external_force)
-    return _ruled_inverse_dynamics(gravity, articulation, state, acceleration, external_force)
+        return _inverse_dynamics(gravity, articulation, state, acceleration, external_force)
+    return _inverse_dynamics_with_jvp(gravity, articulation, state, acceleration, external_force)
 
 
-def _plain_inverse_dynamics(gravity: bool, articulation, state, acceleration, external_force) -> Array:
+def _inverse_dynamics(gravity: bool, articulation, state, acceleration, external_force) -> Array:
     kin = kinematics(articulation, state)
     found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=gravity)
     return generalized_forces(articulation.topology, found.motions, found.force)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _ruled_inverse_dynamics(gravity: bool, articulation, state, acceleration, external_force) -> Array:
-    return _plain_inverse_dynamics(gravity, articulation, state, acceleration, external_force)
+def _inverse_dynamics_with_jvp(gravity: bool, articulation, state, acceleration, external_force) -> Array:
+    return _inverse_dynamics(gravity, articulation, state, acceleration, external_force)
 
 
-@functools.partial(_ruled_inverse_dynamics.defjvp, symbolic_zeros=True)
+@functools.partial(_inverse_dynamics_with_jvp.defjvp, symbolic_zeros=True)
 def _inverse_dynamics_jvp(gravity: bool, primals, tangents):
     articulation, state, acceleration, external_force = primals
     kin = kinematics(articulation, state)
@@ -218,7 +218,7 @@ def force_change(gravity: bool, primals, tangents, kin: Kinematics, found: Newto
     if not is_zero(d_external_force):
         change = add(change, -_generalized_wrenches(articulation, kin, d_external_force))
     by_parameters = along(
-        lambda a: _plain_inverse_dynamics(gravity, a, state, acceleration, external_force), articulation, d_articulation
+        lambda a: _inverse_dynamics(gravity, a, state, acceleration, external_force), articulation, d_articulation
     )
     return add(change, by_parameters)
 

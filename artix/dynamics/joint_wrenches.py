@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.dynamics.inertia import link_reference_inertias, link_subtree_sums, momentum
+from artix.dynamics.inertia import link_reference_inertias, link_subtree_sums, momentum_of_motion
 from artix.dynamics.newton_euler import forces_of_motion, link_wrenches, pull
 from artix.evaluation import quantity
 from artix.kinematics.axes import Axes, check_axes, force_in_axes
@@ -124,7 +124,7 @@ def link_momenta(articulation: Articulation, state: State, *, axes: Axes = "loca
     root = root_motion(tree, state.root_velocity)
     velocity = body_velocities(tree, dof_motions(tree, kin), root, state.joint_velocity)
     of_links = Motion(*(take(part, tree.link_body) for part in velocity))
-    momenta = jnp.concatenate(momentum(link_reference_inertias(articulation, kin), of_links))
+    momenta = jnp.concatenate(momentum_of_motion(link_reference_inertias(articulation, kin), of_links))
     if subtree:
         momenta = link_subtree_sums(tree, momenta)
     return live_links(tree, force_in_axes(kin, link_frames(tree, kin), momenta, axes).T)

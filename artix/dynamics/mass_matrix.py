@@ -7,7 +7,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from artix.dynamics.inertia import composite_inertias, displaced_inertias, momentum, reference_inertias
+from artix.dynamics.inertia import composite_inertias, displaced_inertias, momentum_of_motion, reference_inertias
 from artix.evaluation import quantity
 from artix.kinematics.bodies import Inertias
 from artix.kinematics.displacements import displaced_bodies, displacement_of, has_all_displacements
@@ -45,21 +45,21 @@ def mass_matrix(articulation: Articulation, state: State, *, armature: bool = Fa
     Identity: ``nu @ mass_matrix(a, s) @ nu / 2 == kinetic_energy(a, s)``.
     """
     check_state(articulation, state)
-    ruled = has_all_displacements(articulation.topology)
-    matrix = _ruled_mass_matrix(articulation, state) if ruled else _product_of_momenta(articulation, state)
+    has_rule = has_all_displacements(articulation.topology)
+    matrix = _mass_matrix_with_jvp(articulation, state) if has_rule else _mass_matrix(articulation, state)
     return matrix + jnp.diag(generalized_armature(articulation)) if armature else matrix
 
 
-def _product_of_momenta(articulation: Articulation, state: State) -> Array:
+def _mass_matrix(articulation: Articulation, state: State) -> Array:
     return inertia_matrix(articulation, kinematics(articulation, state))
 
 
 @jax.custom_jvp
-def _ruled_mass_matrix(articulation: Articulation, state: State) -> Array:
-    return _product_of_momenta(articulation, state)
+def _mass_matrix_with_jvp(articulation: Articulation, state: State) -> Array:
+    return _mass_matrix(articulation, state)
 
 
-@functools.partial(_ruled_mass_matrix.defjvp, symbolic_zeros=True)
+@functools.partial(_mass_matrix_with_jvp.defjvp, symbolic_zeros=True)
 def _mass_matrix_jvp(primals, tangents):
     """Bodies and DOFs move by path sums of displacements; their inertias and motions move along."""
     (articulation, state), (d_articulation, d_state) = primals, tangents
@@ -67,7 +67,7 @@ def _mass_matrix_jvp(primals, tangents):
     kin = kinematics(articulation, state)
     motions, forces = generalized_momenta(articulation, kin)
     matrix = _symmetric_product(tree, motions, forces)
-    change = along(lambda a: _product_of_momenta(a, state), articulation, d_articulation)
+    change = along(lambda a: _mass_matrix(a, state), articulation, d_articulation)
     displacement = displacement_of(tree, state, d_state.root_pose, d_state.joint_position)
     if displacement is not None:
         joints = Motion(motions[:3, base:], motions[3:, base:])
@@ -126,8 +126,8 @@ def _momenta(tree: Tree, inertias: Inertias, motions: Array) -> Array:
     """Momenta [6, nv] that motions [6, nv] give to all that the entries of the generalised velocity move."""
     whole, below = composite_inertias(tree, inertias)
     base = tree.num_base_dofs
-    forces = jnp.concatenate(momentum(below, Motion(motions[:3, base:], motions[3:, base:])))
+    forces = jnp.concatenate(momentum_of_motion(below, Motion(motions[:3, base:], motions[3:, base:])))
     if base == 0:
         return forces
-    root = jnp.concatenate(momentum(whole, Motion(motions[:3, :base], motions[3:, :base])))
+    root = jnp.concatenate(momentum_of_motion(whole, Motion(motions[:3, :base], motions[3:, :base])))
     return jnp.concatenate([root, forces], axis=1)

@@ -13,7 +13,7 @@ from artix.dynamics.force_derivatives import (
     forces_by_configuration,
     forces_by_velocity,
 )
-from artix.dynamics.inertia import first_moments, momentum, reference_inertias
+from artix.dynamics.inertia import first_moments, momentum_of_motion, reference_inertias
 from artix.dynamics.mass_matrix import generalized_momenta, momenta_rates
 from artix.dynamics.newton_euler import newton_euler
 from artix.evaluation import quantity
@@ -117,7 +117,7 @@ def centroidal_momentum(articulation: Articulation, state: State) -> Array:
     velocity = body_velocities(
         tree, dof_motions(tree, kin), root_motion(tree, state.root_velocity), state.joint_velocity
     )
-    momenta = jnp.concatenate(momentum(reference_inertias(articulation, kin), velocity))
+    momenta = jnp.concatenate(momentum_of_motion(reference_inertias(articulation, kin), velocity))
     return about(mass_center(articulation, kin), jnp.sum(momenta, axis=1, keepdims=True))[:, 0]
 
 
@@ -173,7 +173,7 @@ def centroidal_momentum_matrix_rate(articulation: Articulation, state: State) ->
     rates = jnp.concatenate(motion_rates(tree, found.velocity, found.motions))
     rates = jnp.pad(rates, ((0, 0), (tree.num_base_dofs, 0)))
     changes = momenta_rates(tree, found.inertias, found.velocity, motions, rates)
-    speed = jnp.sum(momentum(found.inertias, found.velocity).linear, axis=1, keepdims=True)
+    speed = jnp.sum(momentum_of_motion(found.inertias, found.velocity).linear, axis=1, keepdims=True)
     speed = speed / jnp.sum(articulation.link_mass)
     return about(mass_center(articulation, kin), changes) - _moment(speed, momenta[:3])
 
@@ -226,12 +226,12 @@ def centroidal_derivatives(articulation: Articulation, state: State, acceleratio
     rates = displacement_rates(articulation, kin, found, None, gravity=False)
     sums, motions = rates.sums, rates.motions
     carried = jnp.concatenate([sums.momentum, spatial.axial(sums.momentum_moments)])
-    by_configuration = jnp.concatenate(momentum(sums.inertias, rates.first)) + force_cross(motions, carried)
+    by_configuration = jnp.concatenate(momentum_of_motion(sums.inertias, rates.first)) + force_cross(motions, carried)
     forces = forces_by_configuration(rates)
     by_velocity = forces_by_velocity(rates, changes_by_velocity(tree, found.motions, found.velocity, rates.first))
     # The centre of mass moves, too, and momenta and forces are about it.
     center, mass = mass_center(articulation, kin), jnp.sum(articulation.link_mass)
-    moves = momentum(sums.inertias, motions).linear / mass
+    moves = momentum_of_motion(sums.inertias, motions).linear / mass
     whole, force = carried[:3, :1], jnp.sum(found.force, axis=1, keepdims=True)[:3]
     rows = [
         about(center, by_configuration) - _moment(moves, whole),

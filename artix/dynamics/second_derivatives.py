@@ -31,7 +31,7 @@ from artix.dynamics.force_derivatives import (
     twice_coriolis,
     twice_coriolis_transposed,
 )
-from artix.dynamics.inertia import momentum
+from artix.dynamics.inertia import momentum_of_motion
 from artix.dynamics.mass_matrix import generalized_momenta
 from artix.dynamics.newton_euler import newton_euler
 from artix.evaluation import quantity
@@ -152,9 +152,9 @@ def _by_configurations(pairs: _Pairs, forces: Array, first: Array) -> Array:
             motion_cross(upper.first, lower.first),
         )
     )
-    carried = momentum(sums.inertias, upper.second)
+    carried = momentum_of_motion(sums.inertias, upper.second)
     below = jnp.concatenate(carried) + twice_coriolis(sums, upper.first.angular)
-    whole = jnp.concatenate(momentum(sums.inertias, inner)) + twice_coriolis(sums, turned.angular)
+    whole = jnp.concatenate(momentum_of_motion(sums.inertias, inner)) + twice_coriolis(sums, turned.angular)
     whole = whole + twice_coriolis(_moving(sums, upper.first), lower.first.angular)
     rows = [_momenta(pairs), _turns(pairs), _turns_by_motions(pairs)]
     columns = [jnp.concatenate(inner), turned.angular, _products(lower.first.angular, jnp.concatenate(upper.first))]
@@ -182,7 +182,7 @@ def _by_velocities(pairs: _Pairs) -> Array:
     """By velocities j and k, [nv, c, c]."""
     lower, upper, masks = pairs.lower, pairs.upper, pairs.masks
     inner = Motion(*(part * (1 + masks.strictly)[None] for part in motion_cross(upper.motions, lower.motions)))
-    whole = jnp.concatenate(momentum(lower.sums.inertias, inner))
+    whole = jnp.concatenate(momentum_of_motion(lower.sums.inertias, inner))
     whole = whole + twice_coriolis(_moving(lower.sums, upper.motions), lower.motions.angular)
     rows = jnp.concatenate([_momenta(pairs), _turns_by_motions(pairs)])
     products = _products(lower.motions.angular, jnp.concatenate(upper.motions))
@@ -207,8 +207,10 @@ def _by_configuration_and_velocity(pairs: _Pairs, forces: Array) -> Array:
         )
     )
     sums = lower.sums
-    below = jnp.concatenate(momentum(sums.inertias, pairs.upper_change)) + twice_coriolis(sums, upper.motions.angular)
-    whole = jnp.concatenate(momentum(sums.inertias, inner)) + twice_coriolis(sums, turned.angular)
+    below = jnp.concatenate(momentum_of_motion(sums.inertias, pairs.upper_change)) + twice_coriolis(
+        sums, upper.motions.angular
+    )
+    whole = jnp.concatenate(momentum_of_motion(sums.inertias, inner)) + twice_coriolis(sums, turned.angular)
     whole = whole + twice_coriolis(_moving(sums, upper.motions), lower.first.angular)
     whole = whole + force_cross(lower.motions, below)
     rows = jnp.concatenate([_momenta(pairs), _turns(pairs)])
@@ -229,8 +231,8 @@ def _of_mass_matrix(pairs: _Pairs, momenta: tuple[Array, Array]) -> Array:
     masks, upper = pairs.masks, pairs.upper
     columns = Motion(motions[:3, :, None], motions[3:, :, None])
     turned = motion_cross(columns, upper.motions)
-    whole = jnp.concatenate(momentum(upper.sums.inertias, turned))
-    whole = whole + force_cross(upper.motions, jnp.concatenate(momentum(upper.sums.inertias, columns)))
+    whole = jnp.concatenate(momentum_of_motion(upper.sums.inertias, turned))
+    whole = whole + force_cross(upper.motions, jnp.concatenate(momentum_of_motion(upper.sums.inertias, columns)))
     held = force_cross(upper.motions, forces[:, :, None])
     above, carried = masks.above, masks.carried
     below = carried[:, None] * above[None] * _contract(_momenta(pairs), jnp.concatenate(turned), pairs)
@@ -276,7 +278,7 @@ def _cross(a: Array, b: Array) -> Array:
 
 def _momenta(pairs: _Pairs) -> Array:
     """Momenta of the DOFs' composites, [6, n]."""
-    return jnp.concatenate(momentum(pairs.dofs.inertias, pairs.dof_motions))
+    return jnp.concatenate(momentum_of_motion(pairs.dofs.inertias, pairs.dof_motions))
 
 
 def _turns(pairs: _Pairs) -> Array:

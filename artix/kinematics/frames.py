@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.evaluation import quantity
-from artix.kinematics.axes import Axes, check_axes, origin, turned
+from artix.kinematics.axes import Axes, check_axes, origin, to_axes
 from artix.kinematics.bodies import Placement
 from artix.kinematics.link_frame_motion import frame_accelerations
 from artix.kinematics.links import link_frames, point_jacobian
@@ -106,7 +106,7 @@ def frame_jacobian(
     body, placement = locate_frame(articulation, kin, frame, offset)
     point = origin(kin, placement, axes)
     jacobian = point_jacobian(tree, generalized_motions(articulation, kin), point, mask_column(tree, body))[0]
-    return turned(placement, jacobian, axes)
+    return to_axes(placement, jacobian, axes)
 
 
 @quantity
@@ -146,7 +146,7 @@ def frame_jacobian_rate(
     jacobian = point_jacobian(tree, motions, point, mask)[0]
     spin = jnp.broadcast_to(angular, (3, tree.nv))
     spun = jnp.concatenate([spatial.cross(spin, jacobian[:3]), spatial.cross(spin, jacobian[3:])])
-    return turned(placement, rate - spun, axes)
+    return to_axes(placement, rate - spun, axes)
 
 
 @quantity

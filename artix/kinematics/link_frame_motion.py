@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.evaluation import quantity
-from artix.kinematics.axes import Axes, check_axes, motion_in_axes, origin, turned
+from artix.kinematics.axes import Axes, check_axes, motion_in_axes, origin, to_axes
 from artix.kinematics.bodies import Placement
 from artix.kinematics.links import link_frames, live_links
 from artix.kinematics.solve import (
@@ -137,4 +137,4 @@ def frame_accelerations(
     linear = a + spatial.cross(alpha, point) + spatial.cross(omega, speed)
     if not classical:
         linear = linear - spatial.cross(omega, speed + root_motion(tree, state.root_velocity).linear)
-    return turned(frames, jnp.concatenate([linear, alpha]), axes)
+    return to_axes(frames, jnp.concatenate([linear, alpha]), axes)

@@ -32,7 +32,7 @@ from artix.simulation.common.step_start import (
     link_motion,
     response,
 )
-from artix.simulation.common.unconstrained import gravity_and_loads, link_momenta
+from artix.simulation.common.unconstrained import gravity_and_loads, momenta_about_centers
 
 Array = jax.Array
 TendonLaw = Literal["physx", "virtual_work"]
@@ -131,7 +131,7 @@ def _acceleration(
     velocity = jnp.concatenate([state.root_velocity, qd]) if base else qd
     motion = link_motion(frozen, velocity)
     damping = jnp.repeat(jnp.stack([a.link_linear_damping, a.link_angular_damping], axis=1), 3, axis=1)
-    wrench = gravity_and_loads(a, control.external_force) - damping * link_momenta(frozen, motion)
+    wrench = gravity_and_loads(a, control.external_force) - damping * momenta_about_centers(frozen, motion)
     turning = inertial_wrenches(frozen, motion, frozen.velocity_product)
     commands = commands_of(a, control)
     error = position_error(topology, q, commands.target_position)

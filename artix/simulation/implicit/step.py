@@ -20,7 +20,7 @@ from artix.simulation.common.commands import commands_of
 from artix.simulation.common.joint_forces import incoming_joint_forces
 from artix.simulation.common.loop_closures import LoopClosures, closure_errors, loop_closures, loop_wrenches
 from artix.simulation.common.momentum_correction import Momentum
-from artix.simulation.common.momentum_end import whole, with_momentum
+from artix.simulation.common.momentum_end import mass_and_momentum, with_momentum
 from artix.simulation.common.options import Control, SolverOptions
 from artix.simulation.common.report import StepReport, residual_of
 from artix.simulation.common.springs import Springs, coupling_springs, spring_efforts
@@ -104,7 +104,7 @@ def _end(articulation: Articulation, state: State, solved: _Solved) -> State:
     end = end.replace(joint_velocity=found.velocity[base:])
     if base == 0:
         return end
-    moments, carried = whole(articulation, state)
+    moments, carried = mass_and_momentum(articulation, state)
     momentum = carried[:, 0] + dt * _outer_wrench(articulation, solved, moments)
     if acting.springs or loops:
         # PhysX's tendons and loop joints with the world act on the whole.
