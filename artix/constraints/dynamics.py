@@ -108,8 +108,8 @@ def _constrained_forward_dynamics(
     iterations, articulation, state, force, constraints, external_force, damping
 ) -> ConstrainedAcceleration:
     kin = kinematics(articulation, state)
-    found = newton_euler(articulation, kin, state, None, external_force, gravity=True)
-    rest = force - generalized_forces(articulation.topology, found.motions, found.force)
+    rnea = newton_euler(articulation, kin, state, None, external_force, gravity=True)
+    rest = force - generalized_forces(articulation.topology, rnea.motions, rnea.force)
     sides = anchor_sides(articulation, state, kin, constraints.anchors)
     jacobian = anchor_jacobian(articulation, kin, constraints.anchors, *sides)
     bias = stabilized_bias(constraints, *relative_motion(constraints.anchors, *sides))
@@ -127,13 +127,13 @@ def _constrained_forward_dynamics_jvp(iterations, primals, tangents):
     result = _constrained_forward_dynamics(iterations, *primals)
     acceleration, constraint_force, _ = result
     kin = kinematics(articulation, state)
-    found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
+    rnea = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
     moved = force_change(
         True,
         (articulation, state, acceleration, external_force),
         (d_articulation, d_state, None, d_external_force),
         kin,
-        found,
+        rnea,
     )
     if not is_zero(d_articulation) and not is_zero(d_articulation.armature):
         base = articulation.topology.num_base_dofs

@@ -91,8 +91,8 @@ def constrained_forward_dynamics_derivatives(
         articulation, state, force, constraints, external_force, damping=damping, iterations=iterations
     )
     tree, kin = articulation.topology, kinematics(articulation, state)
-    found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
-    by = force_derivatives(articulation, kin, found, external_force, gravity=True)
+    rnea = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
+    by = force_derivatives(articulation, kin, rnea, external_force, gravity=True)
     moving = moving_sides(articulation, state, kin, constraints.anchors, acceleration)
     rows = row_derivatives(articulation, kin, constraints, moving)
     pushed = constraint_force_derivative(articulation, kin, constraints.anchors, moving, constraint_force)
@@ -142,8 +142,8 @@ def impulse_dynamics_derivatives(
     kin = kinematics(articulation, state)
     zero = jnp.zeros_like
     rest = state.replace(root_velocity=zero(state.root_velocity), joint_velocity=zero(state.joint_velocity))
-    found = newton_euler(articulation, kin, rest, jump, gravity=False)
-    by = force_derivatives(articulation, kin, found, gravity=False)
+    rnea = newton_euler(articulation, kin, rest, jump, gravity=False)
+    by = force_derivatives(articulation, kin, rnea, gravity=False)
     kept = jump + bounce * before
     root = kept[:6] if base else rest.root_velocity
     moving = moving_sides(

@@ -45,8 +45,8 @@ def coriolis_matrix(articulation: Articulation, state: State) -> Array:
     Identity: ``C + C.T`` is the rate of change of ``mass_matrix(a, s)``.
     """
     kin = kinematics(articulation, state)
-    found = newton_euler(articulation, kin, state, None, gravity=False)
-    return generalized_columns(articulation.topology, coriolis_columns(articulation, kin, found))
+    rnea = newton_euler(articulation, kin, state, None, gravity=False)
+    return generalized_columns(articulation.topology, coriolis_columns(articulation, kin, rnea))
 
 
 class VelocityProducts(NamedTuple):

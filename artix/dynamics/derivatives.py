@@ -134,8 +134,8 @@ def gravity_derivatives(articulation: Articulation, state: State) -> Array:
     zero = jnp.zeros_like
     rest = state.replace(root_velocity=zero(state.root_velocity), joint_velocity=zero(state.joint_velocity))
     kin = kinematics(articulation, rest)
-    found = newton_euler(articulation, kin, rest, None, gravity=True)
-    columns = force_derivatives(articulation, kin, found, gravity=True).configuration
+    rnea = newton_euler(articulation, kin, rest, None, gravity=True)
+    columns = force_derivatives(articulation, kin, rnea, gravity=True).configuration
     return generalized_columns(articulation.topology, columns)
 
 
@@ -146,8 +146,8 @@ def _force_derivatives(
     check_state(articulation, state)
     check_vector("acceleration", acceleration, (articulation.topology.nv,), articulation.dtype, "nv")
     kin = kinematics(articulation, state)
-    found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
-    by = force_derivatives(articulation, kin, found, external_force, gravity=True)
+    rnea = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
+    by = force_derivatives(articulation, kin, rnea, external_force, gravity=True)
     tree = articulation.topology
     return kin, generalized_columns(tree, by.configuration), generalized_columns(tree, by.velocity)
 

@@ -57,8 +57,8 @@ def forward_dynamics(
 
 def _forward_dynamics(articulation, state, force, external_force) -> Array:
     kin = kinematics(articulation, state)
-    found = newton_euler(articulation, kin, state, None, external_force, gravity=True)
-    rest = force - generalized_forces(articulation.topology, found.motions, found.force)
+    rnea = newton_euler(articulation, kin, state, None, external_force, gravity=True)
+    rest = force - generalized_forces(articulation.topology, rnea.motions, rnea.force)
     return linear_solve(articulation, kin, factorize(articulation, kin), rest)
 
 
@@ -73,13 +73,13 @@ def _forward_dynamics_jvp(primals, tangents):
     (articulation, state, _, external_force), (d_articulation, d_state, d_force, d_external_force) = primals, tangents
     acceleration = _forward_dynamics_with_jvp(*primals)
     kin = kinematics(articulation, state)
-    found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
+    rnea = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
     moved = force_change(
         True,
         (articulation, state, acceleration, external_force),
         (d_articulation, d_state, None, d_external_force),
         kin,
-        found,
+        rnea,
     )
     if not is_zero(d_articulation) and not is_zero(d_articulation.armature):
         base = articulation.topology.num_base_dofs

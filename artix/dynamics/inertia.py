@@ -50,8 +50,8 @@ def _about_reference(inertias: Inertias, rotation: Array, position: Array) -> In
 def composite_inertias(tree: Tree, inertias: Inertias) -> tuple[Inertias, Inertias]:
     """Mass moments of the whole articulation (1 item) and of what each DOF moves (n items); all about one point."""
     rows = jnp.concatenate([inertias.mass[None], inertias.first, inertias.second.reshape(9, -1)])
-    whole, below = (Inertias(sums[0], sums[1:4], sums[4:].reshape(3, 3, -1)) for sums in subtree_sums(tree, rows))
-    return whole, below
+    total, below = (Inertias(sums[0], sums[1:4], sums[4:].reshape(3, 3, -1)) for sums in subtree_sums(tree, rows))
+    return total, below
 
 
 def displaced_inertias(inertias: Inertias, moved: Motion) -> Inertias:

@@ -116,9 +116,9 @@ def gravity_compensation(articulation: Articulation, state: State) -> Array:
     kin = kinematics(articulation, state)
     tree = articulation.topology
     mass, moment = weights(articulation, kin)
-    whole, below = subtree_sums(tree, jnp.concatenate([mass[None], moment]))
+    total, below = subtree_sums(tree, jnp.concatenate([mass[None], moment]))
     gravity = -articulation.gravity[:, None]
-    root = jnp.concatenate([whole[:1] * gravity, spatial.cross(whole[1:], gravity)])
+    root = jnp.concatenate([total[:1] * gravity, spatial.cross(total[1:], gravity)])
     motions = dof_motions(tree, kin)
     joints = spatial.dot(motions.linear, below[:1] * gravity) + spatial.dot(
         motions.angular, spatial.cross(below[1:], jnp.broadcast_to(gravity, below[1:].shape))
@@ -183,8 +183,8 @@ def rigid_body_forces(
 
 def _inverse_dynamics(gravity: bool, articulation, state, acceleration, external_force) -> Array:
     kin = kinematics(articulation, state)
-    found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=gravity)
-    return generalized_forces(articulation.topology, found.motions, found.force)
+    rnea = newton_euler(articulation, kin, state, acceleration, external_force, gravity=gravity)
+    return generalized_forces(articulation.topology, rnea.motions, rnea.force)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -196,23 +196,23 @@ def _inverse_dynamics_with_jvp(gravity: bool, articulation, state, acceleration,
 def _inverse_dynamics_jvp(gravity: bool, primals, tangents):
     articulation, state, acceleration, external_force = primals
     kin = kinematics(articulation, state)
-    found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=gravity)
-    force = generalized_forces(articulation.topology, found.motions, found.force)
-    change = force_change(gravity, primals, tangents, kin, found)
+    rnea = newton_euler(articulation, kin, state, acceleration, external_force, gravity=gravity)
+    force = generalized_forces(articulation.topology, rnea.motions, rnea.force)
+    change = force_change(gravity, primals, tangents, kin, rnea)
     d_acceleration = tangents[2]
     if not is_zero(d_acceleration):
         change = add(change, matmul(inertia_matrix(articulation, kin), d_acceleration))
     return force, jnp.zeros_like(force) if change is None else change
 
 
-def force_change(gravity: bool, primals, tangents, kin: Kinematics, found: NewtonEuler) -> Array | None:
+def force_change(gravity: bool, primals, tangents, kin: Kinematics, rnea: NewtonEuler) -> Array | None:
     """Change of the generalised forces along tangents of articulation, state and wrenches, the acceleration held."""
     articulation, state, acceleration, external_force = primals
     d_articulation, d_state, _, d_external_force = tangents
     tree = articulation.topology
     moved = displacement_of(tree, state, d_state.root_pose, d_state.joint_position)
     speeds = _velocity_change(articulation, d_state)
-    by = force_derivatives(articulation, kin, found, external_force, gravity=gravity)
+    by = force_derivatives(articulation, kin, rnea, external_force, gravity=gravity)
     change = None if moved is None else matmul(by.configuration, moved)
     change = change if speeds is None else add(change, matmul(by.velocity, speeds))
     if not is_zero(d_external_force):

@@ -124,10 +124,10 @@ def momenta_rates(tree: Tree, inertias: Inertias, moved: Motion, motions: Array,
 
 def _momenta(tree: Tree, inertias: Inertias, motions: Array) -> Array:
     """Momenta [6, nv] that motions [6, nv] give to all that the entries of the generalised velocity move."""
-    whole, below = composite_inertias(tree, inertias)
+    total, below = composite_inertias(tree, inertias)
     base = tree.num_base_dofs
     forces = jnp.concatenate(momentum_of_motion(below, Motion(motions[:3, base:], motions[3:, base:])))
     if base == 0:
         return forces
-    root = jnp.concatenate(momentum_of_motion(whole, Motion(motions[:3, :base], motions[3:, :base])))
+    root = jnp.concatenate(momentum_of_motion(total, Motion(motions[:3, :base], motions[3:, :base])))
     return jnp.concatenate([root, forces], axis=1)

@@ -168,12 +168,12 @@ def centroidal_momentum_matrix_rate(articulation: Articulation, state: State) ->
     tree = articulation.topology
     kin = kinematics(articulation, state)
     # Seen from the root's centre of mass in uniform motion, where the root's own motions do not change.
-    found = newton_euler(articulation, kin, state, None, gravity=False)
+    rnea = newton_euler(articulation, kin, state, None, gravity=False)
     motions, momenta = generalized_momenta(articulation, kin)
-    rates = jnp.concatenate(motion_rates(tree, found.velocity, found.motions))
+    rates = jnp.concatenate(motion_rates(tree, rnea.velocity, rnea.motions))
     rates = jnp.pad(rates, ((0, 0), (tree.num_base_dofs, 0)))
-    changes = momenta_rates(tree, found.inertias, found.velocity, motions, rates)
-    speed = jnp.sum(momentum_of_motion(found.inertias, found.velocity).linear, axis=1, keepdims=True)
+    changes = momenta_rates(tree, rnea.inertias, rnea.velocity, motions, rates)
+    speed = jnp.sum(momentum_of_motion(rnea.inertias, rnea.velocity).linear, axis=1, keepdims=True)
     speed = speed / jnp.sum(articulation.link_mass)
     return about(mass_center(articulation, kin), changes) - _moment(speed, momenta[:3])
 
@@ -222,17 +222,17 @@ def centroidal_derivatives(articulation: Articulation, state: State, acceleratio
     tree = articulation.topology
     check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
     kin = kinematics(articulation, state)
-    found = newton_euler(articulation, kin, state, acceleration, gravity=False)
-    rates = displacement_rates(articulation, kin, found, None, gravity=False)
+    rnea = newton_euler(articulation, kin, state, acceleration, gravity=False)
+    rates = displacement_rates(articulation, kin, rnea, None, gravity=False)
     sums, motions = rates.sums, rates.motions
     carried = jnp.concatenate([sums.momentum, spatial.axial(sums.momentum_moments)])
     by_configuration = jnp.concatenate(momentum_of_motion(sums.inertias, rates.first)) + force_cross(motions, carried)
     forces = forces_by_configuration(rates)
-    by_velocity = forces_by_velocity(rates, changes_by_velocity(tree, found.motions, found.velocity, rates.first))
+    by_velocity = forces_by_velocity(rates, changes_by_velocity(tree, rnea.motions, rnea.velocity, rates.first))
     # The centre of mass moves, too, and momenta and forces are about it.
     center, mass = mass_center(articulation, kin), jnp.sum(articulation.link_mass)
     moves = momentum_of_motion(sums.inertias, motions).linear / mass
-    whole, force = carried[:3, :1], jnp.sum(found.force, axis=1, keepdims=True)[:3]
+    whole, force = carried[:3, :1], jnp.sum(rnea.force, axis=1, keepdims=True)[:3]
     rows = [
         about(center, by_configuration) - _moment(moves, whole),
         about(center, forces) - _moment(moves, force),

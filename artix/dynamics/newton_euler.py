@@ -104,8 +104,8 @@ def link_wrenches(articulation: Articulation, kin: Kinematics, external_force: A
 
 def generalized_forces(tree: Tree, motions: Motion, forces: Array) -> Array:
     """Generalised forces [nv] that forces on the bodies [6, B] amount to."""
-    whole, below = subtree_sums(tree, forces)
-    return generalized(tree, whole, spatial.dot(jnp.concatenate(motions), below))
+    total, below = subtree_sums(tree, forces)
+    return generalized(tree, total, spatial.dot(jnp.concatenate(motions), below))
 
 
 def generalized(tree: Tree, root: Array, joints: Array) -> Array:

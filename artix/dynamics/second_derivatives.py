@@ -115,20 +115,20 @@ def inverse_dynamics_second_derivatives(
     check_state(articulation, state)
     check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
     kin = kinematics(articulation, state)
-    found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
+    rnea = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
     count = NUM_ROOT + tree.num_dofs
-    rates = displacement_rates(articulation, kin, found, external_force, gravity=True)
+    rates = displacement_rates(articulation, kin, rnea, external_force, gravity=True)
     rates = jax.tree.map(lambda x: x[..., :count], rates)
-    change = changes_by_velocity(tree, found.motions, found.velocity, rates.first)
+    change = changes_by_velocity(tree, rnea.motions, rnea.velocity, rates.first)
     pairs = _Pairs(
         _masks(tree, articulation.dtype),
         generalized_motions(articulation, kin),
         jax.tree.map(lambda x: x[..., NUM_ROOT:], rates.sums),
-        found.motions,
+        rnea.motions,
         *(jax.tree.map(lambda x: x[..., None], rates), jax.tree.map(lambda x: x[..., None, :], rates)),
         *(jax.tree.map(lambda x: x[..., None], change), jax.tree.map(lambda x: x[..., None, :], change)),
     )
-    first = force_derivatives(articulation, kin, found, external_force, gravity=True).configuration[:, :NUM_ROOT]
+    first = force_derivatives(articulation, kin, rnea, external_force, gravity=True).configuration[:, :NUM_ROOT]
     forces = forces_by_configuration(rates)
     tensors = (
         _by_configurations(pairs, forces, first),
@@ -251,8 +251,8 @@ def _masks(tree: Tree, dtype) -> _Masks:
     at_or_above = jnp.concatenate([jnp.ones((NUM_ROOT, count), bool), joints])
     above = jnp.concatenate([jnp.ones((base, count), bool), above])
     carried = jnp.concatenate([jnp.zeros((base, count), bool), carried])
-    found = (carried, above, strictly.T, at_or_above.T, roots)
-    return _Masks(*(mask.astype(dtype) for mask in found))
+    masks = (carried, above, strictly.T, at_or_above.T, roots)
+    return _Masks(*(mask.astype(dtype) for mask in masks))
 
 
 def _symmetric(masks: _Masks, ordered: Array) -> Array:
