@@ -27,7 +27,7 @@ def articulated_body_inertias(
     articulation: Articulation,
     state: State,
     *,
-    axes: Axes = "local",
+    axes: Axes = "world_aligned",
     armature: bool = True,
     projected: bool = False,
 ) -> Array:

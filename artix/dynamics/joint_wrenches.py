@@ -34,7 +34,7 @@ def joint_wrenches(
     acceleration: Array,
     external_force: Array | None = None,
     *,
-    axes: Axes = "local",
+    axes: Axes = "world_aligned",
 ) -> Array:
     """Wrenches that each link gets through its joint, Pinocchio's ``f`` (``"local"``) and ``of`` (``"world"``).
 
@@ -100,7 +100,9 @@ def supported_force(
 
 
 @quantity
-def link_momenta(articulation: Articulation, state: State, *, axes: Axes = "local", subtree: bool = False) -> Array:
+def link_momenta(
+    articulation: Articulation, state: State, *, axes: Axes = "world_aligned", subtree: bool = False
+) -> Array:
     """Spatial momenta of the links, Pinocchio's ``h`` (``"local"``) and ``oh`` (``"world"``).
 
     Args:

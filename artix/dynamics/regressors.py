@@ -167,7 +167,7 @@ def kinetic_energy_regressor(articulation: Articulation, state: State) -> Array:
 
     Identity: times ``dynamic_parameters(a).ravel()`` it is ``kinetic_energy(a, s)``.
     """
-    velocity = link_frame_velocities(articulation, state).T
+    velocity = link_frame_velocities(articulation, state, axes="local").T
     v, (x, y, z) = velocity[:3], velocity[3:]
     moments = spatial.cross(v, velocity[3:])
     rows = [0.5 * spatial.dot(v, v), *moments, 0.5 * x * x, x * y, 0.5 * y * y, x * z, y * z, 0.5 * z * z]
@@ -207,8 +207,8 @@ def _first_moment_regressor(articulation: Articulation, kin: Kinematics) -> Arra
 
 def _link_regressors(articulation: Articulation, kin: Kinematics, state: State, acceleration: Array) -> Array:
     """Body regressors of the links in their frames, [6, 10, L]."""
-    velocity = link_frame_velocities(articulation, state).T
-    rate = link_frame_accelerations(articulation, state, acceleration).T
+    velocity = link_frame_velocities(articulation, state, axes="local").T
+    rate = link_frame_accelerations(articulation, state, acceleration, axes="local").T
     pull = articulation.gravity[:, None] * articulation.gravity_scale[None]
     pull = spatial.rotate_inverse(link_frames(articulation.topology, kin).rotation, pull)
     return _body_regressors(velocity, jnp.concatenate([rate[:3] - pull, rate[3:]]))

@@ -19,7 +19,7 @@ Array = jax.Array
 
 
 @quantity
-def link_spatial_inertias(articulation: Articulation, state: State, *, axes: Axes = "local") -> Array:
+def link_spatial_inertias(articulation: Articulation, state: State, *, axes: Axes = "world_aligned") -> Array:
     """Spatial inertias of the links, Pinocchio's ``oinertias`` in ``"world"`` axes.
 
     Args:
@@ -41,7 +41,7 @@ def link_spatial_inertias(articulation: Articulation, state: State, *, axes: Axe
 
 
 @quantity
-def composite_spatial_inertias(articulation: Articulation, state: State, *, axes: Axes = "local") -> Array:
+def composite_spatial_inertias(articulation: Articulation, state: State, *, axes: Axes = "world_aligned") -> Array:
     """Spatial inertias of each link together with all links below it as one rigid body.
 
     Pinocchio's ``Ycrb`` (``"local"``) and ``oYcrb`` (``"world"``); Featherstone 2008, section 6.2.

@@ -57,7 +57,7 @@ def joint_placements(articulation: Articulation, state: State) -> Array:
 
 
 @quantity
-def link_frame_velocities(articulation: Articulation, state: State, *, axes: Axes = "local") -> Array:
+def link_frame_velocities(articulation: Articulation, state: State, *, axes: Axes = "world_aligned") -> Array:
     """Velocities of all link frames, Pinocchio's ``v`` (``"local"``) and ``ov`` (``"world"``).
 
     Args:
@@ -86,7 +86,12 @@ def link_frame_velocities(articulation: Articulation, state: State, *, axes: Axe
 
 @quantity
 def link_frame_accelerations(
-    articulation: Articulation, state: State, acceleration: Array, *, axes: Axes = "local", classical: bool = False
+    articulation: Articulation,
+    state: State,
+    acceleration: Array,
+    *,
+    axes: Axes = "world_aligned",
+    classical: bool = False,
 ) -> Array:
     """Accelerations of all link frames, Pinocchio's ``a`` (``"local"``) and ``oa`` (``"world"``); without gravity.
 
