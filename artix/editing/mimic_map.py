@@ -9,6 +9,7 @@ from flax import struct
 
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
+from artix.model.checks import static_topology
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -62,9 +63,9 @@ def mimic_map(articulation: Articulation) -> MimicMap:
     Identity: ``inverse_dynamics`` of an expanded state, for the acceleration ``G a``, times ``G^T`` is
     ``G^T M G a + G^T bias_force``.
     """
-    topology = articulation.topology
-    if not isinstance(topology, Topology):
-        raise TypeError("a padded articulation has no map of its own; take that of the articulation that was padded")
+    topology = static_topology(
+        articulation, "a padded articulation has no map of its own; take that of the articulation that was padded"
+    )
     n, base, mimic = topology.num_dofs, topology.num_base_dofs, articulation.mimic
     above = dict(topology.mimic_dofs)
     depth = max((_depth(topology, above, follower) for follower in above), default=0)

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.model.articulation import Articulation
+from artix.model.checks import static_topology
 from artix.model.padding import Padding, pad_topology, padded
-from artix.model.topology import Topology
 
 
 def pad_articulation(articulation: Articulation, padding: Padding) -> Articulation:
@@ -21,9 +21,9 @@ def pad_articulation(articulation: Articulation, padding: Padding) -> Articulati
       TypeError: the articulation is padded already.
       ValueError: it does not fit the padding.
     """
-    topology = articulation.topology
-    if not isinstance(topology, Topology):
-        raise TypeError("only an articulation with a static Topology can be padded; this one is padded already")
+    topology = static_topology(
+        articulation, "only an articulation with a static Topology can be padded; this one is padded already"
+    )
     tree = pad_topology(topology, padding)
     links, dofs = padding.links, padding.dofs
     identity = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])

@@ -8,7 +8,7 @@ import numpy as np
 
 from artix.io.common.diagnostics import Issue
 from artix.io.common.poses import compose, inverse, quaternion_from_matrix, rotation_matrix, translation
-from artix.io.common.unsaid import check_xml_names, static_topology, unsaid
+from artix.io.common.unsaid import check_xml_names, unsaid, writable_topology
 from artix.io.mjcf.bodies import WORLD, Names
 from artix.model.articulation import Articulation
 from artix.model.joints import Axis, JointType
@@ -33,7 +33,7 @@ class BodyWriter:
 
     def __init__(self, articulation: Articulation, file: str) -> None:
         self.articulation = articulation
-        self.topology = static_topology(articulation)
+        self.topology = writable_topology(articulation)
         check_xml_names(self.topology, file)
         self.issues = unsaid(articulation, "MJCF", file, _SAYS)
         self.errors: list[Issue] = []
