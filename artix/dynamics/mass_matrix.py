@@ -1,4 +1,9 @@
-"""The joint-space inertia matrix by the composite-rigid-body algorithm in mask form."""
+"""The joint-space inertia matrix by the composite-rigid-body algorithm in mask form.
+
+With S_j the motion that a unit velocity of DOF j gives to what lies below it, and I^c_j the inertia of all that as one
+rigid body, ``M_ij = S_i . (I^c_j S_j)`` where DOF i is DOF j or lies above it, and zero where neither lies above the
+other. Featherstone, *Rigid Body Dynamics Algorithms* (2008), section 6.2.
+"""
 
 from __future__ import annotations
 
@@ -54,6 +59,52 @@ def _mass_matrix(articulation: Articulation, state: State) -> Array:
     return inertia_matrix(articulation, kinematics(articulation, state))
 
 
+def inertia_matrix(articulation: Articulation, kin: Kinematics) -> Array:
+    """The mass matrix without armature, of solved kinematics."""
+    return _symmetric_product(articulation.topology, *generalized_momenta(articulation, kin))
+
+
+def generalized_momenta(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
+    """For each entry of the generalised velocity, its unit motion S_j and the momentum ``I^c_j S_j`` of all that it
+    moves.
+
+    Both are [6, nv], linear part first, about the reference point and in world axes.
+    """
+    motions = generalized_motions(articulation, kin)
+    inertias = reference_inertias(articulation, kin)
+    return motions, _momenta(articulation.topology, inertias, motions)
+
+
+def _momenta(tree: Tree, inertias: Inertias, motions: Array) -> Array:
+    """Momenta [6, nv] that motions [6, nv] give to all that the entries of the generalised velocity move."""
+    total, below = composite_inertias(tree, inertias)
+    base = tree.num_base_dofs
+    forces = jnp.concatenate(momentum_of_motion(below, Motion(motions[:3, base:], motions[3:, base:])))
+    if base == 0:
+        return forces
+    root = jnp.concatenate(momentum_of_motion(total, Motion(motions[:3, :base], motions[3:, :base])))
+    return jnp.concatenate([root, forces], axis=1)
+
+
+def _symmetric_product(tree: Tree, motions: Array, forces: Array) -> Array:
+    """The mass matrix from unit motions [6, nv] and the momenta [6, nv] that they give to all that they move."""
+    return _from_upper_half(tree, matmul(motions.T, forces))
+
+
+def _from_upper_half(tree: Tree, above: Array) -> Array:
+    upper, lower = (jnp.asarray(half, above.dtype) for half in tree.mass_matrix_halves)
+    return upper * above + lower * above.T
+
+
+def generalized_armature(articulation: Articulation) -> Array:
+    """The armature of all entries of the generalised velocity, zero for the root's, [nv]."""
+    base = articulation.topology.num_base_dofs
+    return jnp.concatenate([jnp.zeros(base, articulation.dtype), articulation.armature])
+
+
+# --- the derivative ---------------------------------------------------------------------------------------------------
+
+
 @jax.custom_jvp
 def _mass_matrix_with_jvp(articulation: Articulation, state: State) -> Array:
     return _mass_matrix(articulation, state)
@@ -80,38 +131,6 @@ def _mass_matrix_jvp(primals, tangents):
     return matrix, jnp.zeros_like(matrix) if change is None else change
 
 
-def inertia_matrix(articulation: Articulation, kin: Kinematics) -> Array:
-    """The mass matrix without armature, of solved kinematics."""
-    return _symmetric_product(articulation.topology, *generalized_momenta(articulation, kin))
-
-
-def _symmetric_product(tree: Tree, motions: Array, forces: Array) -> Array:
-    """The mass matrix from unit motions [6, nv] and the momenta [6, nv] that they give to all that they move."""
-    return _from_upper_half(tree, matmul(motions.T, forces))
-
-
-def _from_upper_half(tree: Tree, above: Array) -> Array:
-    upper, lower = (jnp.asarray(half, above.dtype) for half in tree.mass_matrix_halves)
-    return upper * above + lower * above.T
-
-
-def generalized_armature(articulation: Articulation) -> Array:
-    """The armature of all entries of the generalised velocity, zero for the root's, [nv]."""
-    base = articulation.topology.num_base_dofs
-    return jnp.concatenate([jnp.zeros(base, articulation.dtype), articulation.armature])
-
-
-def generalized_momenta(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
-    """For each entry of the generalised velocity, its unit motion S_j and the momentum ``I^c_j S_j`` of all that it
-    moves.
-
-    Both are [6, nv], linear part first, about the reference point and in world axes.
-    """
-    motions = generalized_motions(articulation, kin)
-    inertias = reference_inertias(articulation, kin)
-    return motions, _momenta(articulation.topology, inertias, motions)
-
-
 def momenta_rates(tree: Tree, inertias: Inertias, moved: Motion, motions: Array, d_motions: Array) -> Array:
     """Changes of the momenta ``I^c_j S_j`` [6, nv] with motions [3, B] of the bodies and changes [6, nv] of the S_j.
 
@@ -120,14 +139,3 @@ def momenta_rates(tree: Tree, inertias: Inertias, moved: Motion, motions: Array,
     base = tree.num_base_dofs
     turned = jnp.pad(_momenta(tree, inertias, d_motions)[:, base:], ((0, 0), (base, 0)))
     return _momenta(tree, displaced_inertias(inertias, moved), motions) + turned
-
-
-def _momenta(tree: Tree, inertias: Inertias, motions: Array) -> Array:
-    """Momenta [6, nv] that motions [6, nv] give to all that the entries of the generalised velocity move."""
-    total, below = composite_inertias(tree, inertias)
-    base = tree.num_base_dofs
-    forces = jnp.concatenate(momentum_of_motion(below, Motion(motions[:3, base:], motions[3:, base:])))
-    if base == 0:
-        return forces
-    root = jnp.concatenate(momentum_of_motion(total, Motion(motions[:3, :base], motions[3:, :base])))
-    return jnp.concatenate([root, forces], axis=1)

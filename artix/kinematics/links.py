@@ -11,7 +11,7 @@ from artix.kinematics.bodies import Placement
 from artix.kinematics.solve import (
     Kinematics,
     body_accelerations,
-    body_velocities,
+    center_velocities,
     dof_motions,
     generalized_motions,
     kinematics,
@@ -86,11 +86,9 @@ def link_velocities(articulation: Articulation, state: State) -> Array:
     """
     kin = kinematics(articulation, state)
     tree = articulation.topology
-    motions = dof_motions(tree, kin)
-    velocity = body_velocities(tree, motions, root_motion(tree, state.root_velocity), state.joint_velocity)
-    linear, angular = (take(part, tree.link_body) for part in velocity)
-    center = link_centers(articulation, kin)
-    return live_links(tree, jnp.concatenate([linear + spatial.cross(angular, center), angular]).T)
+    motions, centers = dof_motions(tree, kin), link_centers(articulation, kin)
+    root = root_motion(tree, state.root_velocity)
+    return live_links(tree, center_velocities(tree, motions, root, state.joint_velocity, centers).T)
 
 
 @quantity

@@ -128,6 +128,12 @@ def body_velocities(tree: Tree, motions: Motion, root: Motion, qd: Array) -> Mot
     return Motion.from_rows(jnp.concatenate(root) + path_sum(tree, jnp.concatenate(motions) * qd[None]))
 
 
+def center_velocities(tree: Tree, motions: Motion, root: Motion, qd: Array, centers: Array) -> Array:
+    """Velocities of the links' centres of mass [3, L] (from the reference point), and angular velocities, [6, L]."""
+    linear, angular = (take(part, tree.link_body) for part in body_velocities(tree, motions, root, qd))
+    return jnp.concatenate([linear + spatial.cross(angular, centers), angular])
+
+
 def motion_cross(velocity: Motion, motion: Motion) -> Motion:
     """Rate of change of a motion that is carried along with a velocity (the spatial cross product)."""
     linear = spatial.cross(velocity.angular, motion.linear) + spatial.cross(velocity.linear, motion.angular)
