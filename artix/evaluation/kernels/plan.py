@@ -21,7 +21,7 @@ _KINDS = {"bool": Kind.BOOL, "int32": Kind.INT32, "float32": Kind.FLOAT32, "floa
 #: Cut where few scalars are alive, a step of a humanoid (40,000 operations, float32, AVX-512, two cores) compiles in
 #: 3.1, 2.0, 1.3 and 1.6 s as one, two, four and eight functions and takes 0.41, 0.36, 0.37 and 0.39 us; cut into
 #: functions of 10,000 operations wherever that falls, it took twice the time of one.
-MOST_PARTS, LEAST_OPERATIONS = 4, 3_000
+MOST_PARTS, LEAST_OPERATIONS = 4, 2_500
 
 
 def kind_of(dtype: np.dtype) -> Kind:
