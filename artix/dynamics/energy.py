@@ -69,9 +69,19 @@ def potential_energy(articulation: Articulation, state: State) -> Array:
 
 @quantity
 def mechanical_energy(articulation: Articulation, state: State, *, armature: bool = False) -> Array:
-    """Kinetic and potential energy together [J], a scalar; arguments as :func:`kinetic_energy`.
+    """Kinetic and potential energy together, Pinocchio's ``computeMechanicalEnergy`` (which counts the armature).
 
-    Pinocchio's ``computeMechanicalEnergy``, which counts the armature.
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      armature: whether the joints' armature moves, too.
+
+    Returns:
+      The energy [J], shape [].
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: constant along motions without applied forces.
     """

@@ -47,6 +47,13 @@ def forward_dynamics(
       TypeError: an array has another dtype than the articulation.
 
     Identity: ``inverse_dynamics(a, s, forward_dynamics(a, s, tau, w), w) == tau``.
+
+    Example:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.neutral_state(arm)
+      >>> acceleration = artix.forward_dynamics(arm, state, artix.gravity_compensation(arm, state))
+      >>> bool(jnp.all(jnp.abs(acceleration) < 1e-3))
+      True
     """
     check_state(articulation, state)
     check_vector("force", force, (articulation.topology.nv,), articulation.dtype, "nv")

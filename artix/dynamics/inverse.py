@@ -56,6 +56,13 @@ def inverse_dynamics(
       TypeError: an array has another dtype than the articulation.
 
     Identity: ``inverse_dynamics(a, s, acc) == mass_matrix(a, s, armature=True) @ acc + bias_force(a, s)``.
+
+    Example:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.neutral_state(arm)
+      >>> force = artix.inverse_dynamics(arm, state, jnp.zeros(7, arm.dtype))  # at rest, what gravity asks for
+      >>> bool(jnp.allclose(force, artix.gravity_compensation(arm, state), atol=1e-5))
+      True
     """
     tree = articulation.topology
     check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
@@ -76,7 +83,11 @@ def bias_force(articulation: Articulation, state: State) -> Array:
       state: its configuration and velocity.
 
     Returns:
-      Generalised forces, shape [nv]; layout, units and exceptions as :func:`inverse_dynamics`.
+      Generalised forces, shape [nv]; layout and units as of :func:`inverse_dynamics`.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``bias_force(a, s) == inverse_dynamics(a, s, 0)``.
     """
@@ -92,8 +103,12 @@ def coriolis_compensation(articulation: Articulation, state: State) -> Array:
       state: its configuration and velocity.
 
     Returns:
-      Generalised forces, shape [nv]; layout, units and exceptions as :func:`inverse_dynamics`. Unlike PhysX's, they
+      Generalised forces, shape [nv]; layout and units as of :func:`inverse_dynamics`. Unlike PhysX's, they
       are not computed with joint velocities clipped to ``max_joint_velocity``.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: quadratic in the velocities, and independent of the root's linear velocity.
     """
@@ -109,7 +124,11 @@ def gravity_compensation(articulation: Articulation, state: State) -> Array:
       state: its state; only the configuration matters.
 
     Returns:
-      Generalised forces, shape [nv]; layout, units and exceptions as :func:`inverse_dynamics`.
+      Generalised forces, shape [nv]; layout and units as of :func:`inverse_dynamics`.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: the gradient of ``potential_energy`` along ``integrate``.
     """
@@ -137,7 +156,11 @@ def static_torque(articulation: Articulation, state: State, external_force: Arra
         6].
 
     Returns:
-      Generalised forces, shape [nv]; layout, units and exceptions as :func:`inverse_dynamics`.
+      Generalised forces, shape [nv]; layout and units as of :func:`inverse_dynamics`.
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
 
     Identity: ``gravity_compensation(a, s) - generalized_external_force(a, s, external_force)``.
     """
@@ -158,7 +181,11 @@ def generalized_external_force(articulation: Articulation, state: State, externa
         6].
 
     Returns:
-      Generalised forces, shape [nv]; layout, units and exceptions as :func:`inverse_dynamics`.
+      Generalised forces, shape [nv]; layout and units as of :func:`inverse_dynamics`.
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
 
     Identity: ``dense_jacobian(a, s).T @ external_force.ravel()`` (for a fixed base without the root's wrench).
     """

@@ -48,6 +48,12 @@ def mass_matrix(articulation: Articulation, state: State, *, armature: bool = Fa
       TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``nu @ mass_matrix(a, s) @ nu / 2 == kinetic_energy(a, s)``.
+
+    Example:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.neutral_state(arm)
+      >>> artix.mass_matrix(arm, state).shape
+      (7, 7)
     """
     check_state(articulation, state)
     has_rule = has_all_displacements(articulation.topology)

@@ -65,6 +65,10 @@ def center_of_mass_jacobian(articulation: Articulation, state: State) -> Array:
     Returns:
       Shape [3, nv].
 
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
     Identity: ``center_of_mass_jacobian(a, s) * total_mass`` is the linear part of the centroidal momentum matrix.
     """
     kin = kinematics(articulation, state)
@@ -109,6 +113,10 @@ def centroidal_momentum(articulation: Articulation, state: State) -> Array:
 
     Returns:
       Linear [kg m/s], then angular momentum about the centre of mass [kg m^2/s], world axes, shape [6].
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``centroidal_momentum_matrix(a, s)[0] @ nu``.
     """

@@ -30,9 +30,15 @@ Array = jax.Array
 
 @quantity
 def subtree_masses(articulation: Articulation) -> Array:
-    """Masses of each link together with all links below it [kg], shape [L]; Pinocchio's ``mass``.
+    """Masses of each link together with all links below it, Pinocchio's ``mass``.
 
     A fixed root's own mass counts here, in Pinocchio it does not.
+
+    Args:
+      articulation: the articulation.
+
+    Returns:
+      Masses [kg], shape [L]; the first is that of the whole articulation.
     """
     return link_subtree_sums(articulation.topology, articulation.link_mass)
 
@@ -67,6 +73,9 @@ def subtree_center_of_mass_velocities(articulation: Articulation, state: State) 
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
+
+    Returns:
+      The velocities [m/s], shape [L, 3].
 
     Raises:
       ValueError: an array of the state has the wrong shape.
@@ -140,6 +149,9 @@ def center_of_mass_velocity(articulation: Articulation, state: State) -> Array:
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
+
+    Returns:
+      The velocity [m/s], shape [3].
 
     Raises:
       ValueError: an array of the state has the wrong shape.

@@ -56,6 +56,9 @@ def mimic_map(articulation: Articulation) -> MimicMap:
     Args:
       articulation: the articulation; without mimic joints the map is the identity.
 
+    Returns:
+      The map ``q = G q_r + offset`` from the independent DOFs to all.
+
     Raises:
       ValueError: joints follow each other in a circle, or one of a pair has several DOFs, as spherical joints do.
       TypeError: the articulation is padded.

@@ -38,6 +38,13 @@ def integrate(articulation: Articulation, state: State, dnu: Array) -> State:
       TypeError: an array has another dtype than the articulation.
 
     Identity: ``integrate(a, s, difference(a, s, t))`` is the configuration of t.
+
+    Example:
+      >>> robot = artix.robots.load("quadruped")  # floating: six more numbers than joints
+      >>> state = artix.neutral_state(robot)
+      >>> moved = artix.integrate(robot, state, jnp.full(robot.topology.nv, 0.1, robot.dtype))
+      >>> bool(jnp.allclose(artix.difference(robot, state, moved), 0.1, atol=1e-6))
+      True
     """
     check_state(articulation, state)
     tree, base = articulation.topology, articulation.topology.num_base_dofs
@@ -153,10 +160,21 @@ def squared_distance(articulation: Articulation, start: State, end: State) -> Ar
 
 @quantity
 def distance(articulation: Articulation, start: State, end: State) -> Array:
-    """Length of :func:`difference`, Pinocchio's ``distance``; shape [], its gradient finite everywhere.
+    """Length of :func:`difference`, Pinocchio's ``distance``; its gradient is finite everywhere.
 
-    Metres and radians count alike; weigh the parts of :func:`squared_distance` otherwise. Arguments and what is raised
-    are those of :func:`squared_distance`.
+    Metres and radians count alike; weigh the parts of :func:`squared_distance` otherwise.
+
+    Args:
+      articulation: the articulation.
+      start: one configuration.
+      end: the other.
+
+    Returns:
+      Shape [].
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
     """
     square = jnp.sum(squared_distance(articulation, start, end))
     apart = square > 0
@@ -174,6 +192,9 @@ def normalize(articulation: Articulation, state: State) -> State:
       articulation: the articulation.
       state: its state; the quaternion has any non-zero length.
 
+    Returns:
+      The state in normal form.
+
     Raises:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
@@ -189,9 +210,19 @@ def normalize(articulation: Articulation, state: State) -> State:
 
 
 def is_normalized(articulation: Articulation, state: State, tolerance: float = 1e-6) -> Array:
-    """Whether :func:`normalize` would change no number by more than ``tolerance``, shape [], bool.
+    """Whether :func:`normalize` would change no number by more than ``tolerance``, Pinocchio's ``isNormalized``.
 
-    Pinocchio's ``isNormalized``. Arguments and what is raised are those of :func:`normalize`.
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+      tolerance: largest change [m, rad, or of a quaternion's components].
+
+    Returns:
+      Shape [], bool.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
     """
     there = normalize(articulation, state)
     changes = jnp.concatenate([there.root_pose - state.root_pose, there.joint_position - state.joint_position])
@@ -210,6 +241,9 @@ def is_same_configuration(articulation: Articulation, start: State, end: State, 
       start: one configuration.
       end: the other.
       tolerance: largest difference [m, rad].
+
+    Returns:
+      Shape [], bool.
 
     Raises:
       ValueError: an array has the wrong shape.

@@ -66,7 +66,25 @@ def frame_velocity(
     *,
     axes: Axes = "world_aligned",
 ) -> Array:
-    """Velocity of a frame, shape [6]: ``frame_jacobian(...) @ nu``; arguments as :func:`frame_jacobian`."""
+    """Velocity of a frame, Pinocchio's ``getFrameVelocity``.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      frame: the name of a link or additional frame, or a link's index; see :func:`frame_pose`.
+      offset: a pose in that frame whose origin is the point, shape [7]; the frame itself when ``None``.
+      axes: see :func:`frame_jacobian`.
+
+    Returns:
+      Linear [m/s], then angular velocity [rad/s], shape [6].
+
+    Raises:
+      KeyError: no link or frame has this name.
+      ValueError: an array has the wrong shape, or ``axes`` is not one of the three.
+      TypeError: an array has another dtype than the articulation.
+
+    Identity: ``frame_jacobian(...) @ nu``.
+    """
     jacobian = frame_jacobian(articulation, state, frame, offset, axes=axes)
     return matmul(jacobian, generalized_velocity(articulation, state))
 
@@ -99,6 +117,13 @@ def frame_jacobian(
       TypeError: an array has another dtype than the articulation.
 
     Identity: ``frame_jacobian(...) @ nu`` is the rate of change of the frame's pose.
+
+    Example:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.neutral_state(arm)
+      >>> jacobian = artix.frame_jacobian(arm, state, arm.topology.link_names[-1])
+      >>> jacobian.shape
+      (6, 7)
     """
     check_axes(axes)
     kin = kinematics(articulation, state)
@@ -118,7 +143,22 @@ def frame_jacobian_rate(
     *,
     axes: Axes = "world_aligned",
 ) -> Array:
-    """Rate of change dJ/dt of :func:`frame_jacobian` at the state's velocity; same arguments, shape [6, nv].
+    """Rate of change dJ/dt of :func:`frame_jacobian` as the articulation moves, ``getFrameJacobianTimeVariation``.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      frame: the name of a link or additional frame, or a link's index; see :func:`frame_pose`.
+      offset: a pose in that frame whose origin is the point, shape [7]; the frame itself when ``None``.
+      axes: see :func:`frame_jacobian`.
+
+    Returns:
+      Shape [6, nv], linear rows first.
+
+    Raises:
+      KeyError: no link or frame has this name.
+      ValueError: an array has the wrong shape, or ``axes`` is not one of the three.
+      TypeError: an array has another dtype than the articulation.
 
     Identity: the frame's acceleration is ``J acceleration + dJ/dt nu``.
     """

@@ -41,7 +41,25 @@ class LinkStates(struct.PyTreeNode):
 
 @quantity
 def forward_kinematics(articulation: Articulation, state: State) -> LinkStates:
-    """Poses and velocities of all links in one call; see :func:`link_poses` and :func:`link_velocities`."""
+    """Poses and velocities of all links in one call.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+
+    Returns:
+      :func:`link_poses`, of the link frames, and :func:`link_velocities`, of the centres of mass.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Example:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.neutral_state(arm)
+      >>> artix.forward_kinematics(arm, state).pose.shape == (arm.topology.num_links, 7)
+      True
+    """
     return LinkStates(link_poses(articulation, state), link_velocities(articulation, state))
 
 
@@ -60,6 +78,13 @@ def link_poses(articulation: Articulation, state: State) -> Array:
     Raises:
       ValueError: an array of the state has the wrong shape.
       TypeError: an array of the state has another dtype than the articulation.
+
+    Example:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.neutral_state(arm)
+      >>> hand = arm.topology.link_index(arm.topology.link_names[-1])
+      >>> artix.link_poses(arm, state)[hand].shape
+      (7,)
     """
     kin = kinematics(articulation, state)
     placement = link_frames(articulation.topology, kin)

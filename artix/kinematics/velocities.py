@@ -35,6 +35,11 @@ def generalized_velocity(articulation: Articulation, state: State) -> Array:
       TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``dense_jacobian(a, s) @ generalized_velocity(a, s)`` are the velocities of the links.
+
+    Example:
+      >>> robot = artix.robots.load("quadruped")
+      >>> artix.generalized_velocity(robot, artix.neutral_state(robot)).shape
+      (18,)
     """
     check_state(articulation, state)
     tree = articulation.topology
@@ -50,6 +55,9 @@ def with_generalized_velocity(articulation: Articulation, state: State, velocity
       articulation: the articulation.
       state: the state, whose configuration is kept.
       velocity: generalised velocity, shape [nv].
+
+    Returns:
+      The state with other velocities; the root of a fixed base stays at rest.
 
     Raises:
       ValueError: an array has the wrong shape.
@@ -79,6 +87,12 @@ def joint_velocity_from_rate(articulation: Articulation, state: State, rate: Arr
 
     Returns:
       Joint velocities, shape [n] [rad/s or m/s].
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+
+    Identity: the inverse of :func:`joint_rate_from_velocity`.
     """
     tree = articulation.topology
     check_vector("rate", rate, (tree.num_dofs,), articulation.dtype, "n joint DOFs")
@@ -102,6 +116,10 @@ def joint_rate_from_velocity(articulation: Articulation, state: State, velocity:
 
     Returns:
       dq/dt, shape [n] [rad/s or m/s].
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
     """
     tree = articulation.topology
     check_vector("velocity", velocity, (tree.num_dofs,), articulation.dtype, "n joint DOFs")

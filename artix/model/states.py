@@ -15,7 +15,19 @@ Array = jax.Array
 
 
 def neutral_state(articulation: Articulation) -> State:
-    """The state at rest with the root's frame at the world's origin and all joint positions zero."""
+    """The state at rest with the root's frame at the world's origin and all joint positions zero.
+
+    Args:
+      articulation: the articulation.
+
+    Returns:
+      The state, in the articulation's dtype.
+
+    Example:
+      >>> arm = artix.robots.load("arm7")
+      >>> artix.neutral_state(arm).root_pose.tolist()
+      [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]
+    """
     n, dtype = articulation.topology.num_dofs, articulation.dtype
     root = jnp.zeros(7, dtype).at[6].set(1)
     return State(root, jnp.zeros(6, dtype), jnp.zeros(n, dtype), jnp.zeros(n, dtype))
@@ -32,6 +44,15 @@ def random_state(articulation: Articulation, key: Array, *, velocity_scale: floa
       articulation: the articulation.
       key: a JAX random key.
       velocity_scale: standard deviation of all velocities [m/s, rad/s].
+
+    Returns:
+      The state, in the articulation's dtype.
+
+    Example:
+      >>> arm = artix.robots.load("arm7")
+      >>> q = artix.random_state(arm, jax.random.key(0)).joint_position
+      >>> bool(jnp.all((arm.joint_lower_limit <= q) & (q <= arm.joint_upper_limit)))
+      True
     """
     tree, dtype = articulation.topology, articulation.dtype
     limits = articulation.joint_lower_limit, articulation.joint_upper_limit
