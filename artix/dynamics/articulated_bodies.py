@@ -19,9 +19,8 @@ from flax import struct
 from artix.dynamics.elimination import Paths
 from artix.dynamics.inertia import spatial_inertias
 from artix.kinematics.bodies import Inertias
-from artix.kinematics.tree import masked_sum, take
 from artix.math import spatial
-from artix.math.tangents import times
+from artix.math.arrays import masked_sum, matmul, take
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -48,7 +47,7 @@ class ArticulatedFactors:
     def upper(self) -> Array:
         """U, unit upper triangular, [nv, nv]."""
         place, unit = self.paths.place, np.eye(len(self.inverses), dtype=self.inverses.dtype)
-        above = times(self.motions.T, self.forces * self.inverses[None]) * (self.paths.pattern - unit) + unit
+        above = matmul(self.motions.T, self.forces * self.inverses[None]) * (self.paths.pattern - unit) + unit
         return take(take(above, place, 0), place)
 
     def solve_upper(self, rights: Array) -> Array:

@@ -19,9 +19,9 @@ from artix.dynamics.articulated_bodies import ArticulatedFactors
 from artix.dynamics.elimination import PathFactors, Paths, eliminate
 from artix.dynamics.halving import FullFactors, halve
 from artix.kinematics.bodies import Inertias
-from artix.kinematics.tree import Tree
 from artix.math import spatial
-from artix.math.tangents import times
+from artix.math.arrays import matmul
+from artix.model.padding import Tree
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -53,10 +53,10 @@ def factorize_product(tree: Tree, product: MassProduct, *, many: bool = False) -
     """The factors of a tree's mass matrix, for one right side or about as many as there are DOFs."""
     motions, momenta, inertias, added = product
     if not _has_paths(tree):
-        return halve(jnp.asarray(tree.mass_matrix_halves[0], motions.dtype) * times(motions.T, momenta), added)
+        return halve(jnp.asarray(tree.mass_matrix_halves[0], motions.dtype) * matmul(motions.T, momenta), added)
     if _is_deep(tree, many):
         return articulated_bodies.factorize(tree, motions, inertias, added)
-    return eliminate(Paths.of(tree), times(motions.T, momenta), added)
+    return eliminate(Paths.of(tree), matmul(motions.T, momenta), added)
 
 
 def factorize_dense(matrix: Array, added: Array) -> Factors:
@@ -88,7 +88,7 @@ def inverse_of(factors: Factors) -> Array:
     """The inverse of a factorised matrix, [n, n]."""
     diagonal = factors.inverse_diagonal
     half = factors.solve_upper(jnp.eye(len(diagonal), dtype=diagonal.dtype))
-    return spatial.mirrored(times(half.T, half * diagonal[:, None]))
+    return spatial.mirrored(matmul(half.T, half * diagonal[:, None]))
 
 
 def inverse_of_matrix(matrix: Array, added: Array) -> Array:
@@ -118,7 +118,7 @@ def _known_inverse(matrix: Array, inverse: Array) -> Array:
 @_known_inverse.defjvp
 def _known_inverse_jvp(primals, tangents):
     inverse = _known_inverse(*primals)
-    return inverse, -times(times(inverse, tangents[0]), inverse)
+    return inverse, -matmul(matmul(inverse, tangents[0]), inverse)
 
 
 def _has_paths(tree: Tree) -> TypeGuard[Topology]:

@@ -7,9 +7,11 @@ import jax.numpy as jnp
 
 from artix.kinematics.bodies import Inertias, body_inertias, link_inertias, lumped_masses
 from artix.kinematics.solve import Kinematics, Motion
-from artix.kinematics.tree import Tree, masked_sum, subtree_sums, take
+from artix.kinematics.tree import subtree_sums
 from artix.math import spatial
+from artix.math.arrays import masked_sum, take
 from artix.model.articulation import Articulation
+from artix.model.padding import Tree
 
 Array = jax.Array
 
@@ -48,8 +50,8 @@ def _about_reference(inertias: Inertias, rotation: Array, position: Array) -> In
 def composite_inertias(tree: Tree, inertias: Inertias) -> tuple[Inertias, Inertias]:
     """Mass moments of the whole articulation (1 item) and of what each DOF moves (n items); all about one point."""
     rows = jnp.concatenate([inertias.mass[None], inertias.first, inertias.second.reshape(9, -1)])
-    whole, below = (Inertias(sums[0], sums[1:4], sums[4:].reshape(3, 3, -1)) for sums in subtree_sums(tree, rows))
-    return whole, below
+    total, below = (Inertias(sums[0], sums[1:4], sums[4:].reshape(3, 3, -1)) for sums in subtree_sums(tree, rows))
+    return total, below
 
 
 def displaced_inertias(inertias: Inertias, moved: Motion) -> Inertias:
@@ -62,7 +64,7 @@ def displaced_inertias(inertias: Inertias, moved: Motion) -> Inertias:
     )
 
 
-def momentum(inertias: Inertias, motion: Motion) -> Motion:
+def momentum_of_motion(inertias: Inertias, motion: Motion) -> Motion:
     """Momentum of bodies that move as told, about the point of the inertias: linear [3, n], angular [3, n]."""
     linear = inertias.mass[None] * motion.linear + spatial.cross(motion.angular, inertias.first)
     spin = spatial.trace(inertias.second)[None] * motion.angular - spatial.apply(inertias.second, motion.angular)

@@ -11,7 +11,7 @@ from artix.dynamics.mass_matrix import generalized_armature, generalized_momenta
 from artix.evaluation import quantity
 from artix.kinematics.solve import Kinematics, kinematics
 from artix.math import spatial
-from artix.math.tangents import times
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 
@@ -106,7 +106,7 @@ def linear_solve(
     """Solves with the mass matrix; its derivative is ``M^-1 (d right - dM x)``, which needs no other factorisation."""
     matrix = _whole_matrix(articulation, kin, armature=armature)
     solution = jax.lax.custom_linear_solve(
-        lambda x: times(matrix, x), right, solve=lambda _, b: solve(factors, b), symmetric=True
+        lambda x: matmul(matrix, x), right, solve=lambda _, b: solve(factors, b), symmetric=True
     )
     return _live(articulation, solution)
 

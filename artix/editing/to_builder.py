@@ -10,6 +10,7 @@ import numpy as np
 
 from artix.model.articulation import Articulation
 from artix.model.builder import LINK_NUMBERS, ArticulationBuilder
+from artix.model.checks import static_topology
 from artix.model.couplings import LoopJoint, LoopJoints, LoopJointType
 from artix.model.joint_features import Drive, DriveEnvelope, JointFriction
 from artix.model.joints import Joint
@@ -33,9 +34,9 @@ def builder_from_articulation(articulation: Articulation) -> ArticulationBuilder
       TypeError: the articulation is padded.
       ValueError: it is a batch, or a number is one that no builder accepts.
     """
-    topology = articulation.topology
-    if not isinstance(topology, Topology):
-        raise TypeError("a padded articulation has no names to build from; take the articulation that was padded")
+    topology = static_topology(
+        articulation, "a padded articulation has no names to build from; take the articulation that was padded"
+    )
     if articulation.link_mass.ndim != 1:
         raise ValueError("a batch of articulations is not one robot; take one of them")
     arrays = jax.tree.map(lambda leaf: np.asarray(leaf, float), articulation)

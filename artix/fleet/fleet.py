@@ -12,9 +12,10 @@ import numpy as np
 
 from artix.fleet.batches import vmap_in_blocks
 from artix.fleet.kinds import MOST_KINDS, evaluate_by_kind, kinds_of
-from artix.kinematics.configuration import neutral_state, random_state
 from artix.model.articulation import Articulation, State
-from artix.model.padding import Padding, pad_articulation
+from artix.model.padded_articulation import pad_articulation
+from artix.model.padding import Padding
+from artix.model.states import neutral_state, random_state
 from artix.model.topology import Topology
 
 Array = jax.Array

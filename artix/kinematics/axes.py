@@ -31,7 +31,7 @@ def origin(kin: Kinematics, frames: Placement, axes: Axes) -> Array:
     return -kin.reference[:, None] if axes == "world" else frames.position
 
 
-def turned(frames: Placement, rows: Array, axes: Axes) -> Array:
+def to_axes(frames: Placement, rows: Array, axes: Axes) -> Array:
     """Spatial vectors [6, n] from world axes to ``axes``; of k frames, k being n or 1."""
     if axes != "local":
         return rows
@@ -43,13 +43,13 @@ def turned(frames: Placement, rows: Array, axes: Axes) -> Array:
 def motion_in_axes(kin: Kinematics, frames: Placement, motion: Motion, axes: Axes) -> Array:
     """Motions about the reference point as users see them, [6, n]."""
     linear = motion.linear + spatial.cross(motion.angular, origin(kin, frames, axes))
-    return turned(frames, jnp.concatenate([linear, motion.angular]), axes)
+    return to_axes(frames, jnp.concatenate([linear, motion.angular]), axes)
 
 
 def force_in_axes(kin: Kinematics, frames: Placement, force: Array, axes: Axes) -> Array:
     """Forces [6, n] (or momenta) about the reference point as users see them, [6, n]."""
     torque = force[3:] - spatial.cross(origin(kin, frames, axes), force[:3])
-    return turned(frames, jnp.concatenate([force[:3], torque]), axes)
+    return to_axes(frames, jnp.concatenate([force[:3], torque]), axes)
 
 
 def inertias_in_axes(kin: Kinematics, frames: Placement, inertias: Inertias, axes: Axes) -> Inertias:

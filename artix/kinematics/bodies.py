@@ -12,8 +12,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.kinematics.tree import by_body, masked_sum, take
+from artix.kinematics.tree import by_body
 from artix.math import spatial
+from artix.math.arrays import masked_sum, take
 from artix.model.articulation import Articulation
 
 Array = jax.Array

@@ -12,12 +12,13 @@ import jax
 import jax.numpy as jnp
 
 from artix.evaluation import quantity
-from artix.kinematics.configuration import rate_matrix, spherical_vectors, where_spherical
-from artix.kinematics.tree import Tree, free_root
+from artix.kinematics.tree import free_root, spherical_vectors, where_spherical
+from artix.kinematics.velocities import rate_matrix
 from artix.math import spatial
-from artix.math.tangents import times
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
+from artix.model.padding import Tree
 
 Array = jax.Array
 
@@ -125,7 +126,7 @@ def transport(articulation: Articulation, state: State, dnu: Array, tangents: Ar
     """
     shape = (articulation.topology.nv, *getattr(tangents, "shape", ())[1:2])
     check_vector("tangents", tangents, shape, articulation.dtype, "nv, and one column per vector")
-    return times(integrate_derivatives(articulation, state, dnu).start, tangents)
+    return matmul(integrate_derivatives(articulation, state, dnu).start, tangents)
 
 
 @quantity

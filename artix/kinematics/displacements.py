@@ -15,10 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.kinematics.solve import Kinematics, Motion, motion_cross
-from artix.kinematics.tree import Tree, by_body, free_root, masked_sum, take
+from artix.kinematics.tree import by_body, free_root
 from artix.math import spatial
+from artix.math.arrays import masked_sum, take
 from artix.math.tangents import is_zero
 from artix.model.articulation import State
+from artix.model.padding import Tree
 from artix.model.topology import Topology
 
 Array = jax.Array

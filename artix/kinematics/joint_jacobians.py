@@ -24,10 +24,12 @@ from artix.kinematics.solve import (
     motion_cross,
     root_motion,
 )
-from artix.kinematics.tree import Tree, free_root, take
+from artix.kinematics.tree import free_root
 from artix.math import spatial
+from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
+from artix.model.padding import Tree
 
 Array = jax.Array
 

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 from artix.evaluation import quantity
 from artix.kinematics.displacements import NUM_ROOT, changes_by_displacement, changes_by_velocity, generalized_columns
 from artix.kinematics.solve import Kinematics, Motion, body_accelerations, dof_motions, kinematics, link_centers
-from artix.kinematics.tree import free_root, take
+from artix.kinematics.tree import free_root
 from artix.math import spatial
+from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 

@@ -15,10 +15,12 @@ from artix.kinematics.bodies import (
     mass_frames,
     screw_pitches,
 )
-from artix.kinematics.tree import Tree, body_frames, by_body, free_root, path_sum, take
+from artix.kinematics.tree import body_frames, by_body, free_root, path_sum
 from artix.math import spatial
+from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state
+from artix.model.padding import Tree
 
 Array = jax.Array
 
@@ -124,6 +126,12 @@ def root_motion(tree: Tree, root: Array) -> Motion:
 def body_velocities(tree: Tree, motions: Motion, root: Motion, qd: Array) -> Motion:
     """Velocities of all bodies about the reference point, [3, B] each."""
     return Motion.from_rows(jnp.concatenate(root) + path_sum(tree, jnp.concatenate(motions) * qd[None]))
+
+
+def center_velocities(tree: Tree, motions: Motion, root: Motion, qd: Array, centers: Array) -> Array:
+    """Velocities of the links' centres of mass [3, L] (from the reference point), and angular velocities, [6, L]."""
+    linear, angular = (take(part, tree.link_body) for part in body_velocities(tree, motions, root, qd))
+    return jnp.concatenate([linear + spatial.cross(angular, centers), angular])
 
 
 def motion_cross(velocity: Motion, motion: Motion) -> Motion:

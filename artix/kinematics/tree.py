@@ -8,35 +8,16 @@ whose arrays are constants, and a :class:`~artix.PaddedTopology`, whose arrays a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from artix.math import spatial
+from artix.math.arrays import masked_sum, take
+from artix.model.padding import Tree
 from artix.model.topology import Topology
 
-if TYPE_CHECKING:
-    from artix.model.padding import PaddedTopology
-
 Array = jax.Array
-Tree: TypeAlias = "Topology | PaddedTopology"
-
-
-def take(x: Array, index, axis: int = -1) -> Array:
-    """The items of ``x`` along an axis, none counted from its end; a slice, or all of ``x``, where that suffices."""
-    before = (slice(None),) * (axis % x.ndim)
-    if isinstance(index, np.ndarray) and index.ndim == 1:
-        first = int(index[0]) if len(index) else 0
-        if np.array_equal(index, np.arange(first, first + len(index))):
-            return x if len(index) == x.shape[axis] else x[(*before, slice(first, first + len(index)))]
-    return jnp.asarray(x).at[(*before, index)].get(mode="promise_in_bounds", wrap_negative_indices=False)
-
-
-def masked_sum(x: Array, mask) -> Array:
-    """``x @ mask`` in full precision; a GPU's default (TF32) would be fatal for a sum over a tree."""
-    return jnp.matmul(x, jnp.asarray(mask, x.dtype), precision=jax.lax.Precision.HIGHEST)
 
 
 def path_sum(tree: Tree, x: Array) -> Array:
@@ -62,6 +43,19 @@ def by_body(tree: Tree, q: Array) -> Array:
     """
     padded = jnp.concatenate([q, jnp.zeros_like(q, shape=(1,))])
     return jnp.stack([take(padded, row[1:]) for row in tree.body_dofs[: 3 if tree.has_spherical else 1]])
+
+
+def where_spherical(tree: Tree, vectors: Array, other: Array) -> Array:
+    """Takes the DOFs of spherical joints from vectors [3, B-1], the rest from ``other`` [n]."""
+    width = tree.num_bodies - 1
+    values = take(vectors.reshape(-1), tree.dof_column * width + tree.dof_body - 1)
+    return jnp.where(take(jnp.asarray(tree.body_is_spherical), tree.dof_body), values, other)
+
+
+def spherical_vectors(tree: Tree, q: Array) -> Array:
+    """The DOF values [n] of spherical joints by place within the joint, zero for other joints, [3, B-1]."""
+    values = by_body(tree, q)
+    return jnp.where(jnp.asarray(tree.body_is_spherical)[1:], values, jnp.zeros_like(values))
 
 
 # --- propagation ----------------------------------------------------------------------------------------------------

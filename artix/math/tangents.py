@@ -46,8 +46,3 @@ def value_and_change(function: Callable[[Any], Any], primal: Any, tangent: Any) 
         return function(structure.unflatten([replaced.get(k, leaf) for k, leaf in enumerate(leaves)]))
 
     return jax.jvp(of_moving, tuple(leaves[k] for k in moving), tuple(changes[k] for k in moving))
-
-
-def times(matrix: Array, vector: Array) -> Array:
-    """Matrix times vector in full precision; a GPU's default would be TF32."""
-    return jax.numpy.matmul(matrix, vector, precision=jax.lax.Precision.HIGHEST)

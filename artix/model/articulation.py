@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import jax
 from flax import struct
 
 from artix.model.couplings import LoopJoints, MimicJoints
 from artix.model.joint_features import DriveEnvelopes, Drives, JointFrictions
+from artix.model.padding import Tree
 from artix.model.tendons import FixedTendons, SpatialTendons
-from artix.model.topology import Topology
-
-if TYPE_CHECKING:
-    from artix.model.padding import PaddedTopology
 
 
 class Articulation(struct.PyTreeNode):
@@ -58,7 +53,7 @@ class Articulation(struct.PyTreeNode):
     What is data for time stepping (limits, drives, friction, damping, couplings) appears in no other quantity.
     """
 
-    topology: Topology | PaddedTopology
+    topology: Tree
     link_mass: jax.Array
     link_com_pose: jax.Array
     link_inertia: jax.Array

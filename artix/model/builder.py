@@ -15,11 +15,11 @@ from artix.model import name_resolution
 from artix.model.articulation import Articulation
 from artix.model.composite_joints import CompositeJoint
 from artix.model.couplings import LoopJoint, LoopJoints, MimicJoint, MimicJoints
-from artix.model.joint_features import Drive, DriveEnvelope, DriveEnvelopes, Drives, JointFriction, JointFrictions
-from artix.model.joints import IDENTITY_POSE, Joint, JointType
+from artix.model.joint_parameters import joint_parameters
+from artix.model.joints import IDENTITY_POSE, Joint
 from artix.model.tendons import FixedTendon, FixedTendons, SpatialTendon, SpatialTendons
 from artix.model.topology import Topology
-from artix.model.validation import finite_array, interval, number, physical_inertia, unit_pose
+from artix.model.validation import finite_array, number, physical_inertia, unit_pose
 
 STANDARD_GRAVITY = (0.0, 0.0, -9.81)
 
@@ -279,7 +279,7 @@ class ArticulationBuilder:
             loop_joints=tuple(name_resolution.loop_joint(topology, one) for one in self._loop_joints),
         )
         dtype = jnp.zeros(()).dtype if dtype is None else dtype
-        parameters = _link_parameters(links) | _joint_parameters([link.joint for link in links])
+        parameters = _link_parameters(links) | joint_parameters([link.joint for link in links])
         parameters |= {
             "gravity": self.gravity,
             "frame_local_pose": np.reshape([pose for _, _, pose in self._frames], (-1, 7)),
@@ -317,70 +317,3 @@ def _link_parameters(links: Sequence[_Link]) -> dict[str, Any]:
         "link_com_pose": np.array([link.com_pose for link in links]),
         "link_inertia": np.array([link.inertia for link in links]),
     }
-
-
-def _joint_parameters(joints: Sequence[Joint]) -> dict[str, Any]:
-    """What the articulation holds per joint and per DOF, as NumPy arrays."""
-    limits = np.array([pair for joint in joints for pair in _limits(joint)]).reshape(-1, 2)
-    return {
-        "joint_parent_pose": np.array([joint.parent_pose for joint in joints]),
-        "joint_child_pose": np.array([joint.child_pose for joint in joints]),
-        "joint_pitch": np.array([joint.pitch for joint in joints for _ in joint.axes], float),
-        "armature": _per_dof(joints, "armature"),
-        "max_joint_velocity": _per_dof(joints, "max_velocity"),
-        "max_joint_force": _per_dof(joints, "max_force"),
-        "joint_lower_limit": limits[:, 0],
-        "joint_upper_limit": limits[:, 1],
-        "drive": Drives.of(_per_axis(joints, "drive", Drive)),
-        "envelope": DriveEnvelopes.of(_per_axis(joints, "envelope", DriveEnvelope)),
-        "friction": JointFrictions.of(_frictions(joints)),
-    }
-
-
-def _per_dof(joints: Sequence[Joint], field: str) -> np.ndarray:
-    """A number that must not be negative, or one per axis, of every joint: one per DOF."""
-    values = []
-    for joint in joints:
-        count = len(joint.axes)
-        value = np.asarray(getattr(joint, field), float)
-        if value.shape not in ((), (count,)):
-            raise ValueError(f"joint {joint.name!r}: {field} must be a number or have length {count}")
-        if not np.all(value >= 0.0):
-            raise ValueError(f"joint {joint.name!r}: {field} must lie in [0, inf]; found {value.tolist()}")
-        values.append(np.broadcast_to(value, (count,)))
-    return np.concatenate(values)
-
-
-def _per_axis(joints: Sequence[Joint], field: str, *kinds: type) -> list:
-    """A descriptor, or one per axis, of every joint: one per DOF."""
-    values: list = []
-    for joint in joints:
-        value, count = getattr(joint, field), len(joint.axes)
-        entries = list(value) if isinstance(value, (list, tuple)) else [value] * count
-        if len(entries) != count or not all(entry is None or isinstance(entry, kinds) for entry in entries):
-            wanted = " or ".join(kind.__name__ for kind in kinds)
-            raise ValueError(
-                f"joint {joint.name!r}: {field} must be one {wanted} or a sequence with one per free axis ({count}); "
-                f"found {value!r}"
-            )
-        values += entries
-    return values
-
-
-def _frictions(joints: Sequence[Joint]) -> list[JointFriction]:
-    values = _per_axis(joints, "friction", JointFriction, float, int)
-    return [
-        one if isinstance(one, JointFriction) else JointFriction(static=one or 0.0, dynamic=one or 0.0)
-        for one in values
-    ]
-
-
-def _limits(joint: Joint) -> list[tuple[float, float]]:
-    limits = [None] * len(joint.axes) if joint.limits is None else list(joint.limits)
-    if len(limits) != len(joint.axes):
-        raise ValueError(f"joint {joint.name!r}: limits must have one entry per free axis; found {len(limits)}")
-    pairs = [interval(pair, f"joint {joint.name!r}") for pair in limits]
-    for pair in pairs:
-        if joint.type is JointType.SPHERICAL and any(np.pi + 1e-6 < abs(x) < np.inf for x in pair):
-            raise ValueError(f"joint {joint.name!r}: limits of a spherical joint must lie within [-pi, pi]")
-    return pairs

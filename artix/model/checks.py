@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.model.articulation import Articulation, State
+from artix.model.topology import Topology
 
 _BATCH = "the function takes one articulation and one state; use jax.vmap over batches"
 
@@ -45,3 +46,15 @@ def check_state(articulation: Articulation, state: State) -> None:
 def as_time(articulation: Articulation, dt: float | jax.Array) -> Any:
     """A duration in the articulation's dtype; a number stays known while JAX traces."""
     return jnp.asarray(dt, articulation.dtype) if isinstance(dt, jax.Array) else np.asarray(dt, articulation.dtype)
+
+
+def static_topology(articulation: Articulation, refusal: str) -> Topology:
+    """The topology of an articulation whose tree is known while JAX traces.
+
+    Raises:
+      TypeError: the tree is data, as that of a member of a mixed fleet; ``refusal`` says what needs to know it, and how
+        to mend that.
+    """
+    if not isinstance(articulation.topology, Topology):
+        raise TypeError(refusal)
+    return articulation.topology

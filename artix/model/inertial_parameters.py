@@ -26,7 +26,7 @@ import numpy as np
 
 from artix.math import spatial
 from artix.model.articulation import Articulation
-from artix.model.checks import check_vector
+from artix.model.checks import check_vector, static_topology
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -174,9 +174,9 @@ def _check_extent(mass: np.ndarray, inertia: np.ndarray, where: str) -> None:
 
 
 def _topology_and_indices(articulation: Articulation, links: Sequence[str] | None) -> tuple[Topology, np.ndarray]:
-    topology = articulation.topology
-    if not isinstance(topology, Topology):
-        raise TypeError("log-Cholesky parameters need one topology; the padded links of a mixed fleet have no mass")
+    topology = static_topology(
+        articulation, "log-Cholesky parameters need one topology; the padded links of a mixed fleet have no mass"
+    )
     if links is None:
         return topology, np.arange(topology.num_links)
     return topology, np.array([topology.link_index(name) for name in links], int)

@@ -45,6 +45,22 @@ _TRANSLATIONS = (Axis.X, Axis.Y, Axis.Z)
 _REVOLUTE = (JointType.REVOLUTE, JointType.REVOLUTE_UNWRAPPED)
 
 
+_HALF = 0.5
+_ROOT_HALF = float(np.sqrt(0.5))
+
+#: For each set of free axes of a joint frame, the quaternion (xyzw) of the frame whose first axes they are.
+AXES_FIRST: dict[tuple[int, ...], tuple[float, float, float, float]] = {
+    (): (0.0, 0.0, 0.0, 1.0),
+    (0,): (0.0, 0.0, 0.0, 1.0),
+    (1,): (_HALF, _HALF, _HALF, _HALF),
+    (2,): (-_HALF, -_HALF, -_HALF, _HALF),
+    (0, 1): (0.0, 0.0, 0.0, 1.0),
+    (1, 2): (_HALF, _HALF, _HALF, _HALF),
+    (0, 2): (_ROOT_HALF, 0.0, 0.0, _ROOT_HALF),
+    (0, 1, 2): (0.0, 0.0, 0.0, 1.0),
+}
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Joint:
     """One joint between a link and its parent: the unit in which an :class:`ArticulationBuilder` is told of motion.

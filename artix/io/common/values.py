@@ -7,8 +7,11 @@ from collections.abc import Callable
 import jax
 import numpy as np
 
-from artix.io.urdf.parser import INERTIA_TOLERANCE
 from artix.model.articulation import Articulation
+
+#: Exporters print six significant digits (the default of C++ streams), so bounds on inertias give way by one unit of
+#: the sixth. :class:`~artix.ArticulationBuilder` allows as much.
+INERTIA_TOLERANCE = 1e-6
 
 #: What must hold of each array, by its name; everything else must be finite.
 _NOT_NEGATIVE = (

@@ -11,6 +11,7 @@ import numpy as np
 
 from artix.io.common.diagnostics import Report
 from artix.io.common.poses import IDENTITY, quaternion_from_rpy
+from artix.io.common.values import INERTIA_TOLERANCE
 from artix.io.common.xml_tree import Element, read_child, read_name, read_number, read_numbers, read_xml
 
 #: Joints of one degree of freedom.
@@ -20,10 +21,6 @@ COMPOSITE_TYPES = ("planar", "floating")
 
 #: The repairs that may be asked for by name.
 REPAIRS = ("inertia", "mimic")
-
-#: Exporters print six significant digits (the default of C++ streams), so bounds on inertias give way by one unit of
-#: the sixth. :class:`~artix.ArticulationBuilder` allows as much.
-INERTIA_TOLERANCE = 1e-6
 
 _XACRO = re.compile(r"\$[{(]")
 

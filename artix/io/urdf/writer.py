@@ -9,7 +9,7 @@ import numpy as np
 
 from artix.io.common.diagnostics import DescriptionError, Issue
 from artix.io.common.poses import compose, inverse, rotation_matrix, rpy_from_quaternion, translation
-from artix.io.common.unsaid import check_xml_names, static_topology, unsaid
+from artix.io.common.unsaid import check_xml_names, unsaid, writable_topology
 from artix.io.urdf.reader import WORLD_LINK
 from artix.model.articulation import Articulation
 from artix.model.joints import JointType
@@ -49,7 +49,7 @@ class _Writer:
     def __init__(self, articulation: Articulation, file: str) -> None:
         self.file = file
         self.articulation = articulation
-        self.topology = static_topology(articulation)
+        self.topology = writable_topology(articulation)
         check_xml_names(self.topology, file)
         self.issues = unsaid(articulation, "URDF", file, _SAYS)
         #: Where the written frame of each link is in the link's own frame.

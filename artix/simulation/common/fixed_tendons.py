@@ -52,7 +52,7 @@ def fixed_tendon_rows(
     """The rows of all fixed tendons; ``motion`` [L, 6] are the links' velocities before any impulse."""
     topology, numbers = static_topology(frozen), articulation.fixed_tendons
     dof, *_, table = _structure(topology)
-    wrenches = joint_wrenches(frozen)
+    wrenches = tendon_joint_wrenches(frozen)
     moving = wrenches.on_link - wrenches.on_parent
     rate = jnp.einsum("jlk,lkv->jv", moving, frozen.jacobian, precision=HIGHEST)
     free_rate = jnp.sum(moving * motion[None], axis=(1, 2))
@@ -90,7 +90,7 @@ def fixed_tendon_rows(
     )
 
 
-class JointWrenches(NamedTuple):
+class TendonJointWrenches(NamedTuple):
     """Unit efforts on the links by the axes of J tendon joints, [J, L, 6] each."""
 
     on_link: Array
@@ -101,12 +101,12 @@ class JointWrenches(NamedTuple):
     """Along the axis of the first joint above, on the tendon's root link."""
 
 
-def joint_wrenches(frozen: Frozen) -> JointWrenches:
+def tendon_joint_wrenches(frozen: Frozen) -> TendonJointWrenches:
     """The wrenches of all tendon joints; PhysX pairs a joint's own axis with that of the tendon's first joint."""
     dof, parent_link, root_link, first, _ = _structure(static_topology(frozen))
     link = static_topology(frozen).dof_link[dof]
     places = jnp.eye(static_topology(frozen).num_links, dtype=frozen.axis.dtype)
-    return JointWrenches(
+    return TendonJointWrenches(
         on_link=places[link][:, :, None] * axis_row(frozen, dof, link, frozen.child_origin[dof])[:, None],
         on_parent=places[parent_link][:, :, None]
         * axis_row(frozen, first, parent_link, frozen.parent_origin[dof])[:, None],

@@ -9,7 +9,6 @@ from artix.kinematics.bodies import Placement
 from artix.math import spatial
 from artix.model.articulation import Articulation
 from artix.simulation.common.step_start import HIGHEST, Frozen, inertial_wrenches
-from artix.simulation.projected.gauss_seidel import Impulses, Rows
 
 Array = jax.Array
 
@@ -52,17 +51,3 @@ def incoming_joint_forces(
     arm = spatial.rotate(end_frame.rotation, arm)
     local = [spatial.rotate_inverse(axes, vector) for vector in (force.T, torque.T - spatial.cross(arm, force.T))]
     return jnp.concatenate(local).T.at[0].set(0)
-
-
-def tendon_wrenches(rows: Rows, impulses: Impulses, dt: Array, links: int) -> tuple[Array, Array]:
-    """Mean wrenches of all tendons on the links, and of fixed tendons on the links that their joints move, [L, 6]."""
-    everything = own = jnp.zeros_like(dt, shape=(links, 6))
-    if rows.spatial_tendons is not None:
-        force = (impulses.spatial_tendons[0] + impulses.spatial_tendons[1]) / dt
-        everything = everything + jnp.einsum("s,slk->lk", force, rows.spatial_tendons.wrench, precision=HIGHEST)
-    if rows.fixed_tendons is not None:
-        force = (impulses.fixed_tendons[0] + impulses.fixed_tendons[1]) / dt
-        own = jnp.einsum("tm,tmlk->lk", force, rows.fixed_tendons.wrench, precision=HIGHEST)
-        reaction = jnp.einsum("tm,tmlk->lk", force, rows.fixed_tendons.reaction, precision=HIGHEST)
-        everything = everything + own + reaction
-    return everything, own

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.kinematics.tree import Tree
 from artix.model.couplings import MimicJoints
+from artix.model.padding import Tree
 from artix.simulation.common.step_start import HIGHEST, Frozen
 from artix.simulation.common.sweep import Sweep
 

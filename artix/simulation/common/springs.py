@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from artix.model.articulation import Articulation
 from artix.model.tendons import FixedTendons, SpatialTendons
 from artix.model.topology import Topology
-from artix.simulation.common.fixed_tendons import joint_wrenches, tendon_joints
+from artix.simulation.common.fixed_tendons import tendon_joint_wrenches, tendon_joints
 from artix.simulation.common.mimic import mimic_directions, mimic_errors
 from artix.simulation.common.spatial_tendons import end_wrenches, path_ends, path_gradients, path_lengths
 from artix.simulation.common.step_start import HIGHEST, Frozen, static_topology
@@ -101,7 +101,7 @@ def fixed_tendon_springs(
         rate = jnp.matmul(members * numbers.coefficient, joints, precision=HIGHEST)
         force = jnp.matmul(share * numbers.coefficient, joints, precision=HIGHEST)
         return Springs(stiffness, numbers.damping, stretch, rate, force)
-    wrenches = joint_wrenches(frozen)
+    wrenches = tendon_joint_wrenches(frozen)
     moving = _force(frozen, wrenches.on_link - wrenches.on_parent)
     rate = jnp.matmul(members * numbers.coefficient, moving, precision=HIGHEST)
     wrench, transmitted = (

@@ -16,11 +16,11 @@ from artix.dynamics.mass_matrix import mass_matrix
 from artix.dynamics.newton_euler import generalized_forces, link_sums
 from artix.dynamics.solve import mass_product
 from artix.kinematics.bodies import Placement
-from artix.kinematics.frames import dense_jacobian, link_accelerations, link_frames
-from artix.kinematics.solve import Motion, body_velocities, dof_motions, kinematics, root_motion
-from artix.kinematics.tree import Tree, take
+from artix.kinematics.links import dense_jacobian, link_accelerations, link_frames
+from artix.kinematics.solve import Motion, center_velocities, dof_motions, kinematics, root_motion
 from artix.math import spatial
 from artix.model.articulation import Articulation, State
+from artix.model.padding import Tree
 from artix.model.topology import Topology
 from artix.simulation.common.joint_drift import with_joint_drift
 
@@ -151,9 +151,7 @@ def link_motion(frozen: Frozen, velocity: Array) -> Array:
     # Sums over the tree, not the Jacobian, which solvers without tendons so never evaluate.
     tree, base = frozen.topology, frozen.topology.num_base_dofs
     root = root_motion(tree, velocity[:base] if base else jnp.zeros_like(velocity, shape=6))
-    bodies = body_velocities(tree, frozen.motions, root, velocity[base:])
-    linear, angular = (take(part, tree.link_body) for part in bodies)
-    return jnp.concatenate([linear + spatial.cross(angular, frozen.center.T), angular]).T
+    return center_velocities(tree, frozen.motions, root, velocity[base:], frozen.center.T).T
 
 
 def response(frozen: Frozen, impulse: Array) -> Array:

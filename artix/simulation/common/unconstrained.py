@@ -76,7 +76,7 @@ def gravity_and_loads(articulation: Articulation, load: Array | None) -> Array:
     return weight if load is None else weight + load
 
 
-def link_momenta(frozen: Frozen, motion: Array) -> Array:
+def momenta_about_centers(frozen: Frozen, motion: Array) -> Array:
     """Linear and angular momenta [L, 6] of the links about their own centres of mass."""
     return jnp.concatenate([frozen.mass[:, None] * motion[:, :3], spins(frozen, motion[:, 3:].T).T], axis=1)
 

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from artix.kinematics.displacements import has_all_displacements
-from artix.kinematics.tree import Tree
 from artix.model.articulation import Articulation, State
+from artix.model.padding import Tree
 from artix.simulation.common.loop_closures import LoopClosures
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.step_start import HIGHEST, Frozen

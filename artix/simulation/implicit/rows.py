@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.kinematics.tree import take
+from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.drives import DriveRow, exceeds_bounds
 from artix.simulation.common.limits import room

@@ -11,15 +11,17 @@ from artix.dynamics.inverse import rigid_body_forces
 from artix.dynamics.momentum import about
 from artix.dynamics.newton_euler import pull
 from artix.kinematics.bodies import Inertias
-from artix.kinematics.configuration import generalized_velocity, integrate
-from artix.kinematics.frames import link_accelerations, link_frames, link_velocities
+from artix.kinematics.configuration import integrate
+from artix.kinematics.links import link_accelerations, link_frames, link_velocities
 from artix.kinematics.solve import kinematics
+from artix.kinematics.velocities import generalized_velocity
 from artix.model.articulation import Articulation, State
+from artix.simulation.common.commands import commands_of
 from artix.simulation.common.joint_forces import incoming_joint_forces
 from artix.simulation.common.loop_closures import LoopClosures, closure_errors, loop_closures, loop_wrenches
 from artix.simulation.common.momentum_correction import Momentum
-from artix.simulation.common.momentum_end import whole, with_momentum
-from artix.simulation.common.options import Control, SolverOptions, commands_of
+from artix.simulation.common.momentum_end import mass_and_momentum, with_momentum
+from artix.simulation.common.options import Control, SolverOptions
 from artix.simulation.common.report import StepReport, residual_of
 from artix.simulation.common.springs import Springs, coupling_springs, spring_efforts
 from artix.simulation.common.step_start import HIGHEST, Frozen, freeze, has_tendons, link_motion
@@ -102,7 +104,7 @@ def _end(articulation: Articulation, state: State, solved: _Solved) -> State:
     end = end.replace(joint_velocity=found.velocity[base:])
     if base == 0:
         return end
-    moments, carried = whole(articulation, state)
+    moments, carried = mass_and_momentum(articulation, state)
     momentum = carried[:, 0] + dt * _outer_wrench(articulation, solved, moments)
     if acting.springs or loops:
         # PhysX's tendons and loop joints with the world act on the whole.

@@ -10,13 +10,13 @@ from flax import struct
 
 from artix.dynamics.factorization import factorize_dense, factorize_product, inverse_of_matrix, solve
 from artix.dynamics.inverse import rigid_body_forces
-from artix.kinematics.configuration import generalized_velocity
+from artix.kinematics.velocities import generalized_velocity
 from artix.model.articulation import Articulation, State
+from artix.simulation.common.commands import Commands, position_error
 from artix.simulation.common.loop_closures import LoopClosures
 from artix.simulation.common.springs import Springs, spring_efforts
 from artix.simulation.common.step_start import HIGHEST, Frozen, inverse_with
 from artix.simulation.implicit.hard_rows import HardRows, hard_rows
-from artix.simulation.projected.rows import Commands, position_error
 
 Array = jax.Array
 

@@ -9,14 +9,14 @@ import jax.numpy as jnp
 
 from artix.evaluation.devices import scan
 from artix.kinematics.bodies import Placement
-from artix.kinematics.frames import link_poses
+from artix.kinematics.links import link_poses
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.spatial_tendons import path_lengths
 from artix.simulation.common.step_start import Frozen, link_motion, static_topology
 from artix.simulation.common.sweep import Sweep
 from artix.simulation.common.unconstrained import Unconstrained
-from artix.simulation.projected.gauss_seidel import Impulses, Progress, Rows, no_impulses, sweep_once
+from artix.simulation.projected.gauss_seidel import Progress, Rows, SweepImpulses, no_impulses, sweep_once
 from artix.simulation.projected.positions import Configuration, advance, start_configuration, to_state, with_drift_of
 
 Array = jax.Array
@@ -29,7 +29,7 @@ class Solution(NamedTuple):
     """Change of the generalised velocity by impulses, [nv]."""
     mean_change: Array
     """The same of the velocities that moved the positions, [nv]."""
-    impulses: Impulses
+    impulses: SweepImpulses
     configuration: Configuration
     """Where the articulation is at the end of the step."""
     position_corrections: Array
@@ -44,7 +44,7 @@ class _Carry(NamedTuple):
     change: Array
     total_change: Array
     """Sum over the sweeps so far."""
-    impulses: Impulses
+    impulses: SweepImpulses
     configuration: Configuration
     progress: Progress
 
@@ -109,11 +109,11 @@ def iterate(
 
 
 def _velocity_sweeps(
-    rows: Rows, change: Array, impulses: Impulses, progress: Progress, velocity: Array, sweep: Sweep, count: int
-) -> tuple[Array, Impulses, Array]:
+    rows: Rows, change: Array, impulses: SweepImpulses, progress: Progress, velocity: Array, sweep: Sweep, count: int
+) -> tuple[Array, SweepImpulses, Array]:
     """The sweeps after the positions have moved; their corrections have a leading axis ``count``."""
 
-    def once(carry: tuple[Array, Impulses], _) -> tuple[tuple[Array, Impulses], Array]:
+    def once(carry: tuple[Array, SweepImpulses], _) -> tuple[tuple[Array, SweepImpulses], Array]:
         change, impulses, corrected = sweep_once(rows, carry[0], carry[1], progress, velocity, sweep)
         return (change, impulses), corrected
 

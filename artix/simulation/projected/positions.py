@@ -9,10 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.kinematics.bodies import joint_geometry, link_placements
-from artix.kinematics.configuration import where_spherical, wrap_angles
+from artix.kinematics.configuration import wrap_angles
 from artix.kinematics.solve import joint_transforms
-from artix.kinematics.tree import by_body, joint_quaternions, take
+from artix.kinematics.tree import by_body, joint_quaternions, where_spherical
 from artix.math import spatial
+from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
 from artix.simulation.common.joint_drift import drift_by_link, with_joint_drift

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.kinematics.configuration import where_spherical
-from artix.kinematics.tree import Tree, by_body
-from artix.math import spatial
 from artix.model.articulation import Articulation
+from artix.simulation.common.commands import Commands, position_error
 from artix.simulation.common.drives import DriveRow
 from artix.simulation.common.fixed_tendons import fixed_tendon_rows
-from artix.simulation.common.joint_drift import drift_by_body
 from artix.simulation.common.limits import LimitRow, room
 from artix.simulation.common.loop_closures import LoopClosures
 from artix.simulation.common.mimic import mimic_rows
@@ -24,17 +19,6 @@ from artix.simulation.projected.gauss_seidel import DofRow, Rows
 from artix.simulation.projected.loop_rows import loop_rows
 
 Array = jax.Array
-
-
-class Commands(NamedTuple):
-    """What the joints are told during a step, [n] each."""
-
-    joint_force: Array
-    """Commanded forces within their limits [N m or N]."""
-    target_position: Array
-    """Of the drives [rad or m]."""
-    target_velocity: Array
-    """Of the drives [rad/s or m/s]."""
 
 
 def constraint_rows(
@@ -107,20 +91,3 @@ def _relative_velocity(frozen: Frozen, motion: Array) -> Array:
         for link, origin in ((child, frozen.child_origin), (parent, frozen.parent_origin))
     ]
     return jnp.sum(rows[0] * motion[child], axis=1) - jnp.sum(rows[1] * motion[parent], axis=1)
-
-
-def position_error(topology: Tree, position: Array, target: Array, drift: Array | None = None) -> Array:
-    """Target less position, [n]; for spherical joints of several axes twice the vector part of the rotation to go.
-
-    A ``drift`` [L, 3] of the joint frames belongs to the rotation, not to its target.
-    """
-    error = target - position
-    if not topology.has_spherical:
-        return error
-    wanted, now = (spatial.quaternion_exp(by_body(topology, x)) for x in (target, position))
-    if drift is not None:
-        now = spatial.quaternion_product(drift_by_body(topology, drift), now)
-    product = spatial.quaternion_product(spatial.conjugate(wanted), now)
-    product = jnp.where(product[3] < 0, -product, product)
-    several = jnp.asarray(topology.dof_is_one_of_several)
-    return jnp.where(several, where_spherical(topology, -2 * product[:3], error), error)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.kinematics.configuration import generalized_velocity
-from artix.kinematics.frames import link_frames, link_velocities
+from artix.kinematics.links import link_frames, link_velocities
 from artix.kinematics.solve import kinematics
+from artix.kinematics.velocities import generalized_velocity
 from artix.model.articulation import Articulation, State
+from artix.simulation.common.commands import commands_of
 from artix.simulation.common.joint_drift import with_joint_drift
-from artix.simulation.common.joint_forces import incoming_joint_forces, tendon_wrenches
+from artix.simulation.common.joint_forces import incoming_joint_forces
 from artix.simulation.common.loop_closures import loop_closures, loop_wrenches
 from artix.simulation.common.momentum_correction import momentum_of, restore_momentum
 from artix.simulation.common.momentum_end import with_momentum
-from artix.simulation.common.options import Control, SolverOptions, commands_of
+from artix.simulation.common.options import Control, SolverOptions
 from artix.simulation.common.report import StepReport, residual_of
 from artix.simulation.common.step_start import (
     Frozen,
@@ -32,6 +33,7 @@ from artix.simulation.common.unconstrained import (
     link_resistance,
     unconstrained_velocities,
 )
+from artix.simulation.projected.gauss_seidel import tendon_wrenches
 from artix.simulation.projected.iterations import Solution, iterate
 from artix.simulation.projected.positions import Configuration, to_state, with_drift_of
 from artix.simulation.projected.rows import constraint_rows
