@@ -52,7 +52,8 @@ class DescriptionError(ValueError):
 
 
 class DescriptionWarning(UserWarning):
-    """A reader changed or left out what a description says, because it was asked to, or took what no body can be."""
+    """A reader changed or left out something because it was asked to, or took what no body has; or a writer could not
+    say something."""
 
 
 class Place(Protocol):
