@@ -53,7 +53,8 @@ class DescriptionError(ValueError):
 
 class DescriptionWarning(UserWarning):
     """A reader changed or left out something because it was asked to, or took what no body has; or a writer could not
-    say something."""
+    say something.
+    """
 
 
 class Place(Protocol):
