@@ -10,7 +10,7 @@ from pxr import Gf, Usd, UsdGeom, UsdPhysics
 
 import artix
 from artix import DescriptionError, DescriptionWarning
-from artix.io.poses import rotation_matrix
+from artix.io.common.poses import rotation_matrix
 from artix.io.usd import shapes
 from tests.usd_stages import body_inertias, joint, robot
 
