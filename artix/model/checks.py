@@ -1,4 +1,4 @@
-"""Refusing wrong shapes and mixed dtypes at the public boundary, while JAX traces and hence at no run-time cost."""
+"""Checks of shapes and dtypes at the public boundary. They run while JAX traces and cost nothing at run time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def check_state(articulation: Articulation, state: State) -> None:
 
 
 def as_time(articulation: Articulation, dt: float | jax.Array) -> Any:
-    """A duration in the articulation's dtype; a number stays known while JAX traces."""
+    """A duration in the articulation's dtype; a Python number stays a constant while JAX traces."""
     return jnp.asarray(dt, articulation.dtype) if isinstance(dt, jax.Array) else np.asarray(dt, articulation.dtype)
 
 
