@@ -81,7 +81,7 @@ def articulated_body_inertias(
 
 @functools.lru_cache(maxsize=256)
 def _attachments(tree: Topology) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of what the links are made up: themselves, links that fixed joints hold, and bodies that hang on those.
+    """What each link carries: itself, links attached by fixed joints, and the bodies attached to those.
 
     Returns:
       ``[m, l]``: whether link m is link l or rigidly below it, [L, L]; ``[b, l]``: whether body b + 1 hangs on one of

@@ -1,4 +1,4 @@
-"""The Coriolis matrix, and the products of inertias and velocities of which it and rates of inertias are made."""
+"""The Coriolis matrix, and the products of inertias and velocities that it is assembled from."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Closed-form Jacobians of the dynamics in the tangent space of the generalised velocity.
 
-"By the configuration" means along :func:`artix.integrate` at once: column k is the derivative while the configuration
-moves with unit velocity k of the generalised velocity ``nu``, whose components are held. For a floating base ``nu`` is
+"By the configuration" means along :func:`artix.integrate`: column k is the derivative as the configuration moves with
+the k-th unit velocity, while the components of the generalised velocity ``nu`` are held. For a floating base ``nu`` is
 in world axes; Pinocchio's free-flyer moves along the base's own axes with components held there. With ``nu = T nu_pin``
 and ``b = dT/dt nu_pin`` (see the page on conventions), its derivatives follow from these by the product rule.
 """

@@ -1,7 +1,7 @@
 """Factorising the mass matrix along the tree, ``M = U D U^T``.
 
-Three algorithms, of which the topology chooses. Where paths have up to ``DEEPEST_PATH`` entries, the elimination goes
-from level to level (:mod:`artix.dynamics.elimination`) and follows the tree's sparsity. Deeper trees are articulated
+There are three algorithms; the topology decides. Where paths have up to ``DEEPEST_PATH`` entries, the elimination goes
+from level to level (:mod:`artix.dynamics.elimination`) and follows the tree's sparsity. Deeper trees use articulated
 bodies (:mod:`artix.dynamics.articulated_bodies`). Trees of padded fleets, which are data, and matrices of other
 patterns are halved (:mod:`artix.dynamics.halving`).
 """
@@ -37,7 +37,7 @@ Factors: TypeAlias = PathFactors | ArticulatedFactors | FullFactors
 
 
 class MassProduct(NamedTuple):
-    """A tree's mass matrix, not multiplied out: its upper half is that of ``motions^T momenta``."""
+    """A tree's mass matrix as a product: its upper half is that of ``motions^T momenta``."""
 
     motions: Array
     """Unit motions of the generalised velocity, [6, nv]."""
@@ -105,7 +105,7 @@ def inverse_of_product(tree: Tree, matrix: Array, product: MassProduct) -> Array
 
 
 def with_derivative(matrix: Array, added: Array, factors: Factors) -> Array:
-    """The inverse of factors, which are constant, with the derivative of that of the matrix plus a diagonal."""
+    """The inverse of constant factors, with the derivative of the inverse of the matrix plus a diagonal."""
     return _known_inverse(matrix + jnp.diag(added), inverse_of(factors))
 
 

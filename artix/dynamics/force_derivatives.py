@@ -35,7 +35,7 @@ Array = jax.Array
 
 
 class WorldForces(NamedTuple):
-    """Forces that keep their world components when a body is displaced: wrenches on links, and what lacks weight."""
+    """Forces that keep their world components when a body is displaced: wrenches, and what cancels gravity."""
 
     force: Array
     """[3, k]"""
@@ -68,7 +68,7 @@ class ForceDerivatives(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """What each unit displacement does to the motion of everything that it moves, and what that weighs."""
+    """How each unit displacement changes the motion of everything it moves, and the inertias of that."""
 
     motions: Motion
     first: Motion
@@ -172,7 +172,7 @@ def _composites(
 
 
 def moments_of_momentum(inertias: Inertias, velocity: Motion) -> tuple[Array, Array]:
-    """Integrals of velocity dm [3, k] and of velocity r^T dm [3, 3, k] of bodies that move like that."""
+    """Integrals of velocity dm [3, k] and of velocity r^T dm [3, 3, k] over moving bodies."""
     mass, first, second = inertias
     linear, angular = velocity
     moving = mass[None] * linear + spatial.cross(angular, first)
@@ -185,7 +185,7 @@ def _sums(tree: Tree, rows: Array) -> Array:
 
 
 def _weightless(articulation: Articulation, kin: Kinematics) -> WorldForces:
-    """What takes back gravity's acceleration of links that it does not act on."""
+    """The forces that cancel gravity on links with a ``gravity_scale`` of their own."""
     mass, moment = weightless(articulation, kin)
     mass, moment = _sums(articulation.topology, mass[None]), _sums(articulation.topology, moment)
     gravity = articulation.gravity[:, None]
@@ -227,7 +227,7 @@ def twice_coriolis_transposed(sums: Composites, motion: Motion) -> Array:
 
 
 def turned_back(world: WorldForces, angular: Array) -> Array:
-    """What world forces look like from composites that turn by ``angular``: they turn the other way, [6, k]."""
+    """Change of world forces as seen from composites that turn by ``angular``, [6, k]."""
     torque = spatial.apply(world.moments, angular) - spatial.trace(world.moments)[None] * angular
     return jnp.concatenate([spatial.cross(world.force, angular), torque + spatial.cross(world.torque, angular)])
 

@@ -1,4 +1,4 @@
-"""Forward dynamics: the acceleration that forces cause."""
+"""Forward dynamics: accelerations from forces."""
 
 from __future__ import annotations
 

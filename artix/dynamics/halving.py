@@ -5,7 +5,7 @@ With A above and C below,
     [A  B ]   [U_A  W  ] [D_A    ]   [U_A  W  ]^T     W = B U_C^-T D_C^-1
     [B' C ] = [     U_C] [    D_C] . [     U_C]       U_A D_A U_A^T = A - W D_C W^T
 
-so that a handful of matrix products per half is all there is.
+so each half takes only a few matrix products.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Forces that the joints transmit, and the momenta of links: what Newton and Euler's recursion passes along."""
+"""Wrenches transmitted by the joints, and momenta of the links."""
 
 from __future__ import annotations
 

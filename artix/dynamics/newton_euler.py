@@ -1,4 +1,4 @@
-"""The recursive Newton-Euler algorithm (RNEA) with its recursions as sums over the tree: the forces that bodies take.
+"""The recursive Newton-Euler algorithm (RNEA), its recursions written as sums over the tree.
 
 With S_d the motion that a unit velocity of DOF d gives to what lies below it, all about one point and in world axes::
 
@@ -43,7 +43,7 @@ class NewtonEuler(NamedTuple):
     inertias: Inertias
     """Mass moments of the bodies."""
     force: Array
-    """Force and torque that each body takes: for its acceleration, against gravity, less wrenches, [6, B]."""
+    """Force and torque required by each body: for its acceleration and against gravity, less wrenches, [6, B]."""
 
 
 def newton_euler(
@@ -80,7 +80,7 @@ def pull(articulation: Articulation, mass: Array, first: Array) -> Array:
 
 
 def forces_of_motion(velocity: Motion, rate: Motion, inertias: Inertias) -> Array:
-    """Forces and torques about the reference point that the motion of each body (or link) takes, [6, k]."""
+    """Forces and torques about the reference point required for the motion of each body (or link), [6, k]."""
     omega = velocity.angular
     # A point at r from the reference point accelerates by ``at_reference + turning @ r``. Multiplied by the
     # pseudo-inertia this gives the force and the matrix of moments in one product, without any nested cross product.
@@ -104,7 +104,7 @@ def link_sums(tree: Tree, forces: Array) -> Array:
 
 
 def link_wrenches(articulation: Articulation, kin: Kinematics, external_force: Array) -> Array:
-    """The same, still one per link, [6, L]."""
+    """The same per link, [6, L]."""
     tree = articulation.topology
     shape = (tree.num_links, 6)
     check_vector("external_force", external_force, shape, articulation.dtype, "a wrench per link")
@@ -114,7 +114,7 @@ def link_wrenches(articulation: Articulation, kin: Kinematics, external_force: A
 
 
 def generalized_forces(tree: Tree, motions: Motion, forces: Array) -> Array:
-    """Generalised forces [nv] that forces on the bodies [6, B] amount to."""
+    """Generalised forces [nv] equivalent to forces on the bodies [6, B]."""
     total, below = subtree_sums(tree, forces)
     return generalized(tree, total, spatial.dot(jnp.concatenate(motions), below))
 

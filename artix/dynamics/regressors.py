@@ -25,7 +25,7 @@ Array = jax.Array
 
 @quantity
 def body_regressor(velocity: Array, acceleration: Array) -> Array:
-    """Regressor of the wrench that one body takes for its motion, Pinocchio's ``bodyRegressor``.
+    """Regressor of the wrench that the motion of one body requires, Pinocchio's ``bodyRegressor``.
 
     Args:
       velocity: spatial velocity in the body's frame, linear first, shape [6].

@@ -261,7 +261,7 @@ def _symmetric(masks: _Masks, ordered: Array) -> Array:
 
 
 def _moving(sums: Composites, motion: Motion) -> Composites:
-    """The composites as if they moved like that and nothing else did."""
+    """The composites' moments of momentum for this motion alone."""
     linear, moments = moments_of_momentum(sums.inertias, motion)
     return sums._replace(momentum=linear, momentum_moments=moments)
 

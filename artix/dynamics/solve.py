@@ -95,7 +95,7 @@ def inverse_matrix(articulation: Articulation, kin: Kinematics, *, armature: boo
 
 
 def factorize(articulation: Articulation, kin: Kinematics, *, armature: bool = True, many: bool = False) -> Factors:
-    """Factors of the mass matrix for :func:`linear_solve`, which knows their derivatives; ``many`` for many solves."""
+    """Factors of the mass matrix for :func:`linear_solve`, which differentiates implicitly; ``many`` for many solves."""
     product = mass_product(articulation, kin, armature=armature)
     return factorize_product(articulation.topology, jax.lax.stop_gradient(product), many=many)
 
@@ -103,7 +103,7 @@ def factorize(articulation: Articulation, kin: Kinematics, *, armature: bool = T
 def linear_solve(
     articulation: Articulation, kin: Kinematics, factors: Factors, right: Array, *, armature: bool = True
 ) -> Array:
-    """Solves with the mass matrix; its derivative is ``M^-1 (d right - dM x)``, which needs no other factorisation."""
+    """Solves with the mass matrix; its derivative ``M^-1 (d right - dM x)`` needs no further factorisation."""
     matrix = _whole_matrix(articulation, kin, armature=armature)
     solution = jax.lax.custom_linear_solve(
         lambda x: matmul(matrix, x), right, solve=lambda _, b: solve(factors, b), symmetric=True
@@ -112,13 +112,13 @@ def linear_solve(
 
 
 def _whole_matrix(articulation: Articulation, kin: Kinematics, *, armature: bool) -> Array:
-    """The mass matrix, at which only derivatives of solutions look: in programs without them it is dead code."""
+    """The mass matrix, used by derivatives of solutions only; elsewhere it is dead code."""
     matrix = inertia_matrix(articulation, kin)
     return matrix + jnp.diag(generalized_armature(articulation)) if armature else matrix
 
 
 def mass_product(articulation: Articulation, kin: Kinematics, *, armature: bool = True) -> MassProduct:
-    """The mass matrix, not multiplied out."""
+    """The mass matrix as the product of its factors."""
     tree = articulation.topology
     motions, momenta = generalized_momenta(articulation, kin)
     added = generalized_armature(articulation)

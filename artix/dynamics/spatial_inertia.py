@@ -1,4 +1,4 @@
-"""Spatial inertias of links and of what hangs below them, as 6 x 6 matrices that take motions to momenta."""
+"""Spatial inertias of links and subtrees, 6 x 6 matrices that map motions to momenta."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def supported_inertia(
 
 
 def _matrices(articulation: Articulation, kin: Kinematics, inertias: Inertias, axes: Axes) -> Array:
-    """Mass moments of L links as users see them, [L, 6, 6]."""
+    """Spatial inertias of L links in ``axes``, from their mass moments, [L, 6, 6]."""
     tree = articulation.topology
     frames: Placement = link_frames(tree, kin)
     matrices = spatial_inertias(inertias_in_axes(kin, frames, inertias, axes))

@@ -204,7 +204,7 @@ def _center_motions(articulation: Articulation, state: State, acceleration: Arra
 
 
 def _mean(articulation: Articulation, of_links: Array) -> Array:
-    """Averages of vectors [3, L] over subtrees, by mass; the link's own where there is none."""
+    """Averages of vectors [3, L] over subtrees, weighted by mass; the link's own vector where a subtree has none."""
     mass = articulation.link_mass
     total = link_subtree_sums(articulation.topology, mass)
     sums = link_subtree_sums(articulation.topology, mass[None] * of_links)

@@ -1,6 +1,6 @@
 """Jacobians on the configuration manifold, in closed form: of integrate, of difference, and of the position rates.
 
-All of them are identities but for one block per rotation: the root's, which turns about the world's axes, and those of
+All are identities except for one block per rotation: the root's, which turns about the world's axes, and those of
 spherical joints, which turn about the axes of the child joint frame.
 """
 
@@ -168,7 +168,7 @@ def _inverse_jacobian(vector: Array) -> Array:
 
 
 def _held(tree: Tree, vector: Array) -> Array:
-    """What becomes of angular velocities at rotation vectors [3, B-1] whose components on locked axes are dropped.
+    """The map on angular velocities at rotation vectors [3, B-1] when components along locked axes are dropped.
 
     The identity where three axes are free; with two, dropping the third component turns the joint too. [3, 3, B-1].
     """
@@ -182,7 +182,7 @@ def _held(tree: Tree, vector: Array) -> Array:
 
 
 def _tangent_matrix(tree: Tree, root: Array, blocks: Array | None) -> Array:
-    """A map of tangent vectors by its blocks for the root's rotation [3, 3, 1] and for spherical joints; [nv, nv]."""
+    """A map of tangent vectors [nv, nv], from its blocks for the root's rotation [3, 3, 1] and for spherical joints."""
     joints = _joint_matrix(tree, blocks, root.dtype)
     if tree.num_base_dofs == 0:
         return joints

@@ -46,7 +46,7 @@ class FrameAccelerationDerivatives(NamedTuple):
 
 
 class _Frame(NamedTuple):
-    """A frame, what derivatives at its point are made of, and its motion [3, 1] with the root's velocity."""
+    """A frame, the quantities from which derivatives at its point are assembled, and its motion [3, 1]."""
 
     placement: Placement
     setting: PointSetting
@@ -209,7 +209,7 @@ def frame_kinematic_regressor(
     *,
     axes: Axes = "world_aligned",
 ) -> Array:
-    """How a frame moves with errors of the joints' placements, for kinematic calibration.
+    """Motion of a frame per error of each joint's placement, for kinematic calibration.
 
     Pinocchio's ``computeFrameKinematicRegressor`` and ``computeJointKinematicRegressor``.
 
@@ -276,7 +276,7 @@ def _velocity_by_configuration(articulation: Articulation, found: _Frame, axes: 
 
 
 def _seen_in(found: _Frame, rows: Array, linear: Array, angular: Array, axes: Axes) -> Array:
-    """From the derivatives of a vector in world axes to those of its components, which local axes turn along with."""
+    """Converts derivatives of a vector in world axes to those of its components in axes that turn along."""
     if axes != "local":
         return rows
     spin = found.jacobian[3:]

@@ -1,4 +1,4 @@
-"""Poses, velocities, accelerations and Jacobians of one frame: of a link, named, or at any point of a link."""
+"""Poses, velocities, accelerations and Jacobians of one frame: a link's, a named one, or one at any point of a link."""
 
 from __future__ import annotations
 
@@ -257,5 +257,5 @@ def link_of_frame(articulation: Articulation, frame: str | int | Array) -> tuple
 
 
 def mask_column(tree: Tree, body: Array) -> Array:
-    """Which DOFs move the bodies of the given numbers [m], [n, m]."""
+    """Which DOFs move the bodies with the given indices [m], [n, m]."""
     return jnp.asarray(tree.dof_moves_body)[:, body]

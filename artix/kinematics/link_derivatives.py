@@ -114,7 +114,7 @@ def _link_setting(articulation: Articulation, state: State, acceleration: Array 
 def point_setting(
     articulation: Articulation, kin: Kinematics, state: State, acceleration: Array | None, point: Array, body
 ) -> PointSetting:
-    """What the derivatives of points [3, k] fixed in the bodies ``body`` [k] are made of."""
+    """The ingredients of derivatives at points [3, k] fixed in the bodies ``body`` [k]."""
     tree = articulation.topology
     if acceleration is not None:
         check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")

@@ -1,4 +1,4 @@
-"""Where the links are and how they move: poses, velocities, accelerations."""
+"""Forward kinematics of all bodies: poses, motions of the DOFs, velocities, accelerations."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Motion(NamedTuple):
 
     @classmethod
     def from_rows(cls, rows: Array) -> Motion:
-        """From both parts one below the other, [6, n]."""
+        """From both parts stacked, [6, n]."""
         return cls(rows[:3], rows[3:])
 
 
@@ -73,7 +73,7 @@ def kinematics(articulation: Articulation, state: State) -> Kinematics:
 
 
 def joint_transforms(tree: Tree, geometry: JointGeometry, q: Array) -> tuple[Array, Array]:
-    """By how much each of ``geometry.turns`` counts, [2 or 4, B-1], and the origins [3, B-1] of bodies 1 .. B-1."""
+    """The weights of ``geometry.turns``, [2 or 4, B-1], and the origins [3, B-1] of bodies 1 .. B-1."""
     values = by_body(tree, q)
     first = values[0]
     revolute, spherical = (jnp.asarray(kind[1:], q.dtype) for kind in (tree.body_is_revolute, tree.body_is_spherical))
@@ -88,7 +88,7 @@ def joint_transforms(tree: Tree, geometry: JointGeometry, q: Array) -> tuple[Arr
 
 
 def dof_motions(tree: Tree, kin: Kinematics) -> Motion:
-    """The motion that a unit velocity of each DOF gives to what lies below it: linear and angular part [3, n]."""
+    """The motion that a unit velocity of each DOF gives to everything below it: linear and angular part [3, n]."""
     if tree.has_spherical:
         columns = kin.rotation.reshape(3, -1)
         axis = take(columns, tree.dof_column * tree.num_bodies + tree.dof_body)

@@ -1,9 +1,9 @@
-"""The few operations on a tree from which every algorithm is made.
+"""The tree operations from which every algorithm is built.
 
-*Propagate*: compose transforms from the root outwards, the only recursion. *Path sum*: what a body gets from the DOFs
-above it. *Subtree sum*: what a DOF gets from the bodies below it. Both sums are products with a constant 0/1 matrix, so
-that no algorithm loops over links. All of them serve a static :class:`~artix.Topology`,
-whose arrays are constants, and a :class:`~artix.PaddedTopology`, whose arrays are data.
+*Propagate*: compose transforms from the root outwards, the only recursion. *Path sum*: add up over the DOFs above each
+body. *Subtree sum*: add up over the bodies below each DOF. Both sums are products with a constant 0/1 matrix, so no
+algorithm loops over links. All work on a static :class:`~artix.Topology`, whose arrays are constants, and on a
+:class:`~artix.PaddedTopology`, whose arrays are data.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def free_root(tree: Tree, rows: Array) -> Array:
 
 
 def by_body(tree: Tree, q: Array) -> Array:
-    """The DOF values [n] of the joints of bodies 1 .. B-1 by place within the joint, zero where there is none.
+    """Joint values [n] by body: row k holds the k-th DOF of the joints of bodies 1 .. B-1, zero where there is none.
 
     Shape [3, B-1], or [1, B-1] where no joint has several DOFs.
     """
@@ -53,7 +53,7 @@ def where_spherical(tree: Tree, vectors: Array, other: Array) -> Array:
 
 
 def spherical_vectors(tree: Tree, q: Array) -> Array:
-    """The DOF values [n] of spherical joints by place within the joint, zero for other joints, [3, B-1]."""
+    """The rotation vectors of spherical joints, from joint values [n]; zero for other joints, [3, B-1]."""
     values = by_body(tree, q)
     return jnp.where(jnp.asarray(tree.body_is_spherical)[1:], values, jnp.zeros_like(values))
 

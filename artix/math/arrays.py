@@ -1,4 +1,4 @@
-"""Products of matrices in full precision, and items of arrays without checks of their bounds."""
+"""Matrix products in full float32 precision, and indexing without bounds checks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def masked_sum(x: Array, mask) -> Array:
 
 
 def take(x: Array, index, axis: int = -1) -> Array:
-    """The items of ``x`` along an axis, none counted from its end; a slice, or all of ``x``, where that suffices."""
+    """``jnp.take`` for indices in bounds and not negative; a slice, or ``x`` itself, where that is enough."""
     before = (slice(None),) * (axis % x.ndim)
     if isinstance(index, np.ndarray) and index.ndim == 1:
         first = int(index[0]) if len(index) else 0

@@ -91,7 +91,7 @@ def se3_left_jacobian_inverse(twist: Array) -> Array:
 
 
 def _blocks(twist: Array) -> tuple[Array, Array]:
-    """The diagonal block of J_r and that by which the rotation turns the translation, [3, 3] each."""
+    """The diagonal block of J_r and the block that couples rotation to translation, [3, 3] each."""
     linear, angular = twist[:3], twist[3:]
 
     def position(vector: Array) -> Array:
@@ -102,5 +102,5 @@ def _blocks(twist: Array) -> tuple[Array, Array]:
 
 
 def _of_one(function: Callable[[Array], Array], value: Array) -> Array:
-    """A function of structures of arrays, whose last axis counts the items, applied to one item."""
+    """Applies a function of arrays with a trailing item axis to a single item."""
     return function(value[..., None])[..., 0]

@@ -1,4 +1,4 @@
-"""The two nouns of the library: an articulation (its parameters) and its state, both JAX pytrees."""
+"""The two central types: an articulation (its parameters) and its state, both JAX pytrees."""
 
 from __future__ import annotations
 

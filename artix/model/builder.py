@@ -1,4 +1,4 @@
-"""Building an articulation link by link, with every mistake refused where it is made."""
+"""Building an articulation link by link; mistakes are reported by the call that makes them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Link:
     numbers: dict[str, float]
 
 
-#: Numbers of a link that end up in arrays [L]: the argument of ``add_link``, the array, and whether it may be infinite.
+#: Scalars of a link that become arrays [L]: the argument of ``add_link``, the array, and whether it may be infinite.
 LINK_NUMBERS = {
     "gravity_scale": ("gravity_scale", -np.inf, False),
     "linear_damping": ("link_linear_damping", 0.0, False),
@@ -164,7 +164,7 @@ class ArticulationBuilder:
         return index
 
     def _checked_joint(self, parent: int | None, joint: Joint | None, name: str) -> Joint:
-        """The joint with its name and unit poses, at a place in the tree that exists; a fixed one for the root."""
+        """Checks a joint's place in the tree; returns it with a name and unit poses, a fixed joint for the root."""
         where, count = f"link {name!r}", len(self._links)
         if name in self._names:
             raise ValueError(f"{where}: the name is taken; give every link its own name")
@@ -241,7 +241,7 @@ class ArticulationBuilder:
         self._add_named(self._loop_joints, joint, "loop joint")
 
     def remove_loop_joint(self, name: str) -> None:
-        """Takes a joint that closes a loop away again, PhysX's ``removeLoopJoint``; the others keep their order.
+        """Removes a loop joint, PhysX's ``removeLoopJoint``; the others keep their order.
 
         Raises:
           KeyError: no loop joint has this name.

@@ -1,4 +1,4 @@
-"""Refusing wrong shapes and mixed dtypes at the public boundary, while JAX traces and hence at no run-time cost."""
+"""Checks of shapes and dtypes at the public boundary. They run while JAX traces and cost nothing at run time."""
 
 from __future__ import annotations
 

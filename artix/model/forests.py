@@ -6,7 +6,7 @@ import numpy as np
 
 
 def read_only(values, dtype) -> np.ndarray:
-    """An array that nobody can write to."""
+    """A read-only array."""
     array = np.asarray(values, dtype)
     array.setflags(write=False)
     return array

@@ -1,4 +1,4 @@
-"""From the descriptions of joints to the arrays of an articulation."""
+"""Turns descriptions of joints into the arrays of an articulation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def joint_parameters(joints: Sequence[Joint]) -> dict[str, Any]:
 
 
 def _per_dof(joints: Sequence[Joint], field: str) -> np.ndarray:
-    """A number that must not be negative, or one per axis, of every joint: one per DOF."""
+    """Collects a non-negative number of each joint (or one per axis) into one per DOF."""
     values = []
     for joint in joints:
         count = len(joint.axes)
@@ -49,7 +49,7 @@ def _per_dof(joints: Sequence[Joint], field: str) -> np.ndarray:
 
 
 def _per_axis(joints: Sequence[Joint], field: str, *kinds: type) -> list:
-    """A descriptor, or one per axis, of every joint: one per DOF."""
+    """Collects a descriptor of each joint (or one per axis) into one per DOF."""
     values: list = []
     for joint in joints:
         value, count = getattr(joint, field), len(joint.axes)

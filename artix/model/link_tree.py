@@ -1,4 +1,4 @@
-"""Links, joints and degrees of freedom: names, numbers, and who moves whom."""
+"""Links, joints and degrees of freedom: names, index arrays, and which moves which."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from artix.model.tendons import FixedTendonStructure, SpatialTendonStructure
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LinkTree:
-    """Links, joints and degrees of freedom: what :class:`~artix.Topology` says of them, whose base this is."""
+    """The part of :class:`~artix.Topology` that describes links, joints and degrees of freedom; its base class."""
 
     parent: tuple[int, ...]
     joint_types: tuple[JointType, ...]
@@ -54,7 +54,7 @@ class LinkTree:
         base = "fixed" if self.fixed_base else "floating"
         return f"{type(self).__name__}({self.name!r}, {base} base, {self.num_links} links, {self.num_dofs} DOFs)"
 
-    # A padded topology has these as data; here nothing is padded and the base is what ``fixed_base`` says.
+    # Masks that a padded topology has as data. Here nothing is padded, and ``fixed_base`` describes the base.
     dof_is_live = None
     link_is_live = None
     base_is_free = None

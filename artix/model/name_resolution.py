@@ -1,4 +1,4 @@
-"""From the names by which a builder is told of couplings to the numbers of links and DOFs in a topology."""
+"""Resolves names in the couplings that a builder is given to indices of links and DOFs."""
 
 from __future__ import annotations
 

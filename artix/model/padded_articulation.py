@@ -1,4 +1,4 @@
-"""Articulations of different trees brought to one shape."""
+"""Padding articulations with different trees to one shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topology as data: different trees brought to one shape, so that one compiled program serves all."""
+"""Topology as data: different trees padded to one shape, so that one compiled program serves all."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Padding:
 
     @classmethod
     def of(cls, topology: Topology) -> Padding:
-        """What one topology needs."""
+        """The sizes that one topology needs."""
         return cls(
             links=topology.num_links,
             dofs=topology.num_dofs,
@@ -191,7 +191,7 @@ class PaddedTopology(struct.PyTreeNode):
         return self.padding.helical
 
 
-#: A tree that is known while JAX traces, or one that is data; functions of either take their attributes alike.
+#: A tree known while JAX traces, or a tree as data. Both have attributes of the same names.
 Tree: TypeAlias = Topology | PaddedTopology
 
 
@@ -249,7 +249,7 @@ def _body_pointers(topology: Topology) -> np.ndarray:
 
 
 def padded(array: np.ndarray, shape: tuple[int, ...], fill=0) -> np.ndarray:
-    """An array in the corner of a larger one, whose other entries are ``fill``."""
+    """Pads an array at the end of every axis with ``fill``."""
     kind = np.int32 if array.dtype.kind == "i" else array.dtype
     result = np.full(shape, fill, kind)
     result[tuple(slice(size) for size in array.shape)] = array

@@ -68,9 +68,9 @@ def _widths(tree: Tree) -> Array:
     return wide
 
 
-@jax.jit  # One program for all topologies of so many DOFs: one by one, its operations take two seconds to compile.
+@jax.jit  # Compiled as one program per number of DOFs; otherwise JAX would compile each of its operations.
 def _drawn(limits, wide: Array, live, key: Array, scale: Array) -> State:
-    """A random state; ``live`` says whether the root is free, and which DOFs there are if not all."""
+    """A random state; ``live`` tells whether the root is free, and which DOFs are not padding."""
     (lower, upper), (root_is_free, dof_is_live) = limits, live
     dtype, keys = lower.dtype, jax.random.split(key, 5)
     low, high = jnp.minimum(jnp.maximum(lower, -wide), upper), jnp.maximum(jnp.minimum(upper, wide), lower)

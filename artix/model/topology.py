@@ -1,8 +1,8 @@
-"""What is known of an articulation before any number flows: its tree, joint types, names and index arrays.
+"""The static part of an articulation: its tree, joint types, names and index arrays.
 
-Two levels of parts appear here. *Links* are what users name. *Bodies* are what moves: the links that fixed joints
-join rigidly make up one body, and body 0 holds the root. The algorithms run on bodies, so that the links that
-only mark a place (sensors, flanges, shells) cost nothing.
+There are two kinds of parts. *Links* are what users name. *Bodies* are what moves: links connected by fixed joints form
+one body, and body 0 contains the root. The algorithms run on bodies, so links that only mark a place (sensors, flanges,
+shells) cost nothing.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Topology(LinkTree):
 
     @property
     def num_bodies(self) -> int:
-        """Number B of bodies: sets of links without freedom between them."""
+        """Number B of bodies, sets of links that cannot move relative to each other."""
         return len(self.body_link)
 
     @cached_property
@@ -118,7 +118,7 @@ class Topology(LinkTree):
 
     @cached_property
     def body_is_revolute(self) -> np.ndarray:
-        """Whether each body's joint has one rotation, of a screw or by itself, shape [B]."""
+        """Whether each body's joint has one rotation, helical joints included, shape [B]."""
         return self._bodies_of(JointType.REVOLUTE, JointType.REVOLUTE_UNWRAPPED, JointType.HELICAL)
 
     @cached_property

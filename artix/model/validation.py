@@ -1,4 +1,4 @@
-"""Refusing bad numbers while an articulation is described and built: each with what, where and what would do."""
+"""Checks of numbers while an articulation is described and built; messages say what, where and what is accepted."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def finite_array(value: npt.ArrayLike, shape: tuple[int, ...], where: str) -> np
 
 
 def unit_pose(value: npt.ArrayLike, where: str) -> np.ndarray:
-    """A pose [7] whose quaternion has unit length but for rounding, which is taken off."""
+    """A pose [7] with its quaternion normalised; only rounding may keep it from unit length."""
     pose = finite_array(value, (7,), where)
     norm = float(np.linalg.norm(pose[3:]))
     if abs(norm - 1.0) > 1e-5:

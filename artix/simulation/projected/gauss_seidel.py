@@ -1,6 +1,6 @@
 """PhysX's Gauss-Seidel sweeps over the rows of an articulation: projected (PGS) and temporal (TGS).
 
-Because poses, Jacobians and the mass matrix are frozen during a step, everything the sweeps change is one vector: the
+Because poses, Jacobians and the mass matrix are held during a step, everything the sweeps change is one vector: the
 change of the generalised velocity since the constraints began to act.
 """
 
