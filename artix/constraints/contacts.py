@@ -31,7 +31,10 @@ class Contacts(struct.PyTreeNode):
       normal: unit vectors from the world's surface towards the link, in world axes, [K, 3].
       friction: coefficients of friction, [K].
       gap: distances that still separate them, [K] [m]; within a step a contact may close its gap. Zero or less for
-        touching contacts: penetration is not undone.
+        touching contacts: :func:`artix.contact_forces` does not undo penetration.
+      restitution: ratio of the speeds of separation and of approach, [K]; none if ``None``. Steps alone know it.
+      compliance: inverse stiffness [m/N], [K]; rigid where zero or ``None``. Steps alone know it.
+      relaxation_time: damping over stiffness [s], [K]; none if ``None``. Steps alone know it.
     """
 
     links: tuple[int, ...] = struct.field(pytree_node=False)
@@ -39,6 +42,9 @@ class Contacts(struct.PyTreeNode):
     normal: Array
     friction: Array
     gap: Array
+    restitution: Array | None = None
+    compliance: Array | None = None
+    relaxation_time: Array | None = None
 
 
 class ContactProblem(NamedTuple):

@@ -19,6 +19,7 @@ from artix.dynamics.newton_euler import pull
 from artix.frames import link_accelerations, link_frames, link_velocities
 from artix.kinematics import kinematics
 from artix.simulation.bound_rows import with_drives_chosen
+from artix.simulation.contact_bounds import Touching, contact_impulse
 from artix.simulation.implicit_bounds import Bounded, bounded
 from artix.simulation.implicit_system import (
     Acting,
@@ -51,15 +52,21 @@ class _Solved(NamedTuple):
     """Gravity, loads and what brakes the links, at their centres of mass, [L, 6]."""
     acting: Acting
     loops: LoopClosures | None
+    touching: Touching | None
     system: ImplicitSystem
     found: Bounded
 
 
 def implicit_step(
-    articulation: Articulation, state: State, control: Control, dt: Array, options: SolverOptions
+    articulation: Articulation,
+    state: State,
+    control: Control,
+    dt: Array,
+    options: SolverOptions,
+    touching: Touching | None = None,
 ) -> State:
     """One converged step; see :func:`artix.step`."""
-    return _end(articulation, state, _solved(articulation, state, control, dt, options))
+    return _end(articulation, state, _solved(articulation, state, control, dt, options, touching))
 
 
 def implicit_step_and_report(
@@ -71,7 +78,14 @@ def implicit_step_and_report(
     return end, _report(articulation, state, solved, end)
 
 
-def _solved(articulation: Articulation, state: State, control: Control, dt: Array, options: SolverOptions) -> _Solved:
+def _solved(
+    articulation: Articulation,
+    state: State,
+    control: Control,
+    dt: Array,
+    options: SolverOptions,
+    touching: Touching | None,
+) -> _Solved:
     tree = articulation.topology
     frozen = freeze(articulation, state, with_all=has_tendons(tree) or len(tree.mimic_dofs) > 0)
     motion = link_motion(frozen, generalized_velocity(articulation, state))
@@ -90,8 +104,8 @@ def _solved(articulation: Articulation, state: State, control: Control, dt: Arra
     acting = with_drives_chosen(articulation, state, frozen, acting, options)
     loops = loop_closures(articulation, state)
     system = implicit_system(articulation, state, frozen, acting, loops)
-    found = bounded(articulation, state, frozen, acting, system, loops, options)
-    return _Solved(frozen, motion, given - taken + brake, acting, loops, system, found)
+    found = bounded(articulation, state, frozen, acting, system, loops, touching, options)
+    return _Solved(frozen, motion, given - taken + brake, acting, loops, touching, system, found)
 
 
 def _end(articulation: Articulation, state: State, solved: _Solved) -> State:
@@ -109,6 +123,9 @@ def _end(articulation: Articulation, state: State, solved: _Solved) -> State:
         acceleration = _acceleration(articulation, state, solved)
         supplied = rigid_body_forces(articulation, state, acceleration, acting.wrench, gravity=True)
         momentum = momentum + dt * supplied[:6]
+    elif solved.touching is not None:
+        pushes = contact_impulse(articulation, state, solved.touching.contacts, found.contact_impulse)
+        momentum = momentum + pushes[:6]
     start = end.replace(root_velocity=found.velocity[:6])
     free = _floating_end(articulation, start, moments.first / moments.mass, moved[:3], momentum, dt)
     return _where_free(frozen, free, end.replace(root_pose=state.root_pose))

@@ -57,6 +57,10 @@ class SolverOptions:
       smooth_friction: with ``"implicit"``, the speed [rad/s or m/s] below which dry friction fades instead of sticking:
         ``-dynamic v / sqrt(v^2 + smooth_friction^2)``, implicit in time, with derivatives at rest as elsewhere; static
         friction has no part in it. 0 for stick and slip.
+      contact_iterations: with ``"implicit"`` and contacts, Newton steps on the laws of all rows after the sweeps, each
+        followed by one more sweep; see docs/contact.md.
+      max_separation_speed: with ``"implicit"``, the speed [m/s] at which rigid contacts that penetrate separate at most.
+      restitution_threshold: with ``"implicit"``, the speed of approach [m/s] above which contacts bounce.
       drive_limits_are_forces: whether a drive's ``max_force`` is a force rather than an impulse per step, PhysX's
         articulation flag ``eDRIVE_LIMITS_ARE_FORCES``.
 
@@ -71,6 +75,9 @@ class SolverOptions:
     external_forces_every_iteration: bool = False
     substeps: int = 1
     smooth_friction: float = 0.0
+    contact_iterations: int = 1
+    max_separation_speed: float = 1.0
+    restitution_threshold: float = 0.2
     drive_limits_are_forces: bool = True
 
     def __post_init__(self) -> None:
@@ -82,12 +89,19 @@ class SolverOptions:
             raise ValueError(
                 "tendon_law='virtual_work' needs solver='implicit' or 'rk4'; the others follow PhysX's law"
             )
-        for name, least in (("position_iterations", 1), ("velocity_iterations", 0), ("substeps", 1)):
+        for name, least in (
+            ("position_iterations", 1),
+            ("velocity_iterations", 0),
+            ("substeps", 1),
+            ("contact_iterations", 0),
+        ):
             value = getattr(self, name)
             if not isinstance(value, int) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}; found {value!r}")
-        if not (isinstance(self.smooth_friction, int | float) and 0 <= self.smooth_friction < float("inf")):
-            raise ValueError(f"smooth_friction must be a finite speed of at least 0; found {self.smooth_friction!r}")
+        for name in ("smooth_friction", "max_separation_speed", "restitution_threshold"):
+            speed = getattr(self, name)
+            if not (isinstance(speed, int | float) and 0 <= speed < float("inf")):
+                raise ValueError(f"{name} must be a finite speed of at least 0; found {speed!r}")
         if self.smooth_friction and self.solver != "implicit":
             raise ValueError(f"smooth_friction needs solver='implicit'; found solver={self.solver!r}")
         if self.external_forces_every_iteration and self.solver != "tgs":
