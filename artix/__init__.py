@@ -59,6 +59,14 @@ from artix.constraints.operators import constraint_jacobian as constraint_jacobi
 from artix.constraints.operators import constraint_kinematics as constraint_kinematics
 from artix.constraints.operators import delassus_matrix as delassus_matrix
 from artix.constraints.operators import operational_space_inertia as operational_space_inertia
+from artix.contact.geometry import Geometry as Geometry
+from artix.contact.geometry import GeometryType as GeometryType
+from artix.contact.ground import Ground as Ground
+from artix.contact.ground_contacts import GroundContacts as GroundContacts
+from artix.contact.ground_contacts import geometry_distances as geometry_distances
+from artix.contact.ground_contacts import ground_contacts as ground_contacts
+from artix.contact.height_field import HeightField as HeightField
+from artix.contact.plane import Plane as Plane
 from artix.couplings import LoopJoint as LoopJoint
 from artix.couplings import LoopJointType as LoopJointType
 from artix.descriptors import builder_from_articulation as builder_from_articulation

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import jax
 from flax import struct
 
+from artix.contact.geometry import Geometries
 from artix.couplings import LoopJoints, MimicJoints
 from artix.joint_features import DriveEnvelopes, Drives, JointFrictions
 from artix.tendons import FixedTendons, SpatialTendons
@@ -54,8 +55,10 @@ class Articulation(struct.PyTreeNode):
       fixed_tendons: tendons that couple joint positions.
       spatial_tendons: tendons that run through points on links.
       loop_joints: joints that close loops.
+      geometry: shapes on links, with which the articulation touches the ground.
 
-    What is data for time stepping (limits, drives, friction, damping, couplings) appears in no other quantity.
+    What is data for time stepping (limits, drives, friction, damping, couplings, geometry) appears in no other
+    quantity.
     """
 
     topology: Topology | PaddedTopology
@@ -85,6 +88,7 @@ class Articulation(struct.PyTreeNode):
     fixed_tendons: FixedTendons
     spatial_tendons: SpatialTendons
     loop_joints: LoopJoints
+    geometry: Geometries
 
     @property
     def dtype(self):

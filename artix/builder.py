@@ -14,6 +14,7 @@ import numpy.typing as npt
 from artix import name_resolution
 from artix.articulation import Articulation
 from artix.composite_joints import CompositeJoint
+from artix.contact.geometry import Geometries, Geometry, GeometryStructure
 from artix.couplings import LoopJoint, LoopJoints, MimicJoint, MimicJoints
 from artix.joint_features import Drive, DriveEnvelope, DriveEnvelopes, Drives, JointFriction, JointFrictions
 from artix.joints import IDENTITY_POSE, Joint, JointType
@@ -71,6 +72,7 @@ class ArticulationBuilder:
         self._fixed_tendons: list[FixedTendon] = []
         self._spatial_tendons: list[SpatialTendon] = []
         self._loop_joints: list[LoopJoint] = []
+        self._geometries: list[tuple[str, int, Geometry]] = []
 
     def add_link(
         self,
@@ -183,6 +185,31 @@ class ArticulationBuilder:
         self._frames.append((name, link, unit_pose(pose, f"frame {name!r}: pose")))
         self._names.add(name)
 
+    def add_geometry(self, link: int | str, geometry: Geometry, name: str | None = None) -> None:
+        """Adds a shape with which a link touches the ground, or measures its distance from it.
+
+        Args:
+          link: the link's number as returned by :meth:`add_link`, or its name.
+          geometry: the shape.
+          name: its name; ``<link>:<k>`` for the k-th shape of a link when ``None``.
+
+        Raises:
+          ValueError: there is no such link (the message lists them), or the name is taken.
+        """
+        names = [one.name for one in self._links]
+        where = "geometry" if name is None else f"geometry {name!r}"
+        if isinstance(link, str):
+            if link not in names:
+                raise ValueError(f"{where}: there is no link {link!r}; there are: {', '.join(names) or 'none'}")
+            link = names.index(link)
+        if not 0 <= link < len(names):
+            raise ValueError(f"{where}: link {link} is not a link; there are {len(names)}")
+        if name is None:
+            name = f"{names[link]}:{sum(on == link for _, on, _ in self._geometries)}"
+        if name in (known for known, _, _ in self._geometries):
+            raise ValueError(f"geometry {name!r}: the name is taken; give every geometry its own name")
+        self._geometries.append((name, link, geometry))
+
     def add_mimic(
         self,
         follower: str,
@@ -277,6 +304,12 @@ class ArticulationBuilder:
             fixed_tendons=tuple(name_resolution.fixed_tendon(topology, one) for one in self._fixed_tendons),
             spatial_tendons=tuple(name_resolution.spatial_tendon(topology, one) for one in self._spatial_tendons),
             loop_joints=tuple(name_resolution.loop_joint(topology, one) for one in self._loop_joints),
+            geometries=tuple(
+                GeometryStructure(
+                    name, one.type, number[link], 0 if one.points is None else len(one.points), one.sensor
+                )
+                for name, link, one in self._geometries
+            ),
         )
         dtype = jnp.zeros(()).dtype if dtype is None else dtype
         parameters = _link_parameters(links) | _joint_parameters([link.joint for link in links])
@@ -287,6 +320,7 @@ class ArticulationBuilder:
             "fixed_tendons": FixedTendons.of(self._fixed_tendons),
             "spatial_tendons": SpatialTendons.of(self._spatial_tendons),
             "loop_joints": LoopJoints.of(self._loop_joints),
+            "geometry": Geometries.of([one for _, _, one in self._geometries]),
         }
         return Articulation(topology=topology, **jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), parameters))
 

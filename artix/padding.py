@@ -12,6 +12,7 @@ import numpy as np
 from flax import struct
 
 from artix.articulation import Articulation
+from artix.contact.geometry import Geometries
 from artix.topology import Topology, pointer_table
 
 Array = jax.Array
@@ -242,6 +243,8 @@ def pad_topology(topology: Topology, padding: Padding) -> PaddedTopology:
 def pad_articulation(articulation: Articulation, padding: Padding) -> Articulation:
     """An articulation with padded arrays and its topology as data; padded links are massless, padded limits zero.
 
+    Shapes on links are left out: their kinds and links are static, and differ between the members of a fleet.
+
     Raises:
       TypeError: the articulation is padded already.
       ValueError: it does not fit the padding.
@@ -285,6 +288,7 @@ def pad_articulation(articulation: Articulation, padding: Padding) -> Articulati
         topology=padded,
         link_inertia=pad("link_inertia", links, 3, 3),
         frame_local_pose=pad("frame_local_pose", padding.frames, 7, fill=identity),
+        geometry=jax.tree.map(lambda leaf: jnp.asarray(leaf, articulation.dtype), Geometries.of([])),
         **_padded_groups(articulation, padding),
         **poses,
         **{field: pad(field, links) for field in per_link},

@@ -13,6 +13,7 @@ from functools import cached_property
 import jax
 import numpy as np
 
+from artix.contact.geometry import GeometryStructure
 from artix.couplings import LoopJointStructure
 from artix.joints import Axis, JointType
 from artix.tendons import FixedTendonStructure, SpatialTendonStructure
@@ -77,6 +78,7 @@ class Topology:
       fixed_tendons: what is static of the fixed tendons.
       spatial_tendons: what is static of the spatial tendons.
       loop_joints: what is static of the joints that close loops.
+      geometries: what is static of the shapes on links.
       name: the articulation's name.
     """
 
@@ -93,6 +95,7 @@ class Topology:
     fixed_tendons: tuple[FixedTendonStructure, ...] = ()
     spatial_tendons: tuple[SpatialTendonStructure, ...] = ()
     loop_joints: tuple[LoopJointStructure, ...] = ()
+    geometries: tuple[GeometryStructure, ...] = ()
     name: str = "articulation"
 
     # --- identity -----------------------------------------------------------------------------------------------
@@ -180,6 +183,10 @@ class Topology:
                 raise KeyError(f"joint {name!r} must have exactly one DOF; its DOFs are: {known}")
             return dofs.start
         return _find(self.dof_names, name, "joint or DOF")
+
+    def geometry_index(self, name: str) -> int:
+        """The number of the shape called ``name``; raises ``KeyError`` with the known names."""
+        return _find(tuple(one.name for one in self.geometries), name, "geometry")
 
     # --- degrees of freedom -------------------------------------------------------------------------------------
 
