@@ -8,16 +8,16 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from artix.articulation import Articulation, State
-from artix.checks import check_state, check_vector
-from artix.configuration import generalized_velocity
 from artix.constraints.anchors import Anchors, AnchorStructure, AnchorType, solved_anchor_rows
 from artix.constraints.contact_solver import ContactMethod, solve_contact
 from artix.dynamics.forward import forward_dynamics
 from artix.dynamics.solve import factorize, linear_solve
 from artix.evaluation import quantity
-from artix.kinematics import Kinematics, kinematics
-from artix.tangents import times
+from artix.kinematics.configuration import generalized_velocity
+from artix.kinematics.solve import Kinematics, kinematics
+from artix.math.tangents import times
+from artix.model.articulation import Articulation, State
+from artix.model.checks import check_state, check_vector
 
 Array = jax.Array
 

@@ -16,13 +16,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix import spatial
-from artix.articulation import Articulation
-from artix.bodies import Placement
-from artix.contact.geometry import GeometryStructure, GeometryType
-from artix.kinematics import Kinematics
-from artix.topology import Topology
-from artix.tree import take
+from artix.kinematics.bodies import Placement
+from artix.kinematics.solve import Kinematics
+from artix.kinematics.tree import take
+from artix.math import spatial
+from artix.model.articulation import Articulation
+from artix.model.geometry import GeometryStructure, GeometryType
+from artix.model.topology import Topology
 
 Array = jax.Array
 

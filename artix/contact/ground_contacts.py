@@ -7,17 +7,17 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from artix import spatial
-from artix.articulation import Articulation, State
-from artix.checks import check_vector
 from artix.constraints.contacts import Contacts
 from artix.contact.candidates import Candidates, Shapes, candidates_of, shapes_of
 from artix.contact.ground import Ground, Surface
 from artix.contact.materials import COMBINATIONS, Softness
 from artix.contact.selection import lowest
 from artix.evaluation import quantity
-from artix.kinematics import Kinematics, kinematics
-from artix.topology import Topology
+from artix.kinematics.solve import Kinematics, kinematics
+from artix.math import spatial
+from artix.model.articulation import Articulation, State
+from artix.model.checks import check_vector
+from artix.model.topology import Topology
 
 Array = jax.Array
 
@@ -57,8 +57,8 @@ def ground_contacts(
       The contacts, their shapes, and how many touching candidates were left out.
 
     Raises:
-      ValueError: an array has the wrong shape, ``max_per_geometry`` is less than 1, the ground has no surface, or the
-        articulation is one of a padded fleet.
+      ValueError: an array has the wrong shape, ``max_per_geometry`` is less than 1, the ground has no surface, nothing
+        of the articulation can touch it, or the articulation is one of a padded fleet.
       TypeError: an array has another dtype than the articulation.
 
     Example::
@@ -104,9 +104,14 @@ def contacts_with_ground(
         raise ValueError(
             f"max_per_geometry must be at least 1; found {max_per_geometry}; make shapes sensors that shall not touch"
         )
-    shapes = shapes_of(articulation, kin, _touching(topology))
-    if not shapes.numbers:
-        return _no_contacts(articulation.dtype)
+    touching = _touching(topology)
+    if not touching:
+        raise ValueError(
+            f"{topology.name!r} has no geometry that could touch the ground: of its {len(topology.geometries)} shapes all "
+            "are sensors or sit on a fixed root; give links shapes with ArticulationBuilder.add_geometry, after "
+            "artix.builder_from_articulation(robot) for a robot that was loaded"
+        )
+    shapes = shapes_of(articulation, kin, touching)
     found = [
         _contacts_with(articulation, kin, shapes, ground, surface, max_per_geometry) for surface in ground.surfaces
     ]
@@ -196,10 +201,3 @@ def _materials(articulation: Articulation, ground: Ground, surface: Surface, ind
         "relaxation_time": softness.relaxation_time,
     }
     return {name: values[index] for name, values in every.items()}
-
-
-def _no_contacts(dtype) -> GroundContacts:
-    empty = jnp.zeros(0, dtype)
-    points = jnp.zeros((0, 3), dtype)
-    contacts = Contacts((), points, points, empty, empty, empty, empty, empty)
-    return GroundContacts(contacts, (), jnp.zeros((), jnp.int32))

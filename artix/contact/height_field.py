@@ -11,7 +11,7 @@ import numpy.typing as npt
 from flax import struct
 
 from artix.contact.materials import surface_arrays
-from artix.validation import finite_array
+from artix.model.validation import finite_array
 
 Array = jax.Array
 

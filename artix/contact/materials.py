@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from artix.contact.geometry import check_material
-from artix.validation import number
+from artix.model.geometry import check_material
+from artix.model.validation import number
 
 Array = jax.Array
 

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from flax import struct
 
-from artix import spatial
 from artix.contact.materials import surface_arrays
-from artix.validation import finite_array
+from artix.math import spatial
+from artix.model.validation import finite_array
 
 Array = jax.Array
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import jax
 
-from artix.articulation import Articulation, State
-from artix.checks import as_time, check_state, check_vector
-from artix.devices import scan
 from artix.evaluation import quantity
+from artix.evaluation.devices import scan
+from artix.model.articulation import Articulation, State
+from artix.model.checks import as_time, check_state, check_vector
+from artix.model.topology import Topology
+from artix.simulation.common.options import Control, SolverOptions, check_control
+from artix.simulation.common.report import StepReport
 from artix.simulation.continuous import rk4_step
-from artix.simulation.implicit_step import implicit_step, implicit_step_and_report
-from artix.simulation.options import Control, SolverOptions, check_control
-from artix.simulation.physx_step import drifting_step, physx_step
-from artix.simulation.report import StepReport
-from artix.topology import Topology
+from artix.simulation.implicit.step import implicit_step, implicit_step_and_report
+from artix.simulation.projected.step import drifting_step, physx_step
 
 Array = jax.Array
 
