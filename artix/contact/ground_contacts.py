@@ -107,9 +107,9 @@ def contacts_with_ground(
     touching = _touching(topology)
     if not touching:
         raise ValueError(
-            f"{topology.name!r} has no geometry that could touch the ground: of its {len(topology.geometries)} shapes all "
-            "are sensors or sit on a fixed root; give links shapes with ArticulationBuilder.add_geometry, after "
-            "artix.builder_from_articulation(robot) for a robot that was loaded"
+            f"{topology.name!r} has no geometry that could touch the ground; it has {len(topology.geometries)} shapes, "
+            "where sensors and shapes on a fixed root do not count; give links shapes by ArticulationBuilder.add_geometry "
+            "(artix.builder_from_articulation makes a builder of a robot that was loaded)"
         )
     shapes = shapes_of(articulation, kin, touching)
     found = [
