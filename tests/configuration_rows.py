@@ -11,7 +11,7 @@ import numpy as np
 import pinocchio as pin
 
 import artix
-from artix import lie
+from artix.math import lie
 from tests.pinocchio_reference import Reference
 from tests.pinocchio_rows import GETTER, Row, moving, transforms
 

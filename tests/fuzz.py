@@ -144,7 +144,7 @@ def seeds_of(format_name: str) -> tuple[list[bytes], str, Callable]:
 
 def check(result) -> None:
     """Raises unless what was loaded is sound."""
-    from artix.io.archive_values import check_values, named_arrays
+    from artix.io.common.values import check_values, named_arrays
 
     for articulation in result.values() if isinstance(result, dict) else [result]:
         check_values(named_arrays(articulation))

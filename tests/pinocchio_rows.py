@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from artix import spatial
+from artix.math import spatial
 
 RESULT, TEMPORARY, INDEX, DEAD, GETTER, TYPE = "result", "temporary", "static index", "dead", "function", "type"
 AXES = ("local", "world_aligned", "world")

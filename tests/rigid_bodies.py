@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from artix.joints import JointType
+from artix.model.joints import JointType
 
 
 def matrix_from_pose(pose) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import artix
-from artix import lie
+from artix.math import lie
 from tests import oracles
 from tests.models import random_states, state_at, tree_of
 from tests.oracle_derivatives import differences

@@ -17,7 +17,7 @@ from artix.dynamics import articulated_bodies, factorization
 from artix.dynamics.elimination import Paths, eliminate
 from artix.dynamics.halving import halve
 from artix.dynamics.solve import mass_product
-from artix.kinematics import kinematics
+from artix.kinematics.solve import kinematics
 from tests.models import random_states, state_at, tree_of, zoo
 
 Array = jax.Array

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import artix
-from artix import ArticulationBuilder, Axis, Drive, Joint, SolverOptions, spatial
-from artix.lie import so3_exp
+from artix import ArticulationBuilder, Axis, Drive, Joint, SolverOptions
+from artix.math import spatial
+from artix.math.lie import so3_exp
 
 OPTIONS = SolverOptions(solver="pgs")
 DT = 0.01

@@ -13,7 +13,7 @@ import pytest
 import artix
 from artix import ArticulationBuilder, Axis, Control, Drive, Joint, LoopJoint, LoopJointType, SolverOptions
 from artix.constraints.anchors import Anchors, AnchorStructure, AnchorType, anchor_rows, loop_anchors
-from artix.couplings import LoopJoints, LoopJointStructure
+from artix.model.couplings import LoopJoints, LoopJointStructure
 from tests import oracle_constraints, oracles
 from tests.models import nu_of, random_pose, random_states, state_at, with_nu
 from tests.test_stepping import pendulum

@@ -13,8 +13,8 @@ import pytest
 
 import artix
 from artix import DescriptionWarning, Fleet, State
-from artix.io.mjcf_bodies import MjcfNames
-from artix.io.mjcf_source import SKIPPABLE
+from artix.io.mjcf.bodies import MjcfNames
+from artix.io.mjcf.source import SKIPPABLE
 from tests.mujoco_oracle import SITE_PACKAGES, Entries, mujoco, quantities, random_coordinates
 
 FOLDERS = {

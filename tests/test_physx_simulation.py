@@ -280,9 +280,9 @@ def test_world_bounds() -> None:
 
 
 def _with_loop(articulation: artix.Articulation, joint: LoopJoint, a: int, b: int) -> artix.Articulation:
-    structure = artix.couplings.LoopJointStructure(joint.name, joint.type, a, b, joint.locked_axes)
+    structure = artix.model.couplings.LoopJointStructure(joint.name, joint.type, a, b, joint.locked_axes)
     topology = dataclasses.replace(articulation.topology, loop_joints=(structure,))
-    numbers = jax.tree.map(jnp.asarray, artix.couplings.LoopJoints.of([joint]))
+    numbers = jax.tree.map(jnp.asarray, artix.model.couplings.LoopJoints.of([joint]))
     return articulation.replace(topology=topology, loop_joints=numbers)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import artix
 from artix import robots
-from artix.io.urdf import check_urdf
+from artix.io.urdf.reader import check_urdf
 from tests.rigid_bodies import placements
 
 #: Name: (number of degrees of freedom, total mass [kg], whether the base is fixed).

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import artix
-from artix import ArticulationBuilder, Joint, LoopJoint, State, surgery
+from artix import ArticulationBuilder, Joint, LoopJoint, State
+from artix.editing import surgery
 from tests import oracles
 from tests.models import nu_of, random_pose, random_states, state_at, with_nu, zoo
 from tests.test_archive import with_couplings

@@ -8,11 +8,11 @@ import jax
 import numpy as np
 import pytest
 
-from artix.io.diagnostics import DescriptionError, DescriptionWarning
-from artix.io.poses import rotation_matrix
-from artix.io.urdf import check_urdf, load_urdf
-from artix.io.urdf_parser import repaired_inertia
-from artix.joints import Axis, JointType
+from artix.io.common.diagnostics import DescriptionError, DescriptionWarning
+from artix.io.common.poses import rotation_matrix
+from artix.io.urdf.parser import repaired_inertia
+from artix.io.urdf.reader import check_urdf, load_urdf
+from artix.model.joints import Axis, JointType
 from tests.rigid_bodies import placements, total_inertia
 
 BODY = '<inertial><mass value="2"/><inertia ixx="0.1" iyy="0.1" izz="0.1" ixy="0" ixz="0" iyz="0"/></inertial>'

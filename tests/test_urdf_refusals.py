@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from artix import robots
-from artix.io.diagnostics import DescriptionError, DescriptionWarning, Issue
-from artix.io.urdf import check_urdf, load_urdf
+from artix.io.common.diagnostics import DescriptionError, DescriptionWarning, Issue
+from artix.io.urdf.reader import check_urdf, load_urdf
 
 # Line numbers in the tables below refer to this description.
 ARM = """<robot name="arm">

@@ -9,8 +9,8 @@ import jax
 import numpy as np
 import pytest
 
-from artix.io.diagnostics import DescriptionError, DescriptionWarning
-from artix.io.urdf import check_urdf, load_urdf
+from artix.io.common.diagnostics import DescriptionError, DescriptionWarning
+from artix.io.urdf.reader import check_urdf, load_urdf
 from tests.rigid_bodies import placements, total_inertia
 
 pin = pytest.importorskip("pinocchio", reason="Pinocchio (pip install pin) is not installed")

@@ -7,7 +7,7 @@ import pytest
 from pxr import Gf, Usd, UsdGeom, UsdPhysics
 
 import artix
-from artix.io.poses import rotation_matrix
+from artix.io.common.poses import rotation_matrix
 from artix.io.usd import shapes
 from tests.usd_stages import body_inertias, joint, robot
 

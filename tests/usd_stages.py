@@ -8,7 +8,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from artix.io.poses import compose, inverse, rotation_matrix
+from artix.io.common.poses import compose, inverse, rotation_matrix
 
 DATA = Path(__file__).parent / "data" / "usd"
 

@@ -12,7 +12,7 @@ import jax
 
 from artix.cli.errors import UnreadableRobot
 from artix.cli.robot_source import check_robot, load_robot
-from artix.io.diagnostics import DescriptionError, Issue
+from artix.io.common.diagnostics import DescriptionError, Issue
 from artix.io.load import save
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from artix.articulation import Articulation
 from artix.cli.robot_source import check_robot, load_robot
 from artix.cli.text import quantity, table
-from artix.joints import Axis, JointType
-from artix.topology import Topology
+from artix.model.articulation import Articulation
+from artix.model.joints import Axis, JointType
+from artix.model.topology import Topology
 
 
 def run_info(robot: str, **options: Any) -> int:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from artix import robots
-from artix.articulation import Articulation
 from artix.cli.errors import UnreadableRobot
-from artix.io.diagnostics import DescriptionError, DescriptionWarning, Issue
+from artix.io.common.diagnostics import DescriptionError, DescriptionWarning, Issue
 from artix.io.load import BINARY_SUFFIXES, SUFFIXES, check, load
-from artix.io.urdf import check_urdf, load_urdf
+from artix.io.urdf.reader import check_urdf, load_urdf
+from artix.model.articulation import Articulation
 
 #: Options that say what is read, and not whether the description is right.
 _OF_READING_ALONE = ("fixed_base", "body", "merge_fixed_joints")

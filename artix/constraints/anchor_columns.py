@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.articulation import Articulation
 from artix.constraints.anchor_sides import moves_links
 from artix.constraints.anchor_structure import Anchors
-from artix.topology import Topology
+from artix.model.articulation import Articulation
+from artix.model.topology import Topology
 
 Array = jax.Array
 

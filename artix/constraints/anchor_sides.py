@@ -11,15 +11,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix import spatial
-from artix.articulation import Articulation, State
-from artix.bodies import Placement
-from artix.checks import check_vector
 from artix.constraints.anchor_structure import Anchors, AnchorType
 from artix.constraints.locked_rotations import RotationRows, locked_rotations
-from artix.kinematics import Kinematics, body_accelerations, dof_motions, generalized_motions, root_motion
-from artix.topology import Topology
-from artix.tree import Tree, take
+from artix.kinematics.bodies import Placement
+from artix.kinematics.solve import Kinematics, body_accelerations, dof_motions, generalized_motions, root_motion
+from artix.kinematics.tree import Tree, take
+from artix.math import spatial
+from artix.model.articulation import Articulation, State
+from artix.model.checks import check_vector
+from artix.model.topology import Topology
 
 Array = jax.Array
 #: Origins that are nearer than this [m] have no direction.

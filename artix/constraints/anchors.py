@@ -12,14 +12,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.articulation import Articulation, State
 from artix.constraints.anchor_sides import anchor_jacobian, anchor_sides, relative_motion
 from artix.constraints.anchor_structure import Anchors as Anchors
 from artix.constraints.anchor_structure import AnchorStructure as AnchorStructure
 from artix.constraints.anchor_structure import AnchorType as AnchorType
-from artix.couplings import LoopJointType
-from artix.kinematics import Kinematics, kinematics
-from artix.topology import Topology
+from artix.kinematics.solve import Kinematics, kinematics
+from artix.model.articulation import Articulation, State
+from artix.model.couplings import LoopJointType
+from artix.model.topology import Topology
 
 Array = jax.Array
 

@@ -16,13 +16,13 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.checks import check_vector
 from artix.constraints.kkt import factorize_damped, proximal_iterations
 from artix.constraints.operators import check_iterations
-from artix.devices import scan, varying_alike
 from artix.dynamics.factorization import factorize_dense, solve
 from artix.evaluation import quantity
-from artix.tangents import times
+from artix.evaluation.devices import scan, varying_alike
+from artix.math.tangents import times
+from artix.model.checks import check_vector
 
 Array = jax.Array
 ContactMethod = Literal["admm", "pgs"]

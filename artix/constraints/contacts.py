@@ -8,16 +8,16 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from artix.articulation import Articulation, State
-from artix.checks import check_state, check_vector
-from artix.configuration import generalized_velocity
 from artix.constraints.anchors import Anchors, AnchorStructure, AnchorType, solved_anchor_rows
 from artix.constraints.contact_solver import ContactMethod, solve_contact
 from artix.dynamics.forward import forward_dynamics
 from artix.dynamics.solve import factorize, linear_solve
 from artix.evaluation import quantity
-from artix.kinematics import Kinematics, kinematics
-from artix.tangents import times
+from artix.kinematics.configuration import generalized_velocity
+from artix.kinematics.solve import Kinematics, kinematics
+from artix.math.tangents import times
+from artix.model.articulation import Articulation, State
+from artix.model.checks import check_state, check_vector
 
 Array = jax.Array
 
@@ -31,10 +31,12 @@ class Contacts(struct.PyTreeNode):
       normal: unit vectors from the world's surface towards the link, in world axes, [K, 3].
       friction: coefficients of friction, [K].
       gap: distances that still separate them, [K] [m]; within a step a contact may close its gap. Zero or less for
-        touching contacts: :func:`artix.contact_forces` does not undo penetration.
-      restitution: ratio of the speeds of separation and of approach, [K]; none if ``None``. Steps alone know it.
-      compliance: inverse stiffness [m/N], [K]; rigid where zero or ``None``. Steps alone know it.
-      relaxation_time: damping over stiffness [s], [K]; none if ``None``. Steps alone know it.
+        touching contacts: penetration is not undone.
+      restitution: ratios of the normal speeds after and before an impact, [K]; ``None`` for zero.
+      compliance: penetrations per force, [K] [m/N]; ``None``, or 0, for rigid contacts.
+      relaxation_time: times in which compliant contacts give way, damping over stiffness, [K] [s]; ``None`` for zero.
+
+    :func:`contact_problem` and :func:`contact_forces` look at neither of the last three.
     """
 
     links: tuple[int, ...] = struct.field(pytree_node=False)

@@ -16,12 +16,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.articulation import Articulation
 from artix.dynamics.factorization import Factors, factorize_dense, finish_solve, half_solve, solve_columns
 from artix.dynamics.mass_matrix import generalized_armature, inertia_matrix
 from artix.dynamics.solve import factorize
-from artix.kinematics import Kinematics
-from artix.tangents import times
+from artix.kinematics.solve import Kinematics
+from artix.math.tangents import times
+from artix.model.articulation import Articulation
 
 Array = jax.Array
 DEFAULT_ITERATIONS = 4

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix import spatial
+from artix.math import spatial
 
 Array = jax.Array
 

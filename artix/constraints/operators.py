@@ -5,16 +5,16 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.articulation import Articulation, State
-from artix.checks import check_vector
 from artix.constraints.anchors import AnchorRows, Anchors, anchor_rows, solved_anchor_rows
-from artix.constraints.constraint_model import Constraints
 from artix.constraints.kkt import DEFAULT_ITERATIONS, KktSolution, factorize_kkt, kkt_solve
+from artix.constraints.model import Constraints
 from artix.dynamics.factorization import factorize_dense, half_solve, solve_columns
 from artix.dynamics.solve import factorize, linear_solve
 from artix.evaluation import quantity
-from artix.kinematics import kinematics
-from artix.tangents import times
+from artix.kinematics.solve import kinematics
+from artix.math.tangents import times
+from artix.model.articulation import Articulation, State
+from artix.model.checks import check_vector
 
 Array = jax.Array
 

@@ -16,13 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from artix import spatial
-from artix.bodies import Inertias
 from artix.dynamics.elimination import Paths
 from artix.dynamics.inertia import spatial_inertias
-from artix.tangents import times
-from artix.topology import Topology
-from artix.tree import masked_sum, take
+from artix.kinematics.bodies import Inertias
+from artix.kinematics.tree import masked_sum, take
+from artix.math import spatial
+from artix.math.tangents import times
+from artix.model.topology import Topology
 
 Array = jax.Array
 

@@ -8,16 +8,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.articulation import Articulation, State
 from artix.dynamics.articulated_bodies import passed_on
 from artix.dynamics.inertia import link_reference_inertias, reference_inertias, spatial_inertias
 from artix.dynamics.mass_matrix import generalized_armature
 from artix.evaluation import quantity
-from artix.frames import link_frames
-from artix.kinematics import generalized_motions, kinematics
-from artix.reference_frames import Axes, check_axes, force_in_axes
-from artix.topology import Topology
-from artix.tree import masked_sum, take
+from artix.kinematics.axes import Axes, check_axes, force_in_axes
+from artix.kinematics.frames import link_frames
+from artix.kinematics.solve import generalized_motions, kinematics
+from artix.kinematics.tree import masked_sum, take
+from artix.model.articulation import Articulation, State
+from artix.model.topology import Topology
 
 Array = jax.Array
 

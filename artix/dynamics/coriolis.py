@@ -7,17 +7,17 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix import spatial
-from artix.articulation import Articulation, State
-from artix.displacements import generalized_columns
 from artix.dynamics.force_derivatives import coriolis_columns
 from artix.dynamics.inertia import link_reference_inertias, link_subtree_sums, momentum, spatial_inertias
 from artix.dynamics.newton_euler import newton_euler
 from artix.evaluation import quantity
-from artix.frames import link_frames, live_links
-from artix.kinematics import Motion, body_velocities, dof_motions, kinematics, root_motion
-from artix.reference_frames import inertias_in_axes, motion_in_axes
-from artix.tree import take
+from artix.kinematics.axes import inertias_in_axes, motion_in_axes
+from artix.kinematics.displacements import generalized_columns
+from artix.kinematics.frames import link_frames, live_links
+from artix.kinematics.solve import Motion, body_velocities, dof_motions, kinematics, root_motion
+from artix.kinematics.tree import take
+from artix.math import spatial
+from artix.model.articulation import Articulation, State
 
 Array = jax.Array
 

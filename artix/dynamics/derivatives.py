@@ -13,19 +13,19 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.articulation import Articulation, State
-from artix.checks import check_state, check_vector
-from artix.configuration import generalized_velocity
-from artix.configuration_derivatives import integrate_derivatives
-from artix.displacements import generalized_columns
 from artix.dynamics.force_derivatives import force_derivatives
 from artix.dynamics.forward import forward_dynamics
 from artix.dynamics.mass_matrix import generalized_armature, inertia_matrix
 from artix.dynamics.newton_euler import newton_euler
 from artix.dynamics.solve import factorize, inverse_matrix, linear_solve
 from artix.evaluation import quantity
-from artix.kinematics import Kinematics, kinematics
-from artix.tangents import times
+from artix.kinematics.configuration import generalized_velocity
+from artix.kinematics.configuration_derivatives import integrate_derivatives
+from artix.kinematics.displacements import generalized_columns
+from artix.kinematics.solve import Kinematics, kinematics
+from artix.math.tangents import times
+from artix.model.articulation import Articulation, State
+from artix.model.checks import check_state, check_vector
 
 Array = jax.Array
 

@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from artix.tangents import times
-from artix.topology import Topology
-from artix.tree import take
+from artix.kinematics.tree import take
+from artix.math.tangents import times
+from artix.model.topology import Topology
 
 Array = jax.Array
 

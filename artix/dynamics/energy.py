@@ -5,10 +5,10 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.articulation import Articulation, State
 from artix.dynamics.inertia import momentum, reference_inertias, weights
 from artix.evaluation import quantity
-from artix.kinematics import body_velocities, dof_motions, kinematics, root_motion
+from artix.kinematics.solve import body_velocities, dof_motions, kinematics, root_motion
+from artix.model.articulation import Articulation, State
 
 Array = jax.Array
 

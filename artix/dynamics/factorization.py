@@ -14,15 +14,15 @@ from typing import NamedTuple, TypeAlias, TypeGuard
 import jax
 import jax.numpy as jnp
 
-from artix import spatial
-from artix.bodies import Inertias
 from artix.dynamics import articulated_bodies
 from artix.dynamics.articulated_bodies import ArticulatedFactors
 from artix.dynamics.elimination import PathFactors, Paths, eliminate
 from artix.dynamics.halving import FullFactors, halve
-from artix.tangents import times
-from artix.topology import Topology
-from artix.tree import Tree
+from artix.kinematics.bodies import Inertias
+from artix.kinematics.tree import Tree
+from artix.math import spatial
+from artix.math.tangents import times
+from artix.model.topology import Topology
 
 Array = jax.Array
 

@@ -14,21 +14,21 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix import spatial
-from artix.articulation import Articulation
-from artix.bodies import Inertias
-from artix.displacements import (
+from artix.dynamics.inertia import momentum, weightless
+from artix.dynamics.newton_euler import NewtonEuler
+from artix.kinematics.bodies import Inertias
+from artix.kinematics.displacements import (
     NUM_ROOT,
     changes_by_displacement,
     changes_by_velocity,
     displacement_motions,
     displacements,
 )
-from artix.dynamics.inertia import momentum, weightless
-from artix.dynamics.newton_euler import NewtonEuler
-from artix.kinematics import Kinematics, Motion, link_centers, motion_cross
-from artix.tangents import times
-from artix.tree import Tree, free_root, masked_sum, take
+from artix.kinematics.solve import Kinematics, Motion, link_centers, motion_cross
+from artix.kinematics.tree import Tree, free_root, masked_sum, take
+from artix.math import spatial
+from artix.math.tangents import times
+from artix.model.articulation import Articulation
 
 Array = jax.Array
 
@@ -61,7 +61,7 @@ class ForceDerivatives(NamedTuple):
     """Derivatives of inverse dynamics."""
 
     configuration: Array
-    """By the unit displacements of :mod:`artix.displacements`, [nv, c]."""
+    """By the unit displacements of :mod:`artix.kinematics.displacements`, [nv, c]."""
     velocity: Array
     """By the root's angular velocity and the joint velocities, [nv, 3 + n]."""
 
@@ -72,7 +72,7 @@ class Rates(NamedTuple):
     motions: Motion
     first: Motion
     second: Motion
-    """As :class:`artix.displacements.Changes`, [3, c] each."""
+    """As :class:`artix.kinematics.displacements.Changes`, [3, c] each."""
     sums: Composites
 
 

@@ -7,15 +7,15 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from artix.articulation import Articulation, State
-from artix.checks import check_state, check_vector
-from artix.displacements import has_all_displacements
 from artix.dynamics.inverse import force_change
 from artix.dynamics.newton_euler import generalized_forces, newton_euler
 from artix.dynamics.solve import factorize, linear_solve
 from artix.evaluation import quantity
-from artix.kinematics import kinematics
-from artix.tangents import add, is_zero
+from artix.kinematics.displacements import has_all_displacements
+from artix.kinematics.solve import kinematics
+from artix.math.tangents import add, is_zero
+from artix.model.articulation import Articulation, State
+from artix.model.checks import check_state, check_vector
 
 Array = jax.Array
 

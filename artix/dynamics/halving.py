@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from artix.tangents import times
+from artix.math.tangents import times
 
 Array = jax.Array
 

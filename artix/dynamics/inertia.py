@@ -5,11 +5,11 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix import spatial
-from artix.articulation import Articulation
-from artix.bodies import Inertias, body_inertias, link_inertias, lumped_masses
-from artix.kinematics import Kinematics, Motion
-from artix.tree import Tree, masked_sum, subtree_sums, take
+from artix.kinematics.bodies import Inertias, body_inertias, link_inertias, lumped_masses
+from artix.kinematics.solve import Kinematics, Motion
+from artix.kinematics.tree import Tree, masked_sum, subtree_sums, take
+from artix.math import spatial
+from artix.model.articulation import Articulation
 
 Array = jax.Array
 

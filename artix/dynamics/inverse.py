@@ -7,18 +7,18 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from artix import spatial
-from artix.articulation import Articulation, State
-from artix.checks import check_state, check_vector
-from artix.displacements import displacement_of, has_all_displacements
 from artix.dynamics.force_derivatives import force_derivatives
 from artix.dynamics.inertia import weights
 from artix.dynamics.mass_matrix import generalized_armature, inertia_matrix
 from artix.dynamics.newton_euler import NewtonEuler, body_wrenches, generalized, generalized_forces, newton_euler
 from artix.evaluation import quantity
-from artix.kinematics import Kinematics, dof_motions, kinematics, root_motion
-from artix.tangents import add, along, is_zero, times
-from artix.tree import subtree_sums
+from artix.kinematics.displacements import displacement_of, has_all_displacements
+from artix.kinematics.solve import Kinematics, dof_motions, kinematics, root_motion
+from artix.kinematics.tree import subtree_sums
+from artix.math import spatial
+from artix.math.tangents import add, along, is_zero, times
+from artix.model.articulation import Articulation, State
+from artix.model.checks import check_state, check_vector
 
 Array = jax.Array
 

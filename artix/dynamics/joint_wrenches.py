@@ -5,13 +5,12 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.articulation import Articulation, State
-from artix.checks import check_vector
 from artix.dynamics.inertia import link_reference_inertias, link_subtree_sums, momentum
 from artix.dynamics.newton_euler import forces_of_motion, link_wrenches, pull
 from artix.evaluation import quantity
-from artix.frames import link_frames, link_of_frame, live_links, locate_frame
-from artix.kinematics import (
+from artix.kinematics.axes import Axes, check_axes, force_in_axes
+from artix.kinematics.frames import link_frames, link_of_frame, live_links, locate_frame
+from artix.kinematics.solve import (
     Kinematics,
     Motion,
     body_accelerations,
@@ -20,8 +19,9 @@ from artix.kinematics import (
     kinematics,
     root_motion,
 )
-from artix.reference_frames import Axes, check_axes, force_in_axes
-from artix.tree import take
+from artix.kinematics.tree import take
+from artix.model.articulation import Articulation, State
+from artix.model.checks import check_vector
 
 Array = jax.Array
 

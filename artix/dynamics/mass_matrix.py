@@ -7,15 +7,15 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from artix.articulation import Articulation, State
-from artix.bodies import Inertias
-from artix.checks import check_state
-from artix.displacements import displaced_bodies, displacement_of, has_all_displacements
 from artix.dynamics.inertia import composite_inertias, displaced_inertias, momentum, reference_inertias
 from artix.evaluation import quantity
-from artix.kinematics import Kinematics, Motion, generalized_motions, kinematics, motion_cross
-from artix.tangents import add, along, times
-from artix.tree import Tree, take
+from artix.kinematics.bodies import Inertias
+from artix.kinematics.displacements import displaced_bodies, displacement_of, has_all_displacements
+from artix.kinematics.solve import Kinematics, Motion, generalized_motions, kinematics, motion_cross
+from artix.kinematics.tree import Tree, take
+from artix.math.tangents import add, along, times
+from artix.model.articulation import Articulation, State
+from artix.model.checks import check_state
 
 Array = jax.Array
 

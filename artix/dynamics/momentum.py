@@ -7,11 +7,6 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix import spatial
-from artix.articulation import Articulation, State
-from artix.bodies import Placement
-from artix.checks import check_vector
-from artix.displacements import changes_by_velocity, generalized_columns
 from artix.dynamics.force_derivatives import (
     displacement_rates,
     force_cross,
@@ -22,7 +17,12 @@ from artix.dynamics.inertia import first_moments, momentum, reference_inertias
 from artix.dynamics.mass_matrix import generalized_momenta, momenta_rates
 from artix.dynamics.newton_euler import newton_euler
 from artix.evaluation import quantity
-from artix.kinematics import Kinematics, body_velocities, dof_motions, kinematics, motion_rates, root_motion
+from artix.kinematics.bodies import Placement
+from artix.kinematics.displacements import changes_by_velocity, generalized_columns
+from artix.kinematics.solve import Kinematics, body_velocities, dof_motions, kinematics, motion_rates, root_motion
+from artix.math import spatial
+from artix.model.articulation import Articulation, State
+from artix.model.checks import check_vector
 
 Array = jax.Array
 

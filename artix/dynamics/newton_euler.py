@@ -7,13 +7,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix import spatial
-from artix.articulation import Articulation, State
-from artix.bodies import Inertias
-from artix.checks import check_vector
 from artix.dynamics.inertia import reference_inertias, weightless
-from artix.kinematics import Kinematics, Motion, body_accelerations, dof_motions, link_centers
-from artix.tree import Tree, free_root, masked_sum, subtree_sums
+from artix.kinematics.bodies import Inertias
+from artix.kinematics.solve import Kinematics, Motion, body_accelerations, dof_motions, link_centers
+from artix.kinematics.tree import Tree, free_root, masked_sum, subtree_sums
+from artix.math import spatial
+from artix.model.articulation import Articulation, State
+from artix.model.checks import check_vector
 
 Array = jax.Array
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix import spatial
-from artix.articulation import Articulation, State
-from artix.checks import check_vector
 from artix.evaluation import quantity
-from artix.frames import frame_velocity, link_frames, link_of_frame, live_links, locate_frame
-from artix.kinematics import Kinematics, generalized_motions, kinematics
-from artix.link_motion import frame_acceleration, link_frame_accelerations, link_frame_velocities
-from artix.tree import take
+from artix.kinematics.frames import frame_velocity, link_frames, link_of_frame, live_links, locate_frame
+from artix.kinematics.link_motion import frame_acceleration, link_frame_accelerations, link_frame_velocities
+from artix.kinematics.solve import Kinematics, generalized_motions, kinematics
+from artix.kinematics.tree import take
+from artix.math import spatial
+from artix.model.articulation import Articulation, State
+from artix.model.checks import check_vector
 
 Array = jax.Array
 

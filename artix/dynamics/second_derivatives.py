@@ -16,10 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.articulation import Articulation, State
-from artix.bodies import Inertias
-from artix.checks import check_state, check_vector
-from artix.displacements import NUM_ROOT, changes_by_velocity, displacements, generalized_columns
 from artix.dynamics.force_derivatives import (
     Composites,
     Rates,
@@ -39,8 +35,12 @@ from artix.dynamics.inertia import momentum
 from artix.dynamics.mass_matrix import generalized_momenta
 from artix.dynamics.newton_euler import newton_euler
 from artix.evaluation import quantity
-from artix.kinematics import Motion, generalized_motions, kinematics, motion_cross
-from artix.tree import Tree
+from artix.kinematics.bodies import Inertias
+from artix.kinematics.displacements import NUM_ROOT, changes_by_velocity, displacements, generalized_columns
+from artix.kinematics.solve import Motion, generalized_motions, kinematics, motion_cross
+from artix.kinematics.tree import Tree
+from artix.model.articulation import Articulation, State
+from artix.model.checks import check_state, check_vector
 
 Array = jax.Array
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix import spatial
-from artix.articulation import Articulation, State
-from artix.checks import check_vector
 from artix.dynamics.factorization import Factors, MassProduct, factorize_product, inverse_of_product, solve
 from artix.dynamics.inertia import reference_inertias
 from artix.dynamics.mass_matrix import generalized_armature, generalized_momenta, inertia_matrix
 from artix.evaluation import quantity
-from artix.kinematics import Kinematics, kinematics
-from artix.tangents import times
+from artix.kinematics.solve import Kinematics, kinematics
+from artix.math import spatial
+from artix.math.tangents import times
+from artix.model.articulation import Articulation, State
+from artix.model.checks import check_vector
 
 Array = jax.Array
 

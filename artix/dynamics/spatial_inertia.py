@@ -5,14 +5,14 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.articulation import Articulation, State
-from artix.bodies import Inertias, Placement
 from artix.dynamics.inertia import link_reference_inertias, spatial_inertias, subtree_inertias
 from artix.evaluation import quantity
-from artix.frames import link_frames, link_of_frame, live_links, locate_frame
-from artix.kinematics import Kinematics, kinematics
-from artix.reference_frames import Axes, check_axes, inertias_in_axes
-from artix.tree import masked_sum
+from artix.kinematics.axes import Axes, check_axes, inertias_in_axes
+from artix.kinematics.bodies import Inertias, Placement
+from artix.kinematics.frames import link_frames, link_of_frame, live_links, locate_frame
+from artix.kinematics.solve import Kinematics, kinematics
+from artix.kinematics.tree import masked_sum
+from artix.model.articulation import Articulation, State
 
 Array = jax.Array
 

@@ -7,13 +7,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix import spatial
-from artix.articulation import Articulation, State
-from artix.checks import check_vector
 from artix.dynamics.inertia import link_subtree_sums
 from artix.evaluation import quantity
-from artix.frames import link_of_frame, live_links
-from artix.kinematics import (
+from artix.kinematics.frames import link_of_frame, live_links
+from artix.kinematics.solve import (
     Kinematics,
     body_accelerations,
     dof_motions,
@@ -22,7 +19,10 @@ from artix.kinematics import (
     link_centers,
     root_motion,
 )
-from artix.tree import take
+from artix.kinematics.tree import take
+from artix.math import spatial
+from artix.model.articulation import Articulation, State
+from artix.model.checks import check_vector
 
 Array = jax.Array
 

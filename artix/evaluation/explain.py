@@ -12,8 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.articulation import Articulation
-from artix.configuration import neutral_state
 from artix.evaluation import kernels
 from artix.evaluation.compilation import scalars_of
 from artix.evaluation.operation import Axes, levels_of, program_p
@@ -21,6 +19,8 @@ from artix.evaluation.program import Program
 from artix.evaluation.scalar_order import live
 from artix.evaluation.scalar_program import Op, ScalarProgram
 from artix.evaluation.scalarize import TooManyOperations, UnsupportedOperation
+from artix.kinematics.configuration import neutral_state
+from artix.model.articulation import Articulation
 
 _LEVELS = ("for all robots", "a robot", "a tangent of a robot")
 

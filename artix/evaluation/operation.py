@@ -20,9 +20,9 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 
-from artix.devices import type_like, varying_alike
 from artix.evaluation.clean_context import all_devices_alike
 from artix.evaluation.compilation import cpu_kernel
+from artix.evaluation.devices import type_like, varying_alike
 from artix.evaluation.gpu_compilation import gpu_call
 from artix.evaluation.partitioning import call_partitioned
 from artix.evaluation.program import Program
@@ -108,7 +108,7 @@ def _jvp(
 
 def _tangent_of(value: Array, change: Array) -> Any:
     """Results that are no real numbers do not change."""
-    return change if jnp.issubdtype(value.dtype, jnp.floating) else ad.Zero.from_primal_value(value)  # type: ignore[attr-defined]
+    return change if jnp.issubdtype(value.dtype, jnp.floating) else ad.Zero(jax.typeof(value).to_tangent_aval())
 
 
 def _transpose(cotangents: Sequence[Any], *operands: Any, program: Program, axes: Axes) -> list[Any]:

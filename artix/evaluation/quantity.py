@@ -10,12 +10,12 @@ from typing import Any, TypeVar, cast
 import jax
 import numpy as np
 
-from artix.articulation import Articulation
 from artix.evaluation.clean_context import is_staging
 from artix.evaluation.compilation import gpu_kernels_are_on, kernels_are_on
 from artix.evaluation.operation import evaluate
 from artix.evaluation.program import Program, is_tracing, trace
 from artix.evaluation.signature import program_key, read_signature, signature_of, write_signature
+from artix.model.articulation import Articulation
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 
 from artix.evaluation.disk import KernelFiles
-from artix.topology import Topology
+from artix.model.topology import Topology
 
 
 class Signature(NamedTuple):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix import spatial
-from artix.checks import check_vector
-from artix.frames import link_poses
+from artix.kinematics.frames import link_poses
+from artix.math import spatial
+from artix.model.checks import check_vector
 from artix.physx.simulation import ArticulationSimulation
 
 Array = jax.Array

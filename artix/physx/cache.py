@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from artix.articulation import Articulation
-from artix.checks import check_vector
-from artix.couplings import LoopJointType
+from artix.kinematics.tree import Tree
+from artix.model.articulation import Articulation
+from artix.model.checks import check_vector
+from artix.model.couplings import LoopJointType
+from artix.model.topology import Topology
 from artix.physx.simulation import ArticulationSimulation
-from artix.topology import Topology
-from artix.tree import Tree
 
 Array = jax.Array
 AnyArticulation: TypeAlias = Articulation | ArticulationSimulation

@@ -5,9 +5,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.bodies import screw_pitches
-from artix.checks import check_vector
-from artix.frames import link_velocities
+from artix.kinematics.bodies import screw_pitches
+from artix.kinematics.frames import link_velocities
+from artix.model.checks import check_vector
 from artix.physx.cache import ArticulationCache, RootLinkData, check_cache
 from artix.physx.enums import ArticulationCacheFlag as Flag
 from artix.physx.simulation import ArticulationSimulation

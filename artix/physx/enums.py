@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 
-from artix.joints import Axis, JointType
+from artix.model.joints import Axis, JointType
 
 ArticulationAxis = Axis
 ArticulationJointType = JointType

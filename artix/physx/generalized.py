@@ -9,14 +9,14 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix import spatial
-from artix.articulation import Articulation, State
-from artix.bodies import Placement
 from artix.dynamics.inverse import coriolis_compensation, generalized_external_force, gravity_compensation
 from artix.dynamics.mass_matrix import mass_matrix
 from artix.evaluation import quantity
-from artix.frames import link_poses
-from artix.kinematics import root_motion
+from artix.kinematics.bodies import Placement
+from artix.kinematics.frames import link_poses
+from artix.kinematics.solve import root_motion
+from artix.math import spatial
+from artix.model.articulation import Articulation, State
 
 Array = jax.Array
 

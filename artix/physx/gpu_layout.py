@@ -8,9 +8,9 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
-from artix.articulation import State
-from artix.checks import check_vector
-from artix.fleet import Fleet
+from artix.fleet.fleet import Fleet
+from artix.model.articulation import State
+from artix.model.checks import check_vector
 from artix.physx.simulation import ArticulationSimulation
 
 

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from artix.articulation import State
-from artix.fleet import Fleet
-from artix.frames import link_poses, link_velocities
+from artix.fleet.fleet import Fleet
+from artix.kinematics.frames import link_poses, link_velocities
+from artix.model.articulation import State
 from artix.physx.enums import ArticulationGPUAPIReadType as ReadType
 from artix.physx.enums import ArticulationGPUAPIWriteType as WriteType
 from artix.physx.gpu_layout import check_indices, check_simulation, get_articulation_gpu_api_max_counts
@@ -24,7 +24,7 @@ from artix.physx.gpu_tendons import read_tendons, write_tendons
 from artix.physx.motion import update_kinematic
 from artix.physx.simulation import PHYSX_OPTIONS, ArticulationSimulation, create_simulation
 from artix.physx.sleeping import wake_if
-from artix.simulation.options import SolverOptions
+from artix.simulation.common.options import SolverOptions
 
 Array = jax.Array
 

@@ -9,10 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix import spatial
-from artix.articulation import Articulation
-from artix.bodies import Placement
-from artix.fleet import Fleet
+from artix.fleet.fleet import Fleet
+from artix.kinematics.bodies import Placement
+from artix.math import spatial
+from artix.model.articulation import Articulation
+from artix.model.tendons import FixedTendonStructure, SpatialTendonStructure
+from artix.model.topology import Topology
 from artix.physx.gpu_layout import get_articulation_gpu_api_max_counts
 from artix.physx.gpu_structures import (
     GpuFixedTendonData,
@@ -21,8 +23,6 @@ from artix.physx.gpu_structures import (
     GpuTendonJointCoefficientData,
     TendonData,
 )
-from artix.tendons import FixedTendonStructure, SpatialTendonStructure
-from artix.topology import Topology
 
 Array = jax.Array
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.articulation import State
-from artix.checks import check_vector
 from artix.dynamics.forward import forward_dynamics
 from artix.dynamics.inverse import coriolis_compensation, gravity_compensation
 from artix.dynamics.mass_matrix import mass_matrix
 from artix.dynamics.momentum import center_of_mass, centroidal_momentum_matrix
-from artix.frames import dense_jacobian
+from artix.kinematics.frames import dense_jacobian
+from artix.model.articulation import State
+from artix.model.checks import check_vector
 from artix.physx.cache import ArticulationCache, check_cache
 from artix.physx.generalized import (
     coriolis_and_centrifugal_force,
@@ -26,7 +26,7 @@ from artix.physx.generalized import (
     joint_force_for,
 )
 from artix.physx.simulation import ArticulationSimulation
-from artix.simulation.unconstrained import clamp_joint_velocities
+from artix.simulation.common.unconstrained import clamp_joint_velocities
 
 Array = jax.Array
 

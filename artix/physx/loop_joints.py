@@ -9,10 +9,10 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.checks import check_vector
 from artix.constraints.anchors import anchor_rows, loop_anchors
-from artix.constraints.constrained_dynamics import constrained_forward_dynamics
-from artix.constraints.constraint_model import Constraints
+from artix.constraints.dynamics import constrained_forward_dynamics
+from artix.constraints.model import Constraints
+from artix.model.checks import check_vector
 from artix.physx.cache import AnyArticulation, ArticulationCache, check_cache, num_loop_rows
 from artix.physx.simulation import ArticulationSimulation
 

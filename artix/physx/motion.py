@@ -5,12 +5,12 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.checks import check_vector
+from artix.model.checks import check_vector
+from artix.model.topology import Topology
 from artix.physx.cache import AnyArticulation
 from artix.physx.enums import ArticulationKinematicFlag
 from artix.physx.simulation import ArticulationSimulation
 from artix.physx.sleeping import wake_if
-from artix.topology import Topology
 
 Array = jax.Array
 

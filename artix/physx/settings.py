@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.joints import Axis
+from artix.model.joints import Axis
+from artix.model.topology import Topology
 from artix.physx.cache import AnyArticulation
 from artix.physx.enums import ArticulationDriveType, ArticulationFlag, ArticulationMotion
 from artix.physx.simulation import ArticulationSimulation
-from artix.simulation.report import Residual
-from artix.topology import Topology
+from artix.simulation.common.report import Residual
 
 Array = jax.Array
 

@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from artix.articulation import Articulation, State
-from artix.checks import check_state, check_vector
-from artix.configuration import generalized_velocity, neutral_state
 from artix.dynamics.momentum import centroidal_momentum_matrix
-from artix.simulation.options import Control, SolverOptions
-from artix.simulation.report import StepReport
+from artix.kinematics.configuration import generalized_velocity, neutral_state
+from artix.model.articulation import Articulation, State
+from artix.model.checks import check_state, check_vector
+from artix.simulation.common.options import Control, SolverOptions
+from artix.simulation.common.report import StepReport
 from artix.simulation.sleeping import SLEEP_THRESHOLD, SleepState, is_sleeping, sleep_after_step, wake_up, woken_by
 from artix.simulation.step import step_and_report
 

@@ -6,8 +6,8 @@ import importlib.resources
 from pathlib import Path
 from typing import Any
 
-from artix.articulation import Articulation
-from artix.io.urdf import load_urdf
+from artix.io.urdf.reader import load_urdf
+from artix.model.articulation import Articulation
 
 #: Each robot and whether its base is fixed unless told otherwise.
 _FIXED_BASE = {"arm7": True, "cart_pole": True, "double_pendulum": True, "humanoid": False, "quadruped": False}
@@ -35,7 +35,7 @@ def load(name: str, **options: Any) -> Articulation:
     Args:
       name: ``"cart_pole"`` and ``"double_pendulum"`` (2 DOFs), ``"arm7"`` (7), ``"quadruped"`` (12), ``"humanoid"``
         (25).
-      **options: as for :func:`~artix.io.urdf.load_urdf`; the last two robots float unless ``fixed_base=True`` is given.
+      **options: as for :func:`~artix.load_urdf`; the last two robots float unless ``fixed_base=True`` is given.
 
     Raises:
       ValueError: there is no robot of this name; the message lists those that there are.

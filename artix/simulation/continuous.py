@@ -11,11 +11,17 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from artix import spatial
-from artix.articulation import Articulation, State
-from artix.checks import check_state
-from artix.configuration import integrate, joint_rate_from_velocity
-from artix.constraints.frozen import (
+from artix.evaluation import quantity
+from artix.evaluation.devices import scan
+from artix.kinematics.configuration import integrate, joint_rate_from_velocity
+from artix.kinematics.tree import free_root
+from artix.math import spatial
+from artix.model.articulation import Articulation, State
+from artix.model.checks import check_state
+from artix.model.topology import Topology
+from artix.simulation.common.options import Control, check_control, commands_of
+from artix.simulation.common.springs import coupling_springs, spring_efforts
+from artix.simulation.common.step_start import (
     Frozen,
     freeze,
     generalized_force,
@@ -23,14 +29,8 @@ from artix.constraints.frozen import (
     link_motion,
     response,
 )
-from artix.constraints.rows import position_error
-from artix.constraints.springs import coupling_springs, spring_efforts
-from artix.devices import scan
-from artix.evaluation import quantity
-from artix.simulation.options import Control, check_control, commands_of
-from artix.simulation.unconstrained import gravity_and_loads, link_momenta
-from artix.topology import Topology
-from artix.tree import free_root
+from artix.simulation.common.unconstrained import gravity_and_loads, link_momenta
+from artix.simulation.projected.rows import position_error
 
 Array = jax.Array
 TendonLaw = Literal["physx", "virtual_work"]
@@ -55,7 +55,7 @@ def vector_field(
         ``lambda t, y, args: artix.vector_field(t, y, (args, control_at(t)))``.
       state: where the articulation is. The root's quaternion may have any length; the field keeps it.
       args: the articulation and the control, ``None`` for none.
-      tendon_law: as in :class:`~artix.simulation.options.SolverOptions`.
+      tendon_law: as in :class:`~artix.SolverOptions`.
 
     Returns:
       The rates of all arrays of the state: of the root's pose (position and quaternion xyzw, [7]) and velocity [6], of

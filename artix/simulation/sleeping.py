@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from artix import spatial
-from artix.articulation import Articulation, State
-from artix.bodies import Placement
-from artix.frames import forward_kinematics
-from artix.simulation.options import Control, SolverOptions
+from artix.kinematics.bodies import Placement
+from artix.kinematics.frames import forward_kinematics
+from artix.math import spatial
+from artix.model.articulation import Articulation, State
+from artix.simulation.common.options import Control, SolverOptions
 from artix.simulation.step import DEFAULT_OPTIONS, step
 
 Array = jax.Array

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from artix.io.links import LinkDescription
-from artix.io.poses import IDENTITY, rotation_matrix
+from artix.io.common.links import LinkDescription
+from artix.io.common.poses import IDENTITY, rotation_matrix
 from artix.io.usd.joint_features import make_joint
 from artix.io.usd.joints import KINDS, UsdJoint, enclosing, is_supported, read_joint
 from artix.io.usd.mass import mass_properties

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from artix.io.diagnostics import Report
+from artix.io.common.diagnostics import Report
 from artix.io.usd.stage import NAME_KEY, Location, import_pxr
 
 if TYPE_CHECKING:

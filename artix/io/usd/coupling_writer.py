@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from artix.articulation import Articulation
-from artix.couplings import LoopJointType
 from artix.io.usd.authoring import Author, author, author_floats, relate, vector
 from artix.io.usd.joint_writer import INSTANCE_OF, axis_units, connect, lock
 from artix.io.usd.stage import import_pxr
@@ -16,9 +14,11 @@ from artix.io.usd.tendon_schema import (
     PhysxTendonAttachmentLeafAPI,
     PhysxTendonAttachmentRootAPI,
 )
-from artix.joints import Axis
-from artix.tendons import FixedTendonStructure, SpatialTendonStructure
-from artix.topology import Topology
+from artix.model.articulation import Articulation
+from artix.model.couplings import LoopJointType
+from artix.model.joints import Axis
+from artix.model.tendons import FixedTendonStructure, SpatialTendonStructure
+from artix.model.topology import Topology
 
 if TYPE_CHECKING:
     from pxr import Usd

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from artix.couplings import LoopJoint, LoopJointType, MimicJoint
-from artix.io.links import LinkPlace
-from artix.io.poses import IDENTITY, compose, quaternion_from_x_to
+from artix.io.common.links import LinkPlace
+from artix.io.common.poses import IDENTITY, compose, quaternion_from_x_to
 from artix.io.usd.articulation import UsdArticulation
 from artix.io.usd.joints import AXIS_INSTANCES, UsdAxis, UsdJoint
 from artix.io.usd.stage import UsdPrim
+from artix.model.couplings import LoopJoint, LoopJointType, MimicJoint
 
 #: One end of a coupling: the degree of freedom's name, its axis, and the sign of its positions against USD's.
 _Dof = tuple[str, UsdAxis, float]

@@ -9,8 +9,8 @@ import numpy as np
 from artix.io.usd.joints import UsdAxis, UsdJoint
 from artix.io.usd.stage import UsdPrim
 from artix.io.usd.units import AxisUnits
-from artix.joint_features import Drive, DriveEnvelope, JointFriction
-from artix.joints import Joint
+from artix.model.joint_features import Drive, DriveEnvelope, JointFriction
+from artix.model.joints import Joint
 
 
 def make_joint(joint: UsdJoint, parent: str | None) -> Joint:
@@ -34,7 +34,7 @@ def make_joint(joint: UsdJoint, parent: str | None) -> Joint:
 
 
 def _axis_options(joint: UsdJoint, axis: UsdAxis, sign: float) -> dict[str, Any]:
-    """What a :class:`~artix.joints.Joint` takes for one of its axes."""
+    """What a :class:`~artix.Joint` takes for one of its axes."""
     units = joint.scene.units.axis(axis.angular)
     low, high = sorted(sign * limit * units.position for limit in axis.limits)
     drive, envelope = _drive(joint.prim, axis.instance, units, sign)

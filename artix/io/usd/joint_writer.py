@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from artix.articulation import Articulation, State
 from artix.io.usd.authoring import Author, author, author_floats, quaternion, relate, vector
 from artix.io.usd.joints import AXIS_INSTANCES
 from artix.io.usd.units import AxisUnits, StageUnits
-from artix.joints import Axis, JointType
-from artix.topology import Topology
+from artix.model.articulation import Articulation, State
+from artix.model.joints import Axis, JointType
+from artix.model.topology import Topology
 
 if TYPE_CHECKING:
     from pxr import Usd

@@ -8,9 +8,9 @@ from collections.abc import Container
 
 import numpy as np
 
-from artix.io.poses import IDENTITY, compose
+from artix.io.common.poses import IDENTITY, compose
 from artix.io.usd.stage import UsdPrim, UsdScene
-from artix.joints import Axis, JointType
+from artix.model.joints import Axis, JointType
 
 #: Joint types, in the order in which PhysX's reader sorts the joints of a link, and their prims' type names.
 KINDS = {

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from artix.io.poses import IDENTITY, combine_inertias, compose
+from artix.io.common.poses import IDENTITY, combine_inertias, compose
 from artix.io.usd import shapes
 from artix.io.usd.stage import UsdPrim, UsdScene, import_pxr
 

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy.typing as npt
 
-from artix.articulation import Articulation, State
-from artix.builder import ArticulationBuilder
-from artix.io.diagnostics import DescriptionWarning, Issue, Report
-from artix.io.links import LinkPlace, add_links
-from artix.io.poses import compose
+from artix.io.common.diagnostics import DescriptionWarning, Issue, Report
+from artix.io.common.links import LinkPlace, add_links
+from artix.io.common.poses import compose
 from artix.io.usd.articulation import UsdArticulation, read_articulation
 from artix.io.usd.couplings import loop_joints, mimic_joints
 from artix.io.usd.stage import Location, UsdScene, import_pxr, is_usd_text, note_usd_error, open_stage
 from artix.io.usd.state import read_state
 from artix.io.usd.tendons import fixed_tendons, spatial_tendons
+from artix.model.articulation import Articulation, State
+from artix.model.builder import ArticulationBuilder
 
 
 def load_usd(
@@ -36,7 +36,7 @@ def load_usd(
     friction, mimic joints, tendons and joints that close loops are read from the schemas of UsdPhysics and PhysX, with
     PhysX's rules: which body is the root, which joint fixes it, how links are ordered. Units become SI, degrees
     radians, and z is up. What a stage says about motion and an articulation cannot carry is raised as a
-    :class:`~artix.io.diagnostics.DescriptionWarning`; :func:`check_usd` lists that and also every other property that
+    :class:`~artix.DescriptionWarning`; :func:`check_usd` lists that and also every other property that
     nothing reads.
 
     A joint whose ``physics:body1`` is the parent keeps PhysX's coordinates, which have the opposite sign of USD's.

@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from artix.io.poses import compose, inverse
+from artix.io.common.poses import compose, inverse
 from artix.io.usd.joints import UsdJoint
 from artix.io.usd.stage import UsdScene
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from artix.io.diagnostics import Report
-from artix.io.poses import IDENTITY, compose, inverse, rotation_matrix
+from artix.io.common.diagnostics import Report
+from artix.io.common.poses import IDENTITY, compose, inverse, rotation_matrix
 from artix.io.usd.units import StageUnits
 
 if TYPE_CHECKING:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from artix.articulation import Articulation, State
-from artix.io.poses import compose, inverse, joint_motion, rotation_matrix
+from artix.io.common.poses import compose, inverse, joint_motion, rotation_matrix
 from artix.io.usd.articulation import UsdArticulation
 from artix.io.usd.joints import UsdJoint
 from artix.io.usd.stacks import is_between
 from artix.io.usd.units import DEGREE
-from artix.topology import Topology
+from artix.model.articulation import Articulation, State
+from artix.model.topology import Topology
 
 #: A body this far from where its joint's state puts it deserves a look [m; chord between unit quaternions].
 PLACE_TOLERANCE = 1e-3

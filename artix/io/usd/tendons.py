@@ -6,12 +6,12 @@ import dataclasses
 
 import numpy as np
 
-from artix.io.links import LinkPlace
-from artix.io.poses import compose, rotation_matrix
+from artix.io.common.links import LinkPlace
+from artix.io.common.poses import compose, rotation_matrix
 from artix.io.usd.articulation import UsdArticulation
 from artix.io.usd.joints import UsdJoint
 from artix.io.usd.stage import UsdPrim
-from artix.tendons import Attachment, FixedTendon, SpatialTendon, TendonJoint
+from artix.model.tendons import Attachment, FixedTendon, SpatialTendon, TendonJoint
 
 AXIS_ROOT, AXIS = "PhysxTendonAxisRootAPI", "PhysxTendonAxisAPI"
 ATTACHMENT_ROOT, ATTACHMENT_LEAF = "PhysxTendonAttachmentRootAPI", "PhysxTendonAttachmentLeafAPI"

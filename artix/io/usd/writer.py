@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from artix.articulation import Articulation, State
-from artix.io.diagnostics import Issue, Report
-from artix.io.poses import IDENTITY, compose, inverse, joint_motion, rotation_matrix
+from artix.io.common.diagnostics import Issue, Report
+from artix.io.common.poses import IDENTITY, compose, inverse, joint_motion, rotation_matrix
 from artix.io.usd.articulation import FRAME_KEY
 from artix.io.usd.authoring import Author, author, author_floats, quaternion, relate, set_pose, vector
 from artix.io.usd.coupling_writer import (
@@ -27,8 +26,9 @@ from artix.io.usd.mass import ZERO_KEY
 from artix.io.usd.stage import import_pxr
 from artix.io.usd.tree import ROOT_SCHEMA
 from artix.io.usd.units import DEGREE
-from artix.joints import JointType
-from artix.topology import Topology
+from artix.model.articulation import Articulation, State
+from artix.model.joints import JointType
+from artix.model.topology import Topology
 
 if TYPE_CHECKING:
     from pxr import Usd

@@ -1,0 +1,267 @@
+"""Forward dynamics, inverse dynamics and impacts under constraints."""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.constraints.anchor_sides import anchor_jacobian, anchor_sides, relative_motion
+from artix.constraints.kkt import DEFAULT_ITERATIONS, factorize_kkt, kkt_solve, plain_kkt_solve
+from artix.constraints.model import Constraints
+from artix.constraints.operators import check_iterations, stabilized_bias
+from artix.dynamics.factorization import factorize_dense, solve
+from artix.dynamics.inverse import force_change, inverse_dynamics
+from artix.dynamics.newton_euler import generalized_forces, newton_euler
+from artix.evaluation import quantity
+from artix.kinematics.configuration import generalized_velocity
+from artix.kinematics.displacements import has_all_displacements
+from artix.kinematics.solve import kinematics
+from artix.math.tangents import add, along, is_zero, times
+from artix.model.articulation import Articulation, State
+from artix.model.checks import check_state, check_vector
+
+Array = jax.Array
+
+
+class ConstrainedAcceleration(NamedTuple):
+    """What constrained forward dynamics yields.
+
+    Attributes:
+      acceleration: generalised acceleration, [nv].
+      constraint_force: forces lambda on the rows, [R] [N and N m], Pinocchio's ``lambda_c``.
+      residual: largest of the numbers ``J nu' + bias``, [], what the rows still lack; Pinocchio's
+        ``absolute_residual``. Its derivative is defined as zero.
+    """
+
+    acceleration: Array
+    constraint_force: Array
+    residual: Array
+
+
+class Impact(NamedTuple):
+    """What an impact does.
+
+    Attributes:
+      velocity: generalised velocity after it, [nv], Pinocchio's ``dq_after``.
+      impulse: impulses on the rows, [R] [N s and N m s], Pinocchio's ``impulse_c``.
+    """
+
+    velocity: Array
+    impulse: Array
+
+
+@quantity
+def constrained_forward_dynamics(
+    articulation: Articulation,
+    state: State,
+    force: Array,
+    constraints: Constraints,
+    external_force: Array | None = None,
+    *,
+    damping: float | Array | None = None,
+    iterations: int = DEFAULT_ITERATIONS,
+) -> ConstrainedAcceleration:
+    """Acceleration and constraint forces of ``(M + armature) nu' + bias_force = force + J^T lambda`` under constraints.
+
+    The constraints hold on the level of accelerations: ``J nu' + constraint_bias == 0``. Pinocchio's
+    ``constraintDynamics``: Carpentier, Budhiraja and Mansard, *Proximal and sparse resolution of constrained dynamic
+    equations*, RSS 2021.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      force: generalised forces, shape [nv].
+      constraints: R rows.
+      external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape
+        [L, 6].
+      damping: of the proximal iterations, Pinocchio's ``mu``; by default a small multiple of the diagonal of Delassus'
+        matrix. With zero there is no iteration to do, and redundant rows yield NaN.
+      iterations: number of proximal iterations, at least 1; there is no test of convergence, see ``residual``.
+
+    Returns:
+      Acceleration, constraint forces and residual.
+
+    Raises:
+      ValueError: an array has the wrong shape, or there is no iteration.
+      TypeError: an array has another dtype than the articulation.
+
+    Derivatives are implicit, of the equations that hold at convergence. Where rows are redundant their forces are not
+    unique: those returned are the smallest, and the derivatives returned are the smallest changes of them that keep the
+    differentiated equations. ``J^T lambda`` and the acceleration have unique derivatives as long as the constraints can
+    still be kept.
+    """
+    tree = articulation.topology
+    check_state(articulation, state)
+    check_vector("force", force, (tree.nv,), articulation.dtype, "nv")
+    check_iterations(iterations)
+    if not has_all_displacements(tree):
+        raise ValueError("a padded fleet with spherical joints is not supported; use one articulation at a time")
+    return _ruled(iterations, articulation, state, force, constraints, external_force, damping)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _ruled(iterations, articulation, state, force, constraints, external_force, damping) -> ConstrainedAcceleration:
+    kin = kinematics(articulation, state)
+    found = newton_euler(articulation, kin, state, None, external_force, gravity=True)
+    rest = force - generalized_forces(articulation.topology, found.motions, found.force)
+    sides = anchor_sides(articulation, state, kin, constraints.anchors)
+    jacobian = anchor_jacobian(articulation, kin, constraints.anchors, *sides)
+    bias = stabilized_bias(constraints, *relative_motion(constraints.anchors, *sides))
+    factors = factorize_kkt(articulation, kin, jacobian, damping)
+    acceleration, constraint_force = plain_kkt_solve(factors, rest, -bias, iterations)
+    residual = jnp.max(jnp.abs(times(jacobian, acceleration) + bias))
+    return ConstrainedAcceleration(acceleration, constraint_force, residual)
+
+
+@functools.partial(_ruled.defjvp, symbolic_zeros=True)
+def _constrained_forward_dynamics_jvp(iterations, primals, tangents):
+    """Differentiates ``inverse_dynamics(nu') == force + J^T lambda`` and ``J nu' + bias == 0``."""
+    articulation, state, _, constraints, external_force, damping = primals
+    d_articulation, d_state, d_force, d_constraints, d_external_force, _ = tangents
+    result = _ruled(iterations, *primals)
+    acceleration, constraint_force, _ = result
+    kin = kinematics(articulation, state)
+    found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
+    moved = force_change(
+        True,
+        (articulation, state, acceleration, external_force),
+        (d_articulation, d_state, None, d_external_force),
+        kin,
+        found,
+    )
+    if not is_zero(d_articulation) and not is_zero(d_articulation.armature):
+        base = articulation.topology.num_base_dofs
+        moved = add(moved, jnp.pad(d_articulation.armature * acceleration[base:], (base, 0)))
+
+    def rows_of(inputs) -> Array:
+        return _rows(inputs[0], inputs[1], inputs[2], acceleration, constraint_force)
+
+    rows = along(rows_of, (articulation, state, constraints), (d_articulation, d_state, d_constraints))
+    sides = anchor_sides(articulation, state, kin, constraints.anchors)
+    jacobian = anchor_jacobian(articulation, kin, constraints.anchors, *sides)
+    change = add(None if is_zero(d_force) else d_force, None if moved is None else -moved)
+    target = jnp.zeros_like(constraint_force)
+    if rows is not None:
+        nv = articulation.topology.nv
+        change, target = add(change, rows[:nv]), -rows[nv:]
+    if change is None:
+        return result, jax.tree.map(jnp.zeros_like, result)
+    factors = factorize_kkt(articulation, kin, jacobian, damping)
+    x, multipliers = kkt_solve(articulation, kin, jacobian, factors, change, target, iterations)
+    return result, ConstrainedAcceleration(x, multipliers, jnp.zeros_like(result.residual))
+
+
+def _rows(articulation: Articulation, state: State, constraints: Constraints, acceleration, constraint_force) -> Array:
+    """``J^T lambda`` and the acceleration of the rows, [nv + R]."""
+    kin = kinematics(articulation, state)
+    sides = anchor_sides(articulation, state, kin, constraints.anchors, acceleration)
+    moving = stabilized_bias(constraints, *relative_motion(constraints.anchors, *sides))
+    jacobian = anchor_jacobian(articulation, kin, constraints.anchors, *sides)
+    return jnp.concatenate([times(constraint_force, jacobian), moving])
+
+
+@quantity
+def impulse_dynamics(
+    articulation: Articulation,
+    state: State,
+    constraints: Constraints,
+    restitution: float | Array = 0.0,
+    *,
+    damping: float | Array | None = None,
+    iterations: int = DEFAULT_ITERATIONS,
+) -> Impact:
+    """Velocity after an impact that makes constraints hold: ``J nu_after == -restitution J nu``.
+
+    Pinocchio's ``impulseDynamics``: ``M (nu_after - nu) = J^T impulse``, M with armature; Baumgarte's gains play no
+    part.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and the velocity before the impact.
+      constraints: R rows.
+      restitution: coefficient of restitution, between 0 and 1, one for all rows.
+      damping: of the proximal iterations, see :func:`constrained_forward_dynamics`.
+      iterations: number of proximal iterations, at least 1.
+
+    Returns:
+      The velocity after the impact and the impulses.
+
+    Raises:
+      ValueError: an array has the wrong shape, or there is no iteration.
+      TypeError: an array has another dtype than the articulation.
+    """
+    check_state(articulation, state)
+    check_iterations(iterations)
+    kin, anchors = kinematics(articulation, state), constraints.anchors
+    jacobian = anchor_jacobian(articulation, kin, anchors, *anchor_sides(articulation, state, kin, anchors))
+    velocity = generalized_velocity(articulation, state)
+    target = -(1 + jnp.asarray(restitution, articulation.dtype)) * times(jacobian, velocity)
+    factors = factorize_kkt(articulation, kin, jacobian, damping)
+    x, impulse = kkt_solve(articulation, kin, jacobian, factors, jnp.zeros_like(velocity), target, iterations)
+    return Impact(velocity + x, impulse)
+
+
+class ConstrainedForces(NamedTuple):
+    """What constrained inverse dynamics yields."""
+
+    force: Array
+    """Generalised forces, [nv]; the root's entries vanish if constraint forces can carry the articulation."""
+    constraint_force: Array
+    """Forces on the rows, [R]."""
+
+
+@quantity
+def constrained_inverse_dynamics(
+    articulation: Articulation,
+    state: State,
+    acceleration: Array,
+    constraints: Constraints,
+    external_force: Array | None = None,
+    *,
+    constraint_force: Array | None = None,
+    damping: float | Array = 0.0,
+) -> ConstrainedForces:
+    """Forces ``inverse_dynamics(acceleration) - J^T lambda`` that cause an acceleration with the help of constraints.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      acceleration: generalised acceleration, shape [nv]; it should keep the constraints.
+      constraints: R rows.
+      external_force: wrenches on the links, as in :func:`artix.inverse_dynamics`, shape [L, 6].
+      constraint_force: forces lambda on the rows, shape [R]. When ``None``, the smallest that carry a floating base,
+        so that its six entries of the force vanish (Righetti et al., *Optimal distribution of contact forces with
+        inverse-dynamics control*, IJRR 2013); zero for a fixed base.
+      damping: added to the diagonal of the 6 x 6 matrix of the choice; needed where the constraints can not take any
+        wrench, as point contacts in a line.
+
+    Returns:
+      The generalised forces and the forces on the rows.
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+
+    Identity: ``constrained_forward_dynamics`` of the forces is the acceleration again, if it keeps the constraints.
+    """
+    if constraint_force is not None:
+        check_vector("constraint_force", constraint_force, (constraints.num_rows,), articulation.dtype, "R rows")
+    force = inverse_dynamics(articulation, state, acceleration, external_force)
+    kin, anchors = kinematics(articulation, state), constraints.anchors
+    jacobian = anchor_jacobian(articulation, kin, anchors, *anchor_sides(articulation, state, kin, anchors))
+    if constraint_force is None:
+        constraint_force = _smallest_carrying(articulation, jacobian, force, damping)
+    return ConstrainedForces(force - times(constraint_force, jacobian), constraint_force)
+
+
+def _smallest_carrying(articulation: Articulation, jacobian: Array, force: Array, damping: float | Array) -> Array:
+    """The smallest forces on the rows that carry a floating base, [R]."""
+    base = articulation.topology.num_base_dofs
+    if not base:
+        return jnp.zeros(len(jacobian), force.dtype)
+    root = jacobian[:, :base]
+    added = jnp.broadcast_to(jnp.asarray(damping, force.dtype), (base,))
+    return times(root, solve(factorize_dense(times(root.T, root), added), force[:base]))

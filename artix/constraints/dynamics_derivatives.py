@@ -1,0 +1,189 @@
+"""Closed-form derivatives of constrained forward dynamics and of impacts."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.constraints.dynamics import constrained_forward_dynamics, impulse_dynamics
+from artix.constraints.kkt import DEFAULT_ITERATIONS, factorize_damped, proximal_iterations
+from artix.constraints.model import Constraints
+from artix.constraints.row_derivatives import (
+    ConstraintDerivatives,
+    constraint_force_derivative,
+    moving_sides,
+    row_derivatives,
+)
+from artix.dynamics.derivatives import ForwardDynamicsDerivatives
+from artix.dynamics.force_derivatives import force_derivatives
+from artix.dynamics.newton_euler import newton_euler
+from artix.dynamics.solve import inverse_matrix
+from artix.evaluation import quantity
+from artix.kinematics.configuration import generalized_velocity
+from artix.kinematics.displacements import generalized_columns
+from artix.kinematics.solve import Kinematics, kinematics
+from artix.math.tangents import times
+from artix.model.articulation import Articulation, State
+
+Array = jax.Array
+
+
+class ConstrainedForwardDynamicsDerivatives(NamedTuple):
+    """Derivatives of :func:`artix.constrained_forward_dynamics`.
+
+    Attributes:
+      acceleration: of the generalised acceleration by configuration, velocity and force, [nv, nv] each; Pinocchio's
+        ``ddq_dq``, ``ddq_dv``, ``ddq_dtau``.
+      constraint_force: of the forces on the rows, [R, nv] each; ``dlambda_dq``, ``dlambda_dv``, ``dlambda_dtau``.
+      constraint: of the rows themselves at the acceleration held.
+    """
+
+    acceleration: ForwardDynamicsDerivatives
+    constraint_force: ForwardDynamicsDerivatives
+    constraint: ConstraintDerivatives
+
+
+class ImpactDerivatives(NamedTuple):
+    """Derivatives of :func:`artix.impulse_dynamics`; Pinocchio's ``ddq_dv`` is ``velocity_by_velocity`` less one."""
+
+    velocity_by_configuration: Array
+    """[nv, nv]"""
+    velocity_by_velocity: Array
+    impulse_by_configuration: Array
+    """[R, nv]"""
+    impulse_by_velocity: Array
+
+
+@quantity
+def constrained_forward_dynamics_derivatives(
+    articulation: Articulation,
+    state: State,
+    force: Array,
+    constraints: Constraints,
+    external_force: Array | None = None,
+    *,
+    damping: float | Array | None = None,
+    iterations: int = DEFAULT_ITERATIONS,
+) -> ConstrainedForwardDynamicsDerivatives:
+    """Derivatives in the tangent space of ``nu``, Pinocchio's ``computeConstraintDynamicsDerivatives``.
+
+    Carpentier, Budhiraja and Mansard, *Proximal and sparse resolution of constrained dynamic equations*, RSS 2021.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      force: generalised forces, shape [nv].
+      constraints: R rows.
+      external_force: wrenches on the links, held in world axes, shape [L, 6].
+      damping: as in :func:`constrained_forward_dynamics`, where is said what derivatives of redundant rows mean.
+      iterations: likewise.
+
+    Returns:
+      The derivatives by the configuration (along :func:`artix.integrate`), the velocity and the forces.
+
+    Raises:
+      ValueError: an array has the wrong shape, or there is no iteration.
+      TypeError: an array has another dtype than the articulation.
+    """
+    acceleration, constraint_force, _ = constrained_forward_dynamics(
+        articulation, state, force, constraints, external_force, damping=damping, iterations=iterations
+    )
+    tree, kin = articulation.topology, kinematics(articulation, state)
+    found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
+    by = force_derivatives(articulation, kin, found, external_force, gravity=True)
+    moving = moving_sides(articulation, state, kin, constraints.anchors, acceleration)
+    rows = row_derivatives(articulation, kin, constraints, moving)
+    pushed = constraint_force_derivative(articulation, kin, constraints.anchors, moving, constraint_force)
+    operators = _solution_operators(articulation, kin, rows.jacobian, damping, iterations)
+    forces = pushed - generalized_columns(tree, by.configuration), -generalized_columns(tree, by.velocity)
+    targets = -rows.acceleration_by_configuration, -rows.acceleration_by_velocity
+    solutions = [operators.solve(*right) for right in zip(forces, targets, strict=True)]
+    x, multipliers = zip(*solutions, (operators.free, -operators.held), strict=True)
+    return ConstrainedForwardDynamicsDerivatives(
+        ForwardDynamicsDerivatives(*x), ForwardDynamicsDerivatives(*multipliers), rows
+    )
+
+
+@quantity
+def impulse_dynamics_derivatives(
+    articulation: Articulation,
+    state: State,
+    constraints: Constraints,
+    restitution: float | Array = 0.0,
+    *,
+    damping: float | Array | None = None,
+    iterations: int = DEFAULT_ITERATIONS,
+) -> ImpactDerivatives:
+    """Derivatives in the tangent space of ``nu``, Pinocchio's ``computeImpulseDynamicsDerivatives``.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and the velocity before the impact.
+      constraints: R rows.
+      restitution: coefficient of restitution, between 0 and 1.
+      damping: as in :func:`constrained_forward_dynamics`.
+      iterations: likewise.
+
+    Returns:
+      The derivatives by the configuration and by the velocity before the impact.
+
+    Raises:
+      ValueError: an array has the wrong shape, or there is no iteration.
+      TypeError: an array has another dtype than the articulation.
+    """
+    tree, base = articulation.topology, articulation.topology.num_base_dofs
+    # The impact keeps ``M jump == J^T impulse`` and ``J (jump + bounce nu) == 0``.
+    impact = impulse_dynamics(articulation, state, constraints, restitution, damping=damping, iterations=iterations)
+    bounce = 1 + jnp.asarray(restitution, articulation.dtype)
+    before = generalized_velocity(articulation, state)
+    jump = impact.velocity - before
+    kin = kinematics(articulation, state)
+    zero = jnp.zeros_like
+    rest = state.replace(root_velocity=zero(state.root_velocity), joint_velocity=zero(state.joint_velocity))
+    found = newton_euler(articulation, kin, rest, jump, gravity=False)
+    by = force_derivatives(articulation, kin, found, gravity=False)
+    kept = jump + bounce * before
+    root = kept[:6] if base else rest.root_velocity
+    moving = moving_sides(
+        articulation, rest.replace(root_velocity=root, joint_velocity=kept[base:]), kin, constraints.anchors, None
+    )
+    rows = row_derivatives(articulation, kin, constraints, moving)
+    pushed = constraint_force_derivative(articulation, kin, constraints.anchors, moving, impact.impulse)
+    operators = _solution_operators(articulation, kin, rows.jacobian, damping, iterations)
+    force = pushed - generalized_columns(tree, by.configuration)
+    x, impulse = operators.solve(force, -rows.velocity_by_configuration)
+    returned = bounce * rows.jacobian
+    unit = jnp.eye(tree.nv, dtype=before.dtype)
+    return ImpactDerivatives(
+        x, unit - times(operators.held.T, returned), impulse, -times(operators.stiffness, returned)
+    )
+
+
+class _Operators(NamedTuple):
+    """Solutions of the equations of :mod:`artix.constraints.kkt` as matrices, which serve any number of right sides."""
+
+    free: Array
+    """Of x by the force, [nv, nv]: the inverse of the mass matrix of what the rows leave free."""
+    held: Array
+    """Of x by the target, and of the negated multipliers by the force, transposed, [R, nv]."""
+    stiffness: Array
+    """Of the multipliers by the target, [R, R]."""
+
+    def solve(self, force: Array, target: Array) -> tuple[Array, Array]:
+        """Solutions [nv, m] and multipliers [R, m] of right sides [nv, m] and [R, m]."""
+        x = times(self.free, force) + times(self.held.T, target)
+        return x, times(self.stiffness, target) - times(self.held, force)
+
+
+def _solution_operators(
+    articulation: Articulation, kin: Kinematics, jacobian: Array, damping: float | Array | None, iterations: int
+) -> _Operators:
+    inverse = inverse_matrix(articulation, kin)
+    response = times(jacobian, inverse)
+    delassus = times(response, jacobian.T)
+    unit = jnp.eye(len(jacobian), dtype=inverse.dtype)
+    stiffness = proximal_iterations(delassus, factorize_damped(delassus, damping), unit, iterations)
+    held = times(stiffness, response)
+    return _Operators(inverse - times(response.T, held), held, stiffness)

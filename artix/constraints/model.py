@@ -1,0 +1,172 @@
+"""Constraints as users describe them, and their arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+from flax import struct
+
+from artix.constraints.anchor_structure import Anchors, AnchorStructure, AnchorType, ConstraintAxes
+from artix.constraints.anchors import loop_anchors
+from artix.kinematics.bodies import Placement
+from artix.model.articulation import Articulation
+from artix.model.joints import IDENTITY_POSE
+from artix.model.topology import Topology
+from artix.model.validation import check_fields, unit_pose
+
+Array = jax.Array
+_ROWS = {AnchorType.POINT: 3, AnchorType.WELD: 6}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Constraint:
+    """A point of one frame held to that of another (3-D), or two frames welded together (6-D).
+
+    Pinocchio's ``RigidConstraintModel`` of type ``CONTACT_3D`` or ``CONTACT_6D``, with ``joint1`` for a and ``joint2``
+    for b, Baumgarte's gains included.
+
+    Attributes:
+      frame_a: name of a link or of an additional frame; ``None`` for the world.
+      frame_b: likewise; the world by default.
+      type: ``"point"`` or ``"weld"``.
+      pose_a: pose of the constraint's frame a in ``frame_a``, position [m] and quaternion xyzw, shape [7].
+      pose_b: pose of the constraint's frame b in ``frame_b``; where the constraint shall hold a, if that is the world.
+      rows: which rows are held, 0 .. 2 linear along x, y, z and 3 .. 5 angular; all of them when ``None``.
+      axes: ``"local"`` for rows along the axes of frame a, Pinocchio's ``LOCAL``; ``"world_aligned"`` for rows along
+        the world's axes at the origin of frame a, its ``LOCAL_WORLD_ALIGNED``.
+      position_gain: Baumgarte's gain on the error, Pinocchio's ``Kp`` [1/s^2].
+      velocity_gain: Baumgarte's gain on the velocity, Pinocchio's ``Kd`` [1/s].
+
+    Raises:
+      ValueError: a pose or number is malformed, both frames are the world, or the rows do not fit the type.
+    """
+
+    frame_a: str | None
+    frame_b: str | None = None
+    type: str = "point"
+    pose_a: npt.ArrayLike = IDENTITY_POSE
+    pose_b: npt.ArrayLike = IDENTITY_POSE
+    rows: Sequence[int] | None = None
+    axes: ConstraintAxes = "local"
+    position_gain: float = 0.0
+    velocity_gain: float = 0.0
+
+    def __post_init__(self) -> None:
+        where = f"constraint between {self.frame_a!r} and {self.frame_b!r}"
+        if self.type not in ("point", "weld"):
+            raise ValueError(f"{where}: type must be 'point' or 'weld'; found {self.type!r}")
+        if self.axes not in get_args(ConstraintAxes):
+            raise ValueError(f"{where}: axes must be 'local' or 'world_aligned'; found {self.axes!r}")
+        if self.frame_a == self.frame_b:
+            raise ValueError(f"{where}: frame_a and frame_b must differ")
+        for field in ("pose_a", "pose_b"):
+            object.__setattr__(self, field, unit_pose(getattr(self, field), f"{where}: {field}"))
+        check_fields(self, where, not_negative=("position_gain", "velocity_gain"))
+        count = _ROWS[AnchorType(self.type)]
+        rows = tuple(range(count)) if self.rows is None else tuple(int(row) for row in self.rows)
+        if not rows or list(rows) != sorted(set(rows)) or rows[0] < 0 or rows[-1] >= count:
+            raise ValueError(
+                f"{where}: rows of a {self.type} are among 0 .. {count - 1}, in this order, each once, at least one; "
+                f"found {rows}"
+            )
+        object.__setattr__(self, "rows", rows)
+
+
+class Constraints(struct.PyTreeNode):
+    """Constraints of one articulation with R rows in all; everything but the structure may vary and be differentiated.
+
+    Attributes:
+      anchors: the K frame pairs; poses in their links' frames.
+      position_gain: Baumgarte's gains on the errors, [K] [1/s^2].
+      velocity_gain: Baumgarte's gains on the velocities, [K] [1/s].
+      desired_acceleration: acceleration that the rows shall have, [R], Pinocchio's ``contact_acceleration_desired``.
+    """
+
+    anchors: Anchors
+    position_gain: Array
+    velocity_gain: Array
+    desired_acceleration: Array
+
+    @classmethod
+    def of(cls, articulation: Articulation, constraints: Sequence[Constraint]) -> Constraints:
+        """From descriptors, whose frames are looked up by name.
+
+        Args:
+          articulation: the articulation, not padded to a fleet.
+          constraints: what shall hold.
+
+        Raises:
+          KeyError: no link or frame has such a name.
+          ValueError: there is no constraint, or both ends of one are on one link.
+        """
+        if not constraints:
+            raise ValueError("no constraints were given; without any, use artix.forward_dynamics and its kin")
+        ends = [[_end(articulation, *one) for one in _ends(each)] for each in constraints]
+        structure = []
+        for each, ((link_a, _), (link_b, _)) in zip(constraints, ends, strict=True):
+            if link_a == link_b:
+                raise ValueError(f"constraint between {each.frame_a!r} and {each.frame_b!r}: both are on one link")
+            rows = tuple(each.rows or ())
+            structure.append(AnchorStructure(link_a, link_b, AnchorType(each.type), rows, each.axes))
+        poses = [jnp.stack([pair[k][1] for pair in ends]) for k in (0, 1)]
+        gains = [[each.position_gain for each in constraints], [each.velocity_gain for each in constraints]]
+        return cls._with(articulation, Anchors(tuple(structure), *poses), gains)
+
+    @classmethod
+    def of_loop_joints(
+        cls, articulation: Articulation, *, position_gain: float = 0.0, velocity_gain: float = 0.0
+    ) -> Constraints:
+        """Those of the articulation's loop joints, whose free axes may move far.
+
+        Args:
+          articulation: the articulation, not padded to a fleet.
+          position_gain: Baumgarte's gain of all joints [1/s^2].
+          velocity_gain: likewise [1/s].
+
+        Raises:
+          ValueError: there is no loop joint, or one that holds a distance within bounds, which is no equality.
+        """
+        anchors = loop_anchors(articulation)
+        if anchors.has_type(AnchorType.DISTANCE).any():
+            raise ValueError(
+                "loop joints of type 'distance' are inequalities; constraints of constrained dynamics are equalities"
+            )
+        if not anchors.structure:
+            raise ValueError("the articulation has no loop joints")
+        count = len(anchors.structure)
+        return cls._with(articulation, anchors, [[position_gain] * count, [velocity_gain] * count])
+
+    @classmethod
+    def _with(cls, articulation: Articulation, anchors: Anchors, gains) -> Constraints:
+        position, velocity = (jnp.asarray(np.array(gain, float), articulation.dtype) for gain in gains)
+        return cls(anchors, position, velocity, jnp.zeros(anchors.num_rows, articulation.dtype))
+
+    @property
+    def num_rows(self) -> int:
+        """R, the number of rows of all constraints."""
+        return self.anchors.num_rows
+
+
+def _ends(constraint: Constraint) -> tuple[tuple[str | None, npt.ArrayLike], ...]:
+    return (constraint.frame_a, constraint.pose_a), (constraint.frame_b, constraint.pose_b)
+
+
+def _end(articulation: Articulation, frame: str | None, pose: npt.ArrayLike) -> tuple[int, Array]:
+    """The link of a frame, -1 for the world, and a pose in that frame as one in the link's."""
+    topology = articulation.topology
+    if not isinstance(topology, Topology):
+        raise ValueError("the members of a padded fleet name their links differently; make constraints of one of them")
+    pose = jnp.asarray(np.asarray(pose, float), articulation.dtype)
+    if frame is None:
+        return -1, pose
+    if frame not in topology.frame_names:
+        return topology.link_index(frame), pose
+    index = topology.frame_names.index(frame)
+    placed = Placement.from_poses(articulation.frame_local_pose[index][None]) @ Placement.from_poses(pose[None])
+    return topology.frame_links[index], placed.poses()[0]

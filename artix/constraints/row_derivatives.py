@@ -1,0 +1,251 @@
+"""Closed-form derivatives of what constraints see and do: of their rows, and of their generalised forces.
+
+Unit displacements and unit velocities move the two frames of each anchor in closed form, as they move links. What the
+rows make of the frames' motion is a small function, whose ``jvp`` along these columns is all that is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix.constraints.anchor_columns import AnchorColumns
+from artix.constraints.anchor_sides import (
+    Side,
+    anchor_jacobian,
+    anchor_sides,
+    anchor_wrenches,
+    moved_sides,
+    relative_motion,
+)
+from artix.constraints.anchor_structure import Anchors
+from artix.constraints.model import Constraints
+from artix.constraints.operators import stabilized_bias
+from artix.evaluation import quantity
+from artix.kinematics.bodies import Placement
+from artix.kinematics.displacements import NUM_ROOT, displacements, generalized_columns
+from artix.kinematics.link_derivatives import moving_displacements
+from artix.kinematics.solve import (
+    Kinematics,
+    Motion,
+    body_accelerations,
+    dof_motions,
+    generalized_motions,
+    kinematics,
+    root_motion,
+)
+from artix.kinematics.tree import free_root
+from artix.math import spatial
+from artix.math.tangents import times, value_and_change
+from artix.model.articulation import Articulation, State
+from artix.model.checks import check_vector
+
+Array = jax.Array
+
+
+class ConstraintDerivatives(NamedTuple):
+    """Derivatives of the rows of constraints, [R, nv] each.
+
+    Attributes:
+      error_by_configuration: of the error.
+      velocity_by_configuration: of ``J nu``, Pinocchio's ``dvc_dq``.
+      acceleration_by_configuration: of ``J nu' + constraint_bias``, Pinocchio's ``dac_dq``, Baumgarte's terms included.
+      acceleration_by_velocity: likewise, ``dac_dv``.
+      jacobian: by the generalised acceleration, ``dac_da``.
+    """
+
+    error_by_configuration: Array
+    velocity_by_configuration: Array
+    acceleration_by_configuration: Array
+    acceleration_by_velocity: Array
+    jacobian: Array
+
+
+@quantity
+def constraint_derivatives(
+    articulation: Articulation, state: State, acceleration: Array, constraints: Constraints
+) -> ConstraintDerivatives:
+    """Derivatives of errors, velocities and accelerations of constraints in the tangent space of ``nu``.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      acceleration: generalised acceleration, shape [nv].
+      constraints: R rows.
+
+    Returns:
+      The derivatives; those by the configuration are along :func:`artix.integrate`.
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+    """
+    check_vector("acceleration", acceleration, (articulation.topology.nv,), articulation.dtype, "nv")
+    kin = kinematics(articulation, state)
+    moving = moving_sides(articulation, state, kin, constraints.anchors, acceleration)
+    return row_derivatives(articulation, kin, constraints, moving)
+
+
+class MovingSides(NamedTuple):
+    """Frames a and b of all anchors, and how they change, with a last axis [C] more.
+
+    The changes are tangents of the sides, ``None`` where there are none. Unlike the sides, they are relative to a point
+    that stays: what rows make of two frames does not depend on where both are seen from.
+    """
+
+    columns: AnchorColumns
+    translations: Array | None
+    """How unit displacements move the root's centre of mass, [3, K, C]; ``None`` if it is fixed."""
+    sides: tuple[Side, Side]
+    by_configuration: tuple[Any, Any]
+    by_velocity: tuple[Any, Any]
+
+
+def moving_sides(
+    articulation: Articulation, state: State, kin: Kinematics, anchors: Anchors, acceleration: Array | None
+) -> MovingSides:
+    """The frames and their derivatives; an acceleration of ``None`` is zero."""
+    tree = articulation.topology
+    sides = anchor_sides(articulation, state, kin, anchors, acceleration)
+    joints = dof_motions(tree, kin)
+    bodies = body_accelerations(tree, kin, joints, state, acceleration)
+    columns = AnchorColumns.of(articulation, anchors)
+    displaced = [
+        Motion(*(columns.taken(generalized_columns(tree, part)) for part in motion))
+        for motion in moving_displacements(articulation, kin, joints, *bodies)
+    ]
+    translations = None
+    if tree.num_base_dofs:
+        unit = free_root(tree, jnp.eye(3, dtype=kin.position.dtype))[:, None]
+        translations = columns.taken(jnp.pad(unit, ((0, 0), (0, 0), (0, tree.nv - 3))))
+    root = root_motion(tree, state.root_velocity).linear
+    changes = [
+        _side_derivatives(side, columns.taken(moved), root, translations, displaced)
+        if (links >= 0).any()
+        else (_RESTING, _RESTING)
+        for side, moved, links in zip(sides, moved_sides(articulation, anchors), anchors.links, strict=True)
+    ]
+    return MovingSides(columns, translations, sides, (changes[0][0], changes[1][0]), (changes[0][1], changes[1][1]))
+
+
+def row_derivatives(
+    articulation: Articulation, kin: Kinematics, constraints: Constraints, moving: MovingSides
+) -> ConstraintDerivatives:
+    """The derivatives of rows whose frames' derivatives are known."""
+
+    def rows(a: Side, b: Side) -> tuple[Array, Array, Array]:
+        error, velocity, acceleration = relative_motion(constraints.anchors, a, b)
+        return error, velocity, stabilized_bias(constraints, error, velocity, acceleration)
+
+    by_configuration = _along_columns(rows, moving.sides, moving.by_configuration)
+    _, _, by_velocity = _along_columns(rows, moving.sides, moving.by_velocity)
+    anchors = constraints.anchors
+    parts = (*by_configuration, by_velocity)
+    error, velocity, *acceleration = (moving.columns.spread(part, anchors.row_anchor) for part in parts)
+    jacobian = anchor_jacobian(articulation, kin, anchors, *moving.sides)
+    return ConstraintDerivatives(error, velocity, acceleration[0], acceleration[1], jacobian)
+
+
+def constraint_force_derivative(
+    articulation: Articulation, kin: Kinematics, anchors: Anchors, moving: MovingSides, force: Array
+) -> Array:
+    """Derivative of ``J^T force`` by the configuration, the forces [R] on the rows held, shape [nv, nv]."""
+    tree = articulation.topology
+    motions = generalized_motions(articulation, kin)
+    wrenches = anchor_wrenches(anchors, *moving.sides, force)
+    seen = [_seen_from_root(change, moving.translations) for change in moving.by_configuration]
+    changes = _along_columns(lambda a, b: anchor_wrenches(anchors, a, b, force), moving.sides, (seen[0], seen[1]))
+    derivative, loads = jnp.zeros((tree.nv, tree.nv), motions.dtype), jnp.zeros_like(motions)
+    for wrench, change, moved in zip(wrenches, changes, moved_sides(articulation, anchors), strict=True):
+        loads = loads + times(wrench, moved)
+        pushed = moved.T[None] * motions[..., None]
+        change = moving.columns.spread(change, np.arange(len(anchors.structure)))
+        derivative = derivative + sum(times(pushed[k], change[k]) for k in range(6))
+    # The DOFs that a displacement carries along: S_j changes by S_c x S_j, whose work on a load is S_c . (S_j x* load).
+    base = tree.num_base_dofs
+    linear, angular, pull, torque = motions[:3], motions[3:], loads[:3], loads[3:]
+    turned = [spatial.cross(angular, pull), spatial.cross(linear, pull) + spatial.cross(angular, torque)]
+    carried = jnp.asarray(displacements(tree).moved_by, motions.dtype)[:, : NUM_ROOT + tree.num_dofs]
+    carried = generalized_columns(tree, carried)
+    return derivative + jnp.pad(carried, ((base, 0), (0, 0))) * times(jnp.concatenate(turned).T, motions)
+
+
+# --- internals ------------------------------------------------------------------------------------------------------
+
+
+def _tangent(rotation: Any, position: Any, *motion: Any) -> Any:
+    """Of a :class:`Side`."""
+    return Side(Placement(rotation, position), *motion)
+
+
+_RESTING = _tangent(None, None, None, None, None, None)
+
+
+def _seen_from_root(change: Any, translations: Array | None) -> Any:
+    """A change of a side whose positions are relative to the root's centre of mass, which moves, too."""
+    if translations is None:
+        return change
+    rotation, position = change.placement
+    position = -translations if position is None else position - translations
+    return change._replace(placement=Placement(rotation, position))
+
+
+def _along_columns(function: Callable[..., Any], sides: tuple[Side, Side], columns: tuple[Any, Any]) -> Any:
+    """Derivatives of a function of two sides along each of the columns, which are last in the result."""
+
+    def along(column):
+        return value_and_change(lambda both: function(*both), sides, column)[1]
+
+    return jax.vmap(along, in_axes=-1, out_axes=-1)(columns)
+
+
+def _side_derivatives(
+    side: Side, moved: Array, root: Array, translations: Array | None, columns: list[Motion]
+) -> tuple[Side, Side]:
+    """By the configuration and by the velocity; see :func:`artix.link_acceleration_derivatives` for the formulas.
+
+    Args:
+      side: the frames.
+      moved: which entries of the generalised velocity move them, [K, C].
+      root: velocity of the root's centre of mass, [3, 1]; the formulas hold seen from there.
+      translations: how the entries move that, [3, K, C], if they do.
+      columns: what unit displacements do, as :func:`artix.kinematics.link_derivatives.moving_displacements`, [3, K, C].
+    """
+    motions, first, second, rate = columns
+    rotation, position = side.placement
+    parts = (position, side.velocity - root, side.angular, side.acceleration, side.turning)
+    point, velocity, omega, linear, turning = (part[..., None] for part in parts)
+
+    displaced = (motions.linear + spatial.cross(motions.angular, point)) * moved
+    if translations is not None:
+        displaced = displaced + translations * moved
+    turned = motions.angular * moved
+    vector, scalar = rotation[:3, :, None], rotation[3:, :, None]
+    spin = 0.5 * jnp.concatenate([scalar * turned + spatial.cross(turned, vector), -spatial.dot(turned, vector)[None]])
+    by_configuration = _tangent(
+        spin,
+        displaced,
+        moved * (first.linear + spatial.cross(first.angular, point) + spatial.cross(motions.angular, velocity)),
+        moved * (first.angular + spatial.cross(motions.angular, omega)),
+        moved
+        * (
+            second.linear
+            + spatial.cross(second.angular, point)
+            + 2 * spatial.cross(first.angular, velocity)
+            + spatial.cross(motions.angular, linear)
+        ),
+        moved * (second.angular - spatial.cross(omega, first.angular) + spatial.cross(motions.angular, turning)),
+    )
+    by_velocity = _tangent(
+        None,
+        None,
+        displaced,
+        turned,
+        moved * (rate.linear + spatial.cross(rate.angular, point) + 2 * spatial.cross(motions.angular, velocity)),
+        moved * (rate.angular - spatial.cross(omega, motions.angular)),
+    )
+    return by_configuration, by_velocity

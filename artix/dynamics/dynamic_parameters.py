@@ -1,0 +1,86 @@
+"""The ten dynamic parameters of each link, in which the dynamics are linear.
+
+``(m, m c_x, m c_y, m c_z, I_xx, I_xy, I_yy, I_xz, I_yz, I_zz)``, with the first moments and the rotational inertia
+about the origin of the link's frame, in its axes: Pinocchio's ``toDynamicParameters`` in the same order. Not every ten
+numbers are a body; :mod:`artix.model.inertial_parameters` has parameters of which all are.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from artix.evaluation import quantity
+from artix.kinematics.bodies import Placement
+from artix.math import spatial
+from artix.model.articulation import Articulation
+from artix.model.checks import check_vector
+
+Array = jax.Array
+NUM_PARAMETERS = 10
+_ROWS, _COLUMNS = (0, 0, 1, 0, 1, 2), (0, 1, 1, 2, 2, 2)
+
+
+@quantity
+def dynamic_parameters(articulation: Articulation) -> Array:
+    """Dynamic parameters of all links.
+
+    Args:
+      articulation: the articulation.
+
+    Returns:
+      ``(m, m c, I_xx, I_xy, I_yy, I_xz, I_yz, I_zz)`` [kg, kg m, kg m^2] about the origins of the link frames, shape
+      [L, 10].
+
+    Identity: ``joint_torque_regressor(a, s, acc) @ dynamic_parameters(a).ravel()`` is the inverse dynamics.
+    """
+    frames = Placement.from_poses(articulation.link_com_pose)
+    mass, center = articulation.link_mass, frames.position
+    rotation = spatial.rotation_matrix(frames.rotation)
+    own = jnp.moveaxis(articulation.link_inertia, 0, -1)
+    inertia = spatial.multiply_transposed(spatial.multiply(rotation, 0.5 * (own + own.swapaxes(0, 1))), rotation)
+    inertia = inertia + mass[None, None] * _point_inertia(center)
+    entries = [inertia[i, j] for i, j in zip(_ROWS, _COLUMNS, strict=True)]
+    return jnp.stack([mass, *(mass[None] * center), *entries], axis=1)
+
+
+def with_dynamic_parameters(articulation: Articulation, parameters: Array) -> Articulation:
+    """The articulation with links of these dynamic parameters, Pinocchio's ``FromDynamicParameters``.
+
+    Args:
+      articulation: the articulation.
+      parameters: as :func:`dynamic_parameters` returns them, shape [L, 10]. Whether they are those of bodies is not
+        looked at: least squares without constraints may well give others.
+
+    Returns:
+      It with ``link_mass``, ``link_com_pose`` (in the links' axes) and ``link_inertia`` replaced. A link without mass
+      has its centre at the origin of its frame.
+
+    Raises:
+      ValueError: the parameters have the wrong shape.
+      TypeError: the parameters have another dtype than the articulation.
+
+    Identity: ``dynamic_parameters`` of the result are the parameters.
+    """
+    shape = (articulation.topology.num_links, NUM_PARAMETERS)
+    check_vector("parameters", parameters, shape, articulation.dtype, "ten per link")
+    mass, moment = parameters[:, 0], parameters[:, 1:4].T
+    massless = mass[None] == 0
+    divisor = jnp.where(massless, jnp.ones_like(mass)[None], mass[None])
+    center = jnp.where(massless, jnp.zeros_like(moment), moment / divisor)
+    xx, xy, yy, xz, yz, zz = parameters[:, 4:].T
+    inertia = jnp.stack([xx, xy, xz, xy, yy, yz, xz, yz, zz]).reshape(3, 3, -1) - mass[None, None] * _point_inertia(
+        center
+    )
+    axes = jnp.zeros_like(parameters[:, :4]).at[:, 3].set(1)
+    return articulation.replace(
+        link_mass=mass,
+        link_com_pose=jnp.concatenate([center.T, axes], axis=1),
+        link_inertia=jnp.moveaxis(inertia, -1, 0),
+    )
+
+
+def _point_inertia(center: Array) -> Array:
+    """Rotational inertia of unit point masses at [3, k] about the origin, [3, 3, k]."""
+    square = spatial.dot(center, center)[None, None]
+    return square * spatial.identity_like(center) - center[:, None] * center[None]

@@ -1,0 +1,1 @@
+"""Articulations made of others."""

@@ -1,0 +1,94 @@
+"""Mimic joints as a linear map from the independent coordinates to all of them."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from artix.math.tangents import times
+from artix.model.articulation import Articulation, State
+from artix.model.topology import Topology
+
+Array = jax.Array
+
+
+class MimicMap(struct.PyTreeNode):
+    """``nu = G nu_r`` and ``q = G_j q_r + offset``, with G_j the rows and columns of G that belong to joints.
+
+    With it every quantity of the whole yields that of the articulation whose followers follow: the mass matrix is
+    ``G^T M G``, generalised forces are ``G^T tau``, Jacobians ``J G``. G is constant, so accelerations map like
+    velocities and Coriolis forces like the others.
+
+    Attributes:
+      matrix: G, shape [nv, nr].
+      offset: shape [n] [rad or m]; zero but for followers.
+      independent: numbers of the DOFs that follow no other: the entries of ``q_r``, ascending; static.
+    """
+
+    matrix: Array
+    offset: Array
+    independent: tuple[int, ...] = struct.field(pytree_node=False)
+
+    def expand(self, state: State) -> State:
+        """The whole state of a reduced one, whose joint arrays have the independent DOFs only, shape [nr - base]."""
+        base = self.matrix.shape[0] - self.offset.shape[0]
+        joints = self.matrix[base:, base:]
+        return state.replace(
+            joint_position=times(joints, state.joint_position) + self.offset,
+            joint_velocity=times(joints, state.joint_velocity),
+        )
+
+    def reduce(self, state: State) -> State:
+        """The reduced state of a whole one, whatever its followers do."""
+        index = np.array(self.independent, int)
+        return state.replace(joint_position=state.joint_position[index], joint_velocity=state.joint_velocity[index])
+
+
+def mimic_map(articulation: Articulation) -> MimicMap:
+    """The linear map that an articulation's mimic joints amount to, Pinocchio's ``JointModelMimic``.
+
+    Every relation ``q_follower + gear_ratio q_reference + offset = 0`` holds exactly here, also one that is compliant
+    in stepping. A follower may be followed in turn.
+
+    Args:
+      articulation: the articulation; without mimic joints the map is the identity.
+
+    Raises:
+      ValueError: joints follow each other in a circle, or one of a pair has several DOFs, as spherical joints do.
+      TypeError: the articulation is padded.
+
+    Identity: ``inverse_dynamics`` of an expanded state, for the acceleration ``G a``, times ``G^T`` is
+    ``G^T M G a + G^T bias_force``.
+    """
+    topology = articulation.topology
+    if not isinstance(topology, Topology):
+        raise TypeError("a padded articulation has no map of its own; take that of the articulation that was padded")
+    n, base, mimic = topology.num_dofs, topology.num_base_dofs, articulation.mimic
+    above = dict(topology.mimic_dofs)
+    depth = max((_depth(topology, above, follower) for follower in above), default=0)
+    independent = np.array([dof for dof in range(n) if dof not in above], int)
+    followers, references = (np.array([pair[side] for pair in topology.mimic_dofs], int) for side in (0, 1))
+    follow = jnp.zeros((n, n), articulation.dtype).at[followers, references].set(-mimic.gear_ratio)
+    shift = jnp.zeros(n, articulation.dtype).at[followers].set(-mimic.offset)
+    own = jnp.eye(n, dtype=articulation.dtype)[:, independent]
+    joints, offset = own, shift
+    for _ in range(depth):
+        joints, offset = own + times(follow, joints), shift + times(follow, offset)
+    root = jnp.pad(jnp.eye(base, dtype=articulation.dtype), ((0, 0), (0, len(independent))))
+    matrix = jnp.concatenate([root, jnp.pad(joints, ((0, 0), (base, 0)))])
+    return MimicMap(matrix, offset, tuple(int(dof) for dof in independent))
+
+
+def _depth(topology: Topology, above: dict[int, int], follower: int) -> int:
+    """How many relations lie between a follower and the DOF that it follows in the end."""
+    path = [follower]
+    while path[-1] in above:
+        path.append(above[path[-1]])
+        names = [topology.dof_names[dof] for dof in path]
+        if topology.dof_is_one_of_several[path[-2:]].any():
+            raise ValueError(f"mimic joint {names[-2]!r}: a joint of several DOFs has no linear map; see {names[-1]!r}")
+        if path[-1] in path[:-1]:
+            raise ValueError(f"mimic joints follow each other in a circle: {' -> '.join(names)}; drop one relation")
+    return len(path) - 1

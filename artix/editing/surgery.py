@@ -1,0 +1,324 @@
+"""Articulations made of others: joints locked at a configuration, one articulation attached to a link of another.
+
+Both work on arrays, so the numbers may be traced: gradients flow through the pose of a locked joint and through every
+parameter of what is put together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix.kinematics.bodies import Placement, screw_pitches
+from artix.kinematics.tree import masked_sum
+from artix.math import spatial
+from artix.model.articulation import Articulation, State
+from artix.model.builder import ArticulationBuilder
+from artix.model.checks import check_state
+from artix.model.joints import Joint, JointType
+from artix.model.topology import Topology
+
+Array = jax.Array
+
+_PER_LINK = (
+    *("link_mass", "link_com_pose", "link_inertia", "joint_parent_pose", "joint_child_pose", "gravity_scale"),
+    *("link_linear_damping", "link_angular_damping", "max_link_linear_velocity", "max_link_angular_velocity"),
+    "link_cfm_scale",
+)
+_PER_DOF = (
+    *("joint_pitch", "armature", "joint_lower_limit", "joint_upper_limit", "max_joint_velocity", "max_joint_force"),
+    *("drive", "envelope", "friction"),
+)
+#: What is listed item after item, whatever the order of links and DOFs.
+_LISTED = ("frame_local_pose", "mimic", "fixed_tendons", "spatial_tendons", "loop_joints", "geometry")
+
+
+def lock_joints(articulation: Articulation, state: State, joints: Sequence[str]) -> Articulation:
+    """The articulation with some joints fixed where they are, Pinocchio's ``buildReducedModel``.
+
+    Links keep their names, numbers and parameters; those that no longer move against each other make up one body and
+    cost nothing. Limits, drives, friction, armature and speed limits of locked joints are gone. Mimic joints and fixed
+    tendons between locked joints are gone too; spatial tendons and loop joints stay.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the positions of the locked joints matter.
+      joints: names of the joints to lock.
+
+    Returns:
+      An articulation with fewer DOFs and as many links; take the state of what is left by names.
+
+    Raises:
+      KeyError: there is no joint of a name.
+      ValueError: a mimic joint or fixed tendon couples a locked joint to one that is not, or an array has the wrong
+        shape.
+      TypeError: the articulation is padded, or an array has another dtype.
+    """
+    topology = _static(articulation)
+    check_state(articulation, state)
+    if isinstance(joints, str):
+        raise TypeError(f"joints must be a sequence of names; found the one string {joints!r}")
+    dofs = [np.arange(topology.num_dofs)[topology.dofs(joint)] for joint in joints]
+    kept = np.setdiff1d(np.arange(topology.num_dofs), np.concatenate([np.zeros(0, int), *dofs]))
+    locked = [k > 0 and topology.joint_names[k - 1] in joints for k in range(topology.num_links)]
+    number = np.full(topology.num_dofs, -1)
+    number[kept] = np.arange(len(kept))
+    structure, listed = _kept_couplings(articulation, topology, number)
+    reduced = dataclasses.replace(
+        topology,
+        joint_types=tuple(
+            JointType.FIX if fix else kind for kind, fix in zip(topology.joint_types, locked, strict=True)
+        ),
+        joint_axes=tuple(() if fix else axes for axes, fix in zip(topology.joint_axes, locked, strict=True)),
+        **structure,
+    )
+    parent = articulation.joint_parent_pose
+    moved = (Placement.from_poses(parent) @ _joint_placements(articulation, topology, state.joint_position)).poses()
+    arrays = {name: _taken(getattr(articulation, name), kept) for name in _PER_DOF}
+    poses = jnp.where(np.array(locked)[:, None], moved, parent)
+    return articulation.replace(topology=reduced, joint_parent_pose=poses, **arrays, **listed)
+
+
+def attach_articulation(
+    parent: Articulation, link: str, child: Articulation, joint: Joint | None = None, *, prefix: str = ""
+) -> Articulation:
+    """Joins the root of one articulation to a link of another, Pinocchio's ``appendModel``.
+
+    The child's root, fixed or floating by itself, becomes a link on ``joint``. Everything of both is kept but the
+    child's gravity, where the parent's holds, and the kind of its base. Links are numbered breadth-first anew, the
+    child's behind the parent's among siblings: address links, joints and DOFs by name.
+
+    Args:
+      parent: what the child is attached to.
+      link: name of the link of the parent.
+      child: what is attached.
+      joint: the joint between them: ``parent_pose`` in the link's frame, ``child_pose`` in that of the child's root. A
+        fixed one that lets the two frames coincide when ``None``; ``Joint.fixed(parent_pose=...)`` places the child.
+      prefix: goes before every name of the child, to tell two hands apart.
+
+    Returns:
+      One articulation under the parent's name.
+
+    Raises:
+      KeyError: the parent has no link of the name.
+      ValueError: two parts would share a name, a number of the joint is out of range, or a loop joint ties the child to
+        the world.
+      TypeError: an articulation is padded, their dtypes differ, or the joint is a composite one.
+    """
+    above, below = _static(parent), _prefixed(_static(child), prefix)
+    if parent.dtype != child.dtype:
+        raise TypeError(
+            f"the two must have one dtype; found {parent.dtype} and {child.dtype}; convert with astype(...)"
+        )
+    if not isinstance(joint, Joint | None):
+        raise TypeError(f"joint must be one Joint, found {joint!r}; begin the child with the links of a composite one")
+    bridge = _bridge(Joint.fixed() if joint is None else joint, below.link_names[0], parent.dtype)
+    topology, order, dof_order = _numbered_anew(
+        _one_after_another(above, _static(bridge), below, above.link_index(link))
+    )
+    child = child.replace(
+        joint_parent_pose=child.joint_parent_pose.at[0].set(bridge.joint_parent_pose[1]),
+        joint_child_pose=child.joint_child_pose.at[0].set(bridge.joint_child_pose[1]),
+    )
+    arrays = {name: _joined_arrays(name, (parent, child), order) for name in _PER_LINK}
+    arrays |= {name: _joined_arrays(name, (parent, bridge, child), dof_order) for name in _PER_DOF}
+    arrays |= {name: _joined_arrays(name, (parent, child), None) for name in _LISTED}
+    return parent.replace(topology=topology, **arrays)
+
+
+def _static(articulation: Articulation) -> Topology:
+    if not isinstance(articulation.topology, Topology):
+        raise TypeError("a padded articulation cannot be changed; change the articulation that was padded")
+    return articulation.topology
+
+
+def _taken(group: Any, index: np.ndarray) -> Any:
+    """Entries of an array, or of all arrays of a group, along their first axes."""
+    return jax.tree.map(lambda leaf: leaf[index], group)
+
+
+# --- locking --------------------------------------------------------------------------------------------------------
+
+
+def _joint_placements(articulation: Articulation, topology: Topology, q: Array) -> Placement:
+    """The placement J(q) of every joint (L items)."""
+    dofs = np.arange(topology.num_dofs)
+
+    def by_axis(values: Array) -> Array:
+        rows = jnp.zeros((3, topology.num_dofs), q.dtype).at[topology.dof_axis % 3, dofs].set(values)
+        return masked_sum(rows, topology.dof_link[:, None] == np.arange(topology.num_links)[None])
+
+    linear = jnp.asarray(topology.dof_is_linear)
+    slide = jnp.where(linear, q, screw_pitches(articulation) * q)
+    turn = jnp.where(linear, jnp.zeros_like(q), q)
+    return Placement(spatial.quaternion_exp(by_axis(turn)), by_axis(slide))
+
+
+def _kept_couplings(articulation: Articulation, topology: Topology, number: np.ndarray) -> tuple[dict, dict]:
+    """Mimic joints and fixed tendons of which no joint is locked, static part and arrays.
+
+    ``number`` [n] holds the new numbers of the DOFs, -1 for those that are locked.
+    """
+    mimics, tendons = topology.mimic_dofs, topology.fixed_tendons
+    mimic_names = [f"mimic joint {topology.dof_names[follower]!r}" for follower, _ in mimics]
+    kept_mimics = [k for k, pair in enumerate(mimics) if _is_free(mimic_names[k], topology, pair, number)]
+    free = [_is_free(f"fixed tendon {one.name!r}", topology, one.dofs, number) for one in tendons]
+    kept_tendons = [k for k, is_free in enumerate(free) if is_free]
+    owner = np.array([k for k, one in enumerate(tendons) for _ in one.dofs], int)
+    on_kept = np.flatnonzero(np.isin(owner, kept_tendons))
+    arrays = articulation.fixed_tendons
+    per_joint = {"coefficient", "recip_coefficient"}
+    picked = {
+        field.name: getattr(arrays, field.name)[on_kept if field.name in per_joint else np.array(kept_tendons, int)]
+        for field in dataclasses.fields(arrays)
+    }
+    structure = {
+        "mimic_dofs": tuple((int(number[mimics[k][0]]), int(number[mimics[k][1]])) for k in kept_mimics),
+        "fixed_tendons": tuple(
+            dataclasses.replace(tendons[k], dofs=tuple(int(number[dof]) for dof in tendons[k].dofs))
+            for k in kept_tendons
+        ),
+    }
+    listed = {
+        "mimic": _taken(articulation.mimic, np.array(kept_mimics, int)),
+        "fixed_tendons": arrays.replace(**picked),
+    }
+    return structure, listed
+
+
+def _is_free(what: str, topology: Topology, dofs: Sequence[int], number: np.ndarray) -> bool:
+    """Whether none of the DOFs is locked; raises where some are and some are not."""
+    locked = [topology.dof_names[dof] for dof in dofs if number[dof] < 0]
+    free = [topology.dof_names[dof] for dof in dofs if number[dof] >= 0]
+    if locked and free:
+        raise ValueError(f"{what} couples {locked}, to be locked, to {free}; lock all of them or none")
+    return not locked
+
+
+# --- attaching ------------------------------------------------------------------------------------------------------
+
+
+def _bridge(joint: Joint, link: str, dtype: Any) -> Articulation:
+    """Two links and the joint between them, checked as a builder does it."""
+    builder = ArticulationBuilder(fixed_base=True)
+    builder.add_link(name=f"parent of {link}")
+    builder.add_link(0, joint, name=link)
+    return builder.build(dtype)
+
+
+def _prefixed(topology: Topology, prefix: str) -> Topology:
+    """The topology with a prefix before every name."""
+
+    def renamed(items: Sequence) -> tuple:
+        return tuple(dataclasses.replace(item, name=prefix + item.name) for item in items)
+
+    return dataclasses.replace(
+        topology,
+        link_names=tuple(prefix + name for name in topology.link_names),
+        joint_names=tuple(prefix + name for name in topology.joint_names),
+        frame_names=tuple(prefix + name for name in topology.frame_names),
+        fixed_tendons=renamed(topology.fixed_tendons),
+        spatial_tendons=renamed(topology.spatial_tendons),
+        loop_joints=renamed(topology.loop_joints),
+        geometries=renamed(topology.geometries),
+    )
+
+
+def _one_after_another(above: Topology, bridge: Topology, below: Topology, at: int) -> Topology:
+    """The links of the parent, then those of the child, numbered in this order, which is not breadth-first.
+
+    The joint of the two-link ``bridge`` attaches the child's root to link ``at`` of the parent.
+    """
+    count, first = above.num_links, above.num_dofs + bridge.num_dofs
+    for one in below.loop_joints:
+        if one.link_a < 0:
+            raise ValueError(
+                f"loop joint {one.name!r} ties the child to the world, where it is no longer; drop it first"
+            )
+    moved = _renumbered(below, count + np.arange(below.num_links), first + np.arange(below.num_dofs))
+    for kind in ("fixed_tendons", "spatial_tendons", "loop_joints"):
+        _check_names(kind[:-1].replace("_", " "), [one.name for one in (*getattr(above, kind), *moved[kind])])
+    _check_names("geometry", [one.name for one in (*above.geometries, *moved["geometries"])])
+    whole = dataclasses.replace(
+        above,
+        parent=(*above.parent, at, *(count + number for number in below.parent[1:])),
+        joint_types=(*above.joint_types, bridge.joint_types[1], *below.joint_types[1:]),
+        joint_axes=(*above.joint_axes, bridge.joint_axes[1], *below.joint_axes[1:]),
+        link_names=above.link_names + below.link_names,
+        joint_names=above.joint_names + bridge.joint_names + below.joint_names,
+        creation_index=(*above.creation_index, *(count + number for number in below.creation_index)),
+        **{kind: getattr(above, kind) + parts for kind, parts in moved.items()},
+    )
+    _check_names("link or frame", whole.link_names + whole.frame_names)
+    _check_names("joint", whole.joint_names)
+    return whole
+
+
+def _check_names(kind: str, names: Sequence[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"{kind} names of parent and child must differ; both have {', '.join(twice)}; give a prefix=")
+
+
+def _numbered_anew(topology: Topology) -> tuple[Topology, np.ndarray, np.ndarray]:
+    """A topology brought into breadth-first order, siblings in the order of their creation.
+
+    Returns:
+      The topology, and for each of its links [L] and of its DOFs [n] the number before.
+    """
+    children: list[list[int]] = [[] for _ in topology.parent]
+    for link in sorted(range(1, topology.num_links), key=lambda link: topology.creation_index[link]):
+        children[topology.parent[link]].append(link)
+    order = [0]
+    for link in order:
+        order += children[link]
+    links = np.argsort(order)
+    dof_order = np.argsort(links[topology.dof_link], kind="stable") if topology.num_dofs else np.zeros(0, int)
+    ordered = dataclasses.replace(
+        topology,
+        parent=tuple(-1 if link == 0 else int(links[topology.parent[link]]) for link in order),
+        joint_types=tuple(topology.joint_types[link] for link in order),
+        joint_axes=tuple(topology.joint_axes[link] for link in order),
+        link_names=tuple(topology.link_names[link] for link in order),
+        joint_names=tuple(topology.joint_names[link - 1] for link in order[1:]),
+        creation_index=tuple(topology.creation_index[link] for link in order),
+        **_renumbered(topology, links, np.argsort(dof_order)),
+    )
+    return ordered, np.array(order), dof_order
+
+
+def _renumbered(topology: Topology, links: np.ndarray, dofs: np.ndarray) -> dict[str, Any]:
+    """Frames and couplings of a topology under new numbers of its links and DOFs."""
+    return {
+        "frame_names": topology.frame_names,
+        "frame_links": tuple(int(links[link]) for link in topology.frame_links),
+        "mimic_dofs": tuple((int(dofs[one]), int(dofs[two])) for one, two in topology.mimic_dofs),
+        "fixed_tendons": tuple(
+            dataclasses.replace(
+                one, root_link=int(links[one.root_link]), dofs=tuple(int(dofs[dof]) for dof in one.dofs)
+            )
+            for one in topology.fixed_tendons
+        ),
+        "spatial_tendons": tuple(
+            dataclasses.replace(one, links=tuple(int(links[link]) for link in one.links))
+            for one in topology.spatial_tendons
+        ),
+        "loop_joints": tuple(
+            dataclasses.replace(
+                one, link_a=one.link_a if one.link_a < 0 else int(links[one.link_a]), link_b=int(links[one.link_b])
+            )
+            for one in topology.loop_joints
+        ),
+        "geometries": tuple(dataclasses.replace(one, link=int(links[one.link])) for one in topology.geometries),
+    }
+
+
+def _joined_arrays(name: str, parts: Sequence[Articulation], order: np.ndarray | None) -> Any:
+    """The arrays of a name of all parts, one after another, then in the order of the whole."""
+    joined = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *(getattr(part, name) for part in parts))
+    return joined if order is None else _taken(joined, order)

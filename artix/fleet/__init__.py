@@ -1,0 +1,3 @@
+"""Many articulations in one program."""
+
+from artix.fleet.fleet import Fleet as Fleet

@@ -1,0 +1,5 @@
+"""artix's own format, which keeps everything."""
+
+from artix.io.archive.npz import check_archive as check_archive
+from artix.io.archive.npz import load_archive as load_archive
+from artix.io.archive.npz import save_archive as save_archive

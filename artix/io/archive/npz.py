@@ -1,0 +1,162 @@
+"""artix's own file format, which keeps an articulation exactly: ``.npz`` with a JSON header.
+
+An archive is a ZIP file without compression: ``header.json`` describes the structure, and every array of the
+articulation is a ``.npy`` member named like its field, ``drive.stiffness.npy``. Reading one runs no code that is in it
+and takes no more memory than the file is long.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import math
+import os
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix.io.archive.header import read_header, write_header
+from artix.io.common.diagnostics import DescriptionError, Issue
+from artix.io.common.values import check_values, named_arrays
+from artix.model.articulation import Articulation
+from artix.model.geometry import Geometries
+from artix.model.topology import Topology
+
+_HEADER = "header.json"
+_DTYPES = ("float16", "float32", "float64")
+_LARGEST_HEADER = 2**21  # bytes: some ten thousand links
+
+#: Arrays that older files lack; they are then zero.
+_ADDED = frozenset({"joint_pitch"})
+#: Arrays that files of articulations without geometry may lack.
+_GEOMETRY = frozenset(f"geometry.{field.name}" for field in dataclasses.fields(Geometries))
+
+#: Version 1.0 of the .npy format as NumPy writes it: the length of what follows, the type of number, the shape.
+_NPY = re.compile(
+    rb"\x93NUMPY\x01\x00(..)\{'descr': '(<f[248])', 'fortran_order': False, "
+    rb"'shape': \(([0-9]{0,12}(?:, ?[0-9]{1,12}){0,8},?)\), \} *\n",
+    re.DOTALL,
+)
+
+
+def save_archive(articulation: Articulation, path: str | os.PathLike[str]) -> list[Issue]:
+    """Writes an articulation so that :func:`load_archive` gives it back bit by bit.
+
+    Args:
+      articulation: any articulation with a static topology; its arrays may have leading batch axes.
+      path: the file, usually ``*.npz``.
+
+    Returns:
+      What the format cannot say: nothing.
+
+    Raises:
+      TypeError: the articulation is padded, as in a fleet of several topologies, or not of NumPy's floats.
+      ValueError: a number is one that no builder would accept, such as a NaN or a negative mass.
+      OSError: the file cannot be written.
+    """
+    if not isinstance(articulation.topology, Topology):
+        raise TypeError("only an articulation with a static Topology can be saved; save the members of a padded fleet")
+    header = write_header(articulation.topology)
+    if read_header(header).topology != articulation.topology:
+        raise ValueError("two of its joints and degrees of freedom share a name; rename one before saving")
+    arrays = named_arrays(articulation)
+    check_values(arrays)
+    wrong = {name: str(array.dtype) for name, array in arrays.items() if array.dtype.name not in _DTYPES}
+    if wrong:
+        raise TypeError(f"arrays must be of {', '.join(_DTYPES)}; found {wrong}; convert with articulation.astype(...)")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(zipfile.ZipInfo(_HEADER), header)
+        for name, array in arrays.items():
+            content = io.BytesIO()
+            np.lib.format.write_array(content, array, version=(1, 0), allow_pickle=False)
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), content.getvalue())
+    return []
+
+
+def load_archive(path: str | os.PathLike[str], *, dtype: Any = None) -> Articulation:
+    """Reads an articulation that :func:`save_archive` wrote; safe on files of unknown origin.
+
+    Args:
+      path: the file.
+      dtype: floating-point type of the arrays; when ``None`` as in the file, where JAX's x64 mode allows it.
+
+    Raises:
+      DescriptionError: the file is not such an archive, is damaged, of a later version, or holds numbers that no
+        builder would accept.
+      OSError: the file cannot be read.
+    """
+    try:
+        articulation, arrays = _read(Path(path))
+    except (ValueError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+        fix = "write the file anew with artix.save"
+        raise DescriptionError([Issue("error", os.fspath(path), 1, "archive", str(error), fix)]) from None
+    leaves = [jnp.asarray(array, dtype) for array in arrays.values()]
+    return jax.tree.unflatten(jax.tree.structure(articulation), leaves)
+
+
+def check_archive(path: str | os.PathLike[str]) -> list[Issue]:
+    """What is wrong with an archive: nothing, or one error.
+
+    Args:
+      path: the file.
+
+    Raises:
+      OSError: the file cannot be read.
+    """
+    try:
+        load_archive(path)
+    except DescriptionError as error:
+        return list(error.issues)
+    return []
+
+
+def _read(path: Path) -> tuple[Articulation, dict[str, np.ndarray]]:
+    """A stand-in for the articulation with its structure, and its arrays."""
+    size = path.stat().st_size
+    with zipfile.ZipFile(path) as archive:
+        members = {info.filename: info for info in archive.infolist()}
+        # Without compression and overlaps, what is read cannot exceed the file.
+        if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
+            raise ValueError("its members must not be compressed")
+        if len(members) != len(archive.infolist()) or sum(info.file_size for info in members.values()) > size:
+            raise ValueError("its table of contents is damaged")
+        if _HEADER not in members or members[_HEADER].file_size > _LARGEST_HEADER:
+            raise ValueError(f"it has no {_HEADER}, or one beyond {_LARGEST_HEADER} bytes")
+        articulation = read_header(archive.read(_HEADER).decode("utf-8"))
+        expected = named_arrays(articulation)
+        wanted = {_HEADER, *(f"{name}.npy" for name in expected)}
+        added = _ADDED if articulation.topology.geometries else _ADDED | _GEOMETRY
+        wrong = (wanted ^ set(members)) - {f"{name}.npy" for name in added}
+        if wrong:
+            raise ValueError(f"its members are not those of its header: {', '.join(sorted(wrong)[:5])}")
+        arrays = {
+            name: _array(name, archive.read(f"{name}.npy"), like.shape)
+            for name, like in expected.items()
+            if f"{name}.npy" in members
+        }
+    mass = arrays["link_mass"]
+    for name in added - set(arrays):
+        arrays[name] = np.zeros((*mass.shape[:-1], *expected[name].shape), mass.dtype)
+    arrays = {name: arrays[name] for name in expected}
+    check_values(arrays)
+    return articulation, arrays
+
+
+def _array(name: str, content: bytes, shape: tuple[int, ...]) -> np.ndarray:
+    """One ``.npy`` member, read by its exact form alone: NumPy's own reader evaluates the header as an expression."""
+    match = _NPY.match(content)
+    if match is None or int.from_bytes(match[1], "little") != match.end() - 10:
+        raise ValueError(f"{name}: it is not an array of floats as artix writes it")
+    dtype = np.dtype(match[2].decode())
+    found = tuple(int(size) for size in match[3].split(b",") if size.strip())
+    leading = len(found) - len(shape)
+    if leading < 0 or found[leading:] != shape:
+        raise ValueError(f"{name}: expected shape (..., {', '.join(map(str, shape))}), found {found}")
+    if math.prod(found) * dtype.itemsize != len(content) - match.end():
+        raise ValueError(f"{name}: its length is not that of its shape")
+    return np.frombuffer(content, dtype, offset=match.end()).reshape(found)

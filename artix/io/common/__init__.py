@@ -1,0 +1,1 @@
+"""What readers and writers of all formats share."""

@@ -1,0 +1,112 @@
+"""From the links of a description to those of a builder, rigid ones merged on request: common to all readers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from artix.io.common.poses import IDENTITY, combine_inertias, compose, inverse, quaternion_from_x_to
+from artix.model.builder import ArticulationBuilder
+from artix.model.joints import Axis, Joint, JointType
+
+#: Axes of the joint frame for which the joint needs no turned frame, so that its numbers stay exact.
+_COORDINATE_AXES = {(1.0, 0.0, 0.0): 0, (0.0, 1.0, 0.0): 1, (0.0, 0.0, 1.0): 2}
+ROTATIONS = (Axis.TWIST, Axis.SWING1, Axis.SWING2)
+TRANSLATIONS = (Axis.X, Axis.Y, Axis.Z)
+
+
+@dataclasses.dataclass(frozen=True)
+class LinkDescription:
+    """A link as a reader found it; what it holds goes to :meth:`~artix.ArticulationBuilder.add_link`.
+
+    Attributes:
+      name: the link's name.
+      parent: the parent's name, ``None`` for the root.
+      joint: the joint to the parent, ``None`` for the root.
+      mass: mass [kg].
+      com_pose: mass frame in the link frame, shape [7].
+      inertia: inertia in the axes of the mass frame [kg m^2], shape [3, 3].
+      options: further arguments of ``add_link``; links whose options differ are never merged.
+    """
+
+    name: str
+    parent: str | None
+    joint: Joint | None
+    mass: float
+    com_pose: np.ndarray
+    inertia: np.ndarray
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class LinkPlace:
+    """Where a description's link is in the articulation: the builder's link (number and name) and the pose in it."""
+
+    number: int
+    link: str
+    pose: np.ndarray
+
+
+def add_links(
+    builder: ArticulationBuilder, links: Sequence[LinkDescription], *, merge_fixed_joints: bool
+) -> dict[str, LinkPlace]:
+    """Adds links to the builder, parents first.
+
+    Args:
+      builder: receives the links, and a frame for each link that is merged.
+      links: the links, parents before their children.
+      merge_fixed_joints: whether links on fixed joints become part of their parent.
+
+    Returns:
+      The place of each link by its name.
+    """
+    by_name = {link.name: link for link in links}
+    host: dict[str, str] = {}
+    pose_in_host: dict[str, np.ndarray] = {}
+    members: dict[str, list[str]] = {}
+    for link in links:
+        if merge_fixed_joints and link.parent is not None and link.joint is not None and _is_rigid(link, by_name):
+            pose = compose(np.asarray(link.joint.parent_pose), inverse(np.asarray(link.joint.child_pose)))
+            host[link.name], pose_in_host[link.name] = host[link.parent], compose(pose_in_host[link.parent], pose)
+        else:
+            host[link.name], pose_in_host[link.name] = link.name, IDENTITY
+        members.setdefault(host[link.name], []).append(link.name)
+    number: dict[str, int] = {}
+    for name, merged in members.items():
+        link, parts = by_name[name], [(by_name[part], pose_in_host[part]) for part in merged]
+        mass, com_pose, inertia = combine_inertias(
+            [(part.mass, compose(pose, part.com_pose), part.inertia) for part, pose in parts]
+        )
+        parent, joint = None, None
+        if link.parent is not None and link.joint is not None:
+            outer = compose(pose_in_host[link.parent], np.asarray(link.joint.parent_pose))
+            parent, joint = number[host[link.parent]], dataclasses.replace(link.joint, parent_pose=outer)
+        number[name] = builder.add_link(
+            parent, joint, mass=mass, com_pose=com_pose, inertia=inertia, name=name, **link.options
+        )
+    for link in links:
+        if host[link.name] != link.name:
+            builder.add_frame(link.name, number[host[link.name]], pose_in_host[link.name])
+    return {name: LinkPlace(number[host[name]], host[name], pose_in_host[name]) for name in by_name}
+
+
+def _is_rigid(link: LinkDescription, by_name: Mapping[str, LinkDescription]) -> bool:
+    """Whether the link may become part of its parent: a fixed joint, and nothing of its own that the parent lacks."""
+    if link.parent is None or link.joint is None or link.joint.type is not JointType.FIX:
+        return False
+    return link.mass == 0.0 or link.options == by_name[link.parent].options
+
+
+def joint_frame(axis: np.ndarray) -> tuple[int, np.ndarray]:
+    """A joint frame for an axis: which of its coordinate axes moves, and the turn of the frame, a pose [7].
+
+    Args:
+      axis: a unit vector in the frame in which the turn is wanted, shape [3].
+    """
+    coordinate = _COORDINATE_AXES.get(tuple(axis.tolist()))
+    if coordinate is not None:
+        return coordinate, IDENTITY
+    return 0, np.concatenate([IDENTITY[:3], quaternion_from_x_to(axis)])

@@ -1,0 +1,105 @@
+"""What of an articulation a format has no words for: the report of the writers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from artix.io.common.diagnostics import DescriptionError, Issue
+from artix.model.articulation import Articulation
+from artix.model.builder import STANDARD_GRAVITY
+from artix.model.topology import Topology
+
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def static_topology(articulation: Articulation) -> Topology:
+    """The topology of one articulation that is neither padded nor batched.
+
+    Raises:
+      TypeError: it is padded, as in a fleet of several topologies.
+      ValueError: its arrays have leading axes.
+    """
+    if not isinstance(articulation.topology, Topology):
+        raise TypeError("only an articulation with a static Topology can be written; write the members of a fleet")
+    if articulation.link_mass.ndim != 1:
+        raise ValueError("only one articulation can be written; its arrays have leading axes: pick one of the batch")
+    return articulation.topology
+
+
+def check_xml_names(topology: Topology, path: str | Path) -> None:
+    """Raises :class:`~artix.DescriptionError` for names with characters that no XML file may hold."""
+    names = (topology.name, *topology.link_names, *topology.joint_names, *topology.frame_names)
+    fix = "rename it, or write an .npz archive instead"
+    errors = [
+        Issue("error", str(path), 1, repr(name)[:60], "its name has characters that XML does not allow", fix)
+        for name in names
+        if _NOT_XML.search(name)
+    ]
+    if errors:
+        raise DescriptionError(errors)
+
+
+def unsaid(articulation: Articulation, format_name: str, path: str | Path, says: Collection[str]) -> list[Issue]:
+    """One warning for each feature that an articulation uses and a format cannot describe.
+
+    Args:
+      articulation: a single articulation.
+      format_name: the format's name for the messages.
+      path: the file that is written.
+      says: the features, by their names in :func:`_features`, that the format, or its writer, takes care of.
+    """
+    return [
+        Issue("warning", str(path), 1, where, f"{format_name} has no word for {what}", "keep it in an .npz archive")
+        for feature, where, what in _features(articulation)
+        if feature not in says
+    ]
+
+
+def _features(articulation: Articulation) -> Iterator[tuple[str, str, str]]:
+    """The features in use: their names, the elements that use them, and how to speak of them."""
+    topology = static_topology(articulation)
+    drive, friction, envelope, mimic = (
+        articulation.drive,
+        articulation.friction,
+        articulation.envelope,
+        articulation.mimic,
+    )
+    per_dof: dict[str, tuple[Any, str]] = {
+        "armature": (articulation.armature != 0.0, "armature"),
+        "max_velocity": (articulation.max_joint_velocity < np.inf, "its speed limit"),
+        "max_force": (articulation.max_joint_force < np.inf, "its effort limit"),
+        "drive": ((drive.stiffness != 0.0) | (drive.damping != 0.0), "its drive"),
+        "envelope": (envelope.max_effort < np.inf, "its performance envelope"),
+        "viscous": (friction.viscous != 0.0, "viscous friction"),
+        "friction": (friction.static != 0.0, "dry friction"),
+        "stiction": (friction.static != friction.dynamic, "static friction apart from dynamic friction"),
+    }
+    for feature, (used, what) in per_dof.items():
+        for dof in np.flatnonzero(np.asarray(used)):
+            yield feature, f"joint {topology.dof_names[dof]!r}", what
+    per_link: dict[str, tuple[Any, str]] = {
+        "gravity_scale": (articulation.gravity_scale != 1.0, "its gravity scale"),
+        "link_damping": ((articulation.link_linear_damping + articulation.link_angular_damping) != 0.0, "its damping"),
+        "link_velocity": (
+            np.minimum(articulation.max_link_linear_velocity, articulation.max_link_angular_velocity) < np.inf,
+            "its speed limits",
+        ),
+        "cfm_scale": (~np.isclose(articulation.link_cfm_scale, 0.025), "its cfm scale"),
+    }
+    for feature, (where, what) in per_link.items():
+        for link in np.flatnonzero(np.asarray(where)):
+            yield feature, f"link {topology.link_names[link]!r}", what
+    if not np.allclose(articulation.gravity, STANDARD_GRAVITY):
+        yield "gravity", "gravity", f"a gravity of {np.asarray(articulation.gravity).tolist()}"
+    for index, (follower, _) in enumerate(topology.mimic_dofs):
+        yield "mimic", f"joint {topology.dof_names[follower]!r}", "its mimic relation"
+        if mimic.natural_frequency[index] > 0:
+            yield "mimic_compliance", f"joint {topology.dof_names[follower]!r}", "the compliance of its mimic relation"
+    for kind in ("fixed_tendon", "spatial_tendon", "loop_joint"):
+        for one in getattr(topology, f"{kind}s"):
+            yield kind, f"{kind.replace('_', ' ')} {one.name!r}", f"a {kind.replace('_', ' ')}"

@@ -1,0 +1,89 @@
+"""Whether the numbers of an articulation are such as a builder would accept: for arrays from a file, batched or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import numpy as np
+
+from artix.io.urdf.parser import INERTIA_TOLERANCE
+from artix.model.articulation import Articulation
+
+#: What must hold of each array, by its name; everything else must be finite.
+_NOT_NEGATIVE = (
+    *("link_mass", "armature", "link_linear_damping", "link_angular_damping", "link_cfm_scale"),
+    *("drive.stiffness", "drive.damping", "friction.static", "friction.dynamic", "friction.viscous"),
+    *("envelope.velocity_dependent_resistance", "envelope.speed_effort_gradient"),
+    *("mimic.natural_frequency", "mimic.damping_ratio", "loop_joints.min_distance"),
+    *("geometry.size", "geometry.friction", "geometry.damping"),
+    *(f"{tendons}_tendons.{gain}" for tendons in ("fixed", "spatial") for gain in ("stiffness", "damping")),
+    *(f"{tendons}_tendons.limit_stiffness" for tendons in ("fixed", "spatial")),
+)
+_BOUNDS = (
+    *("max_joint_velocity", "max_joint_force", "max_link_linear_velocity", "max_link_angular_velocity"),
+    *("drive.max_force", "envelope.max_effort", "envelope.max_actuator_velocity", "loop_joints.max_distance"),
+)
+_POSES = ("link_com_pose", "joint_parent_pose", "joint_child_pose", "frame_local_pose", "geometry.pose")
+_LOOP_POSES = ("loop_joints.pose_a", "loop_joints.pose_b")
+_INTERVALS = {
+    "joint_lower_limit": "joint_upper_limit",
+    "fixed_tendons.lower_limit": "fixed_tendons.upper_limit",
+    "spatial_tendons.lower_limit": "spatial_tendons.upper_limit",
+}
+
+_RULES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
+    **dict.fromkeys(_NOT_NEGATIVE, (lambda x: (x >= 0.0) & np.isfinite(x), "must be finite and not negative")),
+    **dict.fromkeys(_BOUNDS, (lambda x: x >= 0.0, "must not be negative (inf for none)")),
+    **dict.fromkeys((*_INTERVALS, *_INTERVALS.values()), (lambda x: ~np.isnan(x), "must not be NaN")),
+    **dict.fromkeys((*_POSES, *_LOOP_POSES), (lambda x: _is_pose(x), "must be finite, its quaternions of length 1")),
+    "geometry.restitution": (lambda x: (x >= 0.0) & (x <= 1.0), "must lie in [0, 1]"),
+    "geometry.stiffness": (lambda x: x > 0.0, "must be positive (inf for rigid)"),
+    "link_inertia": (lambda x: _is_inertia(x), "must be symmetric and the inertia of some body"),
+}
+
+
+def named_arrays(articulation: Articulation) -> dict[str, np.ndarray]:
+    """All arrays of an articulation by names such as ``"drive.stiffness"``, in the order of the pytree's leaves."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(articulation)
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="."): np.ascontiguousarray(leaf).reshape(np.shape(leaf))
+        for path, leaf in leaves
+    }
+
+
+def check_values(arrays: dict[str, np.ndarray]) -> None:
+    """Raises unless every number is one that a builder would accept.
+
+    Args:
+      arrays: all arrays of an articulation by their names, such as ``"drive.stiffness"``.
+
+    Raises:
+      ValueError: a number is not; the message names the array.
+    """
+    for name, array in arrays.items():
+        rule, wanted = _RULES.get(name, (np.isfinite, "must be finite"))
+        with np.errstate(all="ignore"):
+            holds = np.all(rule(array.astype(float)))
+        if not holds:
+            raise ValueError(f"{name}: {wanted}")
+    for low, high in _INTERVALS.items():
+        if not np.all(arrays[low] <= arrays[high]):
+            raise ValueError(f"{low}: must not exceed {high}")
+    if not np.all(arrays["friction.dynamic"] <= arrays["friction.static"]):
+        raise ValueError("friction.dynamic: must not exceed friction.static")
+
+
+def _is_pose(poses: np.ndarray) -> np.ndarray:
+    return np.isfinite(poses).all(axis=-1) & (np.abs(np.linalg.norm(poses[..., 3:], axis=-1) - 1.0) <= 1e-5)
+
+
+def _is_inertia(inertia: np.ndarray) -> np.ndarray:
+    size = np.abs(inertia).max(axis=(-2, -1), initial=0.0)
+    if not np.all(np.isfinite(size)):
+        return np.zeros(1, bool)
+    moments = np.linalg.eigvalsh(inertia)
+    # Float32 rounding of either kind gives way, as in the builder.
+    symmetric = np.abs(inertia - np.swapaxes(inertia, -1, -2)).max(axis=(-2, -1), initial=0.0) <= 1e-6 * size
+    positive = moments[..., 0] >= -INERTIA_TOLERANCE * size
+    return symmetric & positive & (moments[..., 0] + moments[..., 1] >= moments[..., 2] * (1.0 - INERTIA_TOLERANCE))

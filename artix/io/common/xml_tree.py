@@ -1,0 +1,202 @@
+"""XML with line numbers, and the reading of names and numbers from its attributes.
+
+Built on the standard library's expat. Document type declarations are refused, so no entity is ever expanded and no
+other file is ever opened; nothing here recurses, so nesting cannot exhaust the stack.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from pathlib import Path
+from xml.parsers import expat
+
+from artix.io.common.diagnostics import Report
+
+_NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+_NOT_FINITE = re.compile(r"[-+]?(nan|inf|infinity)", re.IGNORECASE)
+
+#: Larger numbers are taken for a mistake: products of a few of them would overflow.
+LARGEST_NUMBER = 1e30
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Element:
+    """One XML element.
+
+    Attributes:
+      tag: its tag, with the prefix if it has one.
+      attributes: its attributes.
+      line: the line on which it starts, counted from 1.
+      parent: the element around it, ``None`` for the outermost.
+      children: the elements in it, in the order of the file.
+    """
+
+    tag: str
+    attributes: dict[str, str]
+    line: int
+    parent: Element | None = dataclasses.field(default=None, repr=False)
+    children: list[Element] = dataclasses.field(default_factory=list, repr=False)
+
+    @property
+    def label(self) -> str:
+        """The element as messages name it: with its name, or else within the nearest element that has one."""
+        own = self._tag_and_name
+        if "name" in self.attributes:
+            return own
+        around = self.parent
+        while around is not None and "name" not in around.attributes:
+            around = around.parent
+        return own if around is None or around.parent is None else f"{own} of {around._tag_and_name}"
+
+    @property
+    def _tag_and_name(self) -> str:
+        name = self.attributes.get("name")
+        return f"<{self.tag}>" if name is None else f'<{self.tag} name="{name}">'
+
+    def all(self, tag: str) -> list[Element]:
+        """The children with the given tag."""
+        return [child for child in self.children if child.tag == tag]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Place:
+    line: int
+    label: str
+
+
+class _Refused(Exception):
+    """Leaves expat from within a handler."""
+
+
+def is_text(path_or_text: str | Path) -> bool:
+    """Whether the argument is a description itself (a string whose first visible character is ``<``) or a path.
+
+    Raises:
+      TypeError: it is neither a string nor a path.
+    """
+    if not isinstance(path_or_text, (str, Path)):
+        raise TypeError(f"expected a path or the text of a description, found {type(path_or_text).__name__}")
+    return isinstance(path_or_text, str) and path_or_text.lstrip("\ufeff \t\r\n").startswith("<")
+
+
+def read_xml(path_or_text: str | Path, report: Report) -> Element | None:
+    """Reads an XML document.
+
+    Args:
+      path_or_text: a path, or the document itself; see :func:`is_text`.
+      report: receives an error if this is not XML or has a document type declaration.
+
+    Returns:
+      The outermost element, ``None`` if there was an error.
+
+    Raises:
+      OSError: the file cannot be read.
+    """
+    if is_text(path_or_text):
+        # An XML declaration must come first, and the encoding it names is not that of a Python string.
+        text = str(path_or_text).lstrip("\ufeff \t\r\n")
+        skipped = str(path_or_text)[: -len(text)].count("\n")
+        return _parse(text.encode("utf-8", "surrogatepass"), "utf-8", skipped, report)
+    return _parse(Path(path_or_text).read_bytes(), None, 0, report)
+
+
+def _parse(data: bytes, encoding: str | None, skipped: int, report: Report) -> Element | None:
+    parser = expat.ParserCreate(encoding)
+    outermost: list[Element] = []
+    stack: list[Element] = []
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        parent = stack[-1] if stack else None
+        element = Element(tag, attributes, parser.CurrentLineNumber + skipped, parent)
+        (outermost if parent is None else parent.children).append(element)
+        stack.append(element)
+
+    def end(tag: str) -> None:
+        stack.pop()
+
+    def doctype(*_) -> None:
+        report.error(
+            _Place(parser.CurrentLineNumber + skipped, "<!DOCTYPE>"),
+            "document type declarations and entities are refused, as they can make a small file arbitrarily large",
+            "delete the <!DOCTYPE ...> declaration and write out what its entities stand for",
+        )
+        raise _Refused
+
+    parser.StartElementHandler, parser.EndElementHandler, parser.StartDoctypeDeclHandler = start, end, doctype
+    try:
+        parser.Parse(data, True)
+    except _Refused:
+        return None
+    except expat.ExpatError as problem:
+        place = _Place(problem.lineno + skipped, "XML")
+        report.error(place, f"not well-formed XML ({expat.ErrorString(problem.code)})", "mend the XML at this line")
+        return None
+    except (ValueError, LookupError) as problem:
+        report.error(_Place(1 + skipped, "XML"), f"unreadable encoding ({problem})", "save the file as UTF-8")
+        return None
+    return outermost[0]
+
+
+def read_child(report: Report, element: Element, tag: str, *, required: bool = False) -> Element | None:
+    """The one child with the given tag; ``None`` if there is none, which is an error if it is ``required``."""
+    found = element.all(tag)
+    if required and not found:
+        report.error(element, f"there is no <{tag}> in it", f"add a <{tag}> element")
+    if len(found) > 1:
+        report.error(found[1], f"a second <{tag}>; the first is on line {found[0].line}", "keep one of them")
+    return found[0] if found else None
+
+
+def read_name(report: Report, element: Element, attribute: str = "name") -> str | None:
+    """The attribute's text; a missing or empty one is an error and gives ``None``."""
+    value = element.attributes.get(attribute, "")
+    if not value.strip():
+        report.error(element, f"the attribute {attribute!r} is missing or empty", f'write {attribute}="..."')
+        return None
+    return value
+
+
+def read_numbers(
+    report: Report, element: Element | None, attribute: str, fallback: tuple[float, ...], *, required: bool = False
+) -> tuple[float, ...]:
+    """The finite numbers in an attribute, separated by white space.
+
+    Args:
+      report: receives an error if they are malformed, not finite, of the wrong count, or missing though ``required``.
+      element: where to look; ``None`` is an element that is not there, which has no attributes.
+      attribute: the attribute's name.
+      fallback: what an absent attribute means; its length is the number of numbers wanted. Also returned after an
+        error.
+      required: whether the attribute must be there.
+    """
+    text = None if element is None else element.attributes.get(attribute)
+    if element is None or text is None:
+        if required and element is not None:
+            report.error(element, f"the attribute {attribute!r} is missing", f'write {attribute}="..."')
+        return fallback
+    words = text.split()
+    shown = f"{attribute}={text[:60]!r}"
+    wanted = "one number" if len(fallback) == 1 else f"{len(fallback)} numbers separated by blanks"
+    for word in words:
+        if _NOT_FINITE.fullmatch(word):
+            report.error(element, f"{shown} is not finite", "write a finite number, or leave out an optional attribute")
+            return fallback
+        if not _NUMBER.fullmatch(word):
+            report.error(element, f"{shown} is malformed: {word[:30]!r} is not a number", f"write {wanted}")
+            return fallback
+        if not math.fabs(float(word)) <= LARGEST_NUMBER:
+            report.error(element, f"{shown} is beyond {LARGEST_NUMBER:g}, which no robot needs", "mend the number")
+            return fallback
+    if len(words) != len(fallback):
+        report.error(element, f"{shown} is malformed: found {len(words)} numbers", f"write {wanted}")
+        return fallback
+    return tuple(map(float, words))
+
+
+def read_number(
+    report: Report, element: Element | None, attribute: str, fallback: float, *, required: bool = False
+) -> float:
+    """One finite number; see :func:`read_numbers`."""
+    return read_numbers(report, element, attribute, (fallback,), required=required)[0]

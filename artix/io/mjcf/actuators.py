@@ -1,0 +1,245 @@
+"""What acts on the joints of a compiled MJCF: actuators and springs as drives, damping and friction loss."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from artix.io.mjcf.bodies import BALL, FREE
+from artix.io.mjcf.source import MjcfSource, import_mujoco
+from artix.model.joint_features import Drive, JointFriction
+
+
+@dataclasses.dataclass
+class _Actuation:
+    """What the actuators of one joint add up to.
+
+    Attributes:
+      stiffness: of its position servo.
+      damping: of its servos.
+      target: position that the position servo holds at a control of zero.
+      target_velocity: velocity that a velocity servo holds at a control of zero.
+      drive_limit: largest effort of its servo.
+      motor_limit: largest effort of its motors together, infinite where there is none.
+      servos: the number of its servos.
+      motors: the number of its motors.
+    """
+
+    stiffness: float = 0.0
+    damping: float = 0.0
+    target: float = 0.0
+    target_velocity: float = 0.0
+    drive_limit: float = np.inf
+    motor_limit: float = np.inf
+    servos: int = 0
+    motors: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class _Law:
+    """An actuator's effort on its joint: ``control + constant - stiffness q - damping qd``, within a limit."""
+
+    constant: float
+    stiffness: float
+    damping: float
+    limit: float
+
+    @property
+    def is_motor(self) -> bool:
+        """Whether it feels neither position nor velocity."""
+        return self.stiffness == 0.0 and self.damping == 0.0
+
+
+def joint_options(source: MjcfSource, joints: Iterable[int]) -> dict[int, dict[str, Any]]:
+    """Drive, friction, armature and limits of commanded forces: options of :class:`~artix.Joint` by joint."""
+    model, joints = source.model, list(joints)
+    actuations: dict[int, _Actuation] = {joint: _Actuation() for joint in joints}
+    for actuator in range(len(model.actuator_trntype)):
+        _add_actuator(source, actuator, actuations)
+    options: dict[int, dict[str, Any]] = {}
+    for joint in joints:
+        if model.jnt_type[joint] == FREE:
+            _check_free_joint(source, joint)
+        else:
+            options[joint] = _options(source, joint, actuations[joint])
+    return options
+
+
+def _options(source: MjcfSource, joint: int, actuation: _Actuation) -> dict[str, Any]:
+    model, dof = source.model, int(source.model.jnt_dofadr[joint])
+    loss = 0.0 if source.disables("FRICTIONLOSS") else float(model.dof_frictionloss[dof])
+    viscous = 0.0 if source.disables("DAMPER") else float(model.dof_damping[dof])
+    limit = _joint_limit(source, joint)
+    if model.jnt_actgravcomp[joint]:
+        message = "its gravity compensation counts as effort of its actuators in MuJoCo, and here as less gravity"
+        source.report.warning(source.place("jnt", joint), message, "nothing, unless it is to be within their limits")
+    drive = Drive(
+        stiffness=actuation.stiffness,
+        damping=actuation.damping,
+        max_force=min(actuation.drive_limit, limit) if actuation.servos else np.inf,
+        target=actuation.target,
+        target_velocity=actuation.target_velocity,
+    )
+    return {
+        "armature": float(model.dof_armature[dof]),
+        "friction": JointFriction(static=loss, dynamic=loss, viscous=viscous),
+        "max_force": min(actuation.motor_limit, limit),
+        "drive": _with_spring(source, joint, drive, actuation.servos > 0),
+    }
+
+
+def _with_spring(source: MjcfSource, joint: int, drive: Drive, driven: bool) -> Drive:
+    """The drive, or the joint's passive spring as a drive."""
+    model, place = source.model, source.place("jnt", joint)
+    _refuse_nonlinear(source, "spring", joint, "jnt_stiffnesspoly", "jnt_springyield")
+    _refuse_nonlinear(source, "spring", int(model.jnt_dofadr[joint]), "dof_dampingpoly", place=place)
+    stiffness = 0.0 if source.disables("SPRING") else float(model.jnt_stiffness[joint])
+    if stiffness == 0.0:
+        return drive
+    if driven or stiffness < 0.0:
+        message = "its spring and a servo act on one joint, which has one drive" if driven else "its spring repels"
+        source.cannot_carry("spring", place, message)
+        return drive
+    ball = model.jnt_type[joint] == BALL
+    rest = 0.0 if ball else float(model.qpos_spring[model.jnt_qposadr[joint]])
+    return Drive(stiffness=stiffness, target=rest)
+
+
+def _refuse_nonlinear(source: MjcfSource, kind: str, index: int, *fields: str, place=None) -> None:
+    """Refuses what later versions of MuJoCo have beyond linear springs and dampers, if it is used."""
+    for field in fields:
+        values = getattr(source.model, field, None)
+        if values is not None and len(values) > index and np.any(values[index]):
+            source.cannot_carry(kind, place or source.place("jnt", index), f"{field}: springs and dampers are linear")
+
+
+def _check_free_joint(source: MjcfSource, joint: int) -> None:
+    dofs = slice(int(source.model.jnt_dofadr[joint]), int(source.model.jnt_dofadr[joint]) + 6)
+    for field in ("armature", "damping", "frictionloss"):
+        if np.any(getattr(source.model, f"dof_{field}")[dofs]):
+            source.cannot_carry("free_joint", source.place("jnt", joint), f"its {field}: a free root has none")
+    if source.model.jnt_stiffness[joint]:
+        source.cannot_carry("free_joint", source.place("jnt", joint), "its stiffness: a free root has no spring")
+
+
+# --- actuators ----------------------------------------------------------------------------------------------------
+
+
+def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actuation]) -> None:
+    """Adds an actuator to what its joint has, if that is one of those wanted."""
+    model, place = source.model, source.place("actuator", actuator)
+    if _is_off(source, actuator) or not _acts_on_joint(source, actuator):
+        return
+    joint = int(model.actuator_trnid[actuator, 0])
+    if joint not in actuations:
+        return
+    if int(model.jnt_type[joint]) in (FREE, BALL) and int(model.actuator_biastype[actuator]):
+        source.cannot_carry("actuator", place, "a servo on a ball or free joint follows no single coordinate")
+        return
+    law = _law(source, actuator)
+    if law is None:
+        return
+    actuation = actuations[joint]
+    if law.is_motor:
+        if law.constant:
+            source.cannot_carry("actuator", place, "a constant force of its own")
+        actuation.motor_limit = law.limit + (actuation.motor_limit if actuation.motors else 0.0)
+        actuation.motors += 1
+    elif actuation.servos and (
+        min(law.stiffness, actuation.stiffness) or min(law.limit, actuation.drive_limit) < np.inf
+    ):
+        source.cannot_carry("actuator", place, "its joint has another servo, but only one drive")
+    else:
+        actuation.servos += 1
+        actuation.stiffness += law.stiffness
+        actuation.damping += law.damping
+        if law.stiffness:
+            actuation.target = law.constant / law.stiffness
+        else:
+            actuation.target_velocity += law.constant / law.damping
+        actuation.drive_limit = min(actuation.drive_limit, law.limit)
+
+
+def _is_off(source: MjcfSource, actuator: int) -> bool:
+    """Whether the model switches an actuator off, all of them or those of its group."""
+    group = int(source.model.actuator_group[actuator])
+    return source.disables("ACTUATION") or bool(int(source.model.opt.disableactuator) >> group & 1)
+
+
+def _acts_on_joint(source: MjcfSource, actuator: int) -> bool:
+    kinds = import_mujoco().mjtTrn
+    return int(source.model.actuator_trntype[actuator]) in (int(kinds.mjTRN_JOINT), int(kinds.mjTRN_JOINTINPARENT))
+
+
+def check_transmissions(source: MjcfSource) -> None:
+    """Notes the actuators that are off or not on joints: motors, which only give commands, and others with a law."""
+    model, mujoco = source.model, import_mujoco()
+    for actuator in range(len(model.actuator_trntype)):
+        if _is_off(source, actuator):
+            message = "it is switched off and not read"
+            source.report.warning(source.place("actuator", actuator), message, "switch it on, if it is to act")
+            continue
+        if _acts_on_joint(source, actuator):
+            continue
+        place, kind = source.place("actuator", actuator), mujoco.mjtTrn(int(model.actuator_trntype[actuator]))
+        laws = [int(getattr(model, f"actuator_{field}")[actuator]) for field in ("dyntype", "gaintype", "biastype")]
+        if any(laws):
+            source.cannot_carry("actuator", place, f"it acts on a {kind.name[6:].lower()}, where drives are of joints")
+        else:
+            message = f"a motor on a {kind.name[6:].lower()}: only its command has an effect, and it is not read"
+            source.report.warning(place, message, "apply its force as joint forces or as wrenches on links")
+
+
+def _law(source: MjcfSource, actuator: int) -> _Law | None:
+    """The actuator's law at its joint, ``None`` if it has another form."""
+    model, place, mujoco = source.model, source.place("actuator", actuator), import_mujoco()
+    gain, bias = model.actuator_gainprm[actuator], model.actuator_biasprm[actuator]
+    affine = int(model.actuator_biastype[actuator]) == int(mujoco.mjtBias.mjBIAS_AFFINE)
+    forms = (
+        ("dyntype", mujoco.mjtDyn, (mujoco.mjtDyn.mjDYN_NONE,)),
+        ("gaintype", mujoco.mjtGain, (mujoco.mjtGain.mjGAIN_FIXED,)),
+        ("biastype", mujoco.mjtBias, (mujoco.mjtBias.mjBIAS_NONE, mujoco.mjtBias.mjBIAS_AFFINE)),
+    )
+    for field, names, known in forms:
+        value = int(getattr(model, f"actuator_{field}")[actuator])
+        if value not in [int(one) for one in known]:
+            source.cannot_carry("actuator", place, f"{field} {names(value).name.split('_')[1].lower()}")
+            return None
+    for field in ("actuator_damping", "actuator_armature", "actuator_delay"):
+        if np.any(getattr(model, field, np.zeros(actuator + 1))[actuator]):
+            source.cannot_carry("actuator", place, f"its {field.split('_')[1]}")
+            return None
+    gear = float(model.actuator_gear[actuator, 0])
+    constant, stiffness, damping = (gear * bias[0], -(gear**2) * bias[1], -(gear**2) * bias[2]) if affine else (0, 0, 0)
+    if stiffness < 0.0 or damping < 0.0:
+        source.cannot_carry("actuator", place, "its stiffness or damping is negative")
+        return None
+    limit = _effort_limit(source, actuator, abs(gear), abs(gear * float(gain[0])), not (stiffness or damping))
+    return _Law(float(constant), float(stiffness), float(damping), limit)
+
+
+def _effort_limit(source: MjcfSource, actuator: int, gear: float, gain: float, motor: bool) -> float:
+    """The largest effort of an actuator on its joint; that of a motor may follow from the range of its control."""
+    model, limit = source.model, np.inf
+    if model.actuator_forcelimited[actuator]:
+        low, high = map(float, model.actuator_forcerange[actuator])
+        if low != -high and not motor:
+            source.cannot_carry("actuator", source.place("actuator", actuator), "its forcerange is not symmetric")
+        limit = gear * max(-low, high, 0.0)
+    if motor and model.actuator_ctrllimited[actuator]:
+        limit = min(limit, gain * float(np.abs(model.actuator_ctrlrange[actuator]).max()))
+    return limit
+
+
+def _joint_limit(source: MjcfSource, joint: int) -> float:
+    """The largest effort of all actuators of a joint together."""
+    model = source.model
+    if not model.jnt_actfrclimited[joint]:
+        return np.inf
+    low, high = map(float, model.jnt_actfrcrange[joint])
+    if low != -high:
+        source.cannot_carry("limit", source.place("jnt", joint), "its actuatorfrcrange is not symmetric")
+    return max(-low, high, 0.0)

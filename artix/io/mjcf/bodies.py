@@ -1,0 +1,182 @@
+"""Bodies, joints and sites of a compiled MJCF as links, joints and frames."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from artix.io.common.links import ROTATIONS, TRANSLATIONS, LinkDescription, joint_frame
+from artix.io.common.poses import IDENTITY, compose
+from artix.io.mjcf.source import MjcfSource
+from artix.model.joints import Joint
+
+if TYPE_CHECKING:
+    import mujoco
+
+WORLD = "world"
+FREE, BALL, SLIDE, HINGE = range(4)  # mjtJoint
+NOT_SAME, SAME_AS_BODY = 0, 1  # mjtSameFrame
+
+
+@dataclasses.dataclass(frozen=True)
+class MjcfNames:
+    """A name for every body and joint of a model, each unique among its kind, the file's own wherever it has one.
+
+    Attributes:
+      bodies: by body; the last link of the body's chain of joints has it.
+      joints: by joint.
+    """
+
+    bodies: tuple[str, ...]
+    joints: tuple[str, ...]
+
+    @classmethod
+    def of(cls, model: mujoco.MjModel) -> MjcfNames:
+        """Names the elements of a model: an unnamed body ``body3``, its joints ``body3_joint``, ``body3_joint_2``."""
+        given = [model.body(k).name for k in range(model.nbody)]
+        bodies = Names(given)
+        own = [name or bodies.new(f"body{k}") for k, name in enumerate(given)]
+        given = [model.joint(k).name for k in range(model.njnt)]
+        joints = Names(given)
+        hinges = [name or joints.new(f"{own[model.jnt_bodyid[k]]}_joint") for k, name in enumerate(given)]
+        return cls(tuple(own), tuple(hinges))
+
+
+class Names:
+    """Gives out names that are not taken.
+
+    Args:
+      taken: the names that are.
+    """
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = set(taken)
+
+    def new(self, wanted: str) -> str:
+        """The wanted name, or with ``_2``, ``_3``, ... after it if it is taken."""
+        name, count = wanted, 1
+        while name in self._taken:
+            count += 1
+            name = f"{wanted}_{count}"
+        self._taken.add(name)
+        return name
+
+
+def top_bodies(model: mujoco.MjModel) -> list[int]:
+    """The bodies that are children of the world."""
+    return [body for body in range(1, model.nbody) if model.body_parentid[body] == 0]
+
+
+def is_free(model: mujoco.MjModel, body: int) -> bool:
+    """Whether a body has a free joint."""
+    return model.body_jntnum[body] > 0 and model.jnt_type[model.body_jntadr[body]] == FREE
+
+
+def has_dofs(model: mujoco.MjModel, top: int) -> bool:
+    """Whether anything moves in the subtree of a child of the world."""
+    return bool(np.any(model.body_dofnum[np.asarray(model.body_rootid) == top]))
+
+
+def joints_of(model: mujoco.MjModel, body: int) -> range:
+    """The joints between a body and its parent, in their order."""
+    first = int(model.body_jntadr[body])
+    return range(first, first + int(model.body_jntnum[body]))
+
+
+def pose_from_wxyz(position: np.ndarray, quaternion: np.ndarray) -> np.ndarray:
+    """A pose from MuJoCo's position and quaternion wxyz, shape [7]."""
+    w, x, y, z = quaternion / np.linalg.norm(quaternion)
+    return np.array([*position, x, y, z, w], float)
+
+
+def describe_bodies(
+    source: MjcfSource, names: MjcfNames, bodies: list[int], root: int, options: Mapping[int, Mapping[str, Any]]
+) -> list[LinkDescription]:
+    """The links of some bodies of one tree.
+
+    A body with several joints becomes a chain of links, all but the last of them massless and called
+    ``<body>:<joint>``. The free joint of the root is no joint here.
+
+    Args:
+      source: the model.
+      names: its names.
+      bodies: the bodies, parents first.
+      root: the root body, which is one of them.
+      options: further options of joints (:class:`~artix.Joint`) by joint.
+    """
+    chain_names, fixed_names = Names(names.bodies), Names(names.joints)
+    links: list[LinkDescription] = []
+    for body in bodies:
+        joints = [joint for joint in joints_of(source.model, body) if source.model.jnt_type[joint] != FREE]
+        chain: list[Joint | None] = [_joint(source, joint, names, options[joint]) for joint in joints]
+        if body == root:
+            chain = [None]
+        elif not chain:
+            chain = [Joint.fixed(name=fixed_names.new(f"{names.bodies[body]}_joint"))]
+        links += _links(source, names, body, root, chain, chain_names)
+    return links
+
+
+def _links(
+    source: MjcfSource, names: MjcfNames, body: int, root: int, chain: Sequence[Joint | None], chain_names: Names
+) -> list[LinkDescription]:
+    """The links of one body, one for each joint of its chain; their joints are given at the body's own place."""
+    model, links = source.model, list[LinkDescription]()
+    # MuJoCo adds gravity compensation to what is applied; less gravity on the link is the same force.
+    options = {"gravity_scale": 1.0 - float(model.body_gravcomp[body])} if model.body_gravcomp[body] else {}
+    parent = None if body == root else names.bodies[model.body_parentid[body]]
+    pose = pose_from_wxyz(model.body_pos[body], model.body_quat[body])
+    for at, joint in enumerate(chain):
+        if joint is not None:
+            joint = dataclasses.replace(joint, parent_pose=compose(pose, np.asarray(joint.parent_pose)))
+        if at == len(chain) - 1:
+            links.append(LinkDescription(names.bodies[body], parent, joint, *_mass(model, body), options))
+        else:
+            assert joint is not None  # Only the root has none, and no chain.
+            name = chain_names.new(f"{names.bodies[body]}:{joint.name}")
+            links.append(LinkDescription(name, parent, joint, 0.0, IDENTITY, np.zeros((3, 3)), options))
+            parent, pose = name, IDENTITY
+    return links
+
+
+def _mass(model: mujoco.MjModel, body: int) -> tuple[float, np.ndarray, np.ndarray]:
+    """Mass, mass frame and inertia of a body as MuJoCo computes with them."""
+    mass, position, same = float(model.body_mass[body]), model.body_ipos[body], int(model.body_sameframe[body])
+    inertia = np.diag(model.body_inertia[body]) if mass > 0 else np.zeros((3, 3))
+    if same == NOT_SAME:
+        return mass, pose_from_wxyz(position, model.body_iquat[body]), inertia
+    # Frames that differ by rounding only are the same to MuJoCo.
+    return mass, np.concatenate([np.zeros(3) if same == SAME_AS_BODY else position, IDENTITY[3:]]), inertia
+
+
+def _joint(source: MjcfSource, number: int, names: MjcfNames, options: Mapping[str, Any]) -> Joint:
+    """One joint, its parent frame given in the body's frame at the reference position."""
+    model = source.model
+    kind = model.jnt_type[number]
+    anchor = np.concatenate([model.jnt_pos[number], IDENTITY[3:]])
+    merged: dict[str, Any] = {"name": names.joints[number], **options}
+    limited = bool(model.jnt_limited[number]) and not source.disables("LIMIT")
+    if kind == BALL:
+        if limited:
+            message = "its range limits the angle of a ball joint, where artix limits each rotation vector component"
+            source.cannot_carry("limit", source.place("jnt", number), message)
+        return Joint.spherical(parent_pose=anchor, child_pose=anchor, **merged)
+    coordinate, turn = joint_frame(np.asarray(model.jnt_axis[number]))
+    frame = compose(anchor if kind == HINGE else IDENTITY, turn)
+    # MuJoCo's joint is at its reference position when the body is where the file places it.
+    reference, zero = float(model.qpos0[model.jnt_qposadr[number]]), IDENTITY.copy()
+    if kind == HINGE:
+        zero[3 + coordinate], zero[6] = np.sin(-0.5 * reference), np.cos(-0.5 * reference)
+    else:
+        zero[coordinate] = -reference
+    merged |= {
+        "parent_pose": compose(frame, zero),
+        "child_pose": frame,
+        "limits": [tuple(map(float, model.jnt_range[number])) if limited else None],
+    }
+    if kind == SLIDE:
+        return Joint.prismatic(TRANSLATIONS[coordinate], **merged)
+    return Joint.revolute(ROTATIONS[coordinate], wrapped=False, **merged)

@@ -1,0 +1,179 @@
+"""Equalities of a compiled MJCF as mimic joints and loop joints."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+
+from artix.io.common.links import LinkDescription, LinkPlace
+from artix.io.common.poses import IDENTITY, compose
+from artix.io.common.xml_tree import LARGEST_NUMBER
+from artix.io.mjcf.bodies import MjcfNames, pose_from_wxyz
+from artix.io.mjcf.source import MjcfPlace, MjcfSource, import_mujoco
+from artix.model.builder import ArticulationBuilder
+from artix.model.couplings import LoopJoint, LoopJointType
+
+
+@dataclasses.dataclass(frozen=True)
+class Members:
+    """What of a model one articulation holds.
+
+    Attributes:
+      bodies: its bodies.
+      joints: its joints other than a free one.
+      places: its links by name.
+      links: their descriptions by name.
+    """
+
+    bodies: frozenset[int]
+    joints: frozenset[int]
+    places: Mapping[str, LinkPlace]
+    links: Mapping[str, LinkDescription]
+
+    def link_of_joint(self, joint: str) -> str:
+        """The name of the link that a joint moves."""
+        return next(name for name, link in self.links.items() if link.joint is not None and link.joint.name == joint)
+
+    def parent(self, link: str) -> str | None:
+        """The link above one that is not merged into another."""
+        above = self.links[link].parent
+        return None if above is None else self.places[above].link
+
+    def ancestors(self, link: str) -> list[str]:
+        """The links above one, the nearest first."""
+        found: list[str] = []
+        above = self.parent(link)
+        while above is not None:
+            found.append(above)
+            above = self.parent(above)
+        return found
+
+
+def add_equalities(builder: ArticulationBuilder, source: MjcfSource, names: MjcfNames, members: Members) -> None:
+    """Adds the equalities among the members; the owner of the first refuses those with something else in them."""
+    if source.disables("EQUALITY"):
+        return
+    followers: set[int] = set()
+    for equality in range(source.model.neq):
+        kind, relation = _kind(source, equality), _relation(source, equality)
+        if relation is not None:
+            _add_mimic(builder, source, names, members, equality, relation, followers)
+        elif kind in ("connect", "weld"):
+            _add_loop_joint(builder, source, names, members, equality, weld=kind == "weld")
+
+
+def check_equalities(source: MjcfSource) -> None:
+    """Notes the equalities of types that no articulation has."""
+    for equality in range(0 if source.disables("EQUALITY") else source.model.neq):
+        kind = _kind(source, equality)
+        if kind not in ("connect", "weld") and _relation(source, equality) is None:
+            source.cannot_carry("equality", source.place("eq", equality), f"an equality of type {kind!r}")
+
+
+def _kind(source: MjcfSource, equality: int) -> str:
+    return import_mujoco().mjtEq(int(source.model.eq_type[equality])).name[5:].lower()
+
+
+def _relation(source: MjcfSource, equality: int) -> tuple[int, int, list[float]] | None:
+    """Follower, reference (-1 for none) and polynomial of an equality of two joint positions, if it is one.
+
+    The polynomial takes the reference's distance from its reference position to the follower's. A fixed tendon of two
+    joints that is held at a length is such a relation, too.
+    """
+    model, kind = source.model, _kind(source, equality)
+    first, second = int(model.eq_obj1id[equality]), int(model.eq_obj2id[equality])
+    numbers = [float(number) for number in model.eq_data[equality, :5]]
+    if kind == "joint":
+        return first, second, numbers
+    path = source.tendon_path(first) if kind == "tendon" and second < 0 else []
+    if len(path) != 2 or path[0][2] == 0.0 or any(what != "joint" for what, _, _ in path):
+        return None
+    (_, follower, own), (_, reference, other) = path
+    return follower, reference, [numbers[0] / own, -other / own]
+
+
+def _is_read(source: MjcfSource, equality: int, place: MjcfPlace, inside: list[bool]) -> bool:
+    """Whether an equality is for this articulation to read."""
+    if not any(inside):
+        return False
+    if not all(inside):
+        if inside[0]:
+            source.cannot_carry("equality", place, "it couples two articulations, or one that is not read")
+        return False
+    if not source.model.eq_active0[equality]:
+        source.report.warning(place, "it is not active and is not read", "activate it, if it is to hold")
+        return False
+    return True
+
+
+def _add_mimic(
+    builder: ArticulationBuilder,
+    source: MjcfSource,
+    names: MjcfNames,
+    members: Members,
+    equality: int,
+    relation: tuple[int, int, list[float]],
+    followers: set[int],
+) -> None:
+    """Adds an equality of two joints; ``followers`` are the joints that follow another already."""
+    model, place = source.model, source.place("eq", equality)
+    follower, reference, polynomial = relation
+    if reference < 0:
+        if follower in members.joints:
+            source.cannot_carry("equality", place, "it holds one joint at a position: narrow its range instead")
+        return
+    if not _is_read(source, equality, place, [joint in members.joints for joint in (follower, reference)]):
+        return
+    if not np.all(np.abs(polynomial) <= LARGEST_NUMBER):
+        source.report.error(place, f"its numbers are not finite or beyond {LARGEST_NUMBER:g}", "write finite numbers")
+        return
+    constant, slope, *higher = polynomial
+    if any(higher):
+        source.cannot_carry("equality", place, "its polynomial is not linear")
+        return
+    if follower in followers:
+        source.cannot_carry("equality", place, "its first joint follows another joint already")
+        return
+    followers.add(follower)
+    start, start_of_reference = (float(model.qpos0[model.jnt_qposadr[joint]]) for joint in (follower, reference))
+    offset = slope * start_of_reference - constant - start
+    builder.add_mimic(names.joints[follower], names.joints[reference], gear_ratio=-slope, offset=offset)
+
+
+def _add_loop_joint(
+    builder: ArticulationBuilder, source: MjcfSource, names: MjcfNames, members: Members, equality: int, *, weld: bool
+) -> None:
+    model, place, data = source.model, source.place("eq", equality), source.model.eq_data[equality]
+    if not np.all(np.abs(data) <= LARGEST_NUMBER):
+        source.report.error(place, f"its numbers are not finite or beyond {LARGEST_NUMBER:g}", "write finite numbers")
+        return
+    first, second = int(model.eq_obj1id[equality]), int(model.eq_obj2id[equality])
+    if int(model.eq_objtype[equality]) == int(import_mujoco().mjtObj.mjOBJ_SITE):
+        poses = [pose_from_wxyz(model.site_pos[site], model.site_quat[site]) for site in (first, second)]
+        first, second = (int(model.site_bodyid[site]) for site in (first, second))
+    elif weld:
+        poses = [pose_from_wxyz(data[3:6], data[6:10]), np.concatenate([data[:3], IDENTITY[3:]])]
+    else:
+        poses = [np.concatenate([data[at : at + 3], IDENTITY[3:]]) for at in (0, 3)]
+    if not _is_read(source, equality, place, [body in members.bodies | {0} for body in (first, second)]):
+        return
+    ends = [_end(names, members, body, pose) for body, pose in zip((first, second), poses, strict=True)]
+    if ends[1][0] is None:
+        ends.reverse()
+    (link_a, pose_a), (link_b, pose_b) = ends
+    if link_b is None or link_a == link_b:
+        source.report.warning(place, "it holds what cannot move against each other; not read", "remove it")
+        return
+    kind = LoopJointType.FIXED if weld else LoopJointType.SPHERICAL
+    name = source.name("eq", equality) or f"equality{equality}"
+    builder.add_loop_joint(LoopJoint(name=name, link_a=link_a, link_b=link_b, pose_a=pose_a, pose_b=pose_b, type=kind))
+
+
+def _end(names: MjcfNames, members: Members, body: int, pose: np.ndarray) -> tuple[str | None, np.ndarray]:
+    """The link of a body, ``None`` for the world, and a pose in the body as one in the link."""
+    if body == 0:
+        return None, pose
+    place = members.places[names.bodies[body]]
+    return place.link, compose(place.pose, pose)

@@ -1,0 +1,172 @@
+"""Writing MJCF: servos and motors, equalities and tendons."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from artix.model.articulation import Articulation
+from artix.model.couplings import LoopJointType
+
+if TYPE_CHECKING:
+    from artix.io.mjcf.writer import MjcfWriter
+
+
+def write_actuators(writer: MjcfWriter, root: ET.Element) -> None:
+    """Writes a servo for each drive and a motor for each limit of a commanded force."""
+    topology, one = writer.topology, writer.articulation
+    section = ET.SubElement(root, "actuator")
+    for dof, name in enumerate(topology.dof_names):
+        limit = float(one.max_joint_force[dof])
+        stiffness, damping = float(one.drive.stiffness[dof]), float(one.drive.damping[dof])
+        joint = topology.joint_names[topology.dof_link[dof] - 1]
+        if len(topology.joint_axes[topology.dof_link[dof]]) > 1:
+            if np.isfinite(limit):
+                writer.warn(f"joint {name!r}", "MJCF limits no component of the effort on a ball joint")
+            if (stiffness or damping) and not ball_spring(one, topology.dofs(joint)):
+                writer.warn(f"joint {name!r}", "MJCF has no servo on a ball joint, only a spring towards zero")
+            continue
+        if limit == 0.0:
+            writer.warn(f"joint {name!r}", "MJCF has no limit of zero on an effort; it is dropped")
+        elif np.isfinite(limit):
+            control = f"{-limit!r} {limit!r}"
+            ET.SubElement(section, "motor", name=f"{joint}_motor", joint=joint, ctrllimited="true", ctrlrange=control)
+        if stiffness or damping:
+            _write_servo(writer, section, dof, joint, stiffness, damping)
+
+
+def ball_spring(articulation: Articulation, dofs: slice) -> float:
+    """The stiffness of the drive of a spherical joint, if it is no more than a spring towards zero; else 0."""
+    drive = articulation.drive
+    stiffness = np.asarray(drive.stiffness[dofs], float)
+    more = (drive.damping, drive.is_acceleration, drive.target_position, drive.target_velocity)
+    plain = np.ptp(stiffness) == 0.0 and not any(np.any(np.asarray(array[dofs])) for array in more)
+    return float(stiffness[0]) if plain and np.all(np.isinf(np.asarray(drive.max_force[dofs]))) else 0.0
+
+
+def _write_servo(
+    writer: MjcfWriter, section: ET.Element, dof: int, joint: str, stiffness: float, damping: float
+) -> None:
+    drive, where = writer.articulation.drive, f"joint {joint!r}"
+    target, speed = float(drive.target_position[dof]), float(drive.target_velocity[dof])
+    if float(drive.is_acceleration[dof]):
+        writer.warn(where, "MJCF has no acceleration drives; written as a force drive")
+    if stiffness and speed and damping:
+        writer.warn(where, "a servo holds no target velocity beside a target position; it is dropped")
+        speed = 0.0
+    bias = stiffness * target + damping * speed
+    attributes = {
+        "name": f"{joint}_servo",
+        "joint": joint,
+        "gaintype": "fixed",
+        "gainprm": repr(stiffness or damping),
+        "biastype": "affine",
+        "biasprm": f"{bias!r} {-stiffness!r} {-damping!r}",
+    }
+    if np.isfinite(limit := float(drive.max_force[dof])):
+        attributes |= {"forcelimited": "true", "forcerange": f"{-limit!r} {limit!r}"}
+    ET.SubElement(section, "general", attributes)
+
+
+def write_equalities(writer: MjcfWriter, root: ET.Element) -> None:
+    """Writes mimic joints and loop joints."""
+    topology, one = writer.topology, writer.articulation
+    section = ET.SubElement(root, "equality")
+    for index, pair in enumerate(topology.mimic_dofs):
+        follower, reference = (topology.joint_names[topology.dof_link[dof] - 1] for dof in pair)
+        if any(len(topology.joint_axes[topology.dof_link[dof]]) > 1 for dof in pair):
+            writer.warn(f"joint {follower!r}", "MJCF couples hinges and slides only")
+            continue
+        slope, constant = -float(one.mimic.gear_ratio[index]), -float(one.mimic.offset[index])
+        polynomial = f"{constant!r} {slope!r} 0 0 0"
+        ET.SubElement(section, "joint", joint1=follower, joint2=reference, polycoef=polynomial)
+        if float(one.mimic.natural_frequency[index]):
+            writer.warn(f"joint {follower!r}", "the compliance of its mimic relation is dropped")
+    for index, joint in enumerate(topology.loop_joints):
+        tag = {LoopJointType.FIXED: "weld", LoopJointType.SPHERICAL: "connect"}.get(joint.type)
+        if tag is None:
+            writer.warn(f"loop joint {joint.name!r}", f"MJCF closes no loop by a {joint.type.value} joint")
+            continue
+        writer.warn(f"loop joint {joint.name!r}", "its ends are written as sites, which are read as frames", "nothing")
+        sites = [writer.site_names.new(f"{joint.name}:{end}") for end in "ab"]
+        for site, link, pose in zip(
+            sites, (joint.link_a, joint.link_b), (one.loop_joints.pose_a, one.loop_joints.pose_b), strict=True
+        ):
+            writer.add_site(link, np.asarray(pose[index], float), site)
+        ET.SubElement(section, tag, name=joint.name, site1=sites[0], site2=sites[1])
+
+
+def write_tendons(writer: MjcfWriter, root: ET.Element) -> None:
+    """Writes tendons as far as their laws agree."""
+    section = ET.SubElement(root, "tendon")
+    _write_fixed_tendons(writer, section)
+    _write_spatial_tendons(writer, section)
+
+
+def _write_fixed_tendons(writer: MjcfWriter, section: ET.Element) -> None:
+    topology, tendons, start = writer.topology, writer.articulation.fixed_tendons, 0
+    for index, tendon in enumerate(topology.fixed_tendons):
+        members = slice(start, start + len(tendon.dofs))
+        start = members.stop
+        coefficient = np.asarray(tendons.coefficient[members], float)
+        # MuJoCo gives each joint all of the tension, PhysX shares it among them.
+        if not np.allclose(tendons.recip_coefficient[members], coefficient * len(tendon.dofs), rtol=1e-12):
+            writer.warn(f"fixed tendon {tendon.name!r}", "MJCF applies the tension by the coefficients of the length")
+        numbers = _springs(
+            writer,
+            "fixed",
+            index,
+            float(tendons.offset[index]),
+            float(tendons.rest_length[index]),
+            (float(tendons.lower_limit[index]), float(tendons.upper_limit[index])),
+        )
+        element = ET.SubElement(section, "fixed", {"name": tendon.name, **numbers})
+        for dof, factor in zip(tendon.dofs, coefficient, strict=True):
+            if factor:
+                joint = topology.joint_names[topology.dof_link[dof] - 1]
+                ET.SubElement(element, "joint", joint=joint, coef=repr(float(factor)))
+
+
+def _write_spatial_tendons(writer: MjcfWriter, section: ET.Element) -> None:
+    topology, tendons, start = writer.topology, writer.articulation.spatial_tendons, 0
+    for index, tendon in enumerate(topology.spatial_tendons):
+        first, start = start, start + len(tendon.links)
+        leaf, where = start - 1, f"spatial tendon {tendon.name!r}"
+        if tendon.parents != tuple(range(-1, len(tendon.links) - 1)):
+            writer.warn(where, "MJCF has no tendons that branch")
+            continue
+        if np.any(np.asarray(tendons.coefficient[first + 1 : start]) != 1.0):
+            writer.warn(where, "MJCF has no factors on the segments of a tendon; written with factors of 1")
+        offset = float(tendons.offset[index] * tendons.coefficient[first])
+        numbers = _springs(
+            writer,
+            "spatial",
+            index,
+            offset,
+            float(tendons.rest_length[leaf]),
+            (float(tendons.lower_limit[leaf]), float(tendons.upper_limit[leaf])),
+        )
+        element = ET.SubElement(section, "spatial", {"name": tendon.name, **numbers})
+        for at, link in enumerate(tendon.links):
+            wanted = tendon.attachment_names[at] or f"{tendon.name}:{at}"
+            name = writer.site_at(link, np.asarray(tendons.position[first + at], float), wanted)
+            ET.SubElement(element, "site", site=name)
+
+
+def _springs(
+    writer: MjcfWriter, kind: str, index: int, offset: float, rest: float, limits: tuple[float, float]
+) -> dict[str, str]:
+    """Spring and damper of a tendon; one that only has limits becomes a spring with slack between them."""
+    group = getattr(writer.articulation, f"{kind}_tendons")
+    name = getattr(writer.topology, f"{kind}_tendons")[index].name
+    stiffness, damping, limit_stiffness = (
+        float(getattr(group, field)[index]) for field in ("stiffness", "damping", "limit_stiffness")
+    )
+    length = f"{rest - offset!r}"
+    if limit_stiffness and not stiffness and np.all(np.isfinite(limits)):
+        stiffness, length = limit_stiffness, f"{limits[0] - offset!r} {limits[1] - offset!r}"
+    elif limit_stiffness:
+        writer.warn(f"{kind} tendon {name!r}", "MJCF has no limit stiffness beside a spring; its limits are dropped")
+    return {"stiffness": repr(stiffness), "damping": repr(damping), "springlength": length}

@@ -1,0 +1,267 @@
+"""Reading MJCF, MuJoCo's description of models, through MuJoCo's own compiler."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from artix.io.common.diagnostics import DescriptionWarning, Issue, Report
+from artix.io.common.links import add_links
+from artix.io.common.poses import compose
+from artix.io.common.values import check_values, named_arrays
+from artix.io.common.xml_tree import is_text
+from artix.io.mjcf.actuators import check_transmissions, joint_options
+from artix.io.mjcf.bodies import (
+    WORLD,
+    MjcfNames,
+    Names,
+    describe_bodies,
+    has_dofs,
+    is_free,
+    joints_of,
+    pose_from_wxyz,
+    top_bodies,
+)
+from artix.io.mjcf.couplings import Members, add_equalities, check_equalities
+from artix.io.mjcf.source import SKIPPABLE, MjcfPlace, MjcfSource, compile_mjcf
+from artix.io.mjcf.tendons import add_tendons
+from artix.model.articulation import Articulation
+from artix.model.builder import ArticulationBuilder
+
+Skip = Collection[str] | Literal["all"]
+
+
+def load_mjcf(
+    path_or_text: str | Path,
+    *,
+    body: str | None = None,
+    fixed_base: bool | None = None,
+    merge_fixed_joints: bool = False,
+    skip: Skip = (),
+    dtype: Any = None,
+) -> Articulation:
+    """Reads one articulation of an MJCF model.
+
+    A model makes one articulation of each body with a free joint and one, whose root link is ``world``, of all else
+    that moves. Read are masses, hinge, slide and ball joints (several on one body become a chain through massless links
+    ``<body>:<joint>``), reference positions, ranges, armature, joint damping and friction loss, gravity and its
+    compensation, springs, actuators, joint, connect and weld equalities, tendons, and named sites, which become frames.
+    Joint positions are MuJoCo's ``qpos``, see :class:`~artix.MujocoCoordinates`. Geometry,
+    contacts, sensors, cameras, lights, keyframes and options of the simulation are skipped. docs/formats.md says how
+    each element is read and what is refused. :func:`check_mjcf` lists warnings.
+
+    Args:
+      path_or_text: a path, or the MJCF itself (a string whose first visible character is ``<``). Files that it includes
+        and meshes are opened by MuJoCo.
+      body: which articulation: ``"world"`` or a child of the world; may be left out where there is one only.
+      fixed_base: ``True`` fixes a body with a free joint where the file places it, ``False`` frees a body that has no
+        joint; ``None`` is as the file says.
+      merge_fixed_joints: whether bodies without joints become part of their parent; each stays as a named frame.
+      skip: kinds of elements to leave out where an articulation cannot hold them, each raised as a
+        :class:`~artix.DescriptionWarning`, instead of refusing the model: out of ``"actuator"``,
+        ``"equality"``, ``"flex"``, ``"fluid"``, ``"free_joint"``, ``"limit"``, ``"spring"``, ``"tendon"``, or
+        ``"all"``.
+      dtype: floating-point type of the arrays; JAX's default when ``None``.
+
+    Raises:
+      DescriptionError: the model is refused; its ``issues`` hold all errors with file, line, element and mend.
+      OSError: the file cannot be read.
+      ImportError: ``mujoco`` (extra ``mjcf``) is not installed.
+      ValueError: a kind to skip is unknown, or the body is unknown or left out though there are several.
+      TypeError: ``path_or_text`` is neither a string nor a path.
+    """
+    report, source = _read(path_or_text, skip)
+    report.raise_errors()
+    assert source is not None  # An unreadable document is an error.
+    articulation = _articulation(source, _choose(source, body), fixed_base, merge_fixed_joints, dtype)
+    _finish(report)
+    assert articulation is not None
+    return articulation
+
+
+def load_mjcf_all(
+    path_or_text: str | Path, *, merge_fixed_joints: bool = False, skip: Skip = (), dtype: Any = None
+) -> dict[str, Articulation]:
+    """Reads every articulation of an MJCF model.
+
+    Args:
+      path_or_text: as for :func:`load_mjcf`.
+      merge_fixed_joints: as for :func:`load_mjcf`.
+      skip: as for :func:`load_mjcf`.
+      dtype: as for :func:`load_mjcf`.
+
+    Returns:
+      The articulations by the name of their root: ``"world"`` if anything without a free joint moves, and the bodies
+      with free joints, in the order of the file. What couples two of them is refused as ``"equality"`` or ``"tendon"``.
+
+    Raises:
+      DescriptionError, OSError, ImportError, ValueError, TypeError: as :func:`load_mjcf`.
+    """
+    report, source = _read(path_or_text, skip)
+    report.raise_errors()
+    assert source is not None
+    roots = _roots(source)
+    found = {name: _articulation(source, root, None, merge_fixed_joints, dtype) for name, root in roots.items()}
+    _finish(report)
+    return {name: articulation for name, articulation in found.items() if articulation is not None}
+
+
+def check_mjcf(path_or_text: str | Path, *, skip: Skip = ()) -> list[Issue]:
+    """Everything there is to say about an MJCF, errors and warnings by line; never raises for what is in it.
+
+    Args:
+      path_or_text: as for :func:`load_mjcf`.
+      skip: kinds of elements to leave out, as for :func:`load_mjcf`; what they concern is a warning, not an error.
+
+    Raises:
+      OSError: the file cannot be read.
+      ImportError: ``mujoco`` (extra ``mjcf``) is not installed.
+      ValueError: a kind to skip is unknown.
+      TypeError: ``path_or_text`` is neither a string nor a path.
+    """
+    report, source = _read(path_or_text, skip)
+    if source is not None:
+        for root in _roots(source).values():
+            _articulation(source, root, None, False, None)
+    return sorted(report.issues, key=lambda issue: issue.line)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Root:
+    """One articulation of a model: its root body (the world, 0, for a fixed base) and which of its children."""
+
+    name: str
+    body: int
+    tops: tuple[int, ...]
+
+
+def _read(path_or_text: str | Path, skip: Skip) -> tuple[Report, MjcfSource | None]:
+    kinds = SKIPPABLE if skip == "all" else (skip,) if isinstance(skip, str) else tuple(skip)
+    unknown = [kind for kind in kinds if kind not in SKIPPABLE]
+    if unknown:
+        raise ValueError(f"nothing called {unknown[0]!r} can be skipped; there are: {', '.join(SKIPPABLE)}, or 'all'")
+    report = Report("<text>" if is_text(path_or_text) else str(path_or_text))
+    source = compile_mjcf(path_or_text, report, frozenset(kinds))
+    if source is not None:
+        _check_world(source)
+    return report, source
+
+
+def _check_world(source: MjcfSource) -> None:
+    """Notes what concerns the whole model and cannot, or need not, reach an articulation."""
+    model, place = source.model, MjcfPlace("<mujoco>")
+    if model.opt.density > 0.0 or model.opt.viscosity > 0.0:
+        source.cannot_carry("fluid", MjcfPlace("<option>"), "its density and viscosity: artix has no fluid forces")
+    if model.nflex:
+        source.cannot_carry("flex", place, f"{model.nflex} flexible bodies: artix has rigid links only")
+    if np.any(model.body_plugin >= 0):
+        source.cannot_carry("flex", place, "plugins that act on bodies")
+    for body in np.flatnonzero(model.body_mocapid >= 0):
+        source.report.warning(source.place("body", int(body)), "a mocap body is read as a fixed one", "nothing")
+    check_transmissions(source)
+    check_equalities(source)
+    if model.nkey:
+        message = f"{model.nkey} keyframes are states, no part of an articulation"
+        source.report.warning(MjcfPlace("<keyframe>"), message, "convert their qpos by MujocoCoordinates")
+
+
+def _roots(source: MjcfSource) -> dict[str, _Root]:
+    """The articulations of a model by name; the static world alone if nothing moves."""
+    model, names = source.model, MjcfNames.of(source.model)
+    tops = top_bodies(model)
+    fixed = tuple(top for top in tops if not is_free(model, top))
+    free = [_Root(names.bodies[top], top, (top,)) for top in tops if is_free(model, top)]
+    moves = any(has_dofs(model, top) for top in fixed)
+    world = [_Root(WORLD, 0, fixed)] if moves or not free else []
+    return {root.name: root for root in [*world, *free]}
+
+
+def _choose(source: MjcfSource, body: str | None) -> _Root:
+    roots = _roots(source)
+    if body is None:
+        if len(roots) > 1:
+            listed = ", ".join(map(repr, roots))
+            raise ValueError(
+                f"{source.report.file}: the model makes {len(roots)} articulations ({listed}); choose one with "
+                "body=..., or read all with load_mjcf_all"
+            )
+        return next(iter(roots.values()))
+    names = MjcfNames.of(source.model)
+    tops = {names.bodies[top]: top for top in top_bodies(source.model)}
+    if body in roots:
+        return roots[body]
+    if body == WORLD:
+        return _Root(WORLD, 0, tuple(top for top in tops.values() if not is_free(source.model, top)))
+    if body not in tops:
+        known = ", ".join(map(repr, [WORLD, *tops]))
+        raise ValueError(f"{source.report.file}: no child of the world is called {body!r}; there are: {known}")
+    return _Root(body, 0, (tops[body],))
+
+
+def _with_base(source: MjcfSource, root: _Root, fixed_base: bool | None) -> _Root:
+    """The root with its base fixed or freed as asked for."""
+    if fixed_base is True:
+        return dataclasses.replace(root, body=0)
+    if fixed_base is False and root.body == 0:
+        if len(root.tops) != 1 or source.model.body_jntnum[root.tops[0]]:
+            raise ValueError(
+                f"{source.report.file}: {root.name!r} cannot float: only one body that has no joint to the world can; "
+                "choose it with body=..."
+            )
+        return dataclasses.replace(root, body=root.tops[0])
+    return root
+
+
+def _articulation(
+    source: MjcfSource, root: _Root, fixed_base: bool | None, merge_fixed_joints: bool, dtype: Any
+) -> Articulation | None:
+    """One articulation; ``None`` if there are errors, which are in the report."""
+    root = _with_base(source, root, fixed_base)
+    gravity = np.zeros(3) if source.disables("GRAVITY") else np.array(source.model.opt.gravity)
+    builder = ArticulationBuilder(fixed_base=root.body == 0, gravity=gravity, name=_name(source, root))
+    try:
+        _fill(builder, source, root, merge_fixed_joints)
+        if source.report.num_errors:
+            return None
+        articulation = builder.build(dtype)
+        check_values(named_arrays(articulation))
+        return articulation
+    except ValueError as error:
+        source.report.error(MjcfPlace("<mujoco>"), str(error), "correct the element that it names")
+        return None
+
+
+def _fill(builder: ArticulationBuilder, source: MjcfSource, root: _Root, merge_fixed_joints: bool) -> None:
+    """Gives a builder the links, frames and couplings of an articulation."""
+    model, names = source.model, MjcfNames.of(source.model)
+    bodies = [body for body in range(model.nbody) if body == root.body or model.body_rootid[body] in root.tops]
+    options = joint_options(source, [joint for body in bodies for joint in joints_of(model, body)])
+    links = describe_bodies(source, names, bodies, root.body, options)
+    places = add_links(builder, links, merge_fixed_joints=merge_fixed_joints)
+    frames = Names(place for place in places)
+    for site in np.flatnonzero(np.isin(model.site_bodyid, bodies)).tolist():
+        if source.name("site", site):
+            place = places[names.bodies[model.site_bodyid[site]]]
+            pose = pose_from_wxyz(model.site_pos[site], model.site_quat[site])
+            builder.add_frame(frames.new(source.name("site", site)), place.number, compose(place.pose, pose))
+    members = Members(frozenset(bodies), frozenset(options), places, {link.name: link for link in links})
+    add_equalities(builder, source, names, members)
+    add_tendons(builder, source, names, members)
+
+
+def _name(source: MjcfSource, root: _Root) -> str:
+    """The model's name for its only articulation, else the root's."""
+    model_name = source.model.names.split(b"\0", 1)[0].decode("utf-8", "replace")
+    return model_name or "articulation" if len(_roots(source)) == 1 else root.name
+
+
+def _finish(report: Report) -> None:
+    """Raises the errors, and what was left out as warnings."""
+    report.raise_errors()
+    for issue in report.repairs:
+        warnings.warn(str(issue), DescriptionWarning, stacklevel=3)

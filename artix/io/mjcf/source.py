@@ -1,0 +1,258 @@
+"""From an MJCF file to MuJoCo's compiled model: what must hold before its compiler runs, and where elements stand."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from artix.io.common.diagnostics import Report
+from artix.io.common.xml_tree import LARGEST_NUMBER, Element, is_text, read_xml
+
+if TYPE_CHECKING:
+    import mujoco
+
+#: What a reader may be asked to leave out where an articulation cannot hold it.
+SKIPPABLE = ("actuator", "equality", "flex", "fluid", "free_joint", "limit", "spring", "tendon")
+
+#: Attributes by which a few bytes of XML make MuJoCo allocate any amount of memory, and the largest value of each.
+MEMORY_ATTRIBUTES = {
+    **dict.fromkeys(("count", "cellcount", "params", "dim", "nsample"), 10_000),
+    **dict.fromkeys(("nrow", "ncol", "width", "height"), 20_000),
+}
+MEMORY_ATTRIBUTES_OF = {"size": ("nkey", "nuser_"), "numeric": ("size",)}
+LARGEST_COUNT = 10_000
+
+#: Numbers of the compiled model that reach the articulation, by the kind of their element.
+_NUMBERS = {
+    "body": ("pos", "quat", "mass", "ipos", "iquat", "inertia", "gravcomp"),
+    "jnt": ("pos", "axis", "range", "stiffness", "actfrcrange"),
+    "site": ("pos", "quat"),
+    "actuator": ("gear", "gainprm", "biasprm", "forcerange", "ctrlrange"),
+    "tendon": ("stiffness", "damping", "range", "lengthspring", "frictionloss", "armature"),
+}
+_DOF_NUMBERS = ("dof_armature", "dof_damping", "dof_frictionloss")
+_TAGS = {"body": "body", "jnt": "joint", "site": "site", "tendon": "tendon", "actuator": "actuator", "eq": "equality"}
+_SECTIONS = {"actuator": "actuator", "tendon": "tendon", "equality": "eq"}
+
+
+@dataclasses.dataclass(frozen=True)
+class MjcfPlace:
+    """Where an element of the compiled model was written; the line is 1 where a compiler made up the element."""
+
+    label: str
+    line: int = 1
+    file: str | None = None
+
+
+@dataclasses.dataclass
+class MjcfSource:
+    """A compiled model and the way back from its elements to the file.
+
+    Attributes:
+      model: MuJoCo's compiled model.
+      elements: the places of named elements by kind (``"body"``, ``"jnt"``, ...) and name.
+      report: receives the issues.
+      skip: the kinds, out of :data:`SKIPPABLE`, of what may be left out where it cannot be carried over.
+    """
+
+    model: mujoco.MjModel
+    elements: dict[tuple[str, str], MjcfPlace]
+    report: Report
+    skip: frozenset[str]
+
+    def tendon_path(self, tendon: int) -> list[tuple[str, int, float]]:
+        """What a tendon runs along: kinds (``"joint"``, ``"site"``, ``"pulley"``, ...), numbers and parameters."""
+        model, wraps = self.model, import_mujoco().mjtWrap
+        first = int(model.tendon_adr[tendon])
+        return [
+            (wraps(int(model.wrap_type[at])).name[7:].lower(), int(model.wrap_objid[at]), float(model.wrap_prm[at]))
+            for at in range(first, first + int(model.tendon_num[tendon]))
+        ]
+
+    def cannot_carry(self, kind: str, place: MjcfPlace, message: str) -> None:
+        """Notes what no articulation can hold: left out if that was asked for, else an error."""
+        if kind in self.skip:
+            self.report.left_out(place, message, "nothing, if the articulation is to do without it")
+        else:
+            self.report.error(place, message, f"change it, or read the rest with skip=({kind!r},)")
+
+    def disables(self, flag: str) -> bool:
+        """Whether the model's ``<flag>`` switches something off, such as ``"GRAVITY"``."""
+        bits = import_mujoco().mjtDisableBit
+        if not hasattr(bits, f"mjDSBL_{flag}"):
+            flag = "PASSIVE"  # Earlier versions of MuJoCo switch springs and dampers together.
+        return bool(self.model.opt.disableflags & getattr(bits, f"mjDSBL_{flag}"))
+
+    def name(self, kind: str, index: int) -> str:
+        """The name of an element, empty if it has none; kinds are the prefixes of the model's fields."""
+        address = int(getattr(self.model, f"name_{kind}adr")[index])
+        return self.model.names[address : self.model.names.index(b"\0", address)].decode("utf-8", "replace")
+
+    def place(self, kind: str, index: int) -> MjcfPlace:
+        """Where an element stands in the file."""
+        name = self.name(kind, index)
+        if (kind, name) in self.elements:
+            return self.elements[kind, name]
+        return MjcfPlace(f'<{_TAGS[kind]} name="{name}">' if name else f"<{_TAGS[kind]}> number {index}")
+
+
+def import_mujoco() -> Any:
+    """The ``mujoco`` package.
+
+    Raises:
+      ImportError: it is not installed; the message names the extra that brings it.
+    """
+    try:
+        import mujoco
+    except ImportError as error:
+        raise ImportError("MJCF is read with MuJoCo's own compiler: pip install 'artix[mjcf]'") from error
+    return mujoco
+
+
+def compile_mjcf(path_or_text: str | Path, report: Report, skip: frozenset[str] = frozenset()) -> MjcfSource | None:
+    """Checks the XML of an MJCF and of what it includes, and compiles it.
+
+    Args:
+      path_or_text: a path, or the MJCF itself; see :func:`~artix.io.common.xml_tree.is_text`.
+      report: receives the issues; MuJoCo's warnings become warnings.
+      skip: kinds out of :data:`SKIPPABLE`.
+
+    Returns:
+      The model, ``None`` if there was an error.
+
+    Raises:
+      OSError: the file cannot be read.
+      ImportError: ``mujoco`` is not installed.
+    """
+    mujoco = import_mujoco()
+    document = read_xml(path_or_text, report)
+    if document is None:
+        return None
+    if document.tag != "mujoco":
+        fix = "read it with load_urdf" if document.tag == "robot" else "check that this file is an MJCF"
+        report.error(document, "the outermost element of an MJCF is <mujoco>", fix)
+        return None
+    base = Path(".") if is_text(path_or_text) else Path(path_or_text).parent
+    elements: dict[tuple[str, str], MjcfPlace] = {}
+    for file, root in [(None, document), *_included(document, base, report)]:
+        _index(root, file, elements)
+        _check_sizes(root, file, report)
+    if report.num_errors:
+        return None
+    model = _compile(mujoco, path_or_text, report)
+    if model is None:
+        return None
+    source = MjcfSource(model, elements, report, skip)
+    _check_numbers(source)
+    return None if report.num_errors else source
+
+
+def _included(document: Element, base: Path, report: Report) -> list[tuple[str, Element]]:
+    """The documents that ``<include>`` brings in, each once; a missing one is left for the compiler to complain of."""
+    found: list[tuple[str, Element]] = []
+    seen: set[str] = set()
+    pending = [document]
+    while pending:
+        for element in _walk(pending.pop()):
+            file = element.attributes.get("file", "") if element.tag == "include" else ""
+            path = base / file
+            if not file or file in seen or not path.is_file():
+                continue
+            seen.add(file)
+            root = read_xml(path, report)
+            if root is not None:
+                found.append((str(path), root))
+                pending.append(root)
+    return found
+
+
+def _walk(root: Element) -> list[Element]:
+    elements = [root]
+    for element in elements:
+        elements += element.children
+    return elements
+
+
+def _index(root: Element, file: str | None, elements: dict[tuple[str, str], MjcfPlace]) -> None:
+    for element in _walk(root):
+        around = "" if element.parent is None else element.parent.tag
+        kind = _SECTIONS.get(around) or {"body": "body", "joint": "jnt", "freejoint": "jnt", "site": "site"}.get(
+            element.tag
+        )
+        if kind is not None and "name" in element.attributes:
+            place = MjcfPlace(element.label, element.line, file)
+            elements.setdefault((kind, element.attributes["name"]), place)
+
+
+def _check_sizes(root: Element, file: str | None, report: Report) -> None:
+    """Refuses numbers by which a small file would fill the memory."""
+    repeated = {id(root): 1.0}
+    for element in _walk(root):
+        copies = repeated[id(element)]
+        for attribute, value in element.attributes.items():
+            own = MEMORY_ATTRIBUTES_OF.get(element.tag, ())
+            limit = LARGEST_COUNT if attribute.startswith(own) and own else MEMORY_ATTRIBUTES.get(attribute)
+            largest = max(
+                (abs(float(number)) for number in re.findall(r"\d+(?:\.\d*)?(?:[eE]\+?\d+)?", value)), default=0.0
+            )
+            if limit is not None and largest > limit:
+                place = MjcfPlace(element.label, element.line, file)
+                message = f"{attribute}={value[:60]!r} is beyond {limit:,}, which would take much memory or time"
+                report.error(place, message, "write a smaller number")
+            if attribute == "count":
+                copies *= max(largest, 1.0)
+        if copies > LARGEST_COUNT and repeated[id(element)] <= LARGEST_COUNT:
+            place = MjcfPlace(element.label, element.line, file)
+            message = f"nested repetitions make more than {LARGEST_COUNT:,} copies"
+            report.error(place, message, "write smaller counts")
+        repeated.update((id(child), copies) for child in element.children)
+
+
+def _compile(mujoco: Any, path_or_text: str | Path, report: Report) -> mujoco.MjModel | None:
+    """Runs MuJoCo's compiler; what it warns of is noted instead of written to a file of its own."""
+    place, warned = MjcfPlace("<mujoco>"), list[str]()
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(warned.append)
+    try:
+        if is_text(path_or_text):
+            return mujoco.MjModel.from_xml_string(str(path_or_text).lstrip("\ufeff \t\r\n"))
+        return mujoco.MjModel.from_xml_path(str(path_or_text))
+    except (ValueError, mujoco.FatalError) as error:
+        message = " ".join(str(error).split())
+        line = re.search(r"line(?: number=)? ?(\d+)", message)
+        place = MjcfPlace("<mujoco>", int(line[1]) if line else 1)
+        report.error(place, f"MuJoCo's compiler refuses it: {message}", "correct the element that it names")
+        return None
+    finally:
+        mujoco.set_mju_user_warning(before)
+        for message in warned:
+            report.warning(place, f"MuJoCo's compiler warns: {' '.join(str(message).split())}", "see MuJoCo's manual")
+
+
+def _check_numbers(source: MjcfSource) -> None:
+    """MuJoCo lets infinities and NaNs pass; nothing of the kind may reach an articulation."""
+    model = source.model
+    for kind, fields in _NUMBERS.items():
+        for field in fields:
+            _check_field(source, f"{kind}_{field}", kind, None)
+    for field in _DOF_NUMBERS:
+        _check_field(source, field, "jnt", model.dof_jntid)
+    for label, values in (("gravity", model.opt.gravity), ("ref", model.qpos0), ("springref", model.qpos_spring)):
+        if not np.all(np.abs(values) <= LARGEST_NUMBER):
+            source.report.error(
+                MjcfPlace("<mujoco>"), f"{label} is not finite or beyond {LARGEST_NUMBER:g}", "mend the number"
+            )
+
+
+def _check_field(source: MjcfSource, field: str, kind: str, owner: np.ndarray | None) -> None:
+    # Earlier versions of MuJoCo lack some of the fields.
+    values = np.asarray(getattr(source.model, field, ()), float)
+    with np.errstate(invalid="ignore"):
+        wrong = ~(np.abs(values.reshape(len(values), -1)) <= LARGEST_NUMBER).all(axis=1) if values.size else []
+    for index in np.flatnonzero(wrong):
+        place = source.place(kind, int(index if owner is None else owner[index]))
+        source.report.error(place, f"{field} is not finite or beyond {LARGEST_NUMBER:g}", "write a finite number")

@@ -1,0 +1,144 @@
+"""MuJoCo's coordinates ``qpos`` and ``qvel`` to and from the state of an articulation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix.io.mjcf.bodies import BALL, FREE, MjcfNames, joints_of
+from artix.math import spatial
+from artix.model.articulation import Articulation, State
+from artix.model.topology import Topology
+
+if TYPE_CHECKING:
+    import mujoco
+
+Array = jax.Array
+
+
+class MujocoCoordinates:
+    """The correspondence between one articulation and the coordinates of the MuJoCo model that it was read from.
+
+    Made once, from names; its methods are pure functions of arrays and work under ``jax.jit`` and ``jax.vmap``. Hinge
+    and slide positions agree as they stand. A ball joint has a quaternion wxyz in MuJoCo and a rotation vector here,
+    with the same velocity. A free joint has its origin's velocity in world axes and its angular velocity in its own
+    axes in MuJoCo, and here the velocities of its centre of mass in world axes.
+
+    Args:
+      articulation: what :func:`~artix.load_mjcf` or :func:`~artix.load_mjcf_all` read.
+      model: the compiled ``mujoco.MjModel`` of the same file.
+
+    Raises:
+      ValueError: the model has no joint of the name of one of the articulation's.
+
+    Example::
+
+        coordinates = artix.MujocoCoordinates(robot, model)
+        state = coordinates.state(data.qpos, data.qvel)
+        qpos, qvel = coordinates.qpos_qvel(state, model.qpos0)
+    """
+
+    def __init__(self, articulation: Articulation, model: mujoco.MjModel) -> None:
+        topology = articulation.topology
+        if not isinstance(topology, Topology):
+            raise TypeError("MujocoCoordinates needs an articulation with a static topology, not one of a fleet")
+        names = MjcfNames.of(model)
+        self.articulation = articulation
+        known = {name: joint for joint, name in enumerate(names.joints)}
+        self._num_velocities = int(model.nv)
+        scalars: list[tuple[int, int, int]] = []
+        self._balls: list[tuple[slice, int, int]] = []
+        for link, name in enumerate(topology.joint_names, start=1):
+            if not topology.joint_axes[link]:
+                continue
+            if name not in known:
+                raise ValueError(f"the model has no joint called {name!r}: the articulation is not of this model")
+            dofs, joint = topology.dofs(name), known[name]
+            addresses = int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint])
+            if model.jnt_type[joint] == BALL:
+                self._balls.append((dofs, *addresses))
+            else:
+                scalars.append((dofs.start, *addresses))
+        #: Positions of hinges and slides among the articulation's DOFs, in qpos and in qvel.
+        self._scalar_indices = np.array(scalars, int).reshape(-1, 3).T
+        self._root = self._free_joint(topology, names, model)
+
+    @staticmethod
+    def _free_joint(topology: Topology, names: MjcfNames, model: mujoco.MjModel) -> tuple[int, int] | None:
+        """Addresses in qpos and qvel of the root's free joint, if it has one."""
+        if topology.fixed_base or topology.link_names[0] not in names.bodies:
+            return None
+        for joint in joints_of(model, names.bodies.index(topology.link_names[0])):
+            if model.jnt_type[joint] == FREE:
+                return int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint])
+        return None
+
+    def state(self, qpos: Array, qvel: Array) -> State:
+        """The state of the articulation.
+
+        Args:
+          qpos: MuJoCo's positions, shape [nq].
+          qvel: MuJoCo's velocities, shape [nv of the model].
+
+        Returns:
+          The state, in the articulation's dtype; the root of a fixed base is at the origin.
+        """
+        dtype, topology = self.articulation.dtype, self.articulation.topology
+        qpos, qvel = jnp.asarray(qpos, dtype), jnp.asarray(qvel, dtype)
+        position, velocity = jnp.zeros(topology.num_dofs, dtype), jnp.zeros(topology.num_dofs, dtype)
+        dofs, in_qpos, in_qvel = self._scalar_indices
+        position, velocity = position.at[dofs].set(qpos[in_qpos]), velocity.at[dofs].set(qvel[in_qvel])
+        for ball, at, speed in self._balls:
+            quaternion = _xyzw(qpos[at : at + 4])
+            position = position.at[ball].set(spatial.quaternion_log(quaternion[:, None])[:, 0])
+            velocity = velocity.at[ball].set(qvel[speed : speed + 3])
+        pose, root_velocity = jnp.zeros(7, dtype).at[6].set(1), jnp.zeros(6, dtype)
+        if self._root is not None:
+            at, speed = self._root
+            pose = jnp.concatenate([qpos[at : at + 3], _xyzw(qpos[at + 3 : at + 7])])
+            angular = spatial.rotate(pose[3:, None], qvel[speed + 3 : speed + 6, None])[:, 0]
+            linear = qvel[speed : speed + 3] + jnp.cross(angular, self._arm(pose))
+            root_velocity = jnp.concatenate([linear, angular])
+        return State(pose, root_velocity, position, velocity)
+
+    def qpos_qvel(self, state: State, qpos: Array, qvel: Array | None = None) -> tuple[Array, Array]:
+        """MuJoCo's coordinates of a state.
+
+        Args:
+          state: a state of the articulation.
+          qpos: positions of what else the model holds, shape [nq]; ``model.qpos0`` for their defaults.
+          qvel: velocities of what else the model holds, shape [nv of the model]; ``None`` for rest.
+
+        Returns:
+          ``qpos`` and ``qvel`` with this articulation's entries replaced.
+        """
+        dtype = self.articulation.dtype
+        qpos = jnp.asarray(qpos, dtype)
+        qvel = jnp.zeros(self._num_velocities, dtype) if qvel is None else jnp.asarray(qvel, dtype)
+        dofs, in_qpos, in_qvel = self._scalar_indices
+        qpos = qpos.at[in_qpos].set(state.joint_position[dofs])
+        qvel = qvel.at[in_qvel].set(state.joint_velocity[dofs])
+        for ball, at, speed in self._balls:
+            quaternion = spatial.quaternion_exp(state.joint_position[ball][:, None])[:, 0]
+            qpos = qpos.at[at : at + 4].set(jnp.roll(quaternion, 1))
+            qvel = qvel.at[speed : speed + 3].set(state.joint_velocity[ball])
+        if self._root is not None:
+            at, speed = self._root
+            qpos = qpos.at[at : at + 7].set(jnp.concatenate([state.root_pose[:3], jnp.roll(state.root_pose[3:], 1)]))
+            angular = state.root_velocity[3:]
+            linear = state.root_velocity[:3] - jnp.cross(angular, self._arm(state.root_pose))
+            local = spatial.rotate_inverse(state.root_pose[3:, None], angular[:, None])[:, 0]
+            qvel = qvel.at[speed : speed + 6].set(jnp.concatenate([linear, local]))
+        return qpos, qvel
+
+    def _arm(self, root_pose: Array) -> Array:
+        """From the root's origin to its centre of mass, world axes, shape [3]."""
+        return spatial.rotate(root_pose[3:, None], self.articulation.link_com_pose[0, :3, None])[:, 0]
+
+
+def _xyzw(wxyz: Array) -> Array:
+    """A unit quaternion xyzw from MuJoCo's wxyz, which need not have length 1."""
+    return spatial.normalize(jnp.roll(wxyz, -1)[:, None])[:, 0]

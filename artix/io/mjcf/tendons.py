@@ -1,0 +1,156 @@
+"""Tendons of a compiled MJCF."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from artix.io.common.poses import rotation_matrix
+from artix.io.mjcf.bodies import MjcfNames
+from artix.io.mjcf.couplings import Members
+from artix.io.mjcf.source import MjcfSource
+from artix.model.builder import ArticulationBuilder
+from artix.model.tendons import Attachment, FixedTendon, SpatialTendon, TendonJoint
+
+
+def add_tendons(builder: ArticulationBuilder, source: MjcfSource, names: MjcfNames, members: Members) -> None:
+    """Adds the tendons among the members that exert a force; the others are reported."""
+    for tendon in range(source.model.ntendon):
+        path = source.tendon_path(tendon)
+        inside = [
+            element in members.joints if kind == "joint" else int(source.model.site_bodyid[element]) in members.bodies
+            for kind, element, _ in path
+            if kind in ("joint", "site")
+        ]
+        # A tendon between two articulations is for the one that holds its first element to refuse.
+        if not inside or not inside[0]:
+            continue
+        place, kinds = source.place("tendon", tendon), {kind for kind, _, _ in path}
+        if kinds not in ({"joint"}, {"site"}):
+            others = ", ".join(sorted(kinds - {"joint", "site"})) or "joint and site"
+            source.cannot_carry("tendon", place, f"its path has what no tendon of artix has: {others}")
+            continue
+        numbers = _numbers(source, tendon)
+        if numbers is None:
+            continue
+        if not all(inside):
+            source.cannot_carry("tendon", place, "it couples two articulations, or one that is not read")
+        elif kinds == {"joint"}:
+            _add_fixed_tendon(builder, source, names, members, tendon, numbers)
+        else:
+            _add_spatial_tendon(builder, source, names, members, tendon, numbers)
+
+
+def _name(source: MjcfSource, tendon: int) -> str:
+    return source.name("tendon", tendon) or f"tendon{tendon}"
+
+
+def _add_fixed_tendon(
+    builder: ArticulationBuilder,
+    source: MjcfSource,
+    names: MjcfNames,
+    members: Members,
+    tendon: int,
+    numbers: _Numbers,
+) -> None:
+    """Adds a tendon along joints; joints between them that it passes by become members with coefficient 0."""
+    coefficient: dict[str, float] = {}
+    for _, element, factor in source.tendon_path(tendon):
+        link = members.link_of_joint(names.joints[element])
+        coefficient[link] = coefficient.get(link, 0.0) + factor
+    above = [members.ancestors(link) for link in coefficient]
+    root = next(link for link in above[0] if all(link in others for others in above))
+    links: dict[str, None] = {}
+    for link, others in zip(coefficient, above, strict=True):
+        for one in reversed([link, *others[: others.index(root)]]):
+            links[one] = None
+    joints, order = [], list(links)
+    for link in order:
+        joint = members.links[link].joint
+        if joint is None or len(joint.axes) != 1:
+            message = f"between its joints is link {link!r}, whose joint has not exactly one degree of freedom"
+            source.cannot_carry("tendon", source.place("tendon", tendon), message)
+            return
+        parent = members.parent(link)
+        factor = coefficient.get(link, 0.0)
+        joints.append(
+            TendonJoint(
+                dof=str(joint.name),
+                coefficient=factor,
+                # PhysX shares the tension among all joints of the tendon; MuJoCo gives each all of it.
+                recip_coefficient=factor * len(order),
+                parent=-1 if parent == root else order.index(str(parent)),
+            )
+        )
+    builder.add_fixed_tendon(
+        FixedTendon(name=_name(source, tendon), joints=joints, root_link=root, **dataclasses.asdict(numbers))
+    )
+
+
+def _add_spatial_tendon(
+    builder: ArticulationBuilder,
+    source: MjcfSource,
+    names: MjcfNames,
+    members: Members,
+    tendon: int,
+    numbers: _Numbers,
+) -> None:
+    """Adds a tendon that runs straight from site to site."""
+    model, sites = source.model, [site for _, site, _ in source.tendon_path(tendon)]
+    points = []
+    for index, site in enumerate(sites):
+        place = members.places[names.bodies[model.site_bodyid[site]]]
+        leaf = index == len(sites) - 1
+        points.append(
+            Attachment(
+                link=place.link,
+                position=place.pose[:3] + rotation_matrix(place.pose[3:]) @ np.asarray(model.site_pos[site]),
+                parent=index - 1,
+                rest_length=numbers.rest_length if leaf else None,
+                limits=numbers.limits if leaf else None,
+                name=source.name("site", site) or None,
+            )
+        )
+    builder.add_spatial_tendon(
+        SpatialTendon(
+            name=_name(source, tendon),
+            attachments=points,
+            stiffness=numbers.stiffness,
+            damping=numbers.damping,
+            limit_stiffness=numbers.limit_stiffness,
+        )
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Numbers:
+    """Spring and damper of a tendon; a spring with slack has limits and no rest length."""
+
+    stiffness: float
+    damping: float
+    limit_stiffness: float
+    rest_length: float
+    limits: tuple[float, float] | None
+
+
+def _numbers(source: MjcfSource, tendon: int) -> _Numbers | None:
+    """The numbers of a tendon, ``None`` if it exerts no force."""
+    model, place = source.model, source.place("tendon", tendon)
+    for field in ("frictionloss", "armature", "stiffnesspoly", "dampingpoly", "springyield"):
+        if np.any(getattr(model, f"tendon_{field}", np.zeros(model.ntendon))[tendon]):
+            source.cannot_carry("tendon", place, f"its {field}, which no tendon of artix has")
+    if model.tendon_limited[tendon] and not source.disables("LIMIT"):
+        source.cannot_carry("limit", place, "its range: MuJoCo's limit of a tendon has no stiffness that could be read")
+    stiffness = 0.0 if source.disables("SPRING") else float(model.tendon_stiffness[tendon])
+    damping = 0.0 if source.disables("DAMPER") else float(model.tendon_damping[tendon])
+    if min(stiffness, damping) < 0.0:
+        source.cannot_carry("tendon", place, "its stiffness or damping is negative")
+        return None
+    if stiffness == 0.0 and damping == 0.0:
+        source.report.warning(place, "it exerts no force of its own and is not read", "nothing")
+        return None
+    low, high = map(float, model.tendon_lengthspring[tendon])
+    if low < high:
+        return _Numbers(0.0, damping, stiffness, 0.0, (low, high))
+    return _Numbers(stiffness, damping, 0.0, low, None)

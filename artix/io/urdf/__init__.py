@@ -1,0 +1,5 @@
+"""URDF: ``reader`` and ``writer``; ``parser`` reads elements, ``checks`` reports, ``xacro`` expands macros."""
+
+from artix.io.urdf.reader import check_urdf as check_urdf
+from artix.io.urdf.reader import load_urdf as load_urdf
+from artix.io.urdf.writer import save_urdf as save_urdf

@@ -1,0 +1,148 @@
+"""Whether the links and joints of a URDF hang together: one tree, mass that moves, mimic joints that end somewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from artix.io.common.diagnostics import Report
+from artix.io.urdf.parser import COMPOSITE_TYPES, MOVING_TYPES, UrdfJoint, UrdfMimic, UrdfRobot
+
+
+def check_tree(robot: UrdfRobot, report: Report) -> list[str]:
+    """The names of the links, parents first (breadth-first), siblings in the order of their joints in the file.
+
+    Notes unknown links, links with two parents, several roots and cycles; the result is complete if there are none.
+    """
+    before = report.num_errors
+    inbound: dict[str, UrdfJoint] = {}
+    children: dict[str, list[str]] = {name: [] for name in robot.links}
+    for joint in robot.joints.values():
+        unknown = [
+            (end, link) for end, link in (("parent", joint.parent), ("child", joint.child)) if link not in children
+        ]
+        for end, link in unknown:
+            report.error(
+                joint.element, f"there is no link called {link!r}, its {end}", "correct the name or add the link"
+            )
+        if joint.child in inbound:
+            message = f"link {joint.child!r} has a second parent; the first is by joint {inbound[joint.child].name!r}"
+            report.error(joint.element, message, "a URDF is a tree: remove one of the joints")
+        elif not unknown:
+            inbound[joint.child] = joint
+            children[joint.parent].append(joint.child)
+    roots = [name for name in robot.links if name not in inbound]
+    order = list(roots)
+    for link in order:
+        order += children[link]
+    # Where a link or joint could not be read, its absence tears the tree: only the cause is worth a message.
+    if robot.is_complete and report.num_errors == before:
+        _check_connected(robot, roots, order, inbound, report)
+    return order
+
+
+def _check_connected(
+    robot: UrdfRobot, roots: list[str], order: list[str], inbound: dict[str, UrdfJoint], report: Report
+) -> None:
+    if len(roots) > 1:
+        names = ", ".join(map(repr, roots[:10])) + (", ..." if len(roots) > 10 else "")
+        message = f"there are {len(roots)} root links ({names}), but a robot has one"
+        report.error(robot.links[roots[1]].element, message, "join the other roots to the tree by (fixed) joints")
+    reached = set(order)
+    stray = [name for name in robot.links if name not in reached]
+    if stray:
+        seen: dict[str, None] = {}
+        link = stray[0]
+        while link not in seen:
+            seen[link] = None
+            link = inbound[link].parent
+        climbed = list(seen)
+        cycle = climbed[climbed.index(link) :][::-1]
+        names = " -> ".join(map(repr, [*cycle[:10], *(["..."] if len(cycle) > 10 else []), cycle[0]]))
+        message = f"the joints close a cycle of links: {names}"
+        report.error(inbound[cycle[0]].element, message, "a URDF is a tree: remove one of the joints")
+
+
+def check_masses(robot: UrdfRobot, order: list[str], report: Report) -> None:
+    """Warns of joints that move no mass; links that fixed joints attach count as one body."""
+    inbound = {joint.child: joint for joint in robot.joints.values()}
+    own = {name: robot.links[name].mass for name in order}
+    below = dict(own)
+    for name in reversed(order[1:]):
+        joint = inbound[name]
+        below[joint.parent] += below[name]
+        if joint.type == "fixed":
+            own[joint.parent] += own[name]
+        elif below[name] == 0.0:
+            message = f"moves no mass at all (link {name!r} and all below): the mass matrix may be singular"
+            report.warning(joint.element, message, "give the link an <inertial>, or the joint armature after reading")
+        elif own[name] == 0.0:
+            message = f"link {name!r} has no mass of its own; only what further joints carry gives it inertia"
+            report.warning(joint.element, message, "nothing, if it stands for one axis of a compound joint")
+
+
+def check_composites(robot: UrdfRobot, order: list[str], report: Report) -> None:
+    """Notes names that the parts of planar and floating joints need, and joints by which the whole robot floats."""
+    for joint in robot.joints.values():
+        if joint.type not in COMPOSITE_TYPES:
+            continue
+        if joint.type == "floating" and joint.parent == order[0]:
+            message = "it is read as a joint within a tree; a floating base costs less"
+            fix = f"delete the joint and the link {joint.parent!r}, and read with fixed_base=False"
+            report.warning(joint.element, message, fix)
+        for name, part in ((f"{joint.name}:", robot.joints), (f"{joint.child}:{joint.name}:", robot.links)):
+            for taken in part:
+                if taken.startswith(name):
+                    message = f"the parts of the {joint.type} joint {joint.name!r} are named {name}x and so on"
+                    report.error(part[taken].element, message, "rename it")
+
+
+def check_mimics(robot: UrdfRobot, report: Report, repair: Collection[str] = ()) -> dict[str, UrdfMimic]:
+    """The mimic relations by following joint.
+
+    Notes joints that follow nothing, themselves, or each other in a loop; the repair ``"mimic"`` drops the relations of
+    the first two kinds.
+    """
+    unread = {child.attributes.get("name") for child in robot.element.all("joint")} - set(robot.joints)
+    mimics: dict[str, UrdfMimic] = {}
+    for joint in robot.joints.values():
+        mimic = joint.mimic
+        if mimic is None or mimic.joint in unread:
+            continue
+        if joint.type not in MOVING_TYPES:
+            report.warning(mimic.element, f"a {joint.type} joint follows nothing; ignored", "remove the <mimic>")
+            continue
+        followed = robot.joints.get(mimic.joint)
+        if followed is None:
+            message = f"there is no joint called {mimic.joint!r} to follow"
+        elif followed is joint:
+            message = "the joint follows itself"
+        elif followed.type not in MOVING_TYPES:
+            message = f"joint {mimic.joint!r} is {followed.type} and cannot be followed"
+        else:
+            mimics[joint.name] = mimic
+            continue
+        if "mimic" in repair:
+            report.repaired(mimic.element, f"{message}; the joint is free now", "correct the <mimic> in the file")
+        else:
+            fix = "name a joint that moves, or let the reader drop the relation with repair=('mimic',)"
+            report.error(mimic.element, message, fix)
+    _check_mimic_loops({name: mimic.joint for name, mimic in mimics.items()}, mimics, report)
+    return mimics
+
+
+def _check_mimic_loops(reference: dict[str, str], mimics: dict[str, UrdfMimic], report: Report) -> None:
+    finished: set[str] = set()
+    for start in reference:
+        chain: dict[str, None] = {}
+        joint = start
+        while joint in reference and joint not in finished and joint not in chain:
+            chain[joint] = None
+            joint = reference[joint]
+        if joint in chain:
+            names = list(chain)
+            loop = names[names.index(joint) :]
+            shown = " -> ".join(map(repr, [*loop[:10], *(["..."] if len(loop) > 10 else []), joint]))
+            report.error(
+                mimics[joint].element, f"mimic joints follow each other in a loop: {shown}", "let one of them be free"
+            )
+        finished.update(chain)

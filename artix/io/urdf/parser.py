@@ -1,0 +1,335 @@
+"""From the XML of a URDF to plain records, with every mistake noted where it stands."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Collection
+from pathlib import Path
+
+import numpy as np
+
+from artix.io.common.diagnostics import Report
+from artix.io.common.poses import IDENTITY, quaternion_from_rpy
+from artix.io.common.xml_tree import Element, read_child, read_name, read_number, read_numbers, read_xml
+
+#: Joints of one degree of freedom.
+MOVING_TYPES = ("revolute", "continuous", "prismatic")
+#: Joints of several, without limits and dynamics by URDF's own definition.
+COMPOSITE_TYPES = ("planar", "floating")
+
+#: The repairs that may be asked for by name.
+REPAIRS = ("inertia", "mimic")
+
+#: Exporters print six significant digits (the default of C++ streams), so bounds on inertias give way by one unit of
+#: the sixth. :class:`~artix.ArticulationBuilder` allows as much.
+INERTIA_TOLERANCE = 1e-6
+
+_XACRO = re.compile(r"\$[{(]")
+
+
+@dataclasses.dataclass(frozen=True)
+class UrdfLink:
+    """A ``<link>``: mass [kg], mass frame in the link frame [7], inertia in the axes of the mass frame [kg m^2]."""
+
+    name: str
+    element: Element
+    mass: float = 0.0
+    com_pose: np.ndarray = dataclasses.field(default_factory=IDENTITY.copy)
+    inertia: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((3, 3)))
+
+
+@dataclasses.dataclass(frozen=True)
+class UrdfMimic:
+    """A ``<mimic>``: the position is ``multiplier`` times that of ``joint`` plus ``offset``."""
+
+    element: Element
+    joint: str
+    multiplier: float
+    offset: float
+
+
+@dataclasses.dataclass(frozen=True)
+class UrdfJoint:
+    """A ``<joint>``; units are metres or radians, the origin is a pose in the parent link's frame, shape [7]."""
+
+    name: str
+    element: Element
+    type: str
+    parent: str
+    child: str
+    origin: np.ndarray
+    axis: np.ndarray
+    limits: tuple[float, float] | None = None
+    max_force: float = np.inf
+    max_velocity: float = np.inf
+    damping: float = 0.0
+    friction: float = 0.0
+    mimic: UrdfMimic | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class UrdfRobot:
+    """A ``<robot>``: its links and joints by name, in the order of the file."""
+
+    name: str
+    element: Element
+    links: dict[str, UrdfLink]
+    joints: dict[str, UrdfJoint]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every link and joint of the file has a name of its own and every joint its two links."""
+        elements = self.element.all("link"), self.element.all("joint")
+        return (len(self.links), len(self.joints)) == tuple(map(len, elements))
+
+
+def parse_urdf(path_or_text: str | Path, report: Report, repair: Collection[str] = ()) -> UrdfRobot | None:
+    """Reads links and joints one by one; how they hang together is for :mod:`artix.io.urdf.checks`.
+
+    Args:
+      path_or_text: a path, or the URDF itself.
+      report: receives the issues.
+      repair: names out of :data:`REPAIRS`.
+
+    Returns:
+      The robot, ``None`` if the document is not a URDF at all. After errors it holds stand-ins for what is wrong.
+    """
+    element = read_xml(path_or_text, report)
+    if element is None or not _is_urdf(element, report):
+        return None
+    links: dict[str, UrdfLink] = {}
+    for child in element.all("link"):
+        name = _unique_name(child, links, report)
+        if name is not None:
+            links[name] = _link(name, child, report, repair)
+    joints: dict[str, UrdfJoint] = {}
+    for child in element.all("joint"):
+        name = _unique_name(child, joints, report)
+        joint = None if name is None else _joint(name, child, report)
+        if joint is not None:
+            joints[joint.name] = joint
+    if not element.all("link"):
+        report.error(element, "there is no <link> in it", "describe at least one link")
+    return UrdfRobot(element.attributes.get("name", "").strip() or "robot", element, links, joints)
+
+
+def _is_urdf(robot: Element, report: Report) -> bool:
+    xacro = _find_xacro(robot)
+    if xacro is not None:
+        message = "this is a xacro file, a program that prints a URDF, and not yet a URDF"
+        report.error(xacro, message, "run `xacro robot.urdf.xacro > robot.urdf` and read what it prints")
+        return False
+    if robot.tag != "robot":
+        report.error(robot, "the outermost element of a URDF is <robot>", "check that this file is a URDF")
+        return False
+    if not robot.attributes.get("name", "").strip():
+        report.warning(robot, "the robot has no name and is called 'robot'", 'write <robot name="...">')
+    return True
+
+
+def _find_xacro(robot: Element) -> Element | None:
+    """The first trace of xacro. Declaring its namespace is none: what xacro prints still does."""
+    pending = [robot]
+    while pending:
+        element = pending.pop()
+        if element.tag.startswith("xacro:") or any(map(_XACRO.search, element.attributes.values())):
+            return element
+        pending += reversed(element.children)
+    return None
+
+
+def _unique_name(element: Element, known: dict, report: Report) -> str | None:
+    name = read_name(report, element)
+    if name is None:
+        return None
+    if name in known:
+        line = known[name].element.line
+        message = f"a second {element.tag} called {name!r}; the first is on line {line}"
+        report.error(element, message, f"give every {element.tag} its own name")
+        return None
+    return name
+
+
+def _origin(element: Element, report: Report) -> np.ndarray:
+    origin = read_child(report, element, "origin")
+    position = read_numbers(report, origin, "xyz", (0.0, 0.0, 0.0))
+    angles = read_numbers(report, origin, "rpy", (0.0, 0.0, 0.0))
+    return np.concatenate([position, quaternion_from_rpy(*angles)])
+
+
+# --- links --------------------------------------------------------------------------------------------------------
+
+
+def _link(name: str, element: Element, report: Report, repair: Collection[str]) -> UrdfLink:
+    inertial = read_child(report, element, "inertial")
+    if inertial is None:
+        return UrdfLink(name, element)
+    mass_element = read_child(report, inertial, "mass", required=True)
+    inertia_element = read_child(report, inertial, "inertia", required=True)
+    com_pose = _origin(inertial, report)
+    before = report.num_errors
+    mass = read_number(report, mass_element, "value", 0.0, required=True)
+    xx, yy, zz = (read_number(report, inertia_element, key, 0.0, required=True) for key in ("ixx", "iyy", "izz"))
+    xy, xz, yz = (read_number(report, inertia_element, key, 0.0) for key in ("ixy", "ixz", "iyz"))
+    inertia = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+    if mass_element is None or inertia_element is None or report.num_errors > before:
+        return UrdfLink(name, element)
+    return UrdfLink(name, element, mass, com_pose, _check_inertia(inertial, mass, inertia, report, repair))
+
+
+def _check_inertia(
+    inertial: Element, mass: float, inertia: np.ndarray, report: Report, repair: Collection[str]
+) -> np.ndarray:
+    """Notes what no rigid body can have, and repairs it if that was asked for."""
+    if mass < 0.0:
+        report.error(inertial, f"the mass {mass:g} kg is negative", "give the mass in kg, 0 for a massless link")
+        return inertia
+    if not np.any(inertia):
+        if mass > 0.0:
+            point = f"a point mass: {mass:g} kg without rotational inertia"
+            report.warning(inertial, point, "give the inertia about the centre of mass [kg m^2]")
+        return inertia
+    problem = _inertia_problem(inertia) if mass > 0.0 else "a link without mass cannot have inertia"
+    if problem is None:
+        return inertia
+    if "inertia" not in repair:
+        fix = "correct the <inertial>, or let the reader mend it with repair=('inertia',)"
+        report.error(inertial, problem, fix)
+        return inertia
+    mended = repaired_inertia(inertia) if mass > 0.0 else np.zeros((3, 3))
+    result = f"its principal inertias are now {_principal_text(mended)} kg m^2"
+    report.repaired(inertial, f"{problem}; {result}", "correct the <inertial> in the file")
+    return mended
+
+
+def _inertia_problem(inertia: np.ndarray) -> str | None:
+    least, middle, largest = np.linalg.eigvalsh(inertia)
+    found = f"its principal inertias are {_principal_text(inertia)} kg m^2"
+    # A zero moment may come out of the eigenvalue solver as a rounding error of either sign.
+    if least <= 1e-12 * largest:
+        return f"the inertia is not positive definite: {found}"
+    if least + middle < largest * (1.0 - INERTIA_TOLERANCE):
+        return (
+            f"the inertia breaks the triangle inequality (one principal moment exceeds the sum of the others): {found}"
+        )
+    return None
+
+
+def _principal_text(inertia: np.ndarray) -> str:
+    return "(" + ", ".join(f"{moment:.6g}" for moment in np.linalg.eigvalsh(inertia)) + ")"
+
+
+def repaired_inertia(inertia: np.ndarray) -> np.ndarray:
+    """The inertia with its principal moments raised as little as a rigid body demands; the axes stay.
+
+    Every moment is first raised to a millionth of the largest. If the two lesser ones then sum to less than the
+    largest, both are raised by half of what is missing. Raised moments slow the motion that they govern;
+    lowering the largest one instead could make a simulation unstable.
+
+    Args:
+      inertia: a symmetric matrix [kg m^2], shape [3, 3].
+    """
+    moments, axes = np.linalg.eigh(inertia)
+    size = np.abs(moments).max()
+    moments = np.maximum(moments, INERTIA_TOLERANCE * size)
+    missing = moments[2] - moments[0] - moments[1]
+    moments[:2] += 0.5 * max(missing, 0.0)
+    result = (axes * moments) @ axes.T
+    return 0.5 * (result + result.T)
+
+
+# --- joints -------------------------------------------------------------------------------------------------------
+
+
+def _joint(name: str, element: Element, report: Report) -> UrdfJoint | None:
+    """The joint, or ``None`` if it cannot be told what it joins."""
+    kind = _joint_type(element, report)
+    ends = [read_child(report, element, tag, required=True) for tag in ("parent", "child")]
+    parent, child = (None if end is None else read_name(report, end, "link") for end in ends)
+    origin = _origin(element, report)
+    mimic = _mimic(element, report)
+    joint = UrdfJoint(name, element, kind, parent or "", child or "", origin, np.array([1.0, 0.0, 0.0]), mimic=mimic)
+    if kind == "planar":
+        joint = dataclasses.replace(joint, axis=_axis(element, report))
+    if kind in COMPOSITE_TYPES:
+        for tag in ("limit", "dynamics"):
+            ignored = read_child(report, element, tag)
+            if ignored is not None:
+                report.warning(ignored, f"<{tag}> of a {kind} joint means nothing; ignored", "remove it")
+    if kind in MOVING_TYPES:
+        limits, max_force, max_velocity = _limit(element, kind, report)
+        dynamics = read_child(report, element, "dynamics")
+        joint = dataclasses.replace(
+            joint,
+            axis=_axis(element, report),
+            limits=limits,
+            max_force=max_force,
+            max_velocity=max_velocity,
+            damping=_not_negative(report, dynamics, "damping", 0.0),
+            friction=_not_negative(report, dynamics, "friction", 0.0),
+        )
+    return joint if parent is not None and child is not None else None
+
+
+def _joint_type(element: Element, report: Report) -> str:
+    kind = element.attributes.get("type")
+    if kind not in ("fixed", *MOVING_TYPES, *COMPOSITE_TYPES):
+        known = ", ".join(("fixed", *MOVING_TYPES, *COMPOSITE_TYPES))
+        message = "the joint has no type" if kind is None else f"unknown joint type {kind[:60]!r}"
+        report.error(element, message, f"choose one of: {known}")
+    else:
+        return kind
+    return "fixed"
+
+
+def _axis(element: Element, report: Report) -> np.ndarray:
+    axis_element = read_child(report, element, "axis")
+    axis = np.array(read_numbers(report, axis_element, "xyz", (1.0, 0.0, 0.0)))
+    length = float(np.linalg.norm(axis))
+    if axis_element is not None and length < 1e-9:
+        report.error(axis_element, "the joint axis has no length", 'give the axis a direction, such as xyz="0 0 1"')
+        return np.array([1.0, 0.0, 0.0])
+    return axis / length
+
+
+def _limit(element: Element, kind: str, report: Report) -> tuple[tuple[float, float] | None, float, float]:
+    """Position limits, largest effort and largest speed."""
+    limit = read_child(report, element, "limit")
+    if limit is None:
+        if kind != "continuous":
+            report.warning(element, f"a {kind} joint without <limit> is read as unlimited", "add its <limit>")
+        return None, np.inf, np.inf
+    max_force = _not_negative(report, limit, "effort", np.inf)
+    max_velocity = _not_negative(report, limit, "velocity", np.inf)
+    if kind == "continuous":
+        return None, max_force, max_velocity
+    if "lower" not in limit.attributes and "upper" not in limit.attributes:
+        message = (
+            "neither lower nor upper is given: read as unlimited, though URDF's defaults of 0 would lock the joint"
+        )
+        report.warning(limit, message, "give both, or make a revolute joint continuous")
+        return None, max_force, max_velocity
+    lower, upper = (read_number(report, limit, key, 0.0) for key in ("lower", "upper"))
+    if lower > upper:
+        report.error(limit, f"the lower limit {lower:g} exceeds the upper limit {upper:g}", "exchange or correct them")
+    elif lower == upper:
+        report.warning(limit, f"both limits are {lower:g}, which locks the joint", "widen them if it is to move")
+    return (lower, upper), max_force, max_velocity
+
+
+def _not_negative(report: Report, element: Element | None, attribute: str, fallback: float) -> float:
+    value = read_number(report, element, attribute, fallback)
+    if element is not None and value < 0.0:
+        report.error(element, f"{attribute} is {value:g}, but must not be negative", "drop the sign or the attribute")
+        return fallback
+    return value
+
+
+def _mimic(element: Element, report: Report) -> UrdfMimic | None:
+    mimic = read_child(report, element, "mimic")
+    reference = None if mimic is None else read_name(report, mimic, "joint")
+    if mimic is None or reference is None:
+        return None
+    multiplier = read_number(report, mimic, "multiplier", 1.0)
+    return UrdfMimic(mimic, reference, multiplier, read_number(report, mimic, "offset", 0.0))

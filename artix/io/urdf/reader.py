@@ -1,0 +1,159 @@
+"""Reading URDF, the Unified Robot Description Format, without opening any other file."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from artix.io.common.diagnostics import DescriptionWarning, Issue, Report
+from artix.io.common.links import ROTATIONS, TRANSLATIONS, LinkDescription, add_links, joint_frame
+from artix.io.common.poses import IDENTITY, compose, quaternion_from_x_to
+from artix.io.common.xml_tree import is_text
+from artix.io.urdf.checks import check_composites, check_masses, check_mimics, check_tree
+from artix.io.urdf.parser import COMPOSITE_TYPES, REPAIRS, UrdfJoint, UrdfMimic, UrdfRobot, parse_urdf
+from artix.model.articulation import Articulation
+from artix.model.builder import STANDARD_GRAVITY, ArticulationBuilder
+from artix.model.composite_joints import CompositeJoint
+from artix.model.joint_features import JointFriction
+from artix.model.joints import Joint
+
+WORLD_LINK = "world"
+
+#: A frame whose z is the x of the one around it.
+_X_TO_Z = np.array([0.0, 0.0, 0.0, 0.0, np.sqrt(0.5), 0.0, np.sqrt(0.5)])
+
+
+def load_urdf(
+    path_or_text: str | Path,
+    *,
+    fixed_base: bool | None = None,
+    merge_fixed_joints: bool = False,
+    repair: Collection[str] = (),
+    gravity: npt.ArrayLike = STANDARD_GRAVITY,
+    dtype: Any = None,
+) -> Articulation:
+    """Reads a URDF.
+
+    Links, joints, limits, joint damping and friction, and mimic joints are read; ``continuous`` joints become
+    ``REVOLUTE``, whose angle wraps, limited ``revolute`` joints ``REVOLUTE_UNWRAPPED``, ``planar`` and ``floating``
+    ones the sequences of joints of :class:`~artix.CompositeJoint`. Geometry, materials, safety
+    controllers, calibrations, transmissions and the extensions of simulators are skipped, and no mesh is opened.
+    Links are numbered breadth-first and degrees of freedom follow them, so address joints by name
+    (``topology.dofs(name)``) rather than by their order in the file. :func:`check_urdf` lists warnings.
+
+    Args:
+      path_or_text: a path, or the URDF itself (a string whose first visible character is ``<``).
+      fixed_base: whether the root is fixed to the world; ``None`` fixes it if and only if the root link is called
+        ``world``, which is how a URDF itself says so.
+      merge_fixed_joints: whether links on fixed joints become part of their parent; each stays as a named frame.
+      repair: names of repairs to make where the description is physically impossible, each raised as a
+        :class:`~artix.DescriptionWarning`. ``"inertia"`` raises the principal inertias as little as a
+        rigid body demands, and drops the inertia of links without mass; ``"mimic"`` frees joints that are said to
+        follow a joint that is not there, is fixed, or is the joint itself.
+      gravity: acceleration of gravity in world axes [m/s^2], shape [3].
+      dtype: floating-point type of the arrays; JAX's default when ``None``.
+
+    Raises:
+      DescriptionError: the description is refused; its ``issues`` hold all errors with file, line, element and mend.
+      OSError: the file cannot be read.
+      ValueError: a repair is unknown, or gravity is malformed.
+      TypeError: ``path_or_text`` is neither a string nor a path.
+    """
+    report, robot, order, mimics = _read(path_or_text, repair)
+    report.raise_errors()
+    assert robot is not None  # An unreadable document is an error.
+    for issue in report.repairs:
+        warnings.warn(str(issue), DescriptionWarning, stacklevel=2)
+    builder = ArticulationBuilder(
+        fixed_base=order[0] == WORLD_LINK if fixed_base is None else fixed_base, gravity=gravity, name=robot.name
+    )
+    inbound = {joint.child: joint for joint in robot.joints.values()}
+    links = [description for name in order for description in _descriptions(robot, name, inbound.get(name))]
+    add_links(builder, links, merge_fixed_joints=merge_fixed_joints)
+    for follower, mimic in mimics.items():
+        builder.add_mimic(follower, mimic.joint, gear_ratio=-mimic.multiplier, offset=-mimic.offset)
+    return builder.build(dtype)
+
+
+def check_urdf(path_or_text: str | Path, *, repair: Collection[str] = ()) -> list[Issue]:
+    """Everything there is to say about a URDF, errors and warnings by line; never raises for what is in it.
+
+    Args:
+      path_or_text: as for :func:`load_urdf`.
+      repair: repairs to assume, as for :func:`load_urdf`; what they mend is a warning instead of an error.
+
+    Raises:
+      OSError: the file cannot be read.
+      ValueError: a repair is unknown.
+      TypeError: ``path_or_text`` is neither a string nor a path.
+    """
+    report, *_ = _read(path_or_text, repair)
+    return sorted(report.issues, key=lambda issue: issue.line)
+
+
+#: The report, the robot unless it is unreadable, the links parents first, and the mimic relations by follower.
+_Reading = tuple[Report, UrdfRobot | None, list[str], dict[str, UrdfMimic]]
+
+
+def _read(path_or_text: str | Path, repair: Collection[str]) -> _Reading:
+    repair = (repair,) if isinstance(repair, str) else tuple(repair)
+    unknown = [name for name in repair if name not in REPAIRS]
+    if unknown:
+        raise ValueError(f"unknown repair {unknown[0]!r}; known repairs: {', '.join(REPAIRS)}")
+    report = Report("<text>" if is_text(path_or_text) else str(path_or_text))
+    robot = parse_urdf(path_or_text, report, repair)
+    if robot is None:
+        return report, None, [], {}
+    order = check_tree(robot, report)
+    mimics = check_mimics(robot, report, repair)
+    if not report.num_errors:
+        check_masses(robot, order, report)
+        check_composites(robot, order, report)
+    return report, robot, order, mimics
+
+
+def _descriptions(robot: UrdfRobot, name: str, joint: UrdfJoint | None) -> list[LinkDescription]:
+    """The link, behind the massless ones that a joint of several degrees of freedom puts before it."""
+    link, parent, joints = robot.links[name], None if joint is None else joint.parent, list[Joint | None]([None])
+    if joint is not None:
+        joints = [*_composite(joint).named_joints(name)] if joint.type in COMPOSITE_TYPES else [_joint(joint)]
+    between = []
+    for part in joints[:-1]:
+        assert part is not None  # Only the root has no joint.
+        number = f"{name}:{part.name}"
+        between.append(LinkDescription(number, parent, part, 0.0, IDENTITY, np.zeros((3, 3))))
+        parent = number
+    return [*between, LinkDescription(name, parent, joints[-1], link.mass, link.com_pose, link.inertia)]
+
+
+def _composite(joint: UrdfJoint) -> CompositeJoint:
+    """A floating joint, or a planar one, whose axis is the normal of its plane."""
+    if joint.type == "floating":
+        return CompositeJoint.free(name=joint.name, parent_pose=joint.origin)
+    coordinate, turn = joint_frame(joint.axis)
+    if coordinate != 2:
+        turn = compose(np.concatenate([IDENTITY[:3], quaternion_from_x_to(joint.axis)]), _X_TO_Z)
+    return CompositeJoint.planar(name=joint.name, parent_pose=compose(joint.origin, turn), child_pose=turn)
+
+
+def _joint(joint: UrdfJoint) -> Joint:
+    if joint.type == "fixed":
+        return Joint.fixed(name=joint.name, parent_pose=joint.origin)
+    coordinate, turn = joint_frame(joint.axis)
+    options: dict[str, Any] = {
+        "name": joint.name,
+        "parent_pose": compose(joint.origin, turn),
+        "child_pose": turn,
+        "limits": [joint.limits],
+        "max_velocity": joint.max_velocity,
+        "max_force": joint.max_force,
+        "friction": JointFriction(static=joint.friction, dynamic=joint.friction, viscous=joint.damping),
+    }
+    if joint.type == "prismatic":
+        return Joint.prismatic(TRANSLATIONS[coordinate], **options)
+    return Joint.revolute(ROTATIONS[coordinate], wrapped=joint.type == "continuous", **options)

@@ -1,0 +1,235 @@
+"""Writing URDF."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+import numpy as np
+
+from artix.io.common.diagnostics import DescriptionError, Issue
+from artix.io.common.poses import compose, inverse, rotation_matrix, rpy_from_quaternion, translation
+from artix.io.common.unsaid import check_xml_names, static_topology, unsaid
+from artix.io.urdf.reader import WORLD_LINK
+from artix.model.articulation import Articulation
+from artix.model.joints import JointType
+from artix.model.topology import Topology
+
+_SAYS = ("max_velocity", "max_force", "viscous", "friction", "mimic")
+
+
+def save_urdf(articulation: Articulation, path: str | Path) -> list[Issue]:
+    """Writes an articulation as a URDF.
+
+    Links, inertials, joints with limits, damping and friction, and mimic joints are written; additional frames become
+    links without mass on fixed joints. Where a joint does not pass through its link's origin, as URDF demands, the
+    link's frame is moved onto the joint.
+
+    Args:
+      articulation: a single articulation.
+      path: the file.
+
+    Returns:
+      What URDF cannot say, one warning each.
+
+    Raises:
+      DescriptionError: a joint has no counterpart (helical, or spherical with several axes), or XML forbids a name.
+      TypeError, ValueError: the articulation is padded or batched.
+      OSError: the file cannot be written.
+    """
+    writer = _Writer(articulation, str(path))
+    text = writer.text()
+    Path(path).write_text(text, encoding="utf-8")
+    return writer.issues
+
+
+class _Writer:
+    """Writes one articulation; ``issues`` collects what cannot be said."""
+
+    def __init__(self, articulation: Articulation, file: str) -> None:
+        self.file = file
+        self.articulation = articulation
+        self.topology = static_topology(articulation)
+        check_xml_names(self.topology, file)
+        self.issues = unsaid(articulation, "URDF", file, _SAYS)
+        #: Where the written frame of each link is in the link's own frame.
+        self.moved = [self._moved(link) for link in range(self.topology.num_links)]
+
+    def text(self) -> str:
+        """The whole document."""
+        topology = self.topology
+        self._refuse_joints()
+        self._check_base()
+        lines = ['<?xml version="1.0"?>', f"<robot name={quoteattr(topology.name)}>"]
+        for link in range(topology.num_links):
+            lines += self._link(link)
+        for link in range(1, topology.num_links):
+            lines += self._joint(link)
+        for frame, name in enumerate(topology.frame_names):
+            lines += self._frame(frame, name)
+        return "\n".join([*lines, "</robot>", ""])
+
+    def _warn(self, element: str, message: str, fix: str) -> None:
+        self.issues.append(Issue("warning", self.file, 1, element, message, fix))
+
+    def _pose(self, field: str, index: int) -> np.ndarray:
+        return np.asarray(getattr(self.articulation, field)[index], float)
+
+    def _moved(self, link: int) -> np.ndarray:
+        """The point of a revolute joint's axis that is nearest to the link's origin."""
+        child = self._pose("joint_child_pose", link)
+        if _kind(self.topology, link) != "revolute":
+            return translation(np.zeros(3))
+        axis = _axis(self.topology, link, child)
+        point = child[:3] - (axis @ child[:3]) * axis
+        if np.linalg.norm(point) <= 1e-12:
+            return translation(np.zeros(3))
+        name = self.topology.link_names[link]
+        self._warn(f"link {name!r}", "its joint passes beside its origin; its frame is moved there", "nothing")
+        return translation(point)
+
+    def _refuse_joints(self) -> None:
+        errors = [
+            Issue(
+                "error",
+                self.file,
+                1,
+                f"joint {self.topology.joint_names[link - 1]!r}",
+                f"URDF has no {_kind(self.topology, link)} joints",
+                "write an MJCF or an .npz archive instead",
+            )
+            for link in range(1, self.topology.num_links)
+            if _kind(self.topology, link) in ("spherical", "helical")
+        ]
+        if errors:
+            raise DescriptionError(errors)
+
+    def _check_base(self) -> None:
+        topology = self.topology
+        if topology.fixed_base != (topology.link_names[0] == WORLD_LINK):
+            message = "URDF does not say whether the base is fixed"
+            self._warn("base", message, f"read it with fixed_base={topology.fixed_base}")
+
+    def _link(self, link: int) -> list[str]:
+        name, mass = quoteattr(self.topology.link_names[link]), float(self.articulation.link_mass[link])
+        if mass == 0.0:
+            return [f"  <link name={name}/>"]
+        inertia = np.asarray(self.articulation.link_inertia[link], float)
+        entries = zip(("ixx", "ixy", "ixz", "iyy", "iyz", "izz"), inertia[np.triu_indices(3)], strict=True)
+        numbers = " ".join(f'{key}="{_number(value)}"' for key, value in entries)
+        pose = compose(inverse(self.moved[link]), self._pose("link_com_pose", link))
+        return [
+            f"  <link name={name}>",
+            "    <inertial>",
+            f"      {_origin(pose)}",
+            f'      <mass value="{_number(mass)}"/>',
+            f"      <inertia {numbers}/>",
+            "    </inertial>",
+            "  </link>",
+        ]
+
+    def _joint(self, link: int) -> list[str]:
+        topology = self.topology
+        parent, child = topology.parent[link], self._pose("joint_child_pose", link)
+        at_zero = compose(self._pose("joint_parent_pose", link), inverse(child))
+        origin = compose(compose(inverse(self.moved[parent]), at_zero), self.moved[link])
+        kind, details = "fixed", list[str]()
+        if topology.joint_axes[link]:
+            kind, details = self._moving(link, _axis(topology, link, child))
+        return [
+            f'  <joint name={quoteattr(topology.joint_names[link - 1])} type="{kind}">',
+            f"    {_origin(origin)}",
+            f"    <parent link={quoteattr(topology.link_names[parent])}/>",
+            f"    <child link={quoteattr(topology.link_names[link])}/>",
+            *details,
+            "  </joint>",
+        ]
+
+    def _moving(self, link: int, axis: np.ndarray) -> tuple[str, list[str]]:
+        """URDF's type of a joint with one degree of freedom, and the elements that it needs."""
+        one, name = self.articulation, self.topology.joint_names[link - 1]
+        dof = self.topology.dofs(name).start
+        friction = float(one.friction.viscous[dof]), float(one.friction.static[dof])
+        lines = [f'    <axis xyz="{_numbers(axis)}"/>']
+        kind, limit = self._limit(link, dof)
+        if limit:
+            lines.append(f"    <limit {limit}/>")
+        if any(friction):
+            lines.append(f'    <dynamics damping="{_number(friction[0])}" friction="{_number(friction[1])}"/>')
+        for index, (follower, reference) in enumerate(self.topology.mimic_dofs):
+            if follower == dof:
+                multiplier, offset = -float(one.mimic.gear_ratio[index]), -float(one.mimic.offset[index])
+                followed = quoteattr(self.topology.joint_names[self.topology.dof_link[reference] - 1])
+                factors = f'multiplier="{_number(multiplier)}" offset="{_number(offset)}"'
+                lines.append(f"    <mimic joint={followed} {factors}/>")
+        return kind, lines
+
+    def _limit(self, link: int, dof: int) -> tuple[str, str]:
+        """The type of a joint and the attributes of its ``<limit>``."""
+        one, element = self.articulation, f"joint {self.topology.joint_names[link - 1]!r}"
+        low, high = float(one.joint_lower_limit[dof]), float(one.joint_upper_limit[dof])
+        numbers = {"effort": float(one.max_joint_force[dof]), "velocity": float(one.max_joint_velocity[dof])}
+        limit = {key: value for key, value in numbers.items() if np.isfinite(value)}
+        kind, limited = _kind(self.topology, link), np.isfinite(low) or np.isfinite(high)
+        joint_type = self.topology.joint_types[link]
+        if limited and not (np.isfinite(low) and np.isfinite(high)):
+            self._warn(element, "URDF limits both sides of a joint or none; written as unlimited", "give both limits")
+            limited = False
+        if limited:
+            limit = {"lower": low, "upper": high, **limit}
+        if kind == "prismatic" and not limited:
+            self._warn(element, "URDF has no unlimited prismatic joint", "other readers lock it: give it limits")
+        if kind == "revolute" and (joint_type is not JointType.REVOLUTE_UNWRAPPED) == limited:
+            read = "revolute_unwrapped" if limited else "revolute"
+            self._warn(element, f"URDF has no {joint_type.name.lower()} joint like it; read as {read}", "nothing")
+        if kind == "revolute" and not limited:
+            kind = "continuous"
+        return kind, " ".join(f'{key}="{_number(value)}"' for key, value in limit.items())
+
+    def _frame(self, frame: int, name: str) -> list[str]:
+        link = self.topology.frame_links[frame]
+        pose = compose(inverse(self.moved[link]), self._pose("frame_local_pose", frame))
+        self._warn(f"frame {name!r}", "written as a link", "read it with merge_fixed_joints=True")
+        joint = quoteattr(_unused(f"{name}_joint", self.topology.joint_names))
+        return [
+            f"  <link name={quoteattr(name)}/>",
+            f'  <joint name={joint} type="fixed">',
+            f"    {_origin(pose)}",
+            f"    <parent link={quoteattr(self.topology.link_names[link])}/>",
+            f"    <child link={quoteattr(name)}/>",
+            "  </joint>",
+        ]
+
+
+def _kind(topology: Topology, link: int) -> str:
+    """What URDF would call the joint, unlimited rotations included."""
+    axes = topology.joint_axes[link]
+    if topology.joint_types[link] is JointType.PRISMATIC:
+        return "prismatic"
+    if topology.joint_types[link] is JointType.HELICAL:
+        return "helical"
+    return {0: "fixed", 1: "revolute"}.get(len(axes), "spherical")
+
+
+def _axis(topology: Topology, link: int, child_pose: np.ndarray) -> np.ndarray:
+    """The axis of a joint with one degree of freedom in its child link's frame."""
+    return rotation_matrix(child_pose[3:])[:, int(topology.joint_axes[link][0]) % 3]
+
+
+def _unused(name: str, taken: tuple[str, ...]) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _origin(pose: np.ndarray) -> str:
+    return f'<origin xyz="{_numbers(pose[:3])}" rpy="{_numbers(rpy_from_quaternion(pose[3:]))}"/>'
+
+
+def _numbers(values: np.ndarray) -> str:
+    return " ".join(map(_number, values))
+
+
+def _number(value: float) -> str:
+    """All digits that a double has, and no minus before a zero."""
+    return repr(float(value) + 0.0)

@@ -1,0 +1,62 @@
+"""Reading xacro, the macro language in which many URDFs are written, through the optional package ``xacrodoc``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from artix.io.common.diagnostics import DescriptionError, Issue
+from artix.io.urdf.reader import check_urdf, load_urdf
+from artix.model.articulation import Articulation
+
+
+def load_xacro(path: str | Path, *, arguments: Mapping[str, str] | None = None, **options: Any) -> Articulation:
+    """Expands a xacro file and reads the URDF that comes out.
+
+    A xacro file is a program: it may include other files and evaluates Python expressions, so expand only files that
+    you trust. The lines in messages about the URDF are those of the expanded text.
+
+    Args:
+      path: the file.
+      arguments: values of its ``<xacro:arg>``.
+      **options: passed to :func:`artix.load_urdf`.
+
+    Raises:
+      DescriptionError: it cannot be expanded, or the URDF is refused.
+      ImportError: ``xacrodoc`` (extra ``xacro``) is not installed.
+      OSError: the file cannot be read.
+    """
+    return load_urdf(_expand(path, arguments), **options)
+
+
+def check_xacro(path: str | Path, *, arguments: Mapping[str, str] | None = None, **options: Any) -> list[Issue]:
+    """Everything there is to say about the URDF that a xacro file makes; see :func:`load_xacro`.
+
+    Args:
+      path: the file.
+      arguments: values of its ``<xacro:arg>``.
+      **options: passed to :func:`artix.check_urdf`.
+
+    Raises:
+      ImportError: ``xacrodoc`` (extra ``xacro``) is not installed.
+      OSError: the file cannot be read.
+    """
+    try:
+        return check_urdf(_expand(path, arguments), **options)
+    except DescriptionError as error:
+        return list(error.issues)
+
+
+def _expand(path: str | Path, arguments: Mapping[str, str] | None) -> str:
+    try:
+        import xacrodoc
+    except ImportError as error:
+        raise ImportError("xacro files are expanded by the package xacrodoc: pip install 'artix[xacro]'") from error
+    Path(path).read_bytes()  # An unreadable file is no fault of its content.
+    try:
+        return xacrodoc.XacroDoc.from_file(path, subargs=dict(arguments or {}), resolve_packages=False).dom.toxml()
+    except Exception as error:  # The file's own expressions may fail in any way.
+        message = f"xacro cannot expand it: {' '.join(str(error).split()) or type(error).__name__}"
+        fix = "correct the file, or give the value of each <xacro:arg> in arguments"
+        raise DescriptionError([Issue("error", str(path), 1, "xacro", message, fix)]) from error

@@ -1,0 +1,211 @@
+"""Jacobians on the configuration manifold, in closed form: of integrate, of difference, and of the position rates.
+
+All of them are identities but for one block per rotation: the root's, which turns about the world's axes, and those of
+spherical joints, which turn about the axes of the child joint frame.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.evaluation import quantity
+from artix.kinematics.configuration import rate_matrix, spherical_vectors, where_spherical
+from artix.kinematics.tree import Tree, free_root
+from artix.math import spatial
+from artix.math.tangents import times
+from artix.model.articulation import Articulation, State
+from artix.model.checks import check_state, check_vector
+
+Array = jax.Array
+
+
+class IntegrateDerivatives(NamedTuple):
+    """Derivatives of the end that :func:`artix.integrate` reaches, [nv, nv] each, in the tangent space of the end."""
+
+    start: Array
+    displacement: Array
+
+
+class DifferenceDerivatives(NamedTuple):
+    """Derivatives of :func:`artix.difference`, [nv, nv] each, by tangent vectors at its two configurations."""
+
+    start: Array
+    end: Array
+
+
+@quantity
+def integrate_derivatives(articulation: Articulation, state: State, dnu: Array) -> IntegrateDerivatives:
+    """Derivatives of :func:`artix.integrate`, Pinocchio's ``dIntegrate``.
+
+    Args:
+      articulation: the articulation.
+      state: where to start.
+      dnu: displacement, shape [nv] [m, rad].
+
+    Returns:
+      How the end moves with the start, and with the displacement, in the tangent spaces of the end and the start, shape
+      [nv, nv] each. Both are identities but for the blocks of a floating root's rotation and of spherical joints.
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+    """
+    check_state(articulation, state)
+    tree, base = articulation.topology, articulation.topology.num_base_dofs
+    check_vector("dnu", dnu, (tree.nv,), articulation.dtype, "nv")
+    turn = dnu[3:6, None] if base else jnp.zeros_like(dnu, shape=(3, 1))
+    roots = (_rotation(turn), spatial.right_jacobian(-turn))
+    if not tree.has_spherical:
+        return IntegrateDerivatives(*(_tangent_matrix(tree, root, None) for root in roots))
+    q, by = (spherical_vectors(tree, vector) for vector in (state.joint_position, dnu[base:]))
+    product = spatial.quaternion_product(spatial.quaternion_exp(q), spatial.quaternion_exp(by))
+    held = _held(tree, spatial.quaternion_log(product))
+    blocks = (spatial.multiply(_rotation(-by), _held(tree, q)), spatial.right_jacobian(by))
+    return IntegrateDerivatives(
+        *(_tangent_matrix(tree, root, spatial.multiply(held, block)) for root, block in zip(roots, blocks, strict=True))
+    )
+
+
+@quantity
+def difference_derivatives(articulation: Articulation, start: State, end: State) -> DifferenceDerivatives:
+    """Derivatives of :func:`artix.difference`, Pinocchio's ``dDifference``.
+
+    Args:
+      articulation: the articulation.
+      start: where to start.
+      end: where to arrive.
+
+    Returns:
+      The derivatives by the start and by the end, each configuration moving along a tangent vector of its own (see
+      :func:`artix.integrate`), shape [nv, nv] each. At a half turn they are those of the branch taken.
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+
+    Identity: ``.end`` is the inverse of ``integrate_derivatives(a, start, difference(a, start, end)).displacement``.
+    """
+    check_state(articulation, start)
+    check_state(articulation, end)
+    tree = articulation.topology
+    old, new = (spatial.normalize(state.root_pose[3:, None]) for state in (start, end))
+    turn = spatial.quaternion_log(spatial.quaternion_product(new, spatial.conjugate(old)))
+    roots = (_inverse_jacobian(turn), _inverse_jacobian(-turn))
+    if not tree.has_spherical:
+        by_start, by_end = (_tangent_matrix(tree, root, None) for root in roots)
+        return DifferenceDerivatives(-by_start, by_end)
+    first, last = (spherical_vectors(tree, state.joint_position) for state in (start, end))
+    inverse = spatial.conjugate(spatial.quaternion_exp(first))
+    vector = spatial.quaternion_log(spatial.quaternion_product(inverse, spatial.quaternion_exp(last)))
+    at_start = spatial.multiply(_inverse_jacobian(-vector), _held(tree, first))
+    at_end = spatial.multiply(_inverse_jacobian(vector), _held(tree, last))
+    return DifferenceDerivatives(-_tangent_matrix(tree, roots[0], at_start), _tangent_matrix(tree, roots[1], at_end))
+
+
+@quantity
+def transport(articulation: Articulation, state: State, dnu: Array, tangents: Array) -> Array:
+    """Carries tangent vectors along a displacement to its end, Pinocchio's ``dIntegrateTransport``.
+
+    Args:
+      articulation: the articulation.
+      state: where to start.
+      dnu: the displacement, shape [nv] [m, rad].
+      tangents: tangent vectors at the start as columns, shape [nv, k], or one, shape [nv].
+
+    Returns:
+      The tangent vectors at ``integrate(articulation, state, dnu)``: the first of :func:`integrate_derivatives` times
+      them, in the shape of ``tangents``.
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+    """
+    shape = (articulation.topology.nv, *getattr(tangents, "shape", ())[1:2])
+    check_vector("tangents", tangents, shape, articulation.dtype, "nv, and one column per vector")
+    return times(integrate_derivatives(articulation, state, dnu).start, tangents)
+
+
+@quantity
+def configuration_rate_map(articulation: Articulation, state: State) -> Array:
+    """The matrix T of ``dq/dt = T(q) nu``, Pinocchio's ``tangentMap``.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+
+    Returns:
+      Shape [nq, nv]: rows are the rates of ``root_pose`` (7, for a floating base only), then of ``joint_position``
+      (n). Rows of spherical joints are those of :func:`artix.joint_rate_from_velocity`.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+    """
+    check_state(articulation, state)
+    tree = articulation.topology
+    blocks = rate_matrix(tree, state.joint_position) if tree.has_spherical else None
+    joints = _joint_matrix(tree, blocks, articulation.dtype)
+    if tree.num_base_dofs == 0:
+        return joints
+    quaternion = spatial.normalize(state.root_pose[3:, None])
+    center = spatial.rotate(quaternion, articulation.link_com_pose[0, :3, None])
+    unit = jnp.eye(3, dtype=joints.dtype)
+    spin = 0.5 * spatial.right_product_matrix(quaternion)[:, :3, 0]
+    root = jnp.block([[unit, spatial.skew(center)[..., 0]], [jnp.zeros_like(spin), spin]])
+    return _block_diagonal(free_root(tree, root), joints)
+
+
+def _rotation(vector: Array) -> Array:
+    return spatial.rotation_matrix(spatial.quaternion_exp(vector))
+
+
+def _inverse_jacobian(vector: Array) -> Array:
+    return spatial.inverse(spatial.right_jacobian(vector))
+
+
+def _held(tree: Tree, vector: Array) -> Array:
+    """What becomes of angular velocities at rotation vectors [3, B-1] whose components on locked axes are dropped.
+
+    The identity where three axes are free; with two, dropping the third component turns the joint too. [3, 3, B-1].
+    """
+    free = jnp.asarray(tree.body_dofs)[:, 1:] < tree.num_dofs
+    all_free = jnp.all(free, axis=0)
+    vector = jnp.where(all_free, jnp.zeros_like(vector), vector)
+    rates = _inverse_jacobian(vector)
+    rates = jnp.where(free[:, None], rates, jnp.zeros_like(rates))
+    held = spatial.right_jacobian(jnp.where(free, vector, jnp.zeros_like(vector)))
+    return jnp.where(all_free, spatial.identity_like(vector), spatial.multiply(held, rates))
+
+
+def _tangent_matrix(tree: Tree, root: Array, blocks: Array | None) -> Array:
+    """A map of tangent vectors by its blocks for the root's rotation [3, 3, 1] and for spherical joints; [nv, nv]."""
+    joints = _joint_matrix(tree, blocks, root.dtype)
+    if tree.num_base_dofs == 0:
+        return joints
+    unit = jnp.eye(3, dtype=root.dtype)
+    return _block_diagonal(free_root(tree, _block_diagonal(unit, root[..., 0])), joints)
+
+
+def _joint_matrix(tree: Tree, blocks: Array | None, dtype) -> Array:
+    """Blocks of spherical joints [3, 3, B-1], ones for the other DOFs, [n, n]; zero for padded ones."""
+    n = tree.num_dofs
+    body, column = jnp.asarray(tree.dof_body), jnp.asarray(tree.dof_column)
+    together = body[:, None] == body[None]
+    if tree.dof_is_live is not None:
+        together = together & tree.dof_is_live[:, None] & tree.dof_is_live[None]
+    if blocks is None:
+        return together.astype(dtype)
+    matrix = jnp.zeros((n, n), dtype)
+    for k in range(3):
+        entries = where_spherical(tree, blocks[:, k], jnp.full((n,), float(k == 0), dtype))
+        matrix = jnp.where(together & (column == k)[None], entries[:, None], matrix)
+    return matrix
+
+
+def _block_diagonal(first: Array, second: Array) -> Array:
+    columns = first.shape[1]
+    above = jnp.pad(first, ((0, 0), (0, second.shape[1])))
+    return jnp.concatenate([above, jnp.pad(second, ((0, 0), (columns, 0)))])

@@ -1,0 +1,173 @@
+"""The unit displacements of a configuration: the columns of every closed-form derivative.
+
+They are, in this order: three rotations of the root about its centre of mass and the world's axes, one displacement
+per DOF, and one per spherical joint with two free axes, whose rotation vector also turns the joint about the locked
+axis when it changes. Translations of the root change nothing in the dynamics and have no column.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix.kinematics.solve import Kinematics, Motion, motion_cross
+from artix.kinematics.tree import Tree, by_body, free_root, masked_sum, take
+from artix.math import spatial
+from artix.math.tangents import is_zero
+from artix.model.articulation import State
+from artix.model.topology import Topology
+
+Array = jax.Array
+NUM_ROOT = 3
+
+
+class Displacements(NamedTuple):
+    """Where the c unit displacements act; index arrays and masks, constants of a static topology."""
+
+    body: Any
+    """The body that each displaces, together with all bodies below it, [c]."""
+    above: Any
+    """The body that stays, 0 for the root's own rotations, whose velocity keeps its world components, [c]."""
+    sums: Any
+    """The column of subtree sums (the whole, then one per DOF) that belongs to what each displaces, [c]."""
+    moves_below: Any
+    """``[d, c]``: whether DOF d lies strictly above displacement c, [n, c]."""
+    moved_by: Any
+    """``[d, c]``: whether displacement c carries the joint of DOF d along, [n, c]."""
+
+
+def has_all_displacements(tree: Tree) -> bool:
+    """Whether :func:`displacements` knows all; padded spherical joints may have locked axes that it does not."""
+    return isinstance(tree, Topology) or not tree.has_spherical
+
+
+def displacements(tree: Tree) -> Displacements:
+    """The unit displacements of a tree."""
+    if isinstance(tree, Topology):
+        return _of_topology(tree)
+    ancestors = take(tree.dof_moves_body, tree.dof_body)
+    zero = jnp.zeros(NUM_ROOT, tree.dof_body.dtype)
+    root = jnp.zeros((tree.num_dofs, NUM_ROOT), bool)
+    return Displacements(
+        body=jnp.concatenate([zero, tree.dof_body]),
+        above=jnp.concatenate([zero, take(tree.body_parent, tree.dof_body)]),
+        sums=np.concatenate([np.zeros(NUM_ROOT, int), 1 + np.arange(tree.num_dofs)]),
+        moves_below=jnp.concatenate([root, ancestors & ~ancestors.T], axis=1),
+        moved_by=jnp.concatenate([jnp.broadcast_to(tree.dof_is_live[:, None], root.shape), ancestors.T], axis=1),
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _of_topology(tree: Topology) -> Displacements:
+    first = [int(np.flatnonzero(tree.dof_body == body)[0]) for body in _two_axes(tree)]
+    dofs = np.concatenate([np.arange(tree.num_dofs), np.array(first, int)]).astype(int)
+    ancestors = tree.dof_ancestors
+    root = np.zeros((tree.num_dofs, NUM_ROOT), bool)
+    zero = np.zeros(NUM_ROOT, int)
+    return Displacements(
+        body=np.concatenate([zero, tree.dof_body[dofs]]),
+        above=np.concatenate([zero, tree.body_parent[tree.dof_body[dofs]]]),
+        sums=np.concatenate([zero, 1 + dofs]),
+        moves_below=np.concatenate([root, (ancestors & ~ancestors.T)[:, dofs]], axis=1),
+        moved_by=np.concatenate([~root, ancestors.T[:, dofs]], axis=1),
+    )
+
+
+def _two_axes(tree: Tree) -> np.ndarray:
+    """Bodies whose spherical joints have two free axes."""
+    if not isinstance(tree, Topology):
+        return np.zeros(0, int)
+    counts = np.bincount(tree.dof_body, minlength=tree.num_bodies) if tree.num_dofs else np.zeros(1, int)
+    return np.flatnonzero(tree.body_is_spherical & (counts == 2))
+
+
+def displacement_motions(tree: Tree, kin: Kinematics, motions: Motion) -> Motion:
+    """The motions of the unit displacements, [3, c] each; ``motions`` are those of the DOFs."""
+    unit = jnp.eye(NUM_ROOT, dtype=motions.angular.dtype)
+    linear, angular = [jnp.zeros_like(unit), motions.linear], [unit, motions.angular]
+    bodies = _two_axes(tree)
+    if bodies.size:
+        axis = take(kin.rotation[:, 2], bodies)
+        linear.append(spatial.cross(take(kin.position, bodies), axis))
+        angular.append(axis)
+    return Motion(jnp.concatenate(linear, axis=1), jnp.concatenate(angular, axis=1))
+
+
+class Changes(NamedTuple):
+    """What unit displacements do to the motion of everything that they move, [3, c] each."""
+
+    motions: Motion
+    """S_c, the unit displacements themselves."""
+    first: Motion
+    """Change of all velocities, seen from the bodies that move."""
+    second: Motion
+    """Change of all accelerations but for ``- v x first``, likewise."""
+
+
+def changes_by_displacement(
+    tree: Tree, kin: Kinematics, joints: Motion, velocity: Motion, acceleration: Motion
+) -> Changes:
+    """The changes by all unit displacements; ``joints`` are motions of the DOFs, the others those of the bodies."""
+    above = displacements(tree).above
+    motions = displacement_motions(tree, kin, joints)
+    still, pushed = (Motion(*(take(part, above) for part in motion)) for motion in (velocity, acceleration))
+    first = motion_cross(still, motions)
+    second = Motion(*map(jnp.add, motion_cross(pushed, motions), motion_cross(still, first)))
+    return Changes(motions, first, second)
+
+
+def changes_by_velocity(tree: Tree, joints: Motion, velocity: Motion, first: Motion) -> Motion:
+    """Change of all accelerations but for ``- v x S_c`` by unit velocities, the root's angular first, [3, 3 + n]."""
+    count = NUM_ROOT + tree.num_dofs
+    carried = motion_cross(Motion(*(take(part, tree.dof_body) for part in velocity)), joints)
+    padded = (jnp.pad(part, ((0, 0), (NUM_ROOT, 0))) for part in carried)
+    return Motion(*(part[:, :count] + more for part, more in zip(first, padded, strict=True)))
+
+
+def displacement_of(tree: Tree, state: State, root_pose, joint_position) -> Array | None:
+    """The displacement [c] that tangents of ``root_pose`` and ``joint_position`` amount to.
+
+    Either tangent may be a symbolic zero; ``None`` if both are.
+    """
+    if is_zero(root_pose) and is_zero(joint_position):
+        return None
+    dtype = state.root_pose.dtype
+    root = jnp.zeros(NUM_ROOT, dtype)
+    if not is_zero(root_pose):
+        q, rate = state.root_pose[3:, None], root_pose[3:, None]
+        root = (2 * spatial.quaternion_product(rate, spatial.conjugate(q))[:3] / spatial.dot(q, q))[:, 0]
+    if is_zero(joint_position):
+        return jnp.concatenate([root, jnp.zeros(len(displacements(tree).body) - NUM_ROOT, dtype)])
+    if not tree.has_spherical:
+        return jnp.concatenate([root, joint_position])
+    turn = spatial.apply(spatial.right_jacobian(by_body(tree, state.joint_position)), by_body(tree, joint_position))
+    width = tree.num_bodies - 1
+    turns = take(turn.reshape(-1), tree.dof_column * width + tree.dof_body - 1)
+    spherical = take(jnp.asarray(tree.body_is_spherical), tree.dof_body)
+    joints = jnp.where(spherical, turns, joint_position)
+    return jnp.concatenate([root, joints, take(turn[2], _two_axes(tree) - 1)])
+
+
+def displaced_bodies(tree: Tree, kin: Kinematics, motions: Motion, displacement: Array) -> Motion:
+    """Motions [3, B] of all bodies along a displacement [c]; ``motions`` are those of the DOFs."""
+    where = displacements(tree)
+    columns = jnp.concatenate(displacement_motions(tree, kin, motions))
+    moves = jnp.asarray(tree.bodies_below)[:, where.sums].T
+    sums = masked_sum(columns * displacement[None], moves)
+    return Motion.from_rows(sums)
+
+
+def generalized_columns(tree: Tree, columns: Array) -> Array:
+    """From columns per unit displacement, or per angular and joint velocity, to columns of ``nu``, [..., nv].
+
+    Those of the root's translation are zero.
+    """
+    count = NUM_ROOT + tree.num_dofs
+    if tree.num_base_dofs == 0:
+        return columns[..., NUM_ROOT:count]
+    root = free_root(tree, columns[..., :NUM_ROOT])
+    return jnp.concatenate([jnp.zeros_like(root), root, columns[..., NUM_ROOT:count]], axis=-1)

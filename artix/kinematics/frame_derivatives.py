@@ -1,0 +1,288 @@
+"""Derivatives of the motion of one frame by the configuration and the velocity, in any axes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.evaluation import quantity
+from artix.kinematics.axes import Axes, check_axes, origin, turned
+from artix.kinematics.bodies import Placement
+from artix.kinematics.frames import link_frames, link_of_frame, locate_frame, mask_column
+from artix.kinematics.joint_jacobians import carried_columns
+from artix.kinematics.link_derivatives import (
+    PointSetting,
+    acceleration_by_configuration,
+    acceleration_by_velocity,
+    point_jacobians,
+    point_setting,
+    velocity_by_configuration,
+)
+from artix.kinematics.solve import Motion, generalized_motions, kinematics, root_motion
+from artix.math import spatial
+from artix.model.articulation import Articulation, State
+
+Array = jax.Array
+
+
+class FrameVelocityDerivatives(NamedTuple):
+    """Derivatives of the velocity of a frame, [6, nv] each."""
+
+    configuration: Array
+    velocity: Array
+    """The frame's Jacobian."""
+
+
+class FrameAccelerationDerivatives(NamedTuple):
+    """Derivatives of the acceleration of a frame, [6, nv] each."""
+
+    configuration: Array
+    velocity: Array
+    acceleration: Array
+    """The frame's Jacobian."""
+
+
+class _Frame(NamedTuple):
+    """A frame, what derivatives at its point are made of, and its motion [3, 1] with the root's velocity."""
+
+    placement: Placement
+    setting: PointSetting
+    jacobian: Array
+    velocity: Array
+    angular: Array
+
+
+@quantity
+def frame_velocity_derivatives(
+    articulation: Articulation,
+    state: State,
+    frame: str | int | Array,
+    offset: Array | None = None,
+    *,
+    axes: Axes = "world_aligned",
+) -> FrameVelocityDerivatives:
+    """Derivatives of :func:`artix.frame_velocity`, Pinocchio's ``getFrameVelocityDerivatives``.
+
+    They are those of the six numbers that ``frame_velocity`` returns: where the axes move along, that is in them. The
+    first three rows are ``getPointVelocityDerivatives``.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
+      offset: a pose in that frame, shape [7]; the frame itself when ``None``.
+      axes: see :func:`artix.frame_jacobian`.
+
+    Returns:
+      The derivatives by the configuration (along :func:`artix.integrate`) and the generalised velocity, [6, nv] each.
+
+    Raises:
+      KeyError: no link or frame has this name.
+      ValueError: an array has the wrong shape, or ``axes`` is not one of the three.
+      TypeError: an array has another dtype than the articulation.
+
+    Identity: ``.velocity == frame_jacobian(...)``.
+    """
+    found = _locate(articulation, state, None, frame, offset, axes)
+    by_configuration = _velocity_by_configuration(articulation, found, axes)
+    return FrameVelocityDerivatives(
+        _seen_in(found, by_configuration, found.velocity, found.angular, axes),
+        turned(found.placement, found.jacobian, axes),
+    )
+
+
+@quantity
+def frame_acceleration_derivatives(
+    articulation: Articulation,
+    state: State,
+    acceleration: Array,
+    frame: str | int | Array,
+    offset: Array | None = None,
+    *,
+    axes: Axes = "world_aligned",
+    classical: bool = False,
+) -> FrameAccelerationDerivatives:
+    """Derivatives of :func:`artix.frame_acceleration`, Pinocchio's ``getFrameAccelerationDerivatives``.
+
+    The first three rows of the classical ones are ``getPointClassicAccelerationDerivatives``.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      acceleration: generalised acceleration, shape [nv].
+      frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
+      offset: a pose in that frame, shape [7]; the frame itself when ``None``.
+      axes: see :func:`artix.frame_jacobian`.
+      classical: whether of classical accelerations, see :func:`artix.frame_acceleration`.
+
+    Returns:
+      The derivatives by the configuration (along :func:`artix.integrate`), the generalised velocity and the generalised
+      acceleration, shape [6, nv] each.
+
+    Raises:
+      KeyError: no link or frame has this name.
+      ValueError: an array has the wrong shape, or ``axes`` is not one of the three.
+      TypeError: an array has another dtype than the articulation.
+
+    Identity: ``.acceleration == frame_jacobian(...)``.
+    """
+    found = _locate(articulation, state, acceleration, frame, offset, axes)
+    setting, jacobian, v, omega = found.setting, found.jacobian, found.velocity, found.angular
+    linear, alpha = setting.acceleration[..., 0], setting.angular_acceleration[..., 0]
+    by_configuration = acceleration_by_configuration(articulation, setting)[0]
+    by_velocity = acceleration_by_velocity(articulation, setting)[0]
+    if axes == "world":  # The point does not move along.
+        passed = spatial.cross(alpha, jacobian[:3]) + spatial.cross(omega, spatial.cross(omega, jacobian[:3]))
+        by_configuration = by_configuration.at[:3].add(-passed)
+    if not classical:
+        linear = linear - spatial.cross(omega, v)
+        moved = _velocity_by_configuration(articulation, found, axes)
+        by_configuration = by_configuration.at[:3].add(-_cross_change(moved, v, omega))
+        by_velocity = by_velocity.at[:3].add(-_cross_change(jacobian, v, omega))
+    return FrameAccelerationDerivatives(
+        _seen_in(found, by_configuration, linear, alpha, axes),
+        turned(found.placement, by_velocity, axes),
+        turned(found.placement, jacobian, axes),
+    )
+
+
+@quantity
+def frame_kinematic_hessian(
+    articulation: Articulation,
+    state: State,
+    frame: str | int | Array,
+    offset: Array | None = None,
+    *,
+    axes: Axes = "world_aligned",
+) -> Array:
+    """Derivative of :func:`artix.frame_jacobian` by the configuration, Pinocchio's ``getFrameKinematicHessian``.
+
+    Haviland and Corke, *Manipulator differential kinematics*, Robotics and Automation Magazine 2023.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+      frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
+      offset: a pose in that frame, shape [7]; the frame itself when ``None``.
+      axes: see :func:`artix.frame_jacobian`.
+
+    Returns:
+      ``[:, i, j]`` is the derivative of column i while the configuration moves along entry j, shape [6, nv, nv].
+
+    Raises:
+      KeyError: no link or frame has this name.
+      ValueError: an array has the wrong shape, or ``axes`` is not one of the three.
+      TypeError: an array has another dtype than the articulation.
+
+    Identity: its product with nu over the last axis is ``frame_jacobian_rate(...)``.
+    """
+    check_axes(axes)
+    tree = articulation.topology
+    kin = kinematics(articulation, state)
+    body, placement = locate_frame(articulation, kin, frame, offset)
+    point = origin(kin, placement, axes)
+    support = mask_column(tree, body).T.astype(point.dtype)
+    support = jnp.pad(support, ((0, 0), (tree.num_base_dofs, 0)), constant_values=1)
+    motions = generalized_motions(articulation, kin) * support
+    columns = carried_columns(tree, Motion.from_rows(motions))
+    jacobian = jnp.concatenate([motions[:3] + spatial.cross(motions[3:], point), motions[3:]])
+    linear = columns[:3] + spatial.cross(columns[3:], point[..., None])
+    if axes != "world":
+        linear = linear + spatial.cross(motions[3:, :, None], jacobian[:3, None])
+    columns = jnp.concatenate([linear, columns[3:]])
+    if axes != "local":
+        return columns
+    spin, held = jacobian[3:, None], jacobian[:, :, None]
+    columns = columns - jnp.concatenate([spatial.cross(spin, held[:3]), spatial.cross(spin, held[3:])])
+    return turned(placement, columns.reshape(6, -1), axes).reshape(columns.shape)
+
+
+@quantity
+def frame_kinematic_regressor(
+    articulation: Articulation,
+    state: State,
+    frame: str | int | Array,
+    offset: Array | None = None,
+    *,
+    axes: Axes = "world_aligned",
+) -> Array:
+    """How a frame moves with errors of the joints' placements, for kinematic calibration.
+
+    Pinocchio's ``computeFrameKinematicRegressor`` and ``computeJointKinematicRegressor``.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+      frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
+      offset: a pose in that frame, shape [7]; the frame itself when ``None``.
+      axes: axes of the frame's displacement, see :func:`artix.frame_jacobian`.
+
+    Returns:
+      Six columns per link 1 .. L-1: the displacement of the frame (linear, then angular) per displacement of the place
+      in which the link's joint holds it at joint position zero, in the axes of that place; zero for links that do not
+      carry the frame. Shape [6, 6 (L - 1)].
+
+    Raises:
+      KeyError: no link or frame has this name.
+      ValueError: an array has the wrong shape, or ``axes`` is not one of the three.
+      TypeError: an array has another dtype than the articulation.
+    """
+    check_axes(axes)
+    tree = articulation.topology
+    kin = kinematics(articulation, state)
+    _, placement = locate_frame(articulation, kin, frame, offset)
+    point = origin(kin, placement, axes)
+    above = link_frames(tree, kin).take(jnp.maximum(jnp.asarray(tree.parent)[1:], 0))
+    parent, child = articulation.joint_parent_pose[1:], articulation.joint_child_pose[1:]
+    places = above @ Placement.from_poses(parent) @ Placement.from_poses(child).inverse()
+    rotation = spatial.rotation_matrix(places.rotation)
+    arm = jnp.broadcast_to(point, places.position.shape) - places.position
+    turning = -spatial.multiply(spatial.skew(arm), rotation)
+    upper = jnp.concatenate([rotation, turning], axis=1)
+    blocks = jnp.concatenate([upper, jnp.concatenate([jnp.zeros_like(rotation), rotation], axis=1)])
+    carries = jnp.asarray(tree.link_ancestors)[1:, link_of_frame(articulation, frame)[0][0]]
+    rows = jnp.moveaxis(blocks * carries[None, None].astype(point.dtype), -1, 1)
+    return turned(placement, rows.reshape(6, -1), axes)
+
+
+def _locate(
+    articulation: Articulation,
+    state: State,
+    acceleration: Array | None,
+    frame: str | int | Array,
+    offset: Array | None,
+    axes: Axes,
+) -> _Frame:
+    check_axes(axes)
+    kin = kinematics(articulation, state)
+    body, placement = locate_frame(articulation, kin, frame, offset)
+    point = origin(kin, placement, axes)
+    setting = point_setting(articulation, kin, state, acceleration, point, body)
+    flight = root_motion(articulation.topology, state.root_velocity).linear
+    jacobian = point_jacobians(articulation, setting)[0]
+    return _Frame(placement, setting, jacobian, setting.velocity[..., 0] + flight, setting.angular[..., 0])
+
+
+def _velocity_by_configuration(articulation: Articulation, found: _Frame, axes: Axes) -> Array:
+    """Derivative of the velocity about the origin of the axes, in world axes, [6, nv]."""
+    rows = velocity_by_configuration(articulation, found.setting)[0]
+    if axes != "world":
+        return rows
+    # The point does not move along with the frame.
+    return rows.at[:3].add(-spatial.cross(found.angular, found.jacobian[:3]))
+
+
+def _seen_in(found: _Frame, rows: Array, linear: Array, angular: Array, axes: Axes) -> Array:
+    """From the derivatives of a vector in world axes to those of its components, which local axes turn along with."""
+    if axes != "local":
+        return rows
+    spin = found.jacobian[3:]
+    held = jnp.concatenate([spatial.cross(spin, linear), spatial.cross(spin, angular)])
+    return turned(found.placement, rows - held, axes)
+
+
+def _cross_change(change: Array, linear: Array, angular: Array) -> Array:
+    """Change [3, k] of ``angular x linear`` with changes [6, k] of a velocity."""
+    return spatial.cross(change[3:], linear) + spatial.cross(angular, change[:3])

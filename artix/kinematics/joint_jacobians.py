@@ -1,0 +1,239 @@
+"""The Jacobian columns of all joints at once, about the world's origin, their rates and their derivatives.
+
+Column k is the unit motion S_k of entry k of the generalised velocity; the Jacobian of a link in ``"world"`` axes
+consists of the columns of the DOFs that move it. Names as in Carpentier and Mansard, RSS 2018, and Singh, Russell and
+Wensing, T-RO 2024: ``dJ = v x S``, ``psi' = v_above x S``, ``psi'' = a_above x S + v_above x psi'``. All about the
+world's origin: in float32 they lose what its distance costs. :func:`artix.frame_jacobian` does not.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.evaluation import quantity
+from artix.kinematics.displacements import NUM_ROOT, displacements
+from artix.kinematics.solve import (
+    Kinematics,
+    Motion,
+    body_accelerations,
+    generalized_motions,
+    kinematics,
+    motion_cross,
+    root_motion,
+)
+from artix.kinematics.tree import Tree, free_root, take
+from artix.math import spatial
+from artix.model.articulation import Articulation, State
+from artix.model.checks import check_vector
+
+Array = jax.Array
+
+
+class JointMotionDerivatives(NamedTuple):
+    """What unit changes do to the motion of all that each DOF moves, about the world's origin, [6, nv] each.
+
+    A link at velocity v and acceleration a sees, of those columns that move it: its velocity changes with the
+    configuration by ``velocity_by_configuration + S x v``; its acceleration by ``acceleration_by_configuration
+    - v x velocity_by_configuration + S x a``, and with the velocity by ``acceleration_by_velocity - v x S``.
+    """
+
+    velocity_by_configuration: Array
+    """Pinocchio's ``dVdq`` and ``psid``."""
+    acceleration_by_configuration: Array
+    """Pinocchio's ``psidd``, and ``dAdq`` without gravity."""
+    acceleration_by_velocity: Array
+    """Pinocchio's ``dAdv``."""
+
+
+@quantity
+def joint_jacobians(articulation: Articulation, state: State) -> Array:
+    """The Jacobian columns of all joints about the world's origin, Pinocchio's ``J``.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+
+    Returns:
+      Shape [6, nv], linear rows first, world axes.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Identity: ``frame_jacobian(a, s, link, axes="world")`` has the columns of the DOFs that move the link.
+    """
+    kin = kinematics(articulation, state)
+    return _about_world(kin, _motions(articulation, kin))
+
+
+@quantity
+def joint_jacobians_rate(articulation: Articulation, state: State) -> Array:
+    """Rate of change of :func:`joint_jacobians` at the state's velocity, Pinocchio's ``dJ``.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+
+    Returns:
+      Shape [6, nv].
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+    """
+    kin = kinematics(articulation, state)
+    motions = _motions(articulation, kin)
+    velocity, _ = _fixed_point_motions(articulation, kin, state, None)
+    carrier = _carriers(articulation, velocity, state.root_velocity)
+    return _about_world(kin, motion_cross(carrier, motions))
+
+
+@quantity
+def joint_jacobians_second_rate(articulation: Articulation, state: State, acceleration: Array) -> Array:
+    """Second rate of change of :func:`joint_jacobians`, what Pinocchio declares as ``ddJ``.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      acceleration: generalised acceleration, shape [nv].
+
+    Returns:
+      Shape [6, nv].
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+    """
+    base = articulation.topology.num_base_dofs
+    kin = kinematics(articulation, state)
+    motions = _motions(articulation, kin)
+    velocity, rate = _fixed_point_motions(articulation, kin, state, acceleration)
+    carrier = _carriers(articulation, velocity, state.root_velocity)
+    root = acceleration[:base] if base else jnp.zeros_like(state.root_velocity)
+    pushed = motion_cross(_carriers(articulation, rate, root), motions)
+    return _about_world(kin, _sum(pushed, motion_cross(carrier, motion_cross(carrier, motions))))
+
+
+@quantity
+def joint_motion_derivatives(articulation: Articulation, state: State, acceleration: Array) -> JointMotionDerivatives:
+    """Derivatives of the motion of all that each DOF moves, Pinocchio's ``dVdq``, ``dAdq`` and ``dAdv``.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      acceleration: generalised acceleration, shape [nv].
+
+    Returns:
+      The three matrices, shape [6, nv] each; gravity is not in them. Those of the root's translation are zero.
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+    """
+    tree = articulation.topology
+    kin = kinematics(articulation, state)
+    motions = _motions(articulation, kin)
+    velocity, rate = _fixed_point_motions(articulation, kin, state, acceleration)
+    still, pushed = (_above(tree, motion) for motion in (velocity, rate))
+    first = motion_cross(still, motions)
+    second = _sum(motion_cross(pushed, motions), motion_cross(still, first))
+    carried = motion_cross(_carriers(articulation, velocity, state.root_velocity), motions)
+    return JointMotionDerivatives(*(_about_world(kin, x) for x in (first, second, _sum(first, carried))))
+
+
+@quantity
+def joint_kinematic_hessians(articulation: Articulation, state: State) -> Array:
+    """Derivatives of :func:`joint_jacobians` by the configuration, Pinocchio's ``kinematic_hessians``.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+
+    Returns:
+      ``[:, i, j]`` is the derivative of column i while the configuration moves along entry j, ``S_j x S_i`` where j
+      carries joint i along and zero elsewhere, shape [6, nv, nv].
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Identity: its product with nu over the last axis is :func:`joint_jacobians_rate`.
+    """
+    kin = kinematics(articulation, state)
+    columns = _about_world(kin, _motions(articulation, kin))
+    return carried_columns(articulation.topology, Motion.from_rows(columns))
+
+
+def carried_columns(tree: Tree, motions: Motion) -> Array:
+    """``S_j x S_i`` where entry j carries the axis of entry i along, zero elsewhere: ``[:, i, j]`` of [6, nv, nv]."""
+    of_i = Motion(*(part[:, :, None] for part in motions))
+    by_j = Motion(*(part[:, None, :] for part in motions))
+    return jnp.concatenate(motion_cross(by_j, of_i)) * _carries(tree).astype(motions.linear.dtype)[None]
+
+
+def _carries(tree: Tree) -> Array:
+    """``[i, j]``: whether a displacement along entry j carries the axis of entry i along, [nv, nv].
+
+    The root's own axes are the world's: only their origin, the root's centre of mass, moves, when it is translated.
+    """
+    base = tree.num_base_dofs
+    joints = jnp.asarray(tree.dof_moves_body)[:, tree.dof_body].T
+    if base == 0:
+        return joints
+    root = jnp.zeros((base, tree.nv), bool).at[:, :NUM_ROOT].set(True)
+    return jnp.concatenate([root, jnp.concatenate([jnp.ones((tree.num_dofs, base), bool), joints], axis=1)])
+
+
+def _motions(articulation: Articulation, kin: Kinematics) -> Motion:
+    """The unit motions of the generalised velocity about the reference point, [3, nv] each."""
+    return Motion.from_rows(generalized_motions(articulation, kin))
+
+
+def _about_world(kin: Kinematics, motion: Motion) -> Array:
+    """Motions about the reference point as such about the world's origin, [6, n]."""
+    return jnp.concatenate([motion.linear + spatial.cross(kin.reference[:, None], motion.angular), motion.angular])
+
+
+def _sum(a: Motion, b: Motion) -> Motion:
+    return Motion(a.linear + b.linear, a.angular + b.angular)
+
+
+def _fixed_point_motions(
+    articulation: Articulation, kin: Kinematics, state: State, acceleration: Array | None
+) -> tuple[Motion, Motion]:
+    """Velocities and spatial accelerations of the bodies, [3, B] each, about the reference point at rest."""
+    tree = articulation.topology
+    if acceleration is not None:
+        check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
+    motions = _motions(articulation, kin)
+    joints = Motion(*(part[:, tree.num_base_dofs :] for part in motions))
+    velocity, rate = body_accelerations(tree, kin, joints, state, acceleration)
+    # These are seen from the root's centre of mass in uniform motion.
+    flight = root_motion(tree, state.root_velocity).linear
+    fixed = rate.linear + spatial.cross(flight, velocity.angular)
+    return Motion(velocity.linear + flight, velocity.angular), Motion(fixed, rate.angular)
+
+
+def _carriers(articulation: Articulation, bodies: Motion, root: Array) -> Motion:
+    """What carries each column along: the root's centre of mass its six, a body its joint's, [3, nv] each."""
+    tree = articulation.topology
+    joints = Motion(*(take(part, tree.dof_body) for part in bodies))
+    if tree.num_base_dofs == 0:
+        return joints
+    linear = jnp.broadcast_to(free_root(tree, root[:3])[:, None], (3, tree.num_base_dofs))
+    return Motion(
+        jnp.concatenate([linear, joints.linear], axis=1),
+        jnp.concatenate([jnp.zeros_like(linear), joints.angular], axis=1),
+    )
+
+
+def _above(tree: Tree, bodies: Motion) -> Motion:
+    """Motions of the bodies that stay when each entry moves: none for the root's translation, [3, nv] each."""
+    above = displacements(tree).above[: NUM_ROOT + tree.num_dofs]
+    if tree.num_base_dofs == 0:
+        above = above[NUM_ROOT:]
+    still = (take(part, above) for part in bodies)
+    return Motion(*(jnp.pad(part, ((0, 0), (tree.nv - len(above), 0))) for part in still))

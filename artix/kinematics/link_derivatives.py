@@ -1,0 +1,195 @@
+"""Closed-form derivatives of the velocities and accelerations of points, above all of the links' centres of mass."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.evaluation import quantity
+from artix.kinematics.displacements import NUM_ROOT, changes_by_displacement, changes_by_velocity, generalized_columns
+from artix.kinematics.solve import Kinematics, Motion, body_accelerations, dof_motions, kinematics, link_centers
+from artix.kinematics.tree import free_root, take
+from artix.math import spatial
+from artix.model.articulation import Articulation, State
+from artix.model.checks import check_vector
+
+Array = jax.Array
+
+
+class LinkVelocityDerivatives(NamedTuple):
+    """Derivatives of the velocities of all links, [L, 6, nv] each."""
+
+    configuration: Array
+    velocity: Array
+    """The Jacobians of the links' centres of mass."""
+
+
+class LinkAccelerationDerivatives(NamedTuple):
+    """Derivatives of the accelerations of all links, [L, 6, nv] each."""
+
+    configuration: Array
+    velocity: Array
+    acceleration: Array
+    """The Jacobians of the links' centres of mass."""
+
+
+class PointSetting(NamedTuple):
+    """Motions of the unit displacements [3, 1, c] about the reference, and of the points [3, k, 1] that they move.
+
+    Seen from the root's centre of mass in uniform motion.
+    """
+
+    motions: Motion
+    first: Motion
+    second: Motion
+    rate: Motion
+    point: Array
+    velocity: Array
+    angular: Array
+    acceleration: Array
+    """Classical accelerations of the points."""
+    angular_acceleration: Array
+    moved: Array
+    """Which point moves with which displacement, [1, k, c]."""
+
+
+@quantity
+def link_velocity_derivatives(articulation: Articulation, state: State) -> LinkVelocityDerivatives:
+    """Derivatives of :func:`artix.link_velocities`, Pinocchio's ``getJointVelocityDerivatives`` for all links at once.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+
+    Returns:
+      The derivatives of each link's velocity (centre of mass, world axes, linear first) by the configuration and by the
+      generalised velocity, shape [L, 6, nv] each.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Identity: ``.velocity @ nu`` are the link velocities.
+    """
+    found = _link_setting(articulation, state, None)
+    return LinkVelocityDerivatives(velocity_by_configuration(articulation, found), point_jacobians(articulation, found))
+
+
+@quantity
+def link_acceleration_derivatives(
+    articulation: Articulation, state: State, acceleration: Array
+) -> LinkAccelerationDerivatives:
+    """Derivatives of :func:`artix.link_accelerations`, Pinocchio's ``getJointAccelerationDerivatives`` for all links.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      acceleration: generalised acceleration, shape [nv].
+
+    Returns:
+      The derivatives of each link's acceleration (classical, of the centre of mass, world axes, linear first) by the
+      configuration, the generalised velocity and the generalised acceleration, shape [L, 6, nv] each.
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+    """
+    found = _link_setting(articulation, state, acceleration)
+    return LinkAccelerationDerivatives(
+        acceleration_by_configuration(articulation, found),
+        acceleration_by_velocity(articulation, found),
+        point_jacobians(articulation, found),
+    )
+
+
+def _link_setting(articulation: Articulation, state: State, acceleration: Array | None) -> PointSetting:
+    kin = kinematics(articulation, state)
+    center = link_centers(articulation, kin)
+    return point_setting(articulation, kin, state, acceleration, center, articulation.topology.link_body)
+
+
+def point_setting(
+    articulation: Articulation, kin: Kinematics, state: State, acceleration: Array | None, point: Array, body
+) -> PointSetting:
+    """What the derivatives of points [3, k] fixed in the bodies ``body`` [k] are made of."""
+    tree = articulation.topology
+    if acceleration is not None:
+        check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
+    joints = dof_motions(tree, kin)
+    velocities, accelerations = body_accelerations(tree, kin, joints, state, acceleration)
+    motions, first, second, rate = moving_displacements(articulation, kin, joints, velocities, accelerations)
+    v, w, a, alpha = (take(part, body) for part in (*velocities, *accelerations))
+    velocity = v + spatial.cross(w, point)
+    linear = a + spatial.cross(alpha, point) + spatial.cross(w, velocity)
+    moves = jnp.asarray(tree.dof_moves_body)[:, body]
+    moved = jnp.concatenate([jnp.ones_like(moves, shape=(NUM_ROOT, moves.shape[1])), moves]).T[None]
+    point, velocity, w, linear, alpha = (x[..., None] for x in (point, velocity, w, linear, alpha))
+    moved = moved.astype(point.dtype)
+    return PointSetting(motions, first, second, rate, point, velocity, w, linear, alpha, moved)
+
+
+def moving_displacements(
+    articulation: Articulation, kin: Kinematics, joints: Motion, velocities: Motion, accelerations: Motion
+) -> list[Motion]:
+    """Motions S of the root's rotations and the DOFs, and what they change, [3, 1, 3 + n] each.
+
+    Unit displacements change the velocities by ``first`` and the accelerations by ``second - v x first``, both seen
+    from the links; unit velocities change the accelerations by ``rate - v x S``.
+    """
+    tree = articulation.topology
+    count = NUM_ROOT + tree.num_dofs
+    found = changes_by_displacement(tree, kin, joints, velocities, accelerations)
+    rate = changes_by_velocity(tree, joints, velocities, found.first)
+    return [Motion(*(part[:, None, :count] for part in motion)) for motion in (*found, rate)]
+
+
+def velocity_by_configuration(articulation: Articulation, found: PointSetting) -> Array:
+    """Derivatives of the points' velocities, [k, 6, nv]."""
+    motions, first = found.motions, found.first
+    linear = first.linear + spatial.cross(first.angular, found.point) + spatial.cross(motions.angular, found.velocity)
+    angular = first.angular + spatial.cross(motions.angular, found.angular)
+    return _columns(articulation, found, jnp.concatenate([linear, angular]))
+
+
+def acceleration_by_configuration(articulation: Articulation, found: PointSetting) -> Array:
+    """Derivatives of the points' classical accelerations, [k, 6, nv]."""
+    motions, first, second = found.motions, found.first, found.second
+    linear = (
+        second.linear
+        + spatial.cross(second.angular, found.point)
+        + 2 * spatial.cross(first.angular, found.velocity)
+        + spatial.cross(motions.angular, found.acceleration)
+    )
+    angular = (
+        second.angular
+        - spatial.cross(found.angular, first.angular)
+        + spatial.cross(motions.angular, found.angular_acceleration)
+    )
+    return _columns(articulation, found, jnp.concatenate([linear, angular]))
+
+
+def acceleration_by_velocity(articulation: Articulation, found: PointSetting) -> Array:
+    """Derivatives of the points' classical accelerations, [k, 6, nv]."""
+    angular, rate = found.motions.angular, found.rate
+    linear = rate.linear + spatial.cross(rate.angular, found.point) + 2 * spatial.cross(angular, found.velocity)
+    turning = rate.angular - spatial.cross(found.angular, angular)
+    return _columns(articulation, found, jnp.concatenate([linear, turning]))
+
+
+def point_jacobians(articulation: Articulation, found: PointSetting) -> Array:
+    """Jacobians of the points, [k, 6, nv]."""
+    linear = found.motions.linear + spatial.cross(found.motions.angular, found.point)
+    angular = jnp.broadcast_to(found.motions.angular, linear.shape)
+    return _columns(articulation, found, jnp.concatenate([linear, angular]), translation=True)
+
+
+def _columns(articulation: Articulation, found: PointSetting, rows: Array, translation: bool = False) -> Array:
+    """From [6, k, 3 + n] to [k, 6, nv]; the root's translation moves all points alike, or changes nothing."""
+    tree = articulation.topology
+    columns = generalized_columns(tree, jnp.moveaxis(rows * found.moved, 0, 1))
+    if translation and tree.num_base_dofs:
+        unit = free_root(tree, jnp.eye(6, NUM_ROOT, dtype=rows.dtype))
+        columns = columns.at[..., :NUM_ROOT].set(unit[None])
+    return columns

@@ -1,0 +1,178 @@
+"""Placements, velocities and accelerations of the links' frames, where Pinocchio has those of its joints.
+
+Pinocchio gives a body the frame of its joint; here that is the link frame. The functions of
+:mod:`artix.kinematics.frames` are about centres of mass instead, as PhysX has them.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from artix.evaluation import quantity
+from artix.kinematics.axes import Axes, check_axes, motion_in_axes, origin, turned
+from artix.kinematics.bodies import Placement
+from artix.kinematics.frames import link_frames, live_links, locate_frame
+from artix.kinematics.solve import (
+    Kinematics,
+    Motion,
+    body_accelerations,
+    body_velocities,
+    dof_motions,
+    kinematics,
+    root_motion,
+)
+from artix.kinematics.tree import take
+from artix.math import spatial
+from artix.model.articulation import Articulation, State
+from artix.model.checks import check_vector
+
+Array = jax.Array
+
+
+@quantity
+def joint_placements(articulation: Articulation, state: State) -> Array:
+    """Poses of the link frames in the frames of their parent links, Pinocchio's ``liMi``.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+
+    Returns:
+      Positions [m] and quaternions xyzw, shape [L, 7]; the root's is its pose in the world.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Identity: composed along the tree they are ``link_poses(a, s)``.
+    """
+    tree = articulation.topology
+    kin = kinematics(articulation, state)
+    frames = link_frames(tree, kin)
+    above = frames.take(jnp.maximum(jnp.asarray(tree.parent), 0))
+    poses = (above.inverse() @ frames).poses()
+    root = frames._replace(position=frames.position + kin.reference[:, None]).poses()[:1]
+    return live_links(tree, jnp.concatenate([root, poses[1:]]))
+
+
+@quantity
+def link_frame_velocities(articulation: Articulation, state: State, *, axes: Axes = "local") -> Array:
+    """Velocities of all link frames, Pinocchio's ``v`` (``"local"``) and ``ov`` (``"world"``).
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      axes: ``"local"`` for the velocity of the frame's origin in the frame's axes, ``"world_aligned"`` for the same in
+        world axes, ``"world"`` for the spatial velocity about the world's origin.
+
+    Returns:
+      Linear [m/s], then angular [rad/s] velocities, shape [L, 6].
+
+    Raises:
+      ValueError: an array of the state has the wrong shape, or ``axes`` is not one of the three.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Identity: row l is ``frame_velocity(a, s, l, axes=axes)``.
+    """
+    check_axes(axes)
+    tree = articulation.topology
+    kin = kinematics(articulation, state)
+    root = root_motion(tree, state.root_velocity)
+    velocity = body_velocities(tree, dof_motions(tree, kin), root, state.joint_velocity)
+    of_links = Motion(*(take(part, tree.link_body) for part in velocity))
+    return live_links(tree, motion_in_axes(kin, link_frames(tree, kin), of_links, axes).T)
+
+
+@quantity
+def link_frame_accelerations(
+    articulation: Articulation, state: State, acceleration: Array, *, axes: Axes = "local", classical: bool = False
+) -> Array:
+    """Accelerations of all link frames, Pinocchio's ``a`` (``"local"``) and ``oa`` (``"world"``); without gravity.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      acceleration: generalised acceleration, shape [nv] [m/s^2, rad/s^2].
+      axes: as in :func:`link_frame_velocities`.
+      classical: whether the linear part is the acceleration of the point of the link at the origin of the ``axes``
+        (``getClassicalAcceleration``), instead of that of the spatial acceleration, which is less by ``omega x v``.
+
+    Returns:
+      Linear [m/s^2], then angular [rad/s^2] accelerations, shape [L, 6].
+
+    Raises:
+      ValueError: an array has the wrong shape, or ``axes`` is not one of the three.
+      TypeError: an array has another dtype than the articulation.
+
+    Identity: spatial accelerations are the rates of change of :func:`link_frame_velocities` in ``"local"`` and
+    ``"world"`` axes, classical ones in ``"world_aligned"`` axes.
+    """
+    tree = articulation.topology
+    kin = kinematics(articulation, state)
+    frames, body = link_frames(tree, kin), tree.link_body
+    rows = _frame_accelerations(articulation, kin, state, acceleration, frames, body, axes, classical)
+    return live_links(tree, rows.T)
+
+
+@quantity
+def frame_acceleration(
+    articulation: Articulation,
+    state: State,
+    acceleration: Array,
+    frame: str | int | Array,
+    offset: Array | None = None,
+    *,
+    axes: Axes = "world_aligned",
+    classical: bool = False,
+) -> Array:
+    """Acceleration of one frame, Pinocchio's ``getFrameAcceleration`` and ``getFrameClassicalAcceleration``.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      acceleration: generalised acceleration, shape [nv].
+      frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
+      offset: a pose in that frame, shape [7]; the frame itself when ``None``.
+      axes: see :func:`artix.frame_jacobian`.
+      classical: see :func:`link_frame_accelerations`.
+
+    Returns:
+      Linear [m/s^2], then angular [rad/s^2] acceleration, shape [6].
+
+    Raises:
+      KeyError: no link or frame has this name.
+      ValueError: an array has the wrong shape, or ``axes`` is not one of the three.
+      TypeError: an array has another dtype than the articulation.
+
+    Identity: ``frame_jacobian(...) @ acceleration + frame_jacobian_rate(...) @ nu``, spatial in ``"local"`` and
+    ``"world"`` axes, classical in ``"world_aligned"`` axes.
+    """
+    kin = kinematics(articulation, state)
+    body, placement = locate_frame(articulation, kin, frame, offset)
+    return _frame_accelerations(articulation, kin, state, acceleration, placement, body, axes, classical)[:, 0]
+
+
+def _frame_accelerations(
+    articulation: Articulation,
+    kin: Kinematics,
+    state: State,
+    acceleration: Array,
+    frames: Placement,
+    body,
+    axes: Axes,
+    classical: bool,
+) -> Array:
+    """Accelerations [6, k] of frames on the bodies ``body`` [k]."""
+    check_axes(axes)
+    tree = articulation.topology
+    check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
+    # Seen from the root's centre of mass in uniform motion, which leaves classical accelerations as they are.
+    velocities, rates = body_accelerations(tree, kin, dof_motions(tree, kin), state, acceleration)
+    v, omega, a, alpha = (take(part, body) for part in (*velocities, *rates))
+    point = origin(kin, frames, axes)
+    speed = v + spatial.cross(omega, point)
+    linear = a + spatial.cross(alpha, point) + spatial.cross(omega, speed)
+    if not classical:
+        linear = linear - spatial.cross(omega, speed + root_motion(tree, state.root_velocity).linear)
+    return turned(frames, jnp.concatenate([linear, alpha]), axes)

@@ -1,0 +1,165 @@
+"""Where the links are and how they move: poses, velocities, accelerations."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.kinematics.bodies import (
+    JointGeometry,
+    Placement,
+    joint_geometry,
+    link_placements,
+    mass_frames,
+    screw_pitches,
+)
+from artix.kinematics.tree import Tree, body_frames, by_body, free_root, path_sum, take
+from artix.math import spatial
+from artix.model.articulation import Articulation, State
+from artix.model.checks import check_state
+
+Array = jax.Array
+
+
+class Kinematics(NamedTuple):
+    """The configuration of all bodies, relative to the root link's centre of mass and in world axes.
+
+    Positions relative to the root keep float32 results as exact a kilometre from the world's origin as at it.
+    """
+
+    placements: Placement
+    """Link frames in their bodies' frames (L items)."""
+    reference: Array
+    """World position of the root link's centre of mass, [3]."""
+    quaternion: Array
+    """Orientations of the bodies, [4, B]."""
+    rotation: Array
+    """The same as matrices, [3, 3, B]."""
+    position: Array
+    """Origins of the bodies relative to ``reference``, [3, B]."""
+    pitch: Array | None
+    """Translation per angle of each DOF, [n]; ``None`` where no joint is helical."""
+
+
+class Motion(NamedTuple):
+    """Spatial vectors about the reference point (the root's centre of mass), in world axes; each part [3, n]."""
+
+    linear: Array
+    angular: Array
+
+    @classmethod
+    def from_rows(cls, rows: Array) -> Motion:
+        """From both parts one below the other, [6, n]."""
+        return cls(rows[:3], rows[3:])
+
+
+def kinematics(articulation: Articulation, state: State) -> Kinematics:
+    """Solves forward kinematics for all bodies; every other function starts here."""
+    check_state(articulation, state)
+    tree = articulation.topology
+    placements = link_placements(articulation)
+    geometry = joint_geometry(articulation, placements)
+    root_rotation = spatial.normalize(state.root_pose[3:, None])
+    root_center = spatial.rotate(root_rotation, articulation.link_com_pose[0, :3, None])
+    amounts, offset = joint_transforms(tree, geometry, state.joint_position)
+    quaternion, rotation, position = body_frames(tree, root_rotation, -root_center, geometry.turns, amounts, offset)
+    reference = state.root_pose[:3] + root_center[:, 0]
+    pitch = screw_pitches(articulation) if tree.has_helical else None
+    return Kinematics(placements, reference, quaternion, rotation, position, pitch)
+
+
+def joint_transforms(tree: Tree, geometry: JointGeometry, q: Array) -> tuple[Array, Array]:
+    """By how much each of ``geometry.turns`` counts, [2 or 4, B-1], and the origins [3, B-1] of bodies 1 .. B-1."""
+    values = by_body(tree, q)
+    first = values[0]
+    revolute, spherical = (jnp.asarray(kind[1:], q.dtype) for kind in (tree.body_is_revolute, tree.body_is_spherical))
+    half = 0.5 * first * revolute if tree.has_prismatic or tree.has_spherical else 0.5 * first
+    amounts = [jnp.cos(half), jnp.sin(half)]
+    if tree.has_spherical:
+        x, y, z, w = spatial.quaternion_exp(values * spherical[None])
+        amounts = [jnp.where(spherical > 0, w, amounts[0]), jnp.where(spherical > 0, x, amounts[1]), y, z]
+    slides = tree.has_prismatic or tree.has_helical
+    offset = geometry.offset + geometry.slide * first[None] if slides else geometry.offset
+    return jnp.stack(amounts), jnp.broadcast_to(offset, (3, *first.shape))
+
+
+def dof_motions(tree: Tree, kin: Kinematics) -> Motion:
+    """The motion that a unit velocity of each DOF gives to what lies below it: linear and angular part [3, n]."""
+    if tree.has_spherical:
+        columns = kin.rotation.reshape(3, -1)
+        axis = take(columns, tree.dof_column * tree.num_bodies + tree.dof_body)
+    else:
+        axis = take(kin.rotation[:, 0], tree.dof_body)
+    if tree.dof_is_live is not None:
+        axis = axis * jnp.asarray(tree.dof_is_live, axis.dtype)[None]
+    moment = spatial.cross(take(kin.position, tree.dof_body), axis)
+    if kin.pitch is not None:
+        moment = moment + kin.pitch[None] * axis
+    if not tree.has_prismatic:
+        return Motion(moment, axis)
+    linear = jnp.asarray(tree.dof_is_linear)[None]
+    return Motion(jnp.where(linear, axis, moment), jnp.where(linear, jnp.zeros_like(axis), axis))
+
+
+def generalized_motions(articulation: Articulation, kin: Kinematics) -> Array:
+    """The unit motions S_j of the generalised velocity about the reference point, linear part first, [6, nv]."""
+    tree = articulation.topology
+    motions = jnp.concatenate(dof_motions(tree, kin))
+    if tree.num_base_dofs == 0:
+        return motions
+    return jnp.concatenate([free_root(tree, jnp.eye(6, dtype=motions.dtype)), motions], axis=1)
+
+
+def root_motion(tree: Tree, root: Array) -> Motion:
+    """A root velocity or acceleration [6] as [3, 1] parts; zero for a fixed base."""
+    if tree.num_base_dofs == 0:
+        root = jnp.zeros_like(root)
+    elif tree.base_is_free is not None:
+        root = jnp.where(tree.base_is_free, root, jnp.zeros_like(root))
+    return Motion(root[:3, None], root[3:, None])
+
+
+def body_velocities(tree: Tree, motions: Motion, root: Motion, qd: Array) -> Motion:
+    """Velocities of all bodies about the reference point, [3, B] each."""
+    return Motion.from_rows(jnp.concatenate(root) + path_sum(tree, jnp.concatenate(motions) * qd[None]))
+
+
+def motion_cross(velocity: Motion, motion: Motion) -> Motion:
+    """Rate of change of a motion that is carried along with a velocity (the spatial cross product)."""
+    linear = spatial.cross(velocity.angular, motion.linear) + spatial.cross(velocity.linear, motion.angular)
+    return Motion(linear, spatial.cross(velocity.angular, motion.angular))
+
+
+def motion_rates(tree: Tree, velocity: Motion, motions: Motion) -> Motion:
+    """Rates of change of the DOFs' motions, each carried along with the body that it moves."""
+    return motion_cross(Motion(*(take(part, tree.dof_body) for part in velocity)), motions)
+
+
+def body_accelerations(
+    tree: Tree, kin: Kinematics, motions: Motion, state: State, acceleration: Array | None
+) -> tuple[Motion, Motion]:
+    """Velocities and spatial accelerations of all bodies about the reference point, [3, B] each.
+
+    Both are seen from the root's centre of mass in uniform motion, which Galilean invariance allows: the reference
+    point then rests, and nothing is lost in float32 when the whole articulation moves fast. An acceleration of ``None``
+    is zero.
+    """
+    turning = root_motion(tree, state.root_velocity)
+    turning = Motion(jnp.zeros_like(turning.linear), turning.angular)
+    velocity = body_velocities(tree, motions, turning, state.joint_velocity)
+    rows = jnp.concatenate(motion_rates(tree, velocity, motions)) * state.joint_velocity[None]
+    if acceleration is None:
+        return velocity, Motion.from_rows(path_sum(tree, rows))
+    base = tree.num_base_dofs
+    sums = path_sum(tree, rows + jnp.concatenate(motions) * acceleration[None, base:])
+    root = root_motion(tree, acceleration[:base] if base else jnp.zeros_like(state.root_velocity))
+    return velocity, Motion.from_rows(jnp.concatenate(root) + sums)
+
+
+def link_centers(articulation: Articulation, kin: Kinematics) -> Array:
+    """Centres of mass of the links relative to the reference point, [3, L]."""
+    centers = mass_frames(articulation, kin.placements)
+    body = articulation.topology.link_body
+    return take(kin.position, body) + spatial.apply(take(kin.rotation, body), centers.position)

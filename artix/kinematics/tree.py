@@ -1,0 +1,123 @@
+"""The few operations on a tree from which every algorithm is made.
+
+*Propagate*: compose transforms from the root outwards, the only recursion. *Path sum*: what a body gets from the DOFs
+above it. *Subtree sum*: what a DOF gets from the bodies below it. Both sums are products with a constant 0/1 matrix, so
+that no algorithm loops over links. All of them serve a static :class:`~artix.Topology`,
+whose arrays are constants, and a :class:`~artix.PaddedTopology`, whose arrays are data.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix.math import spatial
+from artix.model.topology import Topology
+
+if TYPE_CHECKING:
+    from artix.model.padding import PaddedTopology
+
+Array = jax.Array
+Tree: TypeAlias = "Topology | PaddedTopology"
+
+
+def take(x: Array, index, axis: int = -1) -> Array:
+    """The items of ``x`` along an axis, none counted from its end; a slice, or all of ``x``, where that suffices."""
+    before = (slice(None),) * (axis % x.ndim)
+    if isinstance(index, np.ndarray) and index.ndim == 1:
+        first = int(index[0]) if len(index) else 0
+        if np.array_equal(index, np.arange(first, first + len(index))):
+            return x if len(index) == x.shape[axis] else x[(*before, slice(first, first + len(index)))]
+    return jnp.asarray(x).at[(*before, index)].get(mode="promise_in_bounds", wrap_negative_indices=False)
+
+
+def masked_sum(x: Array, mask) -> Array:
+    """``x @ mask`` in full precision; a GPU's default (TF32) would be fatal for a sum over a tree."""
+    return jnp.matmul(x, jnp.asarray(mask, x.dtype), precision=jax.lax.Precision.HIGHEST)
+
+
+def path_sum(tree: Tree, x: Array) -> Array:
+    """Sums x [k, n] over the DOFs that move each body: [k, B]."""
+    return masked_sum(x, tree.dof_moves_body)
+
+
+def subtree_sums(tree: Tree, x: Array) -> tuple[Array, Array]:
+    """Sums x [k, B] over all bodies, [k, 1], and over the bodies that each DOF moves, [k, n]."""
+    sums = masked_sum(x, tree.bodies_below)
+    return sums[:, :1], sums[:, 1:]
+
+
+def free_root(tree: Tree, rows: Array) -> Array:
+    """Rows of the root's six entries, zero for the members of a padded fleet whose base is fixed."""
+    return rows if tree.base_is_free is None else jnp.where(tree.base_is_free, rows, jnp.zeros_like(rows))
+
+
+def by_body(tree: Tree, q: Array) -> Array:
+    """The DOF values [n] of the joints of bodies 1 .. B-1 by place within the joint, zero where there is none.
+
+    Shape [3, B-1], or [1, B-1] where no joint has several DOFs.
+    """
+    padded = jnp.concatenate([q, jnp.zeros_like(q, shape=(1,))])
+    return jnp.stack([take(padded, row[1:]) for row in tree.body_dofs[: 3 if tree.has_spherical else 1]])
+
+
+# --- propagation ----------------------------------------------------------------------------------------------------
+
+
+def joint_quaternions(turns: Array, amounts: Array) -> Array:
+    """Right-product matrices [4, 4, n] of quaternions from their turns [k, 4, 4, n] and amounts [k, n]."""
+    return jnp.sum(turns * amounts[:, None, None], axis=0)
+
+
+def _by_levels(tree: Topology, root: Array, turns: Array, amounts: Array) -> Array:
+    """Quaternions [4, B] by tree depth."""
+    local = joint_quaternions(turns, amounts)
+    done, previous, numbers = [root], root, np.array([0])
+    for level in tree.body_levels:
+        above = take(previous, np.searchsorted(numbers, tree.body_parent[level]), 1)
+        previous = spatial.apply(take(local, level - 1, 2), above)
+        done.append(previous)
+        numbers = level
+    order = np.argsort(np.concatenate([[0], *tree.body_levels]))
+    return take(jnp.concatenate(done, axis=1), order, 1)
+
+
+def _by_pointer_jumping(pointers: Array, root: Array, local: Array) -> Array:
+    """The same in ceil(log2(depth)) rounds; ``pointers`` [rounds, B-1] with 0 for "the root is above"."""
+    unit = jnp.zeros_like(local, shape=(4, 1)).at[3].set(1)
+    # The product of local and the unit quaternion is the local quaternion: the last column of its right-product matrix.
+    relative = local[:, 3]
+    for pointer in pointers:
+        above = take(jnp.concatenate([unit, relative], axis=-1), pointer)
+        relative = spatial.quaternion_product(above, relative)
+    absolute = spatial.apply(spatial.right_product_matrix(relative), jnp.broadcast_to(root, relative.shape))
+    return jnp.concatenate([root, absolute], axis=-1)
+
+
+def body_frames(tree: Tree, root_rotation: Array, root_position: Array, turns: Array, amounts: Array, offset: Array):
+    """Composes the frames of all bodies from the root outwards.
+
+    Only the quaternions recurse; with them known, each origin is the path sum of rotated offsets.
+
+    Args:
+      tree: the tree.
+      root_rotation: unit quaternion of body 0, [4, 1].
+      root_position: origin of body 0, [3, 1].
+      turns: right-product matrices of quaternions, [k, 4, 4, B-1].
+      amounts: their weights, [k, B-1], in the unit quaternions of bodies 1 .. B-1 against their parents.
+      offset: origins of bodies 1 .. B-1 in their parents' frames, [3, B-1].
+
+    Returns:
+      Quaternions [4, B], rotation matrices [3, 3, B] and origins [3, B].
+    """
+    if isinstance(tree, Topology):
+        quaternion = _by_levels(tree, root_rotation, turns, amounts)
+    else:
+        quaternion = _by_pointer_jumping(tree.body_pointers, root_rotation, joint_quaternions(turns, amounts))
+    rotation = spatial.rotation_matrix(quaternion)
+    step = spatial.apply(take(rotation, tree.body_parent[1:]), offset)
+    position = masked_sum(jnp.concatenate([root_position, step], axis=-1), tree.body_ancestors)
+    return quaternion, rotation, position

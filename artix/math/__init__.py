@@ -1,0 +1,1 @@
+"""Arrays and the algebra of rotations and rigid motions; nothing of robots."""

@@ -1,0 +1,1 @@
+"""What an articulation is, and how to build one."""

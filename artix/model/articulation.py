@@ -1,0 +1,118 @@
+"""The two nouns of the library: an articulation (its parameters) and its state, both JAX pytrees."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import jax
+from flax import struct
+
+from artix.model.couplings import LoopJoints, MimicJoints
+from artix.model.geometry import Geometries
+from artix.model.joint_features import DriveEnvelopes, Drives, JointFrictions
+from artix.model.tendons import FixedTendons, SpatialTendons
+from artix.model.topology import Topology
+
+if TYPE_CHECKING:
+    from artix.model.padding import PaddedTopology
+
+
+class Articulation(struct.PyTreeNode):
+    """The parameters of one articulation: a static topology and arrays, all of them pytree leaves.
+
+    L links, n joint degrees of freedom (DOFs), F additional frames, K mimic joints. Every array may be replaced
+    (``articulation.replace(link_mass=...)``), batched under ``jax.vmap`` and differentiated; nothing derived is
+    stored, so nothing can go stale. Poses are position, then quaternion xyzw. Build one with
+    :class:`~artix.ArticulationBuilder` or :func:`~artix.load_urdf`.
+
+    Attributes:
+      topology: what is static.
+      link_mass: mass of each link [kg], shape [L].
+      link_com_pose: mass frame in the link frame: position of the centre of mass and orientation of the axes in which
+        ``link_inertia`` is given, shape [L, 7].
+      link_inertia: rotational inertia about the centre of mass, in the axes of ``link_com_pose`` [kg m^2], shape [L,
+        3, 3].
+      joint_parent_pose: inbound joint frame in the parent's link frame, shape [L, 7] (row 0 unused).
+      joint_child_pose: inbound joint frame in the link's own frame, shape [L, 7] (row 0 unused).
+      joint_pitch: translation per angle of helical joints [m/rad], shape [n]; no other joint looks at it.
+      armature: inertia that forward and inverse dynamics add to each DOF [kg m^2 or kg], shape [n].
+      joint_lower_limit: lower position limits, ``-inf`` for none [rad or m], shape [n].
+      joint_upper_limit: upper position limits, ``inf`` for none [rad or m], shape [n].
+      max_joint_velocity: speed limits, ``inf`` for none [rad/s or m/s], shape [n].
+      max_joint_force: limits of commanded joint forces, ``inf`` for none [N m or N], shape [n].
+      drive: springs and dampers of the joints, arrays [n].
+      envelope: performance envelopes of the joints' motors, arrays [n].
+      friction: friction of the joints, arrays [n].
+      link_linear_damping: rate at which each link's linear velocity decays [1/s], shape [L].
+      link_angular_damping: the same of its angular velocity [1/s], shape [L].
+      max_link_linear_velocity: speed limits of the links' centres of mass, ``inf`` for none [m/s], shape [L].
+      max_link_angular_velocity: limits of the links' angular velocities, ``inf`` for none [rad/s], shape [L].
+      link_cfm_scale: PhysX's ``cfmScale``, which softens the constraints on a link's joint, shape [L].
+      gravity: acceleration of gravity in world axes [m/s^2], shape [3].
+      gravity_scale: factor on the gravity of each link (0 is PhysX's ``eDISABLE_GRAVITY``), shape [L].
+      frame_local_pose: additional frames in their links' frames, shape [F, 7].
+      mimic: relations ``q_follower + gear_ratio q_reference + offset = 0``, arrays [K].
+      fixed_tendons: tendons that couple joint positions.
+      spatial_tendons: tendons that run through points on links.
+      loop_joints: joints that close loops.
+      geometry: shapes on links, with which the articulation touches the ground.
+
+    What is data for time stepping (limits, drives, friction, damping, couplings, geometry) appears in no other
+    quantity.
+    """
+
+    topology: Topology | PaddedTopology
+    link_mass: jax.Array
+    link_com_pose: jax.Array
+    link_inertia: jax.Array
+    joint_parent_pose: jax.Array
+    joint_child_pose: jax.Array
+    joint_pitch: jax.Array
+    armature: jax.Array
+    joint_lower_limit: jax.Array
+    joint_upper_limit: jax.Array
+    max_joint_velocity: jax.Array
+    max_joint_force: jax.Array
+    drive: Drives
+    envelope: DriveEnvelopes
+    friction: JointFrictions
+    link_linear_damping: jax.Array
+    link_angular_damping: jax.Array
+    max_link_linear_velocity: jax.Array
+    max_link_angular_velocity: jax.Array
+    link_cfm_scale: jax.Array
+    gravity: jax.Array
+    gravity_scale: jax.Array
+    frame_local_pose: jax.Array
+    mimic: MimicJoints
+    fixed_tendons: FixedTendons
+    spatial_tendons: SpatialTendons
+    loop_joints: LoopJoints
+    geometry: Geometries
+
+    @property
+    def dtype(self):
+        """The floating-point type of the parameters."""
+        return self.link_mass.dtype
+
+    def astype(self, dtype) -> Articulation:
+        """The same articulation with every array in ``dtype`` (float64 needs JAX's x64 mode)."""
+        return jax.tree.map(lambda leaf: leaf.astype(dtype) if leaf.dtype.kind == "f" else leaf, self)
+
+
+class State(struct.PyTreeNode):
+    """The configuration and velocity of one articulation.
+
+    Attributes:
+      root_pose: world pose of the root link's frame: position [m], quaternion xyzw, shape [7].
+      root_velocity: velocity of the root link's centre of mass [m/s] and angular velocity [rad/s], world axes, shape
+        [6]; ignored for a fixed base.
+      joint_position: joint positions [rad or m], shape [n]; the rotation-vector components of a spherical joint.
+      joint_velocity: joint velocities [rad/s or m/s], shape [n]; for a spherical joint the relative angular velocity in
+        the child joint frame, which is not the rate of its position (see ``artix.joint_rate_from_velocity``).
+    """
+
+    root_pose: jax.Array
+    root_velocity: jax.Array
+    joint_position: jax.Array
+    joint_velocity: jax.Array

@@ -1,0 +1,420 @@
+"""Building an articulation link by link, with every mistake refused where it is made."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from artix.model import name_resolution
+from artix.model.articulation import Articulation
+from artix.model.composite_joints import CompositeJoint
+from artix.model.couplings import LoopJoint, LoopJoints, MimicJoint, MimicJoints
+from artix.model.geometry import Geometries, Geometry, GeometryStructure
+from artix.model.joint_features import Drive, DriveEnvelope, DriveEnvelopes, Drives, JointFriction, JointFrictions
+from artix.model.joints import IDENTITY_POSE, Joint, JointType
+from artix.model.tendons import FixedTendon, FixedTendons, SpatialTendon, SpatialTendons
+from artix.model.topology import Topology
+from artix.model.validation import finite_array, interval, number, physical_inertia, unit_pose
+
+STANDARD_GRAVITY = (0.0, 0.0, -9.81)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Link:
+    name: str
+    parent: int
+    joint: Joint
+    mass: float
+    com_pose: np.ndarray
+    inertia: np.ndarray
+    numbers: dict[str, float]
+
+
+#: Numbers of a link that end up in arrays [L]: the argument of ``add_link``, the array, and whether it may be infinite.
+LINK_NUMBERS = {
+    "gravity_scale": ("gravity_scale", -np.inf, False),
+    "linear_damping": ("link_linear_damping", 0.0, False),
+    "angular_damping": ("link_angular_damping", 0.0, False),
+    "max_linear_velocity": ("max_link_linear_velocity", 0.0, True),
+    "max_angular_velocity": ("max_link_angular_velocity", 0.0, True),
+    "cfm_scale": ("link_cfm_scale", 0.0, False),
+}
+
+
+class ArticulationBuilder:
+    """Collects links and joints and builds an :class:`~artix.Articulation`.
+
+    Links may be added in any order in which parents come first; ``build`` renumbers them breadth-first.
+
+    Args:
+      fixed_base: whether the root is fixed to the world.
+      gravity: acceleration of gravity in world axes [m/s^2], shape [3].
+      name: the articulation's name.
+    """
+
+    def __init__(
+        self, *, fixed_base: bool = False, gravity: npt.ArrayLike = STANDARD_GRAVITY, name: str = "articulation"
+    ) -> None:
+        self.name = name
+        self.fixed_base = bool(fixed_base)
+        self.gravity = finite_array(gravity, (3,), f"{name!r}: gravity")
+        self._links: list[_Link] = []
+        self._names: set[str] = set()
+        self._joint_names: set[str] = set()
+        self._frames: list[tuple[str, int, np.ndarray]] = []
+        self._mimics: list[MimicJoint] = []
+        self._fixed_tendons: list[FixedTendon] = []
+        self._spatial_tendons: list[SpatialTendon] = []
+        self._loop_joints: list[LoopJoint] = []
+        self._geometries: list[tuple[str, int, Geometry]] = []
+
+    def add_link(
+        self,
+        parent: int | None = None,
+        joint: Joint | CompositeJoint | None = None,
+        *,
+        mass: float = 0.0,
+        com_pose: npt.ArrayLike = IDENTITY_POSE,
+        inertia: npt.ArrayLike | None = None,
+        gravity_scale: float = 1.0,
+        linear_damping: float = 0.0,
+        angular_damping: float = 0.0,
+        max_linear_velocity: float = np.inf,
+        max_angular_velocity: float = np.inf,
+        cfm_scale: float = 0.025,
+        name: str | None = None,
+    ) -> int:
+        """Adds a link and the joint to its parent.
+
+        Args:
+          parent: the parent's number as returned by this method; ``None`` for the root, which comes first.
+          joint: the joint to the parent; ``None`` for the root. A composite joint adds massless links of its own first.
+          mass: mass [kg], zero for a massless link.
+          com_pose: mass frame in the link frame: position of the centre of mass [m], quaternion xyzw, shape [7].
+          inertia: rotational inertia about the centre of mass in the axes of ``com_pose`` [kg m^2], shape [3, 3], or
+            its diagonal, shape [3]; zero when ``None``.
+          gravity_scale: factor on gravity for this link, 0 to disable it.
+          linear_damping: rate at which stepping lets the linear velocity decay [1/s].
+          angular_damping: the same of the angular velocity [1/s].
+          max_linear_velocity: speed limit of the centre of mass in stepping [m/s], ``inf`` for none.
+          max_angular_velocity: the same of the angular velocity [rad/s].
+          cfm_scale: PhysX's ``setCfmScale``: softens the solver's rows on this link's joint.
+          name: the link's name; ``link_<number>`` when ``None``.
+
+        Returns:
+          The link's number in the order of creation.
+
+        Raises:
+          ValueError: a wrong shape, a non-finite number, a negative mass, damping or limit, an inertia that is not
+            symmetric, not positive semi-definite or breaks the triangle inequality, a duplicate name, an unknown
+            parent.
+        """
+        if isinstance(joint, CompositeJoint):
+            name = f"link_{len(self._links)}" if name is None else name
+            *above, joint = joint.named_joints(name)
+            for between in above:
+                parent = self.add_link(parent, between, name=f"{name}:{between.name}")
+        index = len(self._links)
+        name = f"link_{index}" if name is None else name
+        where = f"link {name!r}"
+        joint = self._checked_joint(parent, joint, name)
+        inertia = physical_inertia(inertia, where)
+        mass = number(mass, f"{where}: mass")
+        if not (np.isfinite(mass) and mass >= 0.0):
+            raise ValueError(f"{where}: mass must be finite and not negative [kg]; found {mass}")
+        if mass == 0.0 and np.any(inertia):
+            raise ValueError(f"{where}: a link without mass cannot have inertia; found {inertia.tolist()}")
+        numbers = {
+            "gravity_scale": gravity_scale,
+            "linear_damping": linear_damping,
+            "angular_damping": angular_damping,
+            "max_linear_velocity": max_linear_velocity,
+            "max_angular_velocity": max_angular_velocity,
+            "cfm_scale": cfm_scale,
+        }
+        link = _Link(
+            name=name,
+            parent=-1 if parent is None else int(parent),
+            joint=joint,
+            mass=mass,
+            com_pose=unit_pose(com_pose, f"{where}: com_pose"),
+            inertia=inertia,
+            numbers={key: _link_number(key, value, where) for key, value in numbers.items()},
+        )
+        self._names.add(name)
+        if index:
+            self._joint_names.add(str(joint.name))
+        self._links.append(link)
+        return index
+
+    def _checked_joint(self, parent: int | None, joint: Joint | None, name: str) -> Joint:
+        """The joint with its name and unit poses, at a place in the tree that exists; a fixed one for the root."""
+        where, count = f"link {name!r}", len(self._links)
+        if name in self._names:
+            raise ValueError(f"{where}: the name is taken; give every link its own name")
+        if (parent is None) != (count == 0) or (parent is None) != (joint is None):
+            raise ValueError(
+                f"{where}: the first link is the root and has neither parent nor joint; every other link needs both"
+            )
+        if parent is not None and not 0 <= parent < count:
+            raise ValueError(f"{where}: parent {parent} is not a link yet; links so far are 0 to {count - 1}")
+        if joint is None:
+            return Joint.fixed()
+        joint = dataclasses.replace(
+            joint,
+            name=f"{name}_joint" if joint.name is None else joint.name,
+            parent_pose=unit_pose(joint.parent_pose, f"{where}: joint.parent_pose"),
+            child_pose=unit_pose(joint.child_pose, f"{where}: joint.child_pose"),
+        )
+        if joint.name in self._joint_names:
+            raise ValueError(f"{where}: the joint name {joint.name!r} is taken; give every joint its own name")
+        return joint
+
+    def add_frame(self, name: str, link: int, pose: npt.ArrayLike = IDENTITY_POSE) -> None:
+        """Adds a named frame that rides on ``link`` at ``pose`` (position, quaternion xyzw) in the link's frame."""
+        if name in self._names:
+            raise ValueError(f"frame {name!r}: the name is taken; give every link and frame its own name")
+        if not 0 <= link < len(self._links):
+            raise ValueError(f"frame {name!r}: link {link} is not a link; there are {len(self._links)}")
+        self._frames.append((name, link, unit_pose(pose, f"frame {name!r}: pose")))
+        self._names.add(name)
+
+    def add_geometry(self, link: int | str, geometry: Geometry, name: str | None = None) -> None:
+        """Adds a shape with which a link touches the ground, or measures its distance from it.
+
+        Args:
+          link: the link's number as returned by :meth:`add_link`, or its name.
+          geometry: the shape.
+          name: its name; ``<link>:<k>`` for the k-th shape of a link when ``None``.
+
+        Raises:
+          ValueError: there is no such link (the message lists them), or the name is taken.
+        """
+        names = [one.name for one in self._links]
+        where = "geometry" if name is None else f"geometry {name!r}"
+        if isinstance(link, str):
+            if link not in names:
+                raise ValueError(f"{where}: there is no link {link!r}; there are: {', '.join(names) or 'none'}")
+            link = names.index(link)
+        if not 0 <= link < len(names):
+            raise ValueError(f"{where}: link {link} is not a link; there are {len(names)}")
+        if name is None:
+            name = f"{names[link]}:{sum(on == link for _, on, _ in self._geometries)}"
+        if name in (known for known, _, _ in self._geometries):
+            raise ValueError(f"geometry {name!r}: the name is taken; give every geometry its own name")
+        self._geometries.append((name, link, geometry))
+
+    def add_mimic(
+        self,
+        follower: str,
+        reference: str,
+        gear_ratio: float,
+        offset: float = 0.0,
+        natural_frequency: float = 0.0,
+        damping_ratio: float = 0.0,
+    ) -> None:
+        """Couples two DOFs by ``q_follower + gear_ratio q_reference + offset = 0``.
+
+        Args:
+          follower: name of a DOF (``topology.dof_names``), or of a joint with one DOF.
+          reference: likewise.
+          gear_ratio: rate of the follower against that of the reference, negated.
+          offset: [rad or m].
+          natural_frequency: with ``damping_ratio``, makes the relation compliant [rad/s]; 0 for a hard one.
+          damping_ratio: likewise.
+
+        Raises:
+          ValueError: a number is not finite or negative where it must not be, or the two names are one.
+        """
+        self._mimics.append(
+            MimicJoint(
+                follower=follower,
+                reference=reference,
+                gear_ratio=gear_ratio,
+                offset=offset,
+                natural_frequency=natural_frequency,
+                damping_ratio=damping_ratio,
+            )
+        )
+
+    def add_fixed_tendon(self, tendon: FixedTendon) -> None:
+        """Adds a tendon that couples joint positions; raises ``ValueError`` where its name is taken."""
+        self._add_named(self._fixed_tendons, tendon, "fixed tendon")
+
+    def add_spatial_tendon(self, tendon: SpatialTendon) -> None:
+        """Adds a tendon that runs through points on links; raises ``ValueError`` where its name is taken."""
+        self._add_named(self._spatial_tendons, tendon, "spatial tendon")
+
+    def add_loop_joint(self, joint: LoopJoint) -> None:
+        """Adds a joint that closes a loop; raises ``ValueError`` where its name is taken."""
+        self._add_named(self._loop_joints, joint, "loop joint")
+
+    def remove_loop_joint(self, name: str) -> None:
+        """Takes a joint that closes a loop away again, PhysX's ``removeLoopJoint``; the others keep their order.
+
+        Raises:
+          KeyError: no loop joint has this name.
+        """
+        names = [joint.name for joint in self._loop_joints]
+        if name not in names:
+            raise KeyError(f"{self.name!r}: there is no loop joint {name!r}; there are {', '.join(names) or 'none'}")
+        del self._loop_joints[names.index(name)]
+
+    def _add_named(self, known: list, new: Any, kind: str) -> None:
+        if new.name in (one.name for one in known):
+            raise ValueError(f"{kind} {new.name!r}: the name is taken; give every {kind} its own name")
+        known.append(new)
+
+    def build(self, dtype: Any = None) -> Articulation:
+        """Builds the articulation.
+
+        Args:
+          dtype: floating-point type of the arrays; JAX's default (float32, or float64 in x64 mode) when ``None``.
+
+        Raises:
+          ValueError: no link was added, a number of a joint is out of its range, or a mimic joint, tendon or loop joint
+            names a link, joint or DOF that is not there, or a joint that has not exactly one DOF.
+        """
+        if not self._links:
+            raise ValueError(f"{self.name!r}: there is no link; add the root with add_link()")
+        order = self._breadth_first()
+        number = {old: new for new, old in enumerate(order)}
+        links = [self._links[old] for old in order]
+        topology = Topology(
+            parent=tuple(-1 if link.parent < 0 else number[link.parent] for link in links),
+            joint_types=tuple(link.joint.type for link in links),
+            joint_axes=tuple(link.joint.axes for link in links),
+            fixed_base=self.fixed_base,
+            link_names=tuple(link.name for link in links),
+            joint_names=tuple(str(link.joint.name) for link in links[1:]),
+            creation_index=tuple(order),
+            frame_names=tuple(name for name, _, _ in self._frames),
+            frame_links=tuple(number[link] for _, link, _ in self._frames),
+            name=self.name,
+        )
+        topology = dataclasses.replace(
+            topology,
+            mimic_dofs=name_resolution.mimic_dofs(topology, self._mimics),
+            fixed_tendons=tuple(name_resolution.fixed_tendon(topology, one) for one in self._fixed_tendons),
+            spatial_tendons=tuple(name_resolution.spatial_tendon(topology, one) for one in self._spatial_tendons),
+            loop_joints=tuple(name_resolution.loop_joint(topology, one) for one in self._loop_joints),
+            geometries=tuple(
+                GeometryStructure(
+                    name, one.type, number[link], 0 if one.points is None else len(one.points), one.sensor
+                )
+                for name, link, one in self._geometries
+            ),
+        )
+        dtype = jnp.zeros(()).dtype if dtype is None else dtype
+        parameters = _link_parameters(links) | _joint_parameters([link.joint for link in links])
+        parameters |= {
+            "gravity": self.gravity,
+            "frame_local_pose": np.reshape([pose for _, _, pose in self._frames], (-1, 7)),
+            "mimic": MimicJoints.of(self._mimics),
+            "fixed_tendons": FixedTendons.of(self._fixed_tendons),
+            "spatial_tendons": SpatialTendons.of(self._spatial_tendons),
+            "loop_joints": LoopJoints.of(self._loop_joints),
+            "geometry": Geometries.of([one for _, _, one in self._geometries]),
+        }
+        return Articulation(topology=topology, **jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), parameters))
+
+    def _breadth_first(self) -> list[int]:
+        children: list[list[int]] = [[] for _ in self._links]
+        for index, link in enumerate(self._links[1:], start=1):
+            children[link.parent].append(index)
+        order = [0]
+        for index in order:
+            order += children[index]
+        return order
+
+
+def _link_number(argument: str, value: float, where: str) -> float:
+    _, low, infinite = LINK_NUMBERS[argument]
+    found = number(value, f"{where}: {argument}")
+    if not (found >= low and (infinite or np.isfinite(found))):
+        wanted = "finite" if low < 0 else "not negative (inf for none)" if infinite else "finite and not negative"
+        raise ValueError(f"{where}: {argument} must be {wanted}; found {found}")
+    return found
+
+
+def _link_parameters(links: Sequence[_Link]) -> dict[str, Any]:
+    """What the articulation holds per link, as NumPy arrays."""
+    parameters = {name: np.array([link.numbers[key] for link in links]) for key, (name, *_) in LINK_NUMBERS.items()}
+    return parameters | {
+        "link_mass": np.array([link.mass for link in links]),
+        "link_com_pose": np.array([link.com_pose for link in links]),
+        "link_inertia": np.array([link.inertia for link in links]),
+    }
+
+
+def _joint_parameters(joints: Sequence[Joint]) -> dict[str, Any]:
+    """What the articulation holds per joint and per DOF, as NumPy arrays."""
+    limits = np.array([pair for joint in joints for pair in _limits(joint)]).reshape(-1, 2)
+    return {
+        "joint_parent_pose": np.array([joint.parent_pose for joint in joints]),
+        "joint_child_pose": np.array([joint.child_pose for joint in joints]),
+        "joint_pitch": np.array([joint.pitch for joint in joints for _ in joint.axes], float),
+        "armature": _per_dof(joints, "armature"),
+        "max_joint_velocity": _per_dof(joints, "max_velocity"),
+        "max_joint_force": _per_dof(joints, "max_force"),
+        "joint_lower_limit": limits[:, 0],
+        "joint_upper_limit": limits[:, 1],
+        "drive": Drives.of(_per_axis(joints, "drive", Drive)),
+        "envelope": DriveEnvelopes.of(_per_axis(joints, "envelope", DriveEnvelope)),
+        "friction": JointFrictions.of(_frictions(joints)),
+    }
+
+
+def _per_dof(joints: Sequence[Joint], field: str) -> np.ndarray:
+    """A number that must not be negative, or one per axis, of every joint: one per DOF."""
+    values = []
+    for joint in joints:
+        count = len(joint.axes)
+        value = np.asarray(getattr(joint, field), float)
+        if value.shape not in ((), (count,)):
+            raise ValueError(f"joint {joint.name!r}: {field} must be a number or have length {count}")
+        if not np.all(value >= 0.0):
+            raise ValueError(f"joint {joint.name!r}: {field} must lie in [0, inf]; found {value.tolist()}")
+        values.append(np.broadcast_to(value, (count,)))
+    return np.concatenate(values)
+
+
+def _per_axis(joints: Sequence[Joint], field: str, *kinds: type) -> list:
+    """A descriptor, or one per axis, of every joint: one per DOF."""
+    values: list = []
+    for joint in joints:
+        value, count = getattr(joint, field), len(joint.axes)
+        entries = list(value) if isinstance(value, (list, tuple)) else [value] * count
+        if len(entries) != count or not all(entry is None or isinstance(entry, kinds) for entry in entries):
+            wanted = " or ".join(kind.__name__ for kind in kinds)
+            raise ValueError(
+                f"joint {joint.name!r}: {field} must be one {wanted} or a sequence with one per free axis ({count}); "
+                f"found {value!r}"
+            )
+        values += entries
+    return values
+
+
+def _frictions(joints: Sequence[Joint]) -> list[JointFriction]:
+    values = _per_axis(joints, "friction", JointFriction, float, int)
+    return [
+        one if isinstance(one, JointFriction) else JointFriction(static=one or 0.0, dynamic=one or 0.0)
+        for one in values
+    ]
+
+
+def _limits(joint: Joint) -> list[tuple[float, float]]:
+    limits = [None] * len(joint.axes) if joint.limits is None else list(joint.limits)
+    if len(limits) != len(joint.axes):
+        raise ValueError(f"joint {joint.name!r}: limits must have one entry per free axis; found {len(limits)}")
+    pairs = [interval(pair, f"joint {joint.name!r}") for pair in limits]
+    for pair in pairs:
+        if joint.type is JointType.SPHERICAL and any(np.pi + 1e-6 < abs(x) < np.inf for x in pair):
+            raise ValueError(f"joint {joint.name!r}: limits of a spherical joint must lie within [-pi, pi]")
+    return pairs

@@ -1,0 +1,47 @@
+"""Refusing wrong shapes and mixed dtypes at the public boundary, while JAX traces and hence at no run-time cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix.model.articulation import Articulation, State
+
+_BATCH = "the function takes one articulation and one state; use jax.vmap over batches"
+
+
+def check_vector(name: str, value: jax.Array, shape: tuple[int, ...], dtype, meaning: str) -> None:
+    """Raises unless ``value`` is an array of exactly this shape and dtype.
+
+    Raises:
+      TypeError: the dtype differs; nothing is promoted silently.
+      ValueError: the shape differs.
+    """
+    found = getattr(value, "shape", None)
+    if found != shape:
+        hint = f"; {_BATCH}" if found is not None and len(found) > len(shape) else ""
+        raise ValueError(f"{name}: expected shape {shape} ({meaning}), found {found}{hint}")
+    if value.dtype != dtype:
+        raise TypeError(
+            f"{name}: expected dtype {dtype}, that of the articulation, found {value.dtype}; convert the array, or the "
+            "articulation with articulation.astype(...)"
+        )
+
+
+def check_state(articulation: Articulation, state: State) -> None:
+    """Checks the shapes and dtypes of a state against its articulation; see :func:`check_vector`."""
+    tree, dtype = articulation.topology, articulation.dtype
+    n = tree.num_dofs
+    check_vector("articulation.link_mass", articulation.link_mass, (tree.num_links,), dtype, "L")
+    check_vector("state.root_pose", state.root_pose, (7,), dtype, "position, quaternion xyzw")
+    check_vector("state.root_velocity", state.root_velocity, (6,), dtype, "linear, angular")
+    check_vector("state.joint_position", state.joint_position, (n,), dtype, "n joint DOFs")
+    check_vector("state.joint_velocity", state.joint_velocity, (n,), dtype, "n joint DOFs")
+
+
+def as_time(articulation: Articulation, dt: float | jax.Array) -> Any:
+    """A duration in the articulation's dtype; a number stays known while JAX traces."""
+    return jnp.asarray(dt, articulation.dtype) if isinstance(dt, jax.Array) else np.asarray(dt, articulation.dtype)

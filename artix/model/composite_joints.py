@@ -1,0 +1,131 @@
+"""Joints of several axes as sequences of simpler ones, with massless links in between."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from artix.model.joints import IDENTITY_POSE, Axis, Joint, JointType
+
+#: Options of a joint that may be given per degree of freedom.
+_PER_DOF = ("limits", "armature", "max_velocity", "max_force", "drive", "friction", "envelope")
+
+_X, _Y, _Z = (Joint.prismatic(axis) for axis in (Axis.X, Axis.Y, Axis.Z))
+_TWIST, _SWING1, _SWING2 = (Joint.revolute(axis) for axis in (Axis.TWIST, Axis.SWING1, Axis.SWING2))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CompositeJoint:
+    """Several joints one after another between two links, Pinocchio's ``JointModelComposite``.
+
+    :meth:`~artix.ArticulationBuilder.add_link` takes it in the place of a joint and adds a massless link,
+    called ``<link>:<joint>``, after each joint but the last. Positions and velocities are those of the joints, so that
+    translations are along the axes of the parent joint frame; those of Pinocchio's planar and free-flyer joints are
+    along the axes of the link that moves (the page on the configuration says how to convert).
+
+    The ready-made ones take ``name``, ``parent_pose`` and ``child_pose`` (the joint frame in both links' frames, which
+    coincide at position zero) and the options of :class:`~artix.Joint`, for all degrees of freedom or as a
+    sequence with one entry for each.
+
+    Attributes:
+      joints: the joints, that on the parent first; those without a name are called ``<name>:<axis>``.
+      name: the name of the whole; ``None`` lets the builder name it after its child link.
+
+    Raises:
+      ValueError: there is no joint, or an option has not one entry per degree of freedom.
+    """
+
+    joints: Sequence[Joint]
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "joints", tuple(self.joints))
+        if not self.joints:
+            raise ValueError(f"composite joint {self.name!r}: it has no joints; give at least one")
+
+    def named_joints(self, link: str) -> tuple[Joint, ...]:
+        """The joints with names, for a child link called ``link``."""
+        name = f"{link}_joint" if self.name is None else self.name
+        suffixes = [_suffix(joint) for joint in self.joints]
+        if len(set(suffixes)) < len(suffixes):
+            suffixes = [str(k) for k in range(len(suffixes))]
+        return tuple(
+            joint if joint.name is not None else dataclasses.replace(joint, name=f"{name}:{suffix}")
+            for joint, suffix in zip(self.joints, suffixes, strict=True)
+        )
+
+    @classmethod
+    def universal(cls, axes: tuple[Axis, Axis] = (Axis.TWIST, Axis.SWING1), **options: Any) -> CompositeJoint:
+        """A rotation about the first axis, then one about the second, turned by the first (a Cardan joint)."""
+        return _sequence([Joint.revolute(axis) for axis in axes], **options)
+
+    @classmethod
+    def spherical_zyx(cls, **options: Any) -> CompositeJoint:
+        """Rotations about z, the turned y and the turned x (yaw, pitch, roll), singular at a pitch of a quarter turn.
+
+        Pinocchio's ``JointModelSphericalZYX``; :meth:`~artix.Joint.spherical` has no singularity.
+        """
+        return _sequence([_SWING2, _SWING1, _TWIST], **options)
+
+    @classmethod
+    def cylindrical(cls, **options: Any) -> CompositeJoint:
+        """A translation along x and a rotation about it."""
+        return _sequence([_X, _TWIST], **options)
+
+    @classmethod
+    def planar(cls, **options: Any) -> CompositeJoint:
+        """Translations along x and y, and a rotation about z: Pinocchio's ``JointModelPlanar``, URDF's ``planar``."""
+        return _sequence([_X, _Y, _SWING2], **options)
+
+    @classmethod
+    def translation(cls, **options: Any) -> CompositeJoint:
+        """Translations along x, y and z, Pinocchio's ``JointModelTranslation``."""
+        return _sequence([_X, _Y, _Z], **options)
+
+    @classmethod
+    def free(cls, **options: Any) -> CompositeJoint:
+        """Translations along x, y and z, then any rotation: a free-flyer within a tree, URDF's ``floating``."""
+        return _sequence([_X, _Y, _Z, Joint.spherical()], **options)
+
+
+def _suffix(joint: Joint) -> str:
+    if joint.type is JointType.SPHERICAL:
+        return "rotation"
+    return "_".join(axis.name.lower() for axis in joint.axes) or "fixed"
+
+
+def _sequence(
+    joints: Sequence[Joint],
+    *,
+    name: str | None = None,
+    parent_pose: npt.ArrayLike = IDENTITY_POSE,
+    child_pose: npt.ArrayLike = IDENTITY_POSE,
+    **options: Any,
+) -> CompositeJoint:
+    """Joints that share one frame at position zero, with options dealt out to their degrees of freedom."""
+    count = sum(len(joint.axes) for joint in joints)
+    made, first = [], 0
+    for joint in joints:
+        last = first + len(joint.axes)
+        own = {key: _part(key, value, slice(first, last), count, name) for key, value in options.items()}
+        made.append(dataclasses.replace(joint, **own))
+        first = last
+    made[0] = dataclasses.replace(made[0], parent_pose=parent_pose)
+    made[-1] = dataclasses.replace(made[-1], child_pose=child_pose)
+    return CompositeJoint(joints=made, name=name)
+
+
+def _part(key: str, value: Any, dofs: slice, count: int, name: str | None) -> Any:
+    if key not in _PER_DOF:
+        raise TypeError(f"composite joint {name!r}: unknown option {key!r}; known options: {', '.join(_PER_DOF)}")
+    if not isinstance(value, (Sequence, np.ndarray)):
+        return value
+    if len(value) != count:
+        raise ValueError(
+            f"composite joint {name!r}: {key} must have one entry per degree of freedom ({count}); found {len(value)}"
+        )
+    return value[dofs]

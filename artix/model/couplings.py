@@ -1,0 +1,180 @@
+"""Mimic joints and loop joints: what a builder is told of them, what is static of them, and their arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+import numpy.typing as npt
+from flax import struct
+
+from artix.model.joints import IDENTITY_POSE, Axis
+from artix.model.validation import check_fields, unit_pose
+
+Array = jax.Array
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MimicJoint:
+    """The relation ``q_follower + gear_ratio q_reference + offset = 0``, PhysX's ``PxArticulationMimicJoint``.
+
+    Attributes:
+      follower: name of a DOF, or of a joint with one DOF.
+      reference: likewise.
+      gear_ratio: rate of the follower against that of the reference, negated.
+      offset: [rad or m].
+      natural_frequency: of a compliant relation [rad/s]; 0 for a hard one.
+      damping_ratio: of a compliant relation; 0 for a hard one.
+
+    Raises:
+      ValueError: a number is not finite or negative where it must not be, or the two names are one.
+    """
+
+    follower: str
+    reference: str
+    gear_ratio: float
+    offset: float = 0.0
+    natural_frequency: float = 0.0
+    damping_ratio: float = 0.0
+
+    def __post_init__(self) -> None:
+        where = f"mimic joint {self.follower!r}"
+        check_fields(self, where, finite=("gear_ratio", "offset"), not_negative=("natural_frequency", "damping_ratio"))
+        if self.follower == self.reference:
+            raise ValueError(f"{where}: a joint cannot follow itself")
+        if (self.natural_frequency > 0) != (self.damping_ratio > 0):
+            raise ValueError(
+                f"{where}: natural_frequency and damping_ratio must both be positive (compliant) or both zero (hard)"
+            )
+
+
+class MimicJoints(struct.PyTreeNode):
+    """The numbers of all mimic joints, each array [K]; see :class:`MimicJoint`."""
+
+    gear_ratio: Array
+    offset: Array
+    natural_frequency: Array
+    damping_ratio: Array
+
+    @classmethod
+    def of(cls, mimics: Sequence[MimicJoint]) -> MimicJoints:
+        """From the descriptors, as NumPy arrays."""
+        numbers = [(m.gear_ratio, m.offset, m.natural_frequency, m.damping_ratio) for m in mimics]
+        return cls(*np.array(numbers, float).reshape(-1, 4).T)
+
+
+class LoopJointType(enum.Enum):
+    """What a loop joint holds fast between its two frames."""
+
+    FIXED = "fixed"
+    REVOLUTE = "revolute"
+    """Free to turn about x of the frames, as PhysX's ``PxRevoluteJoint``."""
+    SPHERICAL = "spherical"
+    PRISMATIC = "prismatic"
+    """Free to slide along x of the frames, as PhysX's ``PxPrismaticJoint``."""
+    DISTANCE = "distance"
+    """Holds the distance of the two origins within bounds."""
+    D6 = "d6"
+    """Locks the axes that it is told to."""
+
+
+_ROTATIONS = (Axis.TWIST, Axis.SWING1, Axis.SWING2)
+_TRANSLATIONS = (Axis.X, Axis.Y, Axis.Z)
+_LOCKED_AXES = {
+    LoopJointType.FIXED: (*_ROTATIONS, *_TRANSLATIONS),
+    LoopJointType.REVOLUTE: (Axis.SWING1, Axis.SWING2, *_TRANSLATIONS),
+    LoopJointType.SPHERICAL: _TRANSLATIONS,
+    LoopJointType.PRISMATIC: (*_ROTATIONS, Axis.Y, Axis.Z),
+    LoopJointType.DISTANCE: (),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LoopJoint:
+    """A joint that closes a loop: it connects two links of the tree, or a link and the world.
+
+    Attributes:
+      name: the joint's name.
+      link_a: name of one link; ``None`` for the world.
+      link_b: name of the other link.
+      pose_a: the joint's frame on ``link_a``, in its frame (or in the world), shape [7].
+      pose_b: the joint's frame on ``link_b``, in its frame, shape [7].
+      type: what is held fast.
+      locked_axes: the axes of the frame on ``link_a`` that are locked; given for ``D6`` only, implied otherwise.
+      min_distance: least distance of the origins [m], for ``DISTANCE``.
+      max_distance: largest distance of the origins [m], for ``DISTANCE``.
+
+    Raises:
+      ValueError: a pose or number is malformed, ``locked_axes`` do not fit the type, or the two links are one.
+    """
+
+    name: str
+    link_a: str | None
+    link_b: str
+    pose_a: npt.ArrayLike = IDENTITY_POSE
+    pose_b: npt.ArrayLike = IDENTITY_POSE
+    type: LoopJointType = LoopJointType.FIXED
+    locked_axes: Sequence[Axis] | None = None
+    min_distance: float = 0.0
+    max_distance: float = np.inf
+
+    def __post_init__(self) -> None:
+        where = f"loop joint {self.name!r}"
+        object.__setattr__(self, "type", LoopJointType(self.type))
+        for field in ("pose_a", "pose_b"):
+            object.__setattr__(self, field, unit_pose(getattr(self, field), f"{where}: {field}"))
+        check_fields(self, where, not_negative=("min_distance",), bounds=("max_distance",))
+        if self.min_distance > self.max_distance:
+            raise ValueError(f"{where}: min_distance must not exceed max_distance")
+        if self.type is not LoopJointType.DISTANCE and (self.min_distance > 0 or self.max_distance < np.inf):
+            raise ValueError(f"{where}: only a joint of type 'distance' has min_distance and max_distance")
+        if self.link_a == self.link_b:
+            raise ValueError(f"{where}: link_a and link_b must differ; both are {self.link_b!r}")
+        if (self.type is LoopJointType.D6) != (self.locked_axes is not None):
+            raise ValueError(f"{where}: locked_axes are given for a joint of type 'd6', and only for it")
+        axes = _LOCKED_AXES[self.type] if self.locked_axes is None else tuple(Axis(axis) for axis in self.locked_axes)
+        if list(axes) != sorted(set(axes)):
+            raise ValueError(f"{where}: locked_axes must be in the order of artix.Axis, each once")
+        object.__setattr__(self, "locked_axes", axes)
+
+
+@dataclasses.dataclass(frozen=True)
+class LoopJointStructure:
+    """What is static of a loop joint.
+
+    Attributes:
+      name: its name.
+      type: what it holds fast.
+      link_a: one link, -1 for the world.
+      link_b: the other link.
+      locked_axes: the locked axes of the frame on ``link_a``, none for a distance joint.
+    """
+
+    name: str
+    type: LoopJointType
+    link_a: int
+    link_b: int
+    locked_axes: tuple[Axis, ...]
+
+
+class LoopJoints(struct.PyTreeNode):
+    """The numbers of C loop joints: ``pose_a``, ``pose_b`` [C, 7], ``min_distance``, ``max_distance`` [C]."""
+
+    pose_a: Array
+    pose_b: Array
+    min_distance: Array
+    max_distance: Array
+
+    @classmethod
+    def of(cls, joints: Sequence[LoopJoint]) -> LoopJoints:
+        """From the descriptors, as NumPy arrays."""
+        poses = [
+            np.array([getattr(joint, name) for joint in joints], float).reshape(-1, 7) for name in ("pose_a", "pose_b")
+        ]
+        distances = [
+            np.array([getattr(joint, name) for joint in joints], float) for name in ("min_distance", "max_distance")
+        ]
+        return cls(*poses, *distances)  # type: ignore[arg-type]

@@ -1,0 +1,142 @@
+"""Joint types, joint axes, and the description of one joint."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from artix.model.joint_features import Drive, DriveEnvelope, JointFriction
+from artix.model.validation import number
+
+IDENTITY_POSE = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
+
+
+class JointType(enum.IntEnum):
+    """How a link may move against its parent; names and values are ``PxArticulationJointType``'s, but the last."""
+
+    FIX = 0
+    PRISMATIC = 1
+    REVOLUTE = 2
+    """One rotation; ``integrate`` keeps the angle within [-2 pi, 2 pi] by steps of 4 pi, as PhysX does."""
+    REVOLUTE_UNWRAPPED = 3
+    SPHERICAL = 4
+    """One, two or three free rotations; the position is a rotation vector."""
+    HELICAL = 6
+    """A screw: one rotation, and a translation of ``pitch`` times its angle along its axis; PhysX has none."""
+
+
+class Axis(enum.IntEnum):
+    """The axes of a joint frame; names and values are those of ``PxArticulationAxis``."""
+
+    TWIST = 0
+    SWING1 = 1
+    SWING2 = 2
+    X = 3
+    Y = 4
+    Z = 5
+
+
+_ROTATIONS = (Axis.TWIST, Axis.SWING1, Axis.SWING2)
+_TRANSLATIONS = (Axis.X, Axis.Y, Axis.Z)
+_REVOLUTE = (JointType.REVOLUTE, JointType.REVOLUTE_UNWRAPPED)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Joint:
+    """One joint between a link and its parent: the unit in which an :class:`ArticulationBuilder` is told of motion.
+
+    The world poses of the two links satisfy ``X_child = X_parent * parent_pose * J(q) * inverse(child_pose)``
+    with ``J = translate(q e)`` for a prismatic joint, ``J = rot(e, q)`` for a revolute one and
+    ``J = exp(sum_k q_k e_k)`` (a rotation vector) for a spherical one, and ``J = translate(pitch q e) rot(e, q)`` for
+    a helical one.
+
+    Attributes:
+      type: the kind of joint.
+      axes: the free axes of the joint frame, in PhysX's order (twist, swing1, swing2, x, y, z).
+      name: the joint's name; ``None`` lets the builder name it after its child link.
+      parent_pose: joint frame in the parent's link frame, position [m] and quaternion xyzw, shape [7].
+      child_pose: joint frame in the child's link frame, likewise.
+      limits: (lower, upper) per axis [rad or m]; ``None`` is unlimited.
+      armature: inertia added to each degree of freedom by forward dynamics [kg m^2 or kg].
+      max_velocity: largest speed per degree of freedom [rad/s or m/s].
+      max_force: largest commanded effort per degree of freedom [N m or N]; a drive has its own.
+      drive: spring and damper towards targets.
+      friction: friction parameters, or a number for dry friction of that effort, sliding or not [N m or N].
+      envelope: what the motor can do, in place of the drive's ``max_force``.
+      pitch: translation along the axis of a helical joint per angle [m/rad]; zero for all other types.
+
+    ``drive``, ``friction`` and ``envelope`` hold for every free axis, or are sequences with one entry per free axis.
+    """
+
+    type: JointType
+    axes: tuple[Axis, ...] = ()
+    name: str | None = None
+    parent_pose: npt.ArrayLike = IDENTITY_POSE
+    child_pose: npt.ArrayLike = IDENTITY_POSE
+    limits: Sequence[tuple[float, float] | None] | None = None
+    armature: float | Sequence[float] = 0.0
+    max_velocity: float | Sequence[float] = np.inf
+    max_force: float | Sequence[float] = np.inf
+    drive: Drive | Sequence[Drive | None] | None = None
+    friction: JointFriction | float | Sequence[JointFriction | float] = 0.0
+    envelope: DriveEnvelope | Sequence[DriveEnvelope | None] | None = None
+    pitch: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "type", JointType(self.type))
+        object.__setattr__(self, "axes", tuple(Axis(axis) for axis in self.axes))
+        allowed = {
+            JointType.FIX: ((), 0, 0),
+            JointType.PRISMATIC: (_TRANSLATIONS, 1, 1),
+            JointType.REVOLUTE: (_ROTATIONS, 1, 1),
+            JointType.REVOLUTE_UNWRAPPED: (_ROTATIONS, 1, 1),
+            JointType.SPHERICAL: (_ROTATIONS, 1, 3),
+            JointType.HELICAL: (_ROTATIONS, 1, 1),
+        }
+        axes, fewest, most = allowed[self.type]
+        free = self.axes
+        if not (fewest <= len(free) <= most and all(axis in axes for axis in free) and list(free) == sorted(set(free))):
+            wanted = ", ".join(axis.name.lower() for axis in axes) or "no axis"
+            count = str(fewest) if fewest == most else f"{fewest} to {most}"
+            raise ValueError(
+                f"joint {self.name!r}: a {self.type.name.lower()} joint takes {count} free axes out of ({wanted}), "
+                f"each once and in this order; found ({', '.join(axis.name.lower() for axis in free)})"
+            )
+
+        pitch = number(self.pitch, f"joint {self.name!r}: pitch")
+        if not np.isfinite(pitch) or (pitch != 0.0 and self.type is not JointType.HELICAL):
+            wanted = "be finite" if self.type is JointType.HELICAL else "be zero: only helical joints have one"
+            raise ValueError(f"joint {self.name!r}: pitch must {wanted}; found {pitch}")
+
+    @classmethod
+    def fixed(cls, **options) -> Joint:
+        """A joint without freedom."""
+        return cls(type=JointType.FIX, **options)
+
+    @classmethod
+    def revolute(cls, axis: Axis = Axis.TWIST, *, wrapped: bool = True, **options) -> Joint:
+        """One rotation about ``axis``; ``wrapped=False`` never wraps the angle."""
+        kind = JointType.REVOLUTE if wrapped else JointType.REVOLUTE_UNWRAPPED
+        return cls(type=kind, axes=(axis,), **options)
+
+    @classmethod
+    def prismatic(cls, axis: Axis = Axis.X, **options) -> Joint:
+        """One translation along ``axis``."""
+        return cls(type=JointType.PRISMATIC, axes=(axis,), **options)
+
+    @classmethod
+    def spherical(cls, axes: Sequence[Axis] = _ROTATIONS, **options) -> Joint:
+        """Rotations about one, two or three ``axes``; the position is their rotation vector."""
+        return cls(type=JointType.SPHERICAL, axes=tuple(axes), **options)
+
+    @classmethod
+    def helical(cls, axis: Axis = Axis.TWIST, *, pitch: float, **options) -> Joint:
+        """A screw about ``axis`` that advances by ``pitch`` per radian [m/rad]; the position is the angle.
+
+        Pinocchio's ``JointModelHelical``. The angle never wraps.
+        """
+        return cls(type=JointType.HELICAL, axes=(axis,), pitch=pitch, **options)

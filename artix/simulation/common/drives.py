@@ -1,0 +1,120 @@
+"""The impulse of a drive on one DOF, with its limit and the envelope of its motor."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.model.joint_features import DriveEnvelopes, Drives
+from artix.simulation.common.sweep import Sweep
+
+Array = jax.Array
+
+
+class DriveRow(NamedTuple):
+    """What the drive of one DOF (or of all, [n]) needs besides its velocity."""
+
+    drive: Drives
+    envelope: DriveEnvelopes
+    position_error: Array
+    """Target less position at the start of the step [rad or m]."""
+    target_velocity: Array
+    response: Array
+    """Velocity per impulse."""
+    softened: Array
+    """Impulse per velocity with the link's constraint-force mixing."""
+    joint_force: Array
+    """The commanded force that shares the envelope."""
+
+
+def drive_impulse(row: DriveRow, accumulated: Array, velocity: Array, displacement: Array, sweep: Sweep) -> Array:
+    """The accumulated impulse of an implicit spring and damper after one more sweep.
+
+    Converged PGS sweeps are one step of implicit Euler; TGS sweeps are explicit-in-order steps of ``dt / N``.
+
+    Args:
+      row: the drive.
+      accumulated: impulse so far in this step.
+      velocity: of the DOF now.
+      displacement: of the DOF since the start of the step.
+      sweep: the sweep.
+
+    Returns:
+      The new accumulated impulse.
+    """
+    drive, h = row.drive, sweep.h
+    accelerates = drive.is_acceleration > 0
+    gain = h * (h * drive.stiffness + drive.damping)
+    share = 1 / (1 + gain * jnp.where(accelerates, 1, row.response))
+    scale = jnp.where(accelerates, row.softened, 1)
+    drift = (sweep.elapsed - sweep.dt + h) * row.target_velocity
+    error = row.position_error - displacement + drift
+    push = -gain * velocity + h * drive.damping * row.target_velocity + h * drive.stiffness * error
+    kept = accumulated if sweep.temporal else (1 - share) * accumulated
+    impulse = kept + scale * share * push
+    return within_limit(row, impulse, sweep)
+
+
+def within_limit(row: DriveRow, impulse: Array, sweep: Sweep) -> Array:
+    """Clips an accumulated impulse to the drive's limit, the place of which an envelope takes."""
+    limited, bound = _limit(row, sweep)
+    return jnp.where(limited, jnp.clip(impulse, -bound, bound), impulse)
+
+
+def exceeds_bounds(row: DriveRow, impulse: Array, velocity: Array, sweep: Sweep) -> Array:
+    """Whether a drive's accumulated impulse is beyond its limit or, at this velocity, beyond its motor's envelope."""
+    limited, bound = _limit(row, sweep)
+    exceeds = limited & (jnp.abs(impulse) > bound)
+    envelope, time, speed = row.envelope, sweep.budget_time, jnp.abs(velocity)
+    size = jnp.abs(impulse + row.joint_force * time)
+    strong = size > (envelope.max_effort - envelope.velocity_dependent_resistance * speed) * time
+    fast = speed > envelope.max_actuator_velocity - envelope.speed_effort_gradient * size / time
+    return exceeds | jnp.isfinite(envelope.max_effort) & (strong | fast)
+
+
+def _limit(row: DriveRow, sweep: Sweep) -> tuple[Array, Array]:
+    """Whether a limit holds, and the largest impulse within it."""
+    limited = jnp.isfinite(row.drive.max_force) & ~jnp.isfinite(row.envelope.max_effort)
+    return limited, jnp.where(limited, row.drive.max_force, 0) * (sweep.dt if sweep.drive_limits_are_forces else 1)
+
+
+def within_envelope(row: DriveRow, impulse: Array, accumulated: Array, velocity: Array, sweep: Sweep) -> Array:
+    """Cuts an accumulated impulse back until drive and commanded force together fit the motor's envelope.
+
+    With the total impulse I and the velocity ``v(I)`` that it leaves, ``|I| <= (max_effort -
+    velocity_dependent_resistance |v(I)|) t`` and ``|v(I)| <= max_actuator_velocity - speed_effort_gradient |I| / t``;
+    of all I between zero and the wanted one the nearest to that is taken, and zero if there is none.
+
+    Args:
+      row: the drive.
+      impulse: the accumulated impulse wanted.
+      accumulated: impulse so far.
+      velocity: of the DOF now.
+      sweep: the sweep.
+    """
+    envelope, time = row.envelope, sweep.budget_time
+    active = jnp.isfinite(envelope.max_effort)
+    start = accumulated if sweep.restarts else jnp.zeros_like(accumulated)
+    commanded = row.joint_force * time
+    wanted = impulse - start + commanded
+    sign = jnp.where(wanted < 0, jnp.full_like(wanted, -1), 1)
+    size = jnp.abs(wanted)
+    at_zero = velocity - row.response * (accumulated - start + commanded)
+    slope = row.response * sign
+    resistance = envelope.velocity_dependent_resistance * time
+    effort = jnp.where(active, envelope.max_effort, 0) * time
+    gradient = envelope.speed_effort_gradient / time
+    low, high = jnp.zeros_like(size), size
+    # With the size x, a x + b |at_zero + slope x| <= bound is two half lines, one for each sign of b.
+    for a, b, bound in ((1, resistance, effort), (gradient, 1, envelope.max_actuator_velocity)):
+        bounded = jnp.isfinite(bound)
+        for side in (b, -b):
+            rate, room = a + side * slope, jnp.where(bounded, bound, 0) - side * at_zero
+            end = room / jnp.where(rate == 0, 1, rate)
+            high = jnp.where(bounded & (rate > 0), jnp.minimum(high, end), high)
+            low = jnp.where(bounded & (rate < 0), jnp.maximum(low, end), low)
+            high = jnp.where(bounded & (rate == 0) & (room < 0), -1, high)
+    allowed = jnp.where(low <= high, high, 0)
+    return jnp.where(active, start + sign * allowed - commanded, impulse)

@@ -1,0 +1,57 @@
+"""The drift of spherical joints off their free axes, which PhysX keeps from step to step.
+
+PhysX turns a link on a spherical joint by the link's own angular velocity, and locks axes of the joint in velocity
+alone. Steps of finite length so leave the rotations ``exp(sum_k q_k e_k)`` that positions q can name. The drift D is
+the rest: the joint frame of the child against that of the parent is ``D exp(sum_k q_k e_k)``. It amounts to a rotation
+of the joint frame on the parent's link, a parameter of the articulation, so that no other function need know of it.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from artix.kinematics.tree import Tree
+from artix.math import spatial
+from artix.model.articulation import Articulation
+from artix.model.checks import check_vector
+from artix.model.topology import Topology
+
+Array = jax.Array
+
+
+def with_joint_drift(articulation: Articulation, drift: Array) -> Articulation:
+    """The articulation whose joint frames have turned on their parents' links.
+
+    It answers for what :func:`artix.step_with_joint_drift` returns: ``link_poses(with_joint_drift(a, drift), state)``.
+
+    Args:
+      articulation: the articulation.
+      drift: rotation vectors [rad] of the inbound joint frames in their own axes (twist, swing1, swing2), shape [L, 3];
+        those of links without such a joint turn nothing if they are zero.
+
+    Returns:
+      The articulation with other ``joint_parent_pose``.
+
+    Raises:
+      ValueError: ``drift`` has another shape.
+      TypeError: ``drift`` has another dtype than the articulation.
+    """
+    check_vector("drift", drift, (articulation.topology.num_links, 3), articulation.dtype, "L, rotation vectors")
+    pose = articulation.joint_parent_pose
+    rotation = spatial.quaternion_product(pose[:, 3:].T, spatial.quaternion_exp(drift.T))
+    return articulation.replace(joint_parent_pose=jnp.concatenate([pose[:, :3], rotation.T], axis=1))
+
+
+def drift_by_body(tree: Tree, drift: Array) -> Array:
+    """Drifts [L, 3] as quaternions [4, B-1] in the axes of the frames of bodies 1 .. B-1."""
+    axes = jnp.asarray(tree.body_axes, drift.dtype)[:, 1:]
+    return spatial.quaternion_exp(spatial.rotate_inverse(axes, drift[tree.body_link[1:]].T))
+
+
+def drift_by_link(topology: Topology, quaternion: Array) -> Array:
+    """The inverse of :func:`drift_by_body`, zero for links on other than spherical joints."""
+    axes = jnp.asarray(topology.body_axes, quaternion.dtype)[:, 1:]
+    vector = spatial.rotate(axes, spatial.quaternion_log(quaternion))
+    vector = jnp.where(jnp.asarray(topology.body_is_spherical)[1:], vector, jnp.zeros_like(vector))
+    return jnp.zeros_like(vector, shape=(topology.num_links, 3)).at[topology.body_link[1:]].set(vector.T)

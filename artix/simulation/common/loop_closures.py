@@ -1,0 +1,91 @@
+"""Loop joints in a step: what is held exactly, what is bounded, and the forces that result."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix.constraints.anchor_sides import Side, anchor_sides, anchor_wrenches
+from artix.constraints.anchors import AnchorRows, Anchors, AnchorType, anchor_rows, loop_anchors, solved_anchor_rows
+from artix.kinematics.solve import kinematics
+from artix.model.articulation import Articulation, State
+from artix.model.topology import Topology
+from artix.simulation.common.limits import room
+from artix.simulation.common.step_start import HIGHEST, Frozen
+
+Array = jax.Array
+
+
+class LoopClosures(NamedTuple):
+    """The loop joints of an articulation at the start of a step: R held rows and D distances."""
+
+    anchors: Anchors
+    held: np.ndarray
+    """Which of the anchors' rows are held, [R]."""
+    distances: np.ndarray
+    """Which of them are distances, [D]."""
+    rows: AnchorRows
+    sides: tuple[Side, Side]
+    """Their frames a and b."""
+    joints: np.ndarray
+    """The joints with a distance, [D]."""
+
+
+def loop_closures(articulation: Articulation, state: State) -> LoopClosures | None:
+    """The loop joints at the start of a step; ``None`` if there is none."""
+    topology = articulation.topology
+    if not isinstance(topology, Topology) or not topology.loop_joints:
+        return None
+    anchors, kin = loop_anchors(articulation), kinematics(articulation, state)
+    is_distance = anchors.has_type(AnchorType.DISTANCE)
+    of_row = is_distance[anchors.row_anchor]
+    return LoopClosures(
+        anchors=anchors,
+        held=np.flatnonzero(~of_row),
+        distances=np.flatnonzero(of_row),
+        rows=solved_anchor_rows(articulation, state, kin, anchors),
+        sides=anchor_sides(articulation, state, kin, anchors),
+        joints=np.flatnonzero(is_distance),
+    )
+
+
+def closure_errors(articulation: Articulation, state: State, loops: LoopClosures) -> Array:
+    """Errors [R] of the held rows in a state."""
+    return anchor_rows(articulation, state, loops.anchors).error[loops.held]
+
+
+def distance_gaps(articulation: Articulation, loops: LoopClosures) -> tuple[Array, Array]:
+    """How far the distances are from the least and the largest ones, [D] each; ``inf`` where there is no bound."""
+    length, joints = loops.rows.error[loops.distances], articulation.loop_joints
+    least, largest = (bound[loops.joints] for bound in (joints.min_distance, joints.max_distance))
+    # No distance is negative.
+    return jnp.where(least > 0, length - least, jnp.inf), room(largest, length, 1)
+
+
+def loop_wrenches(frozen: Frozen, loops: LoopClosures, force: Array) -> tuple[Array, Array]:
+    """What forces on all rows of the loop joints do.
+
+    Args:
+      frozen: the articulation.
+      loops: its loop joints.
+      force: of each row, those of distances among them [N or N m].
+
+    Returns:
+      The wrenches on the links at their centres of mass, [L, 6], and those that each joint exerts on its ``link_b`` at
+      the origin of frame b, [C, 6]; all in world axes.
+    """
+    wrenches = [wrench.T for wrench in anchor_wrenches(loops.anchors, *loops.sides, force)]
+    total = jnp.zeros_like(frozen.center, shape=(len(frozen.mass), 6))
+    for links, wrench in zip(loops.anchors.links, wrenches, strict=True):
+        # Those on the world are left out.
+        onto = jnp.asarray(links[None] == np.arange(len(frozen.mass))[:, None], force.dtype)
+        total = total + jnp.matmul(onto, wrench, precision=HIGHEST)
+    return _moved(total, frozen.center), _moved(wrenches[1], loops.sides[1].placement.position.T)
+
+
+def _moved(wrench: Array, point: Array) -> Array:
+    """Wrenches [k, 6] about the root's centre of mass as seen at points [k, 3]."""
+    return jnp.concatenate([wrench[:, :3], wrench[:, 3:] - jnp.cross(point, wrench[:, :3])], axis=1)

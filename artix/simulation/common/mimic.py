@@ -1,0 +1,74 @@
+"""The impulses of mimic joints."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.kinematics.tree import Tree
+from artix.model.couplings import MimicJoints
+from artix.simulation.common.step_start import HIGHEST, Frozen
+from artix.simulation.common.sweep import Sweep
+
+Array = jax.Array
+
+
+class MimicRow(NamedTuple):
+    """One mimic joint (or all, with a leading axis [K])."""
+
+    mimic: MimicJoints
+    direction: Array
+    """The generalised force of a unit impulse: 1 at the follower, the gear ratio at the reference, [nv]."""
+    effect: Array
+    """The change of the generalised velocity by a unit impulse, [nv]."""
+    response: Array
+    """Change of the relation's rate by a unit impulse."""
+    error: Array
+    """``q_follower + gear_ratio q_reference + offset`` at the start of the step."""
+
+
+def mimic_directions(mimic: MimicJoints, topology: Tree) -> Array:
+    """The generalised forces of unit impulses of all mimic joints, and the rates of their relations, [K, nv]."""
+    entries = topology.num_base_dofs + jnp.asarray(topology.mimic_dofs)
+    ends = jax.nn.one_hot(entries, topology.nv, dtype=mimic.gear_ratio.dtype)
+    return ends[:, 0] + mimic.gear_ratio[:, None] * ends[:, 1]
+
+
+def mimic_errors(mimic: MimicJoints, topology: Tree, joint_position: Array) -> Array:
+    """``q_follower + gear_ratio q_reference + offset`` of all mimic joints, [K]."""
+    joints = mimic_directions(mimic, topology)[:, topology.num_base_dofs :]
+    return jnp.matmul(joints, joint_position, precision=HIGHEST) + mimic.offset
+
+
+def mimic_rows(mimic: MimicJoints, frozen: Frozen, joint_position: Array) -> MimicRow:
+    """The rows of all mimic joints."""
+    direction = mimic_directions(mimic, frozen.topology)
+    effect = jnp.matmul(direction, frozen.inverse_mass, precision=HIGHEST)
+    error = mimic_errors(mimic, frozen.topology, joint_position)
+    return MimicRow(mimic, direction, effect, jnp.sum(direction * effect, axis=1), error)
+
+
+def mimic_impulse(row: MimicRow, rate: Array, error: Array, sweep: Sweep) -> Array:
+    """The impulse that one sweep adds; it is not accumulated.
+
+    A hard relation is corrected by a part of its error, a compliant one moves as a spring and damper of the given
+    natural frequency and damping ratio would. In velocity sweeps both hold the rate at zero.
+
+    Args:
+      row: the mimic joint.
+      rate: ``qd_follower + gear_ratio qd_reference``.
+      error: ``q_follower + gear_ratio q_reference + offset``.
+      sweep: the sweep.
+    """
+    if not sweep.moves_positions:
+        return -rate / row.response
+    h, frequency = sweep.h, row.mimic.natural_frequency
+    compliant = (frequency > 0) & (row.mimic.damping_ratio > 0)
+    stiffness = frequency**2 / row.response
+    damping = 2 * row.mimic.damping_ratio * frequency / row.response
+    gain = jnp.where(compliant, h * stiffness + damping, 1)
+    softness = jnp.where(compliant, 1 / (h * gain), 0)
+    part = jnp.where(compliant, h * stiffness / gain, sweep.error_reduction)
+    return -(part * error / h + rate) / (row.response + softness)

@@ -1,0 +1,128 @@
+"""A floating articulation's momentum and centre of mass at the end of a step."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+
+from artix.dynamics.inertia import displaced_inertias, momentum, reference_inertias
+from artix.dynamics.momentum import about
+from artix.kinematics.bodies import Inertias
+from artix.kinematics.displacements import displaced_bodies, displacement_of, has_all_displacements
+from artix.kinematics.solve import Motion, body_velocities, dof_motions, kinematics, motion_rates, root_motion
+from artix.kinematics.tree import Tree
+from artix.math import spatial
+from artix.math.tangents import along
+from artix.model.articulation import Articulation, State
+from artix.simulation.common.momentum_correction import Momentum, turn_to_momentum
+
+Array = jax.Array
+
+
+def with_momentum(
+    articulation: Articulation,
+    end: State,
+    center: Array,
+    travelled: Array,
+    target: Momentum,
+    carried: Array,
+    dt: Array,
+    *,
+    magnitude_only: bool,
+) -> State:
+    """Gives the root the velocity that makes up a momentum at the new poses, and moves the whole to where it belongs.
+
+    Args:
+      articulation: the articulation.
+      end: the state at the end of the step.
+      center: the centre of mass at its start, from the root's [m], [3, 1].
+      travelled: displacement of the root's centre of mass [m], [3].
+      target: the momentum to have.
+      carried: the linear momentum that moved the centre of mass during the step [kg m/s], [3].
+      dt: the step [s].
+      magnitude_only: as for :func:`turn_to_momentum`.
+    """
+    root = root_motion(articulation.topology, end.root_velocity)
+    (mass, first, second), carrying = whole(articulation, end)
+    middle = first / mass
+    now = about(middle, carrying)
+    spread = second - first[:, None] * middle[None]
+    locked = spatial.trace(spread)[None, None] * spatial.identity_like(first) - spread
+    turn = turn_to_momentum(locked, now[3:], target.angular[:, None], magnitude_only=magnitude_only)
+    # Turning about the centre of mass leaves the linear momentum as it is.
+    push = (target.linear[:, None] - now[:3]) / mass
+    corrected = jnp.concatenate([root.linear - spatial.cross(turn, middle) + push, root.angular + turn])[:, 0]
+    shift = (center + dt * carried[:, None] / mass - middle)[:, 0] - travelled
+    return end.replace(
+        root_pose=jnp.concatenate([end.root_pose[:3] + shift, end.root_pose[3:]]), root_velocity=corrected
+    )
+
+
+def whole(articulation: Articulation, state: State) -> tuple[Inertias, Array]:
+    """Mass moments of the whole, one item, and its momentum [6, 1], about the root's centre of mass in world axes."""
+    if not has_all_displacements(articulation.topology):
+        return _plain_whole(articulation, state)
+    return _ruled_whole(articulation, state)
+
+
+def _plain_whole(articulation: Articulation, state: State) -> tuple[Inertias, Array]:
+    tree, kin = articulation.topology, kinematics(articulation, state)
+    inertias = reference_inertias(articulation, kin)
+    root = root_motion(tree, state.root_velocity)
+    return _summed(inertias, body_velocities(tree, dof_motions(tree, kin), root, state.joint_velocity))
+
+
+def _summed(inertias: Inertias, velocity: Motion) -> tuple[Inertias, Array]:
+    return Inertias(*(_total(part) for part in inertias)), _carried(inertias, velocity)
+
+
+@jax.custom_jvp
+def _ruled_whole(articulation: Articulation, state: State) -> tuple[Inertias, Array]:
+    return _plain_whole(articulation, state)
+
+
+@functools.partial(_ruled_whole.defjvp, symbolic_zeros=True)
+def _whole_jvp(primals, tangents):
+    (articulation, state), (d_articulation, d_state) = primals, tangents
+    tree, kin = articulation.topology, kinematics(articulation, state)
+    inertias, motions = reference_inertias(articulation, kin), dof_motions(tree, kin)
+    root, qd = root_motion(tree, state.root_velocity), state.joint_velocity
+    velocity = body_velocities(tree, motions, root, qd)
+    found = _summed(inertias, velocity)
+    by_parameters = along(lambda a: _plain_whole(a, state), articulation, d_articulation)
+    moments, d_momentum = jax.tree.map(jnp.zeros_like, found) if by_parameters is None else by_parameters
+    d_velocity = along(
+        lambda now: body_velocities(tree, motions, root_motion(tree, now[0]), now[1]),
+        (state.root_velocity, qd),
+        (d_state.root_velocity, d_state.joint_velocity),
+    )
+    if d_velocity is not None:
+        d_momentum = d_momentum + _carried(inertias, d_velocity)
+    displacement = displacement_of(tree, state, d_state.root_pose, d_state.joint_position)
+    if displacement is not None:
+        moved = displaced_bodies(tree, kin, motions, displacement)
+        d_inertias, by_configuration = _displaced(tree, inertias, motions, velocity, qd, moved)
+        moments = Inertias(*(x + _total(dx) for x, dx in zip(moments, d_inertias, strict=True)))
+        d_momentum = d_momentum + by_configuration
+    return found, (moments, d_momentum)
+
+
+def _displaced(
+    tree: Tree, inertias: Inertias, motions: Motion, velocity: Motion, qd: Array, moved: Motion
+) -> tuple[Inertias, Array]:
+    """Changes of the bodies' mass moments, and of the whole momentum, where bodies and DOFs move by displacements."""
+    d_inertias, still = displaced_inertias(inertias, moved), Motion(*(jnp.zeros_like(part[:, :1]) for part in velocity))
+    turned = body_velocities(tree, motion_rates(tree, moved, motions), still, qd)
+    return d_inertias, _carried(d_inertias, velocity) + _carried(inertias, turned)
+
+
+def _carried(inertias: Inertias, velocity: Motion) -> Array:
+    """The momentum of all bodies, [6, 1]."""
+    return _total(jnp.concatenate(momentum(inertias, velocity)))
+
+
+def _total(x: Array) -> Array:
+    """The sum over bodies, as one item."""
+    return jnp.sum(x, axis=-1, keepdims=True)

@@ -1,0 +1,76 @@
+"""What a step tells besides the next state."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from artix.model.articulation import Articulation
+
+Array = jax.Array
+
+
+class Residual(struct.PyTreeNode):
+    """What a solver's last sweep still had to correct, over all rows; PhysX's ``PxResiduals``.
+
+    A row is one of a loop joint (for ``"implicit"`` of its distance alone), a path of a spatial tendon, a joint of a
+    fixed one, a mimic joint, or a DOF with its drive, friction and limits. Its entry is the change of its velocity by
+    the impulses of the last sweep [rad/s or m/s]: zero once the sweeps have converged. Of the hard relations of
+    ``"implicit"``, which no sweep solves, the entries are the velocities by which they are missed.
+
+    Attributes:
+      rms: root of the mean square over all rows, shape [].
+      max: largest magnitude, shape [].
+    """
+
+    rms: Array
+    max: Array
+
+
+def residual_of(corrections: Array) -> Residual:
+    """The residual of the corrections [R] of all rows, zero where there is none."""
+    square = corrections**2
+    mean = jnp.sum(square) / max(corrections.size, 1)
+    moved = mean > 0
+    rms = jnp.where(moved, jnp.sqrt(jnp.where(moved, mean, 1)), 0)
+    return Residual(rms, jnp.max(jnp.abs(corrections), initial=0))
+
+
+class StepReport(struct.PyTreeNode):
+    """What a step tells besides the next state.
+
+    Attributes:
+      joint_acceleration: mean accelerations of the joints during the step [rad/s^2 or m/s^2], shape [n].
+      link_velocity: velocities of the links' centres of mass at the end of the step, linear [m/s], then angular
+        [rad/s], world axes, shape [L, 6]. As in PhysX, those of a fixed base belong to the old poses.
+      link_acceleration: mean accelerations of the links' centres of mass during the step, linear [m/s^2], then angular
+        [rad/s^2], world axes, shape [L, 6].
+      incoming_joint_force: the wrench that each link's parent exerts on it through their joint, force [N], then torque
+        [N m], at the origin and in the axes of the child joint frame, shape [L, 6]; zero for the root. PhysX's
+        ``eLINK_INCOMING_JOINT_FORCE``.
+      loop_joint_force: the wrench that each loop joint exerts on its ``link_b``, force [N], then torque [N m], at the
+        origin of its frame on that link, in world axes, shape [C, 6]; PhysX's ``PxConstraint::getForce``.
+      position_residual: what the last sweep corrected of those that move the positions.
+      velocity_residual: the same of the sweeps that leave the final velocities; equal to the former where these are
+        the same sweeps.
+    """
+
+    joint_acceleration: Array
+    link_velocity: Array
+    link_acceleration: Array
+    incoming_joint_force: Array
+    loop_joint_force: Array
+    position_residual: Residual
+    velocity_residual: Residual
+
+    @classmethod
+    def zeros(cls, articulation: Articulation) -> StepReport:
+        """The report before the first step: zeros."""
+        dofs, links = (
+            jnp.zeros_like(articulation.armature),
+            jnp.zeros((len(articulation.link_mass), 6), articulation.dtype),
+        )
+        loops = jnp.zeros((len(articulation.loop_joints.pose_a), 6), articulation.dtype)
+        none = residual_of(dofs[:0])
+        return cls(dofs, links, links, links, loops, none, none)

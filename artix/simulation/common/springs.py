@@ -1,0 +1,152 @@
+"""Springs and dampers that couple DOFs, for the implicit solver: compliant mimic joints and tendons.
+
+Every spring pulls along a direction of the generalised velocity by an effort that is linear in the position and the
+velocity at the end of the step, so that all of them add up to ``(Mh + dt D + dt^2 K) nu = ...``. Tendons follow
+PhysX's law, or do virtual work: then their forces are gradients of their energy, which a tendon without damping keeps.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.model.articulation import Articulation
+from artix.model.tendons import FixedTendons, SpatialTendons
+from artix.model.topology import Topology
+from artix.simulation.common.fixed_tendons import joint_wrenches, tendon_joints
+from artix.simulation.common.mimic import mimic_directions, mimic_errors
+from artix.simulation.common.spatial_tendons import end_wrenches, path_ends, path_gradients, path_lengths
+from artix.simulation.common.step_start import HIGHEST, Frozen, static_topology
+
+Array = jax.Array
+
+
+class Springs(NamedTuple):
+    """k springs with dampers, on stretches ``x`` with rates ``rate @ nu`` (arrays [k], [k, nv] and [k, L, 6])."""
+
+    stiffness: Array
+    damping: Array
+    stretch: Array
+    """At the start of the step."""
+    rate: Array
+    """Change of the stretch's rate by the generalised velocity."""
+    force: Array
+    """Generalised force of a unit effort against the stretch; ``rate`` where the spring does virtual work."""
+    wrench: Array | None = None
+    """The same as wrenches on the links, where it acts on links rather than on DOFs."""
+    transmitted: Array | None = None
+    """What of these PhysX counts as transmitted by the joints of the links on which it acts."""
+
+
+def coupling_springs(
+    articulation: Articulation,
+    frozen: Frozen,
+    joint_position: Array,
+    tendon_law: Literal["physx", "virtual_work"],
+) -> list[Springs]:
+    """All springs that couple DOFs."""
+    topology, virtual_work = frozen.topology, tendon_law == "virtual_work"
+    found = []
+    if len(topology.mimic_dofs):
+        found.append(mimic_springs(articulation, frozen, joint_position))
+    if not isinstance(topology, Topology):
+        return found
+    if topology.fixed_tendons:
+        found.append(fixed_tendon_springs(articulation, frozen, joint_position, virtual_work=virtual_work))
+    if topology.spatial_tendons:
+        found.append(spatial_tendon_springs(articulation, frozen, virtual_work=virtual_work))
+    return found
+
+
+def spring_efforts(springs: Springs, velocity: Array, dt: Array) -> Array:
+    """The efforts of springs and dampers after a time with a generalised velocity."""
+    rate = jnp.matmul(springs.rate, velocity, precision=HIGHEST)
+    return springs.stiffness * (springs.stretch + dt * rate) + springs.damping * rate
+
+
+def mimic_springs(articulation: Articulation, frozen: Frozen, joint_position: Array) -> Springs:
+    """Springs of the given natural frequency and damping ratio for the inertia that the relation feels."""
+    mimic = articulation.mimic
+    direction = mimic_directions(mimic, frozen.topology)
+    response = jnp.sum(jnp.matmul(direction, frozen.inverse_mass, precision=HIGHEST) * direction, axis=1)
+    inertia = jnp.where(response > 0, 1 / jnp.where(response > 0, response, 1), 0)  # Padded joints move nothing.
+    return Springs(
+        stiffness=mimic.natural_frequency**2 * inertia,
+        damping=2 * mimic.damping_ratio * mimic.natural_frequency * inertia,
+        stretch=mimic_errors(mimic, frozen.topology, joint_position),
+        rate=direction,
+        force=direction,
+    )
+
+
+def fixed_tendon_springs(
+    articulation: Articulation, frozen: Frozen, joint_position: Array, *, virtual_work: bool
+) -> Springs:
+    """Springs on the tendons' lengths.
+
+    By PhysX's law, joint i of K gets ``recip_coefficient_i / K`` of the tension and the root link the reaction, and the
+    length's rate is that of the links along the same axes; by virtual work the joint gets ``coefficient_i / K`` as its
+    effort, and the rate is the true one.
+    """
+    numbers, topology = articulation.fixed_tendons, static_topology(frozen)
+    tendon, dof = tendon_joints(topology)
+    members = jax.nn.one_hot(tendon, len(topology.fixed_tendons), dtype=joint_position.dtype).T
+    share = members / jnp.sum(members, axis=1, keepdims=True)
+    joints = jax.nn.one_hot(topology.num_base_dofs + dof, topology.nv, dtype=joint_position.dtype)
+    length = numbers.offset + jnp.matmul(members, numbers.coefficient * joint_position[dof], precision=HIGHEST)
+    stiffness, stretch = _with_limits(numbers, length, numbers.rest_length, numbers.lower_limit, numbers.upper_limit)
+    if virtual_work:
+        rate = jnp.matmul(members * numbers.coefficient, joints, precision=HIGHEST)
+        force = jnp.matmul(share * numbers.coefficient, joints, precision=HIGHEST)
+        return Springs(stiffness, numbers.damping, stretch, rate, force)
+    wrenches = joint_wrenches(frozen)
+    moving = _force(frozen, wrenches.on_link - wrenches.on_parent)
+    rate = jnp.matmul(members * numbers.coefficient, moving, precision=HIGHEST)
+    wrench, transmitted = (
+        jnp.einsum("tj,jlk->tlk", share * numbers.recip_coefficient, one, precision=HIGHEST)
+        for one in (wrenches.on_link - wrenches.on_root, wrenches.on_link)
+    )
+    return Springs(stiffness, numbers.damping, stretch, rate, _force(frozen, wrench), wrench, transmitted)
+
+
+def spatial_tendon_springs(articulation: Articulation, frozen: Frozen, *, virtual_work: bool) -> Springs:
+    """Springs on the lengths of the paths.
+
+    By PhysX's law only the ends of a path feel its tension, and its damper sees their velocities; by virtual work every
+    segment pulls with its coefficient.
+    """
+    numbers, topology = articulation.spatial_tendons, static_topology(frozen)
+    tendon, leaf = path_ends(topology)
+    wrench = path_gradients(articulation, frozen) if virtual_work else -end_wrenches(articulation, frozen)
+    length = path_lengths(articulation, topology, frozen.frame)
+    gains = jax.tree.map(lambda gain: gain[tendon], (numbers.stiffness, numbers.damping, numbers.limit_stiffness))
+    stiffness, stretch = _with_limits(
+        numbers.replace(stiffness=gains[0], limit_stiffness=gains[2]),
+        length,
+        numbers.rest_length[leaf],
+        numbers.lower_limit[leaf],
+        numbers.upper_limit[leaf],
+    )
+    force = _force(frozen, wrench)
+    return Springs(stiffness, gains[1], stretch, force, force, wrench)
+
+
+def _force(frozen: Frozen, wrench: Array) -> Array:
+    return jnp.einsum("slk,lkv->sv", wrench, frozen.jacobian, precision=HIGHEST)
+
+
+def _with_limits(
+    tendons: FixedTendons | SpatialTendons, length: Array, rest: Array, lower: Array, upper: Array
+) -> tuple[Array, Array]:
+    """One spring for that of the tendon and that of the limit which it is beyond: its stiffness and its stretch."""
+    has_lower, has_upper = jnp.isfinite(lower), jnp.isfinite(upper)
+    under = jnp.where(has_lower, length - jnp.where(has_lower, lower, 0), 0)
+    over = jnp.where(has_upper, length - jnp.where(has_upper, upper, 0), 0)
+    beyond = jnp.minimum(under, 0) + jnp.maximum(over, 0)
+    limit = jnp.where(beyond == 0, 0, tendons.limit_stiffness)
+    total = tendons.stiffness + limit
+    stretched = total > 0
+    pull = tendons.stiffness * (length - rest) + limit * beyond
+    return total, jnp.where(stretched, pull / jnp.where(stretched, total, 1), 0)

@@ -1,0 +1,215 @@
+"""What a step evaluates once, at its start, and keeps: poses, Jacobians, inertias and the inverse mass matrix.
+
+Positions are relative to the root's centre of mass at the start of the step, in world axes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix.dynamics.factorization import MassProduct, inverse_of_product
+from artix.dynamics.mass_matrix import mass_matrix
+from artix.dynamics.newton_euler import generalized_forces, link_sums
+from artix.dynamics.solve import mass_product
+from artix.kinematics.bodies import Placement
+from artix.kinematics.frames import dense_jacobian, link_accelerations, link_frames
+from artix.kinematics.solve import Motion, body_velocities, dof_motions, kinematics, root_motion
+from artix.kinematics.tree import Tree, take
+from artix.math import spatial
+from artix.model.articulation import Articulation, State
+from artix.model.topology import Topology
+from artix.simulation.common.joint_drift import with_joint_drift
+
+Array = jax.Array
+HIGHEST = jax.lax.Precision.HIGHEST
+
+
+class Frozen(NamedTuple):
+    """The articulation at the start of a step. L links, n joint DOFs, nv generalised velocities."""
+
+    topology: Tree
+    frame: Placement
+    """Link frames, L items."""
+    center: Array
+    """Centres of mass of the links, [L, 3]."""
+    mass_axes: Array
+    """Orientations of the links' mass frames, [4, L]."""
+    own_inertia: Array
+    """Rotational inertias about the centres of mass in the mass frames [kg m^2], [3, 3, L]."""
+    mass: Array
+    """Masses of the links [kg], [L]."""
+    motions: Motion
+    """What a unit velocity of each joint DOF gives to what lies below it, [3, n]."""
+    link_jacobian: Array | None
+    """Velocities of the links' centres of mass per generalised velocity, [L, 6, nv]; see :func:`freeze`."""
+    accelerations: Array | None
+    """Those of the links' centres of mass at zero generalised acceleration, [L, 6]; see :func:`freeze`."""
+    mass_matrix: Array
+    """Mass matrix without armature, [nv, nv]."""
+    mass_product: MassProduct
+    """The same with armature, not multiplied out."""
+    inverse: Array | None
+    """The inverse of that, [nv, nv]; see :func:`freeze`."""
+    axis: Array
+    """Axis of each DOF in the child joint frame, [n, 3]."""
+    child_origin: Array
+    """Origin of each DOF's joint frame on its link, [n, 3]."""
+    parent_origin: Array
+    """Origin of each DOF's joint frame on its parent link, [n, 3]."""
+    drift: Array | None
+    """By how much joint frames have turned on their parents, [L, 3]; ``None`` where drifts are not kept."""
+
+    @property
+    def jacobian(self) -> Array:
+        """The links' Jacobian, [L, 6, nv]."""
+        assert self.link_jacobian is not None
+        return self.link_jacobian
+
+    @property
+    def velocity_product(self) -> Array:
+        """Accelerations of the links' centres of mass at zero generalised acceleration, [L, 6]."""
+        assert self.accelerations is not None
+        return self.accelerations
+
+    @property
+    def inverse_mass(self) -> Array:
+        """The inverse of the mass matrix with armature, [nv, nv]."""
+        assert self.inverse is not None
+        return self.inverse
+
+
+def freeze(articulation: Articulation, state: State, drift: Array | None = None, *, with_all: bool = True) -> Frozen:
+    """Evaluates everything that stays as it is during the step.
+
+    The links' Jacobian and accelerations and the inverse mass matrix are left out if not asked for: most steps of the
+    implicit solver do without.
+    """
+    if drift is not None:
+        articulation = with_joint_drift(articulation, drift)
+    topology = articulation.topology
+    kin = kinematics(articulation, state)
+    frame = link_frames(topology, kin)
+    mass_frame = frame @ Placement.from_poses(articulation.link_com_pose)
+    links, parents = topology.dof_link, topology.dof_parent_link
+    child = frame.take(links) @ Placement.from_poses(articulation.joint_child_pose).take(links)
+    parent = frame.take(parents) @ Placement.from_poses(articulation.joint_parent_pose).take(links)
+    unit = jnp.eye(3, dtype=articulation.dtype)[:, topology.dof_axis % 3]
+    matrix, product = mass_matrix(articulation, state), mass_product(articulation, kin)
+    return Frozen(
+        topology=topology,
+        frame=frame,
+        center=mass_frame.position.T,
+        mass_axes=mass_frame.rotation,
+        own_inertia=jnp.moveaxis(articulation.link_inertia, 0, -1),
+        mass=articulation.link_mass,
+        motions=dof_motions(topology, kin),
+        link_jacobian=_link_jacobian(articulation, state) if with_all else None,
+        accelerations=_velocity_products(articulation, state) if with_all else None,
+        mass_matrix=matrix,
+        mass_product=product,
+        inverse=inverse_of_product(topology, matrix, product) if with_all else None,
+        axis=spatial.rotate(child.rotation, unit).T,
+        child_origin=child.position.T,
+        parent_origin=parent.position.T,
+        drift=drift,
+    )
+
+
+def _link_jacobian(articulation: Articulation, state: State) -> Array:
+    tree = articulation.topology
+    jacobian = dense_jacobian(articulation, state).reshape(-1, 6, tree.nv)
+    return jacobian if tree.num_base_dofs else jnp.pad(jacobian, ((1, 0), (0, 0), (0, 0)))
+
+
+def _velocity_products(articulation: Articulation, state: State) -> Array:
+    return link_accelerations(articulation, state, jnp.zeros(articulation.topology.nv, articulation.dtype))
+
+
+def has_tendons(topology: Tree) -> bool:
+    """Whether steps have tendons to solve for."""
+    return isinstance(topology, Topology) and bool(topology.fixed_tendons or topology.spatial_tendons)
+
+
+def inverse_with(frozen: Frozen, added: Array) -> Array:
+    """The inverse of the mass matrix with ``added`` [nv] to its diagonal, [nv, nv]."""
+    return inverse_of_product(frozen.topology, frozen.mass_matrix, frozen.mass_product._replace(added=added))
+
+
+def world_inertias(frozen: Frozen) -> Array:
+    """Rotational inertias about the centres of mass in world axes [kg m^2], [L, 3, 3]."""
+    axes = spatial.rotation_matrix(frozen.mass_axes)
+    turned = spatial.multiply_transposed(spatial.multiply(axes, frozen.own_inertia), axes)
+    return jnp.moveaxis(turned, -1, 0)
+
+
+def link_motion(frozen: Frozen, velocity: Array) -> Array:
+    """The links' velocities [L, 6] that a generalised velocity [nv] makes (or displacements, or impulses' effects)."""
+    # Sums over the tree, not the Jacobian, which solvers without tendons so never evaluate.
+    tree, base = frozen.topology, frozen.topology.num_base_dofs
+    root = root_motion(tree, velocity[:base] if base else jnp.zeros_like(velocity, shape=6))
+    bodies = body_velocities(tree, frozen.motions, root, velocity[base:])
+    linear, angular = (take(part, tree.link_body) for part in bodies)
+    return jnp.concatenate([linear + spatial.cross(angular, frozen.center.T), angular]).T
+
+
+def response(frozen: Frozen, impulse: Array) -> Array:
+    """The change of the generalised velocity [nv] by a generalised impulse [nv]."""
+    return jnp.matmul(frozen.inverse_mass, impulse, precision=HIGHEST)
+
+
+def inertial_wrenches(frozen: Frozen, motion: Array, acceleration: Array) -> Array:
+    """The wrenches [L, 6] at the links' centres of mass that their motion and acceleration take (Newton and Euler)."""
+    omega, alpha = motion[:, 3:].T, acceleration[:, 3:].T
+    moment = spins(frozen, alpha) + spatial.cross(omega, spins(frozen, omega))
+    return jnp.concatenate([frozen.mass[:, None] * acceleration[:, :3], moment.T], axis=1)
+
+
+def spins(frozen: Frozen, angular: Array) -> Array:
+    """Angular momenta of the links about their own centres of mass, for angular velocities [3, L] in world axes."""
+    axes = frozen.mass_axes
+    return spatial.rotate(axes, spatial.apply(frozen.own_inertia, spatial.rotate_inverse(axes, angular)))
+
+
+def generalized_force(frozen: Frozen, wrench: Array) -> Array:
+    """The generalised force [nv] of wrenches [L, 6] at the links' centres of mass."""
+    force, torque = wrench[:, :3].T, wrench[:, 3:].T
+    moved = jnp.concatenate([force, torque + spatial.cross(frozen.center.T, force)])
+    return generalized_forces(frozen.topology, frozen.motions, link_sums(frozen.topology, moved))
+
+
+def point_row(frozen: Frozen, link: np.ndarray | Array, point: Array, direction: Array) -> Array:
+    """The functional on link motions that is the velocity of points on links along directions.
+
+    Args:
+      frozen: the articulation.
+      link: the links of k points, [k].
+      point: the points, [k, 3].
+      direction: the directions, [k, 3].
+
+    Returns:
+      Shape [k, 6]: its product with the motion of ``link`` is the velocity; as a wrench it is a unit force at the
+      point.
+    """
+    return jnp.concatenate([direction, jnp.cross(point - frozen.center[link], direction)], axis=-1)
+
+
+def angular_row(direction: Array) -> Array:
+    """The same for the angular velocity about directions [k, 3]; as a wrench, a unit torque."""
+    return jnp.concatenate([jnp.zeros_like(direction), direction], axis=-1)
+
+
+def axis_row(frozen: Frozen, dof: np.ndarray, link: np.ndarray | Array, point: Array) -> Array:
+    """The same for the axes of DOFs [k]: velocities of points for translations, angular velocities for rotations."""
+    axis = frozen.axis[dof]
+    linear = jnp.asarray(frozen.topology.dof_is_linear[dof])[:, None]
+    return jnp.where(linear, point_row(frozen, link, point, axis), angular_row(axis))
+
+
+def static_topology(frozen: Frozen) -> Topology:
+    """The topology for what padded articulations do not have: PhysX's solvers, and tendons."""
+    assert isinstance(frozen.topology, Topology)
+    return frozen.topology

@@ -1,0 +1,42 @@
+"""What steps remember of their contacts, so that the next one begins near its solution."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from artix.contact.ground import Ground
+from artix.contact.ground_contacts import ground_contacts
+from artix.kinematics.configuration import neutral_state
+from artix.model.articulation import Articulation
+
+Array = jax.Array
+
+
+class ContactMemory(struct.PyTreeNode):
+    """The contact impulses of the last step, carried beside the state; see :func:`artix.step_with_contact_memory`.
+
+    Attributes:
+      impulse: of each contact two tangential components, then the normal one, [K, 3] [N s].
+    """
+
+    impulse: Array
+
+    @classmethod
+    def none(cls, articulation: Articulation, ground: Ground, max_per_geometry: int | None = None) -> ContactMemory:
+        """Nothing: what to begin with, and whenever a state is set anew.
+
+        Args:
+          articulation: the articulation.
+          ground: what it stands on.
+          max_per_geometry: ``SolverOptions.max_contacts_per_geometry``.
+        """
+        found = jax.eval_shape(
+            lambda: (
+                ground_contacts(
+                    articulation, neutral_state(articulation), ground, max_per_geometry=max_per_geometry
+                ).contacts.point
+            )
+        )
+        return cls(jnp.zeros(found.shape, found.dtype))

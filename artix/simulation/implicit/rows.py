@@ -1,0 +1,107 @@
+"""What bounds the motion in the implicit solver: DOFs, and distances of loop joints."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from artix.kinematics.tree import take
+from artix.model.articulation import Articulation, State
+from artix.simulation.common.drives import DriveRow, exceeds_bounds
+from artix.simulation.common.limits import room
+from artix.simulation.common.loop_closures import LoopClosures, distance_gaps
+from artix.simulation.common.options import SolverOptions
+from artix.simulation.common.step_start import HIGHEST, Frozen
+from artix.simulation.common.sweep import implicit_sweep
+from artix.simulation.implicit.impulses import BoundRow, DistanceRow
+from artix.simulation.implicit.system import ERROR_REDUCTION, Acting, drives_of, unlimited_velocity
+
+Array = jax.Array
+
+# A DOF that hard relations leave less than this of its mobility, in units of the rounding error, is locked.
+_LOCKED = 100
+
+
+def bound_rows(articulation: Articulation, state: State, acting: Acting, free: Array, within: Array) -> BoundRow:
+    """The rows of all DOFs in the order of the sweep.
+
+    Args:
+      articulation: the articulation.
+      state: at the start of the step.
+      acting: what acts during it.
+      free: change of the generalised velocity per generalised impulse, without the hard relations, [nv, nv].
+      within: the same while they hold.
+    """
+    topology, q, dt = articulation.topology, state.joint_position, acting.dt
+    base, friction = topology.num_base_dofs, articulation.friction
+    if acting.smooth_friction:  # It is in the system.
+        friction = friction.replace(static=jnp.zeros_like(q), dynamic=jnp.zeros_like(q))
+    unheld, response = (jnp.diagonal(matrix)[base:] for matrix in (free, within))
+    # What the hard relations lock has nothing left to bound; its impulses shall be finite.
+    moves = response > _LOCKED * jnp.finfo(dt.dtype).eps * unheld
+    response = jnp.where(moves, response, unheld)
+    drives = drives_of(articulation, state, acting)
+    rows = BoundRow(
+        effect=jnp.where(moves[:, None], within[:, base:].T, 0),
+        response=response,
+        drive=_drive_row(
+            articulation, acting, response / (1 - acting.in_matrix * drives.gain * response), 1 / response
+        ),
+        gain=drives.gain,
+        push=drives.push,
+        in_matrix=acting.in_matrix,
+        friction=friction,
+        lower_velocity=-_approach(room(articulation.joint_lower_limit, q, -1), dt),
+        upper_velocity=_approach(room(articulation.joint_upper_limit, q, 1), dt),
+        max_velocity=articulation.max_joint_velocity,
+    )
+    return jax.tree.map(lambda leaf: take(leaf, topology.depth_first_dofs, axis=0), rows)
+
+
+def with_drives_chosen(
+    articulation: Articulation, state: State, frozen: Frozen, acting: Acting, options: SolverOptions
+) -> Acting:
+    """Leaves drives to the sweeps that would exceed their limits in the linear system, while nothing else bounds it."""
+    velocity = unlimited_velocity(*jax.lax.stop_gradient((articulation, state, frozen, acting)))
+    velocity = velocity[articulation.topology.num_base_dofs :]
+    drives, none = drives_of(articulation, state, acting), jnp.zeros_like(velocity)
+    row = _drive_row(articulation, acting, none, none)
+    sweep = implicit_sweep(acting.dt, drive_limits_are_forces=options.drive_limits_are_forces)
+    exceeds = exceeds_bounds(row, drives.push - drives.gain * velocity, velocity, sweep)
+    return acting.replace(in_matrix=1 - exceeds.astype(velocity.dtype))
+
+
+def _drive_row(articulation: Articulation, acting: Acting, response: Array, softened: Array) -> DriveRow:
+    return DriveRow(
+        drive=articulation.drive,
+        envelope=articulation.envelope,
+        position_error=jnp.zeros_like(response),
+        target_velocity=acting.commands.target_velocity,
+        response=response,
+        softened=softened,
+        joint_force=acting.commands.joint_force,
+    )
+
+
+def distance_rows(articulation: Articulation, loops: LoopClosures, response: Array, dt: Array) -> DistanceRow:
+    """The rows of all distances, for a response [nv, nv] within the hard relations."""
+    direction = loops.rows.jacobian[loops.distances]
+    lower_gap, upper_gap = distance_gaps(articulation, loops)
+    effect = jnp.matmul(direction, response.T, precision=HIGHEST)
+    mobility = jnp.sum(direction * effect, axis=1)
+    free = mobility > _LOCKED * jnp.finfo(dt.dtype).eps * jnp.max(jnp.abs(response))
+    drift = dt * loops.rows.bias[loops.distances]
+    return DistanceRow(
+        direction=direction,
+        effect=jnp.where(free[:, None], effect, 0),
+        response=jnp.where(free, mobility, 1),
+        lower_velocity=-_approach(lower_gap, dt) - drift,
+        upper_velocity=_approach(upper_gap, dt) - drift,
+    )
+
+
+def _approach(gap: Array, dt: Array) -> Array:
+    """The speed at which a DOF may approach a limit at this distance; negative where it must retreat."""
+    finite = jnp.isfinite(gap)
+    distance = jnp.where(finite, gap, 0)
+    return jnp.where(finite, jnp.where(distance < 0, ERROR_REDUCTION, 1) * distance / dt, jnp.inf)

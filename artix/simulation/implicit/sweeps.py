@@ -1,0 +1,231 @@
+"""The sweeps of the implicit solver over the bounds of DOFs, of loop joints' distances and of contacts, row by row."""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix.evaluation.devices import scan
+from artix.kinematics.tree import Tree
+from artix.math.tangents import is_zero, times, value_and_change
+from artix.model.topology import Topology
+from artix.simulation.common.options import SolverOptions
+from artix.simulation.implicit.contact_newton import newton_change
+from artix.simulation.implicit.contact_rows import ContactRow, contact_rates, solve_contact_row
+from artix.simulation.implicit.derivatives import impulse_changes
+from artix.simulation.implicit.impulses import (
+    BoundImpulses,
+    BoundRow,
+    DistanceRow,
+    solve_bounds,
+    solve_distance,
+)
+from artix.simulation.implicit.laws import Bounds, Impulses, Sweeps, acting_bounds, imbalances
+
+Array = jax.Array
+
+
+class Swept(NamedTuple):
+    """What sweeps leave."""
+
+    velocity: Array
+    """The generalised velocity, [nv]."""
+    impulses: Impulses
+    """In the order of the rows."""
+    corrections: Array
+    """What the last sweep corrected of the rows' velocities."""
+
+
+def sweep_over_bounds(
+    topology: Tree,
+    bounds: Bounds,
+    velocity: Array,
+    dt: Array,
+    options: SolverOptions,
+    remembered: Array | None = None,
+) -> Swept:
+    """Projects a velocity into its bounds.
+
+    Args:
+      topology: the topology.
+      bounds: its bounds.
+      velocity: the generalised velocity without bounds, [nv].
+      dt: the step [s].
+      options: how many sweeps.
+      remembered: impulses of the contacts to start from, [K, 3]; from none if ``None``.
+    """
+    order, sweeps = _order(topology, options)
+    start = velocity if order is None else velocity[order]
+    found = _ruled_sweeps(sweeps, _ordered(order, bounds), start, dt, remembered)
+    return found if order is None else found._replace(velocity=jnp.zeros_like(velocity).at[order].set(found.velocity))
+
+
+def follow_bounds(
+    topology: Tree,
+    bounds: Bounds,
+    dt: Array,
+    options: SolverOptions,
+    found: Swept,
+    d_bounds: Bounds,
+    d_dt: Array,
+    d_velocity: Array,
+) -> Swept:
+    """The change of what sweeps over bounds leave.
+
+    Args:
+      topology: the topology.
+      bounds: its bounds.
+      dt: the step [s].
+      options: how many sweeps.
+      found: what they left.
+      d_bounds: change of the bounds.
+      d_dt: change of the step.
+      d_velocity: change of the velocity that would be with the impulses found, [nv].
+    """
+    order, sweeps = _order(topology, options)
+    if order is None:
+        return _followed(sweeps, bounds, dt, found, d_bounds, d_dt, d_velocity)
+    now = found._replace(velocity=found.velocity[order])
+    change = _followed(sweeps, _ordered(order, bounds), dt, now, d_bounds, d_dt, d_velocity[order])
+    return change._replace(velocity=jnp.zeros_like(d_velocity).at[order].set(change.velocity))
+
+
+def _order(topology: Tree, options: SolverOptions) -> tuple[Array | None, Sweeps]:
+    """The order of the velocity in the sweeps, where it is data, and what is static about the sweeps."""
+    base, order = topology.num_base_dofs, None
+    places = base + np.arange(topology.num_dofs)
+    if isinstance(topology, Topology):
+        places = base + topology.depth_first_dofs
+    else:
+        order = jnp.concatenate([jnp.arange(base), base + topology.depth_first_dofs])
+    counts = (options.position_iterations, options.contact_iterations)
+    return order, Sweeps(tuple(places.tolist()), *counts, options.drive_limits_are_forces)
+
+
+def _ordered(order: Array | None, bounds: Bounds) -> Bounds:
+    # Where the tree is data there are DOFs alone.
+    dofs = bounds.dofs
+    return bounds if order is None else bounds._replace(dofs=dofs._replace(effect=dofs.effect[:, order]))
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _ruled_sweeps(sweeps: Sweeps, bounds: Bounds, velocity: Array, dt: Array, remembered: Array | None) -> Swept:
+    return _plain_sweeps(sweeps, bounds, velocity, dt, remembered)
+
+
+@functools.partial(_ruled_sweeps.defjvp, symbolic_zeros=True)
+def _sweeps_jvp(sweeps: Sweeps, primals, tangents):
+    """Where the sweeps started does not count."""
+    found = _ruled_sweeps(sweeps, *primals)
+    bounds, velocity, dt, _ = primals
+    d_bounds, d_velocity, d_dt, _ = tangents
+    d_velocity = jnp.zeros_like(velocity) if is_zero(d_velocity) else d_velocity
+    if not is_zero(d_bounds.dofs.effect):
+        d_velocity = d_velocity + times(found.impulses.dofs.total, d_bounds.dofs.effect)
+    if bounds.distances is not None and not is_zero(d_bounds.distances.effect):
+        d_velocity = d_velocity + times(jnp.add(*found.impulses.distances), d_bounds.distances.effect)
+    if bounds.contacts is not None and not is_zero(d_bounds.contacts.effect):
+        effect = d_bounds.contacts.effect.reshape(-1, len(velocity))
+        d_velocity = d_velocity + times(found.impulses.contacts.reshape(-1), effect)
+    return found, _followed(sweeps, bounds, dt, found, d_bounds, d_dt, d_velocity)
+
+
+def _followed(sweeps: Sweeps, bounds: Bounds, dt, found: Swept, d_bounds: Bounds, d_dt, d_velocity) -> Swept:
+    """The change by the equations that the impulses obey once the sweeps have converged; none is left to correct then.
+
+    ``d_velocity`` is the change of the velocity with the impulses found.
+    """
+
+    def missing(now: tuple[Bounds, Array, Array]) -> Array:
+        return imbalances(sweeps, found.impulses, *now)
+
+    now, d_now = (bounds, found.velocity, dt), (d_bounds.laws(), d_velocity, d_dt)
+    acting, effects = acting_bounds(sweeps, found.impulses, *now)
+    change = impulse_changes(acting, value_and_change(missing, now, d_now)[1], sweeps.repetitions)
+    d_dofs, d_lengths, d_contacts = _parts(bounds, change)
+    zero, none = jnp.zeros_like(d_dofs), jnp.zeros_like(d_lengths)
+    # Of one DOF's impulses the equations know the sum alone, and so does everybody else.
+    d_impulses = Impulses(BoundImpulses(d_dofs, zero, zero, zero, zero), (d_lengths, none), d_contacts)
+    return Swept(d_velocity + times(change, effects), d_impulses, jnp.zeros_like(found.corrections))
+
+
+def _plain_sweeps(sweeps: Sweeps, bounds: Bounds, velocity: Array, dt: Array, remembered: Array | None) -> Swept:
+    start = _started(bounds, velocity, remembered)
+    found, _ = scan(lambda now, _: (_swept_once(sweeps, bounds, dt, now), None), start, length=sweeps.repetitions)
+    if bounds.contacts is not None:
+        now = found
+        for _ in range(sweeps.newton_steps):
+            now = _improved(sweeps, bounds, dt, now)
+            # Newton steps need not come nearer each time; those that fail shall not count.
+            better = jnp.sum(now.corrections**2) <= jnp.sum(found.corrections**2)
+            found = jax.tree.map(functools.partial(jnp.where, better), now, found)
+    return found
+
+
+def _started(bounds: Bounds, velocity: Array, remembered: Array | None) -> Swept:
+    zero = jnp.zeros_like(bounds.dofs.response)
+    counts = [0 if rows is None else len(rows.effect) for rows in bounds[1:]]
+    none = jnp.zeros(counts[0], zero.dtype)
+    contacts = jnp.zeros((counts[1], 3), zero.dtype)
+    if bounds.contacts is not None and remembered is not None:
+        contacts = remembered
+        velocity = velocity + times(contacts.reshape(-1), bounds.contacts.effect.reshape(-1, len(velocity)))
+    impulses = Impulses(BoundImpulses(zero, zero, zero, zero, zero), (none, none), contacts)
+    return Swept(velocity, impulses, jnp.zeros(len(zero) + counts[0] + 3 * counts[1], zero.dtype))
+
+
+def _swept_once(sweeps: Sweeps, bounds: Bounds, dt: Array, now: Swept) -> Swept:
+    """One sweep over all rows; contacts come last."""
+
+    def turn(velocity: Array, inputs: tuple[Array, BoundRow, BoundImpulses]):
+        place, row, old = inputs
+        new, change = solve_bounds(row, old, _item(velocity, place), sweeps.over(dt))
+        return velocity + row.effect * change, (new, _item(row.effect, place) * change)
+
+    def turn_distance(velocity: Array, inputs: tuple[DistanceRow, tuple[Array, Array]]):
+        row, old = inputs
+        new, change = solve_distance(row, old, jnp.sum(row.direction * velocity))
+        return velocity + row.effect * change, (new, jnp.sum(row.direction * row.effect) * change)
+
+    def turn_contact(velocity: Array, inputs: tuple[ContactRow, Array]):
+        row, old = inputs
+        new = solve_contact_row(row, old, contact_rates(row, old, velocity))
+        return velocity + times(new - old, row.effect), (new, times(row.block, new - old))
+
+    velocity, (dofs, spans, contacts), _ = now
+    corrections = []
+    if sweeps.places:
+        velocity, (dofs, corrected) = scan(turn, velocity, (jnp.array(sweeps.places, int), bounds.dofs, dofs))
+        corrections.append(corrected)
+    if bounds.distances is not None:
+        velocity, (spans, corrected) = scan(turn_distance, velocity, (bounds.distances, spans))
+        corrections.append(corrected)
+    if bounds.contacts is not None:
+        velocity, (contacts, corrected) = scan(turn_contact, velocity, (bounds.contacts, contacts))
+        corrections.append(corrected.reshape(-1))
+    return Swept(velocity, Impulses(dofs, spans, contacts), jnp.concatenate([now.corrections[:0], *corrections]))
+
+
+def _improved(sweeps: Sweeps, bounds: Bounds, dt: Array, now: Swept) -> Swept:
+    """A Newton step on the laws of all contacts, then a sweep, which keeps the impulses within their bounds."""
+    rows, old = bounds.contacts, now.impulses.contacts
+    assert rows is not None
+    change = newton_change(rows, old, contact_rates(rows, old, now.velocity))
+    velocity = now.velocity + times(change.reshape(-1), rows.effect.reshape(-1, len(now.velocity)))
+    stepped = Swept(velocity, now.impulses._replace(contacts=old + change), now.corrections)
+    return _swept_once(sweeps, bounds, dt, stepped)
+
+
+def _parts(bounds: Bounds, change: Array) -> tuple[Array, Array, Array]:
+    """Changes of the impulses [R] of DOFs, of distances and of contacts, [K, 3]."""
+    first = len(bounds.dofs.response)
+    second = first + (0 if bounds.distances is None else len(bounds.distances.response))
+    return change[:first], change[first:second], change[second:].reshape(-1, 3)
+
+
+def _item(x: Array, index: Array) -> Array:
+    return jax.lax.dynamic_index_in_dim(x, index, keepdims=False)

@@ -1,0 +1,151 @@
+"""The equation of an implicit step, and the linear system that springs, dampers and hard relations make of it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from artix.dynamics.factorization import factorize_dense, factorize_product, inverse_of_matrix, solve
+from artix.dynamics.inverse import rigid_body_forces
+from artix.kinematics.configuration import generalized_velocity
+from artix.model.articulation import Articulation, State
+from artix.simulation.common.loop_closures import LoopClosures
+from artix.simulation.common.springs import Springs, spring_efforts
+from artix.simulation.common.step_start import HIGHEST, Frozen, inverse_with
+from artix.simulation.implicit.hard_rows import HardRows, hard_rows
+from artix.simulation.projected.rows import Commands, position_error
+
+Array = jax.Array
+
+#: Part of a position error that a hard mimic joint or a limit corrects in one step (Baumgarte); PhysX's too.
+ERROR_REDUCTION = 0.8
+
+
+class Acting(struct.PyTreeNode):
+    """What acts on an articulation during a step, bounds and hard relations apart."""
+
+    commands: Commands
+    wrench: Array
+    """On the links at their centres of mass, without gravity, [L, 6]."""
+    springs: list[Springs]
+    drive_inertia: Array
+    """The inertias by which acceleration drives multiply their efforts, 1 for force drives, [n]."""
+    in_matrix: Array
+    """1 for drives that the linear system contains, 0 for those that would exceed their limits in it, [n]."""
+    dt: Array
+    """The step [s]."""
+    smooth_friction: float = struct.field(pytree_node=False)
+    """As in :class:`artix.SolverOptions`."""
+
+
+class ImplicitSystem(NamedTuple):
+    """The velocity that springs and dampers leave, how impulses change it, and the hard relations."""
+
+    velocity: Array
+    """[nv], before the hard relations act."""
+    response: Array
+    """Change of the generalised velocity [nv] per generalised impulse [nv], without the hard relations."""
+    hard: HardRows | None
+    """The hard relations; ``None`` if there can be none."""
+
+
+class Drives(NamedTuple):
+    """Drives as impulses that are linear in the velocity at the end of the step, [n] each."""
+
+    gain: Array
+    """Impulse that a drive takes back per velocity."""
+    push: Array
+    """Impulse at zero velocity."""
+
+
+def drives_of(articulation: Articulation, state: State, acting: Acting) -> Drives:
+    """The drives without their limits."""
+    drive, dt, commands = articulation.drive, acting.dt, acting.commands
+    error = position_error(articulation.topology, state.joint_position, commands.target_position)
+    gain = dt * acting.drive_inertia * (dt * drive.stiffness + drive.damping)
+    push = dt * acting.drive_inertia * (drive.stiffness * error + drive.damping * commands.target_velocity)
+    return Drives(gain, push)
+
+
+def impulse_lacking(articulation: Articulation, state: State, acting: Acting, change: Array | None) -> Array:
+    """What a change of the velocity takes and what acts does not give, as a generalised impulse [nv].
+
+    ``M change + dt (bias - wrenches - joint forces) + drives, friction and springs at the velocity afterwards``. Bounds
+    and hard relations supply it. No ``change`` is none.
+    """
+    dt, base = acting.dt, articulation.topology.num_base_dofs
+    acceleration = None if change is None else change / dt
+    velocity = generalized_velocity(articulation, state)
+    velocity = velocity if change is None else velocity + change
+    taken = rigid_body_forces(articulation, state, acceleration, acting.wrench, gravity=True)
+    drives = drives_of(articulation, state, acting)
+    joints = (acting.in_matrix * drives.gain + dt * _friction_gain(articulation, state, acting)) * velocity[base:]
+    joints = joints - acting.in_matrix * drives.push - dt * acting.commands.joint_force
+    if change is not None:
+        joints = joints + articulation.armature * change[base:]
+    lacking = dt * taken + jnp.pad(joints, (base, 0))
+    for group in acting.springs:
+        lacking = lacking + dt * jnp.matmul(spring_efforts(group, velocity, dt), group.force, precision=HIGHEST)
+    return lacking
+
+
+def implicit_system(
+    articulation: Articulation, state: State, frozen: Frozen, acting: Acting, loops: LoopClosures | None
+) -> ImplicitSystem:
+    """Solves ``(Mh + dt D + dt^2 K) (nu' - nu) = dt (force + forces of springs and dampers at nu)``."""
+    matrix, diagonal = _matrix(articulation, state, frozen, acting)
+    if any(group.transmitted is not None for group in acting.springs):
+        # PhysX's fixed tendons: the matrix is not symmetric.
+        response = jnp.linalg.inv(matrix + jnp.diag(diagonal))
+    elif acting.springs:
+        response = inverse_of_matrix(matrix, diagonal)
+    else:  # It has the pattern of the mass matrix.
+        response = inverse_with(frozen, diagonal)
+    hard = hard_rows(articulation, state, frozen, loops, response, acting.dt, ERROR_REDUCTION)
+    lacking = impulse_lacking(articulation, state, acting, None)
+    velocity = generalized_velocity(articulation, state)
+    return ImplicitSystem(velocity - jnp.matmul(response, lacking, precision=HIGHEST), response, hard)
+
+
+def unlimited_velocity(articulation: Articulation, state: State, frozen: Frozen, acting: Acting) -> Array:
+    """The velocity [nv] without bounds and hard relations; not to be differentiated."""
+    matrix, diagonal = _matrix(articulation, state, frozen, acting)
+    velocity = generalized_velocity(articulation, state)
+    lacking = impulse_lacking(articulation, state, acting, None)
+    if any(group.transmitted is not None for group in acting.springs):
+        return velocity - jnp.linalg.solve(matrix + jnp.diag(diagonal), lacking)
+    if acting.springs:
+        return velocity - solve(factorize_dense(matrix, diagonal), lacking)
+    product = frozen.mass_product._replace(added=diagonal)
+    return velocity - solve(factorize_product(frozen.topology, product), lacking)
+
+
+def _matrix(articulation: Articulation, state: State, frozen: Frozen, acting: Acting) -> tuple[Array, Array]:
+    """The matrix of the linear system, and what is to be added to its diagonal."""
+    dt = acting.dt
+    diagonal = acting.in_matrix * drives_of(articulation, state, acting).gain
+    diagonal = diagonal + dt * _friction_gain(articulation, state, acting)
+    matrix = frozen.mass_matrix
+    for group in acting.springs:
+        stiffened = dt * (dt * group.stiffness + group.damping)
+        matrix = matrix + jnp.einsum("s,sv,sw->vw", stiffened, group.force, group.rate, precision=HIGHEST)
+    return matrix, frozen.mass_product.added + jnp.pad(diagonal, (frozen.topology.num_base_dofs, 0))
+
+
+def _friction_gain(articulation: Articulation, state: State, acting: Acting) -> Array:
+    """The force of viscous and of smooth dry friction per velocity, [n]."""
+    friction = articulation.friction
+    if not acting.smooth_friction:
+        return friction.viscous
+    # With the speed at the start of the step, the force at its end is linear in the velocity there.
+    return friction.viscous + friction.dynamic / jnp.sqrt(state.joint_velocity**2 + acting.smooth_friction**2)
+
+
+def drive_inertia(articulation: Articulation, frozen: Frozen) -> Array:
+    """The inertias by which acceleration drives multiply their efforts, 1 for force drives, [n]."""
+    inverse = inverse_with(frozen, frozen.mass_product.added) if frozen.inverse is None else frozen.inverse
+    felt = 1 / jnp.diagonal(inverse)[frozen.topology.num_base_dofs :]
+    return jnp.where(articulation.drive.is_acceleration > 0, felt, 1)

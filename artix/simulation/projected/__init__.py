@@ -1,0 +1,1 @@
+"""PhysX's step by projected Gauss-Seidel sweeps."""

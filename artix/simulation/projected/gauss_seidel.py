@@ -1,0 +1,198 @@
+"""PhysX's Gauss-Seidel sweeps over the rows of an articulation: projected (PGS) and temporal (TGS).
+
+Because poses, Jacobians and the mass matrix are frozen during a step, everything the sweeps change is one vector: the
+change of the generalised velocity since the constraints began to act.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.evaluation.devices import scan
+from artix.simulation.common.drives import DriveRow, drive_impulse, within_envelope
+from artix.simulation.common.fixed_tendons import FixedTendonRow, fixed_tendon_impulses
+from artix.simulation.common.limits import LimitRow, friction_impulse, limit_impulses, velocity_limit_impulse
+from artix.simulation.common.mimic import MimicRow, mimic_impulse
+from artix.simulation.common.spatial_tendons import SpatialTendonRow, spatial_tendon_impulses
+from artix.simulation.common.sweep import Sweep
+from artix.simulation.projected.loop_rows import LoopRow, loop_impulses
+
+Array = jax.Array
+
+
+class DofRow(NamedTuple):
+    """One DOF (or all, in the order of the sweep, with a leading axis [n])."""
+
+    place: Array
+    """Place in the generalised velocity."""
+    free_velocity: Array
+    """Relative velocity along the axis before any impulse."""
+    effect: Array
+    """Change of the generalised velocity by a unit impulse, [nv]."""
+    response: Array
+    """Velocity per impulse."""
+    drive: DriveRow
+    limit: LimitRow
+
+
+class Rows(NamedTuple):
+    """All rows of an articulation, in the order of a sweep; ``None`` where it has none of a kind."""
+
+    loops: LoopRow | None
+    spatial_tendons: SpatialTendonRow | None
+    fixed_tendons: FixedTendonRow | None
+    mimics: MimicRow | None
+    dofs: DofRow
+
+
+class DofImpulses(NamedTuple):
+    """Accumulated impulses of one DOF (or of all, [n], in the order of the sweep)."""
+
+    drive: Array
+    friction: Array
+    lower: Array
+    upper: Array
+
+
+class Impulses(NamedTuple):
+    """Accumulated impulses of all rows that accumulate."""
+
+    loops: tuple[Array, Array]
+    spatial_tendons: tuple[Array, Array]
+    fixed_tendons: tuple[Array, Array]
+    dofs: DofImpulses
+
+
+class Progress(NamedTuple):
+    """What one sweep knows of the step so far besides the impulses."""
+
+    motion: Array
+    """Displacement since the start of the step, by the generalised velocity, [nv]; 0 for PGS."""
+    displacement: Array
+    """The same by the rows' velocities, in the order of the sweep, [n]."""
+    path_length: Array
+    """Lengths of the spatial tendons' paths, [S]."""
+
+
+def no_impulses(rows: Rows) -> Impulses:
+    """The impulses before the first sweep."""
+    zero = jnp.zeros_like(rows.dofs.free_velocity)
+    loops, springs, cords = (
+        (zero[:0], zero[:0]) if row is None else (jnp.zeros_like(row.response), jnp.zeros_like(row.response))
+        for row in (rows.loops, rows.spatial_tendons, rows.fixed_tendons)
+    )
+    return Impulses(loops, springs, cords, DofImpulses(zero, zero, zero, zero))
+
+
+def sweep_once(
+    rows: Rows, change: Array, impulses: Impulses, progress: Progress, free_velocity: Array, sweep: Sweep
+) -> tuple[Array, Impulses, Array]:
+    """Solves every row once, in PhysX's order: joints of the scene first, then the articulation's own.
+
+    Args:
+      rows: the rows.
+      change: of the generalised velocity by impulses so far, [nv].
+      impulses: accumulated so far.
+      progress: how far positions have moved.
+      free_velocity: the generalised velocity before any impulse, [nv].
+      sweep: the kind of the sweep.
+
+    Returns:
+      The new change, the new impulses, and by how much this sweep corrected the velocities of the rows, one number per
+      row of a loop joint, path of a spatial tendon, joint of a fixed one, mimic joint and DOF: what the sweeps before
+      it had left.
+    """
+    loops, springs, cords, dofs = impulses
+    corrections = []
+    if rows.loops is not None:
+        change, (loops, corrected) = _sweep_loops(rows.loops, change, loops, progress.motion, free_velocity, sweep)
+        corrections.append(corrected)
+    if rows.spatial_tendons is not None:
+        change, (springs, corrected) = _sweep_spatial_tendons(
+            rows.spatial_tendons, change, springs, progress.path_length, sweep
+        )
+        corrections.append(corrected)
+    if rows.fixed_tendons is not None:
+        change, (cords, corrected) = _sweep_fixed_tendons(rows.fixed_tendons, change, cords, progress.motion, sweep)
+        corrections.append(jnp.ravel(corrected))
+    if rows.mimics is not None:
+        change, corrected = _sweep_mimics(rows.mimics, change, progress.motion, free_velocity, sweep)
+        corrections.append(corrected)
+    change, (dofs, corrected) = _sweep_dofs(rows.dofs, change, dofs, progress.displacement, sweep)
+    return change, Impulses(loops, springs, cords, dofs), jnp.concatenate([*corrections, corrected])
+
+
+def _sweep_loops(rows: LoopRow, change: Array, impulses, motion: Array, free_velocity: Array, sweep: Sweep):
+    def solve(change, inputs):
+        row, *old = inputs
+        rate, displacement = jnp.sum(row.direction * (free_velocity + change)), jnp.sum(row.direction * motion)
+        new = loop_impulses(row, old, rate, displacement, sweep)
+        given = new[0] - old[0] + new[1] - old[1]
+        return change + row.effect * given, (new, row.response * given)
+
+    return scan(solve, change, (rows, *impulses))
+
+
+def _sweep_spatial_tendons(rows: SpatialTendonRow, change: Array, impulses, path_length: Array, sweep: Sweep):
+    def solve(change, inputs):
+        row, spring, limit, length = inputs
+        rate = row.free_rate + jnp.sum(row.direction * change)
+        new = spatial_tendon_impulses(row, spring, limit, rate, length, sweep)
+        given = new[0] - spring + new[1] - limit
+        return change + row.effect * given, (new, row.response * given)
+
+    return scan(solve, change, (rows, *impulses, path_length))
+
+
+def _sweep_fixed_tendons(rows: FixedTendonRow, change: Array, impulses, motion: Array, sweep: Sweep):
+    def solve(change, inputs):
+        row, spring, limit = inputs
+        rate = row.free_rate + jnp.sum(row.rate * change)
+        stretch = jnp.sum(row.coefficient * motion[-row.coefficient.shape[-1] :])
+        new = fixed_tendon_impulses(row, spring, limit, rate, stretch, sweep)
+        given = new[0] - spring + new[1] - limit
+        return change + jnp.sum(row.effect * given[:, None], axis=0), (new, row.response * given)
+
+    return scan(solve, change, (rows, *impulses))
+
+
+def _sweep_mimics(rows: MimicRow, change: Array, motion: Array, free_velocity: Array, sweep: Sweep):
+    def solve(change, row):
+        rate = jnp.sum(row.direction * (free_velocity + change))
+        error = row.error + jnp.sum(row.direction * motion)
+        given = mimic_impulse(row, rate, error, sweep)
+        return change + row.effect * given, row.response * given
+
+    return scan(solve, change, rows)
+
+
+def _sweep_dofs(rows: DofRow, change: Array, impulses: DofImpulses, displacement: Array, sweep: Sweep):
+    def solve(change, inputs):
+        row, old, moved = inputs
+        velocity = row.free_velocity + change[row.place]
+        new, total = _solve_dof(row, old, velocity, moved, sweep)
+        return change + row.effect * total, (new, row.response * total)
+
+    return scan(solve, change, (rows, impulses, displacement))
+
+
+def _solve_dof(
+    row: DofRow, old: DofImpulses, velocity: Array, displacement: Array, sweep: Sweep
+) -> tuple[DofImpulses, Array]:
+    """Drive, friction, limits and velocity limit of one DOF, each seeing what the one before it did."""
+    drive = old.drive
+    if sweep.moves_positions or not sweep.temporal:
+        drive = drive_impulse(row.drive, drive, velocity, displacement, sweep)
+    drive = within_envelope(row.drive, drive, old.drive, velocity, sweep)
+    velocity = velocity + row.response * (drive - old.drive)
+    friction_so_far = jnp.zeros_like(old.friction) if sweep.restarts else old.friction
+    friction = friction_impulse(row.limit, friction_so_far, velocity, sweep)
+    velocity = velocity + row.response * (friction - friction_so_far)
+    lower, upper = limit_impulses(row.limit, old.lower, old.upper, velocity, displacement, sweep)
+    velocity = velocity + row.response * (lower - old.lower + upper - old.upper)
+    capped = velocity_limit_impulse(row.limit, velocity)
+    total = drive - old.drive + friction - friction_so_far + lower - old.lower + upper - old.upper + capped
+    return DofImpulses(drive, friction, lower, upper), total

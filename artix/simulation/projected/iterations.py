@@ -1,0 +1,169 @@
+"""The sweeps of one step and the positions that follow from them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.evaluation.devices import scan
+from artix.kinematics.bodies import Placement
+from artix.kinematics.frames import link_poses
+from artix.model.articulation import Articulation, State
+from artix.simulation.common.options import SolverOptions
+from artix.simulation.common.spatial_tendons import path_lengths
+from artix.simulation.common.step_start import Frozen, link_motion, static_topology
+from artix.simulation.common.sweep import Sweep
+from artix.simulation.common.unconstrained import Unconstrained
+from artix.simulation.projected.gauss_seidel import Impulses, Progress, Rows, no_impulses, sweep_once
+from artix.simulation.projected.positions import Configuration, advance, start_configuration, to_state, with_drift_of
+
+Array = jax.Array
+
+
+class Solution(NamedTuple):
+    """What the sweeps found."""
+
+    change: Array
+    """Change of the generalised velocity by impulses, [nv]."""
+    mean_change: Array
+    """The same of the velocities that moved the positions, [nv]."""
+    impulses: Impulses
+    configuration: Configuration
+    """Where the articulation is at the end of the step."""
+    position_corrections: Array
+    """By how much the last position sweep corrected the velocities of the rows; see :func:`sweep_once`."""
+    velocity_corrections: Array
+    """The same of the last velocity sweep, or of the last position sweep where there is no velocity sweep."""
+
+
+class _Carry(NamedTuple):
+    """What goes from position sweep to position sweep."""
+
+    change: Array
+    total_change: Array
+    """Sum over the sweeps so far."""
+    impulses: Impulses
+    configuration: Configuration
+    progress: Progress
+
+
+def iterate(
+    articulation: Articulation,
+    state: State,
+    frozen: Frozen,
+    rows: Rows,
+    free: Unconstrained,
+    late: Array | None,
+    dt: Array,
+    options: SolverOptions,
+) -> Solution:
+    """Sweeps over all rows as often as the options say.
+
+    Args:
+      articulation: the articulation.
+      state: where it starts.
+      frozen: it at the start of the step.
+      rows: all rows.
+      free: velocities without constraints.
+      late: generalised acceleration [nv] by forces that act sweep by sweep; ``None`` if there are none.
+      dt: the step [s].
+      options: which solver, and how many sweeps.
+    """
+    temporal, count = options.solver == "tgs", options.position_iterations
+    h = dt / count if temporal else dt
+    zero = jnp.zeros_like(free.velocity)
+
+    def position_sweep(carry: _Carry, number: Array) -> tuple[_Carry, Array]:
+        change = carry.change if late is None else carry.change + h * late
+        progress = carry.progress
+        if temporal:
+            progress = progress._replace(path_length=_lengths(articulation, state, frozen, carry.configuration))
+        sweep = _sweep(options, dt, h, number * h if temporal else jnp.zeros_like(h), moves_positions=True)
+        change, impulses, corrected = sweep_once(rows, change, carry.impulses, progress, free.velocity, sweep)
+        configuration = carry.configuration
+        if temporal:
+            configuration, progress = _advanced(frozen, rows, free, change, configuration, progress, h)
+        return _Carry(change, carry.total_change + change, impulses, configuration, progress), corrected
+
+    configuration = start_configuration(frozen, state)
+    progress = Progress(zero, jnp.zeros_like(state.joint_position), _lengths(articulation, state, frozen, None))
+    carry, corrections = scan(
+        position_sweep,
+        _Carry(zero, zero, no_impulses(rows), configuration, progress),
+        jnp.arange(count).astype(dt.dtype),
+    )
+    mean_change, progress = (carry.total_change / count, carry.progress) if temporal else (carry.change, progress)
+    configuration = carry.configuration
+    if temporal:
+        progress = progress._replace(path_length=_lengths(articulation, state, frozen, configuration))
+    else:
+        configuration, _ = _advanced(frozen, rows, free, carry.change, configuration, progress, dt)
+    sweep = _sweep(options, dt, h, dt if temporal else jnp.zeros_like(dt), moves_positions=False)
+    change, impulses, late_corrections = _velocity_sweeps(
+        rows, carry.change, carry.impulses, progress, free.velocity, sweep, options.velocity_iterations
+    )
+    last = late_corrections if options.velocity_iterations else corrections
+    return Solution(change, mean_change, impulses, configuration, corrections[-1], last[-1])
+
+
+def _velocity_sweeps(
+    rows: Rows, change: Array, impulses: Impulses, progress: Progress, velocity: Array, sweep: Sweep, count: int
+) -> tuple[Array, Impulses, Array]:
+    """The sweeps after the positions have moved; their corrections have a leading axis ``count``."""
+
+    def once(carry: tuple[Array, Impulses], _) -> tuple[tuple[Array, Impulses], Array]:
+        change, impulses, corrected = sweep_once(rows, carry[0], carry[1], progress, velocity, sweep)
+        return (change, impulses), corrected
+
+    (change, impulses), corrections = scan(once, (change, impulses), length=count)
+    return change, impulses, corrections
+
+
+def _sweep(options: SolverOptions, dt: Array, h: Array, elapsed: Array, *, moves_positions: bool) -> Sweep:
+    temporal = options.solver == "tgs"
+    return Sweep(
+        temporal=temporal,
+        moves_positions=moves_positions,
+        restarts=moves_positions and options.external_forces_every_iteration,
+        drive_limits_are_forces=options.drive_limits_are_forces,
+        dt=dt,
+        h=h,
+        elapsed=elapsed,
+        error_reduction=jnp.asarray(2 / options.position_iterations**0.5 if temporal else 0.8, dt.dtype),
+    )
+
+
+def _advanced(
+    frozen: Frozen,
+    rows: Rows,
+    free: Unconstrained,
+    change: Array,
+    configuration: Configuration,
+    progress: Progress,
+    time: Array,
+) -> tuple[Configuration, Progress]:
+    """Moves for a time with the velocities of now."""
+    velocity = free.velocity + change
+    motion = free.motion + link_motion(frozen, change)
+    row_velocity = rows.dofs.free_velocity + change[rows.dofs.place]
+    progress = progress._replace(
+        motion=progress.motion + time * velocity, displacement=progress.displacement + time * row_velocity
+    )
+    joints = velocity[static_topology(frozen).num_base_dofs :]
+    return advance(static_topology(frozen), configuration, joints, motion, time), progress
+
+
+def _lengths(articulation: Articulation, state: State, frozen: Frozen, moved: Configuration | None) -> Array:
+    """Lengths [S] of the spatial tendons' paths, at the start of the step or with the links moved."""
+    topology = static_topology(frozen)
+    if not topology.spatial_tendons:
+        return jnp.zeros_like(state.joint_position, shape=(0,))
+    frame = frozen.frame
+    if moved is not None:
+        now = to_state(articulation, topology, moved, state)
+        if frozen.drift is not None:
+            articulation, _ = with_drift_of(articulation, topology, moved, now)
+        frame = Placement.from_poses(link_poses(articulation, now))
+    return path_lengths(articulation, topology, frame)

@@ -1,0 +1,125 @@
+"""How positions follow velocities within a step; spherical joints and the root move as free rotations."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix.kinematics.bodies import joint_geometry, link_placements
+from artix.kinematics.configuration import where_spherical, wrap_angles
+from artix.kinematics.solve import joint_transforms
+from artix.kinematics.tree import by_body, joint_quaternions, take
+from artix.math import spatial
+from artix.model.articulation import Articulation, State
+from artix.model.topology import Topology
+from artix.simulation.common.joint_drift import drift_by_link, with_joint_drift
+from artix.simulation.common.step_start import Frozen
+
+Array = jax.Array
+
+
+class Configuration(NamedTuple):
+    """Where an articulation is, within a step."""
+
+    root_center: Array
+    """Displacement of the root's centre of mass since the start of the step, [3, 1]."""
+    root_rotation: Array
+    """Orientation of the root link's frame, [4, 1]."""
+    joint_position: Array
+    """Joint positions, [n]; those of spherical joints are not kept up."""
+    orientation: Array
+    """Orientations of the links, [4, L]; only those that a spherical joint moves are kept up."""
+
+
+def start_configuration(frozen: Frozen, state: State) -> Configuration:
+    """The configuration at the start of the step."""
+    rotation = frozen.frame.rotation
+    zero = jnp.zeros_like(state.root_pose[:3, None])
+    return Configuration(zero, rotation[:, :1], state.joint_position, rotation)
+
+
+def advance(
+    topology: Topology, configuration: Configuration, joint_velocity: Array, motion: Array, time: Array
+) -> Configuration:
+    """Moves for a time with joint velocities [n] and link velocities [L, 6].
+
+    Links on spherical joints turn by their own angular velocity in world axes, whatever their parents do, as in PhysX.
+    """
+    turn = (time * motion[:, 3:]).T
+    root_center, root_rotation = configuration.root_center, configuration.root_rotation
+    if not topology.fixed_base:
+        root_center = root_center + time * motion[0, :3, None]
+        root_rotation = _turned(turn[:, :1], root_rotation)
+    orientation = configuration.orientation
+    if topology.has_spherical:
+        orientation = _turned(turn, orientation)
+    joint_position = configuration.joint_position + time * joint_velocity
+    return Configuration(root_center, root_rotation, joint_position, orientation)
+
+
+def to_state(articulation: Articulation, topology: Topology, configuration: Configuration, state: State) -> State:
+    """The state with the configuration's positions and the velocities of ``state``, from which the step started."""
+    q = wrap_angles(topology, configuration.joint_position)
+    if topology.has_spherical:
+        turned = spatial.quaternion_log(_joint_rotations(articulation, topology, configuration))
+        q = where_spherical(topology, turned, q)
+    root = state.root_pose
+    if not topology.fixed_base:
+        center = articulation.link_com_pose[0, :3, None]
+        old = spatial.normalize(root[3:, None])
+        new = configuration.root_rotation
+        moved = spatial.rotate(old, center) - spatial.rotate(new, center) + configuration.root_center
+        root = jnp.concatenate([root[:3] + moved[:, 0], new[:, 0]])
+    return state.replace(root_pose=root, joint_position=q)
+
+
+def with_drift_of(
+    articulation: Articulation, topology: Topology, configuration: Configuration, end: State
+) -> tuple[Articulation, Array]:
+    """The articulation whose links stand as the configuration says when its state is ``end``, and its drift [L, 3]."""
+    drift = jnp.zeros_like(articulation.joint_parent_pose[:, :3])
+    if topology.has_spherical:
+        named = spatial.quaternion_exp(by_body(topology, end.joint_position))
+        found = _joint_rotations(articulation, topology, configuration)
+        drift = drift_by_link(topology, spatial.quaternion_product(found, spatial.conjugate(named)))
+    return with_joint_drift(articulation, drift), drift
+
+
+def _turned(vector: Array, quaternion: Array) -> Array:
+    return spatial.normalize(spatial.quaternion_product(spatial.quaternion_exp(vector), quaternion))
+
+
+def _joint_rotations(articulation: Articulation, topology: Topology, configuration: Configuration) -> Array:
+    """Rotations of the joints of bodies 1 .. B-1 in the axes of the bodies' frames, [4, B-1]."""
+    # Meaningless for joints that are not spherical.
+    placements = link_placements(articulation)
+    geometry = joint_geometry(articulation, placements)
+    amounts, _ = joint_transforms(topology, geometry, configuration.joint_position)
+    local = joint_quaternions(geometry.turns, amounts)
+    moved = placements.take(topology.body_link)
+    # A link's frame in the world is its body's times its own in the body.
+    absolute = spatial.quaternion_product(
+        take(configuration.orientation, topology.body_link), spatial.conjugate(moved.rotation)
+    )
+    root = spatial.quaternion_product(configuration.root_rotation, spatial.conjugate(moved.rotation[:, :1]))
+    above = _parent_orientations(topology, root, local, absolute)
+    relative = spatial.quaternion_product(spatial.conjugate(above), absolute[:, 1:])
+    return spatial.quaternion_product(spatial.conjugate(geometry.turns[0, :, 3]), relative)
+
+
+def _parent_orientations(topology: Topology, root: Array, local: Array, absolute: Array) -> Array:
+    """Orientations [4, B-1] of the parents of bodies 1 .. B-1, where the bodies on spherical joints are known."""
+    current = [root]
+    place = {0: 0}
+    for level in topology.body_levels:
+        previous = jnp.concatenate(current, axis=1)
+        above = previous[:, np.array([place[int(body)] for body in topology.body_parent[level]])]
+        turned = spatial.apply(local[..., level - 1], above)
+        known = jnp.asarray(topology.body_is_spherical[level])
+        place |= {int(body): previous.shape[1] + k for k, body in enumerate(level)}
+        current.append(jnp.where(known, absolute[:, level], turned))
+    everything = jnp.concatenate(current, axis=1)
+    return everything[:, np.array([place[int(body)] for body in topology.body_parent[1:]], int)]
