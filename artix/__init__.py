@@ -213,15 +213,15 @@ from artix.simulation.common.options import Control as Control
 from artix.simulation.common.options import SolverOptions as SolverOptions
 from artix.simulation.common.report import Residual as Residual
 from artix.simulation.common.report import StepReport as StepReport
+from artix.simulation.contact_memory import ContactMemory as ContactMemory
 from artix.simulation.continuous import vector_field as vector_field
 from artix.simulation.sleeping import SleepState as SleepState
 from artix.simulation.sleeping import is_sleeping as is_sleeping
 from artix.simulation.sleeping import put_to_sleep as put_to_sleep
 from artix.simulation.sleeping import step_with_sleep as step_with_sleep
 from artix.simulation.sleeping import wake_up as wake_up
-from artix.simulation.contact_memory import ContactMemory as ContactMemory
 from artix.simulation.step import rollout as rollout
-from artix.simulation.step import step_with_contact_memory as step_with_contact_memory
 from artix.simulation.step import step as step
 from artix.simulation.step import step_and_report as step_and_report
+from artix.simulation.step import step_with_contact_memory as step_with_contact_memory
 from artix.simulation.step import step_with_joint_drift as step_with_joint_drift

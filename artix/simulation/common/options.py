@@ -57,8 +57,8 @@ class SolverOptions:
       smooth_friction: with ``"implicit"``, the speed [rad/s or m/s] below which dry friction fades instead of sticking:
         ``-dynamic v / sqrt(v^2 + smooth_friction^2)``, implicit in time, with derivatives at rest as elsewhere; static
         friction has no part in it. 0 for stick and slip.
-      contact_iterations: with a ground, Newton steps on the laws of all contacts after the sweeps, each followed by one
-        more sweep.
+      contact_iterations: with a ground, Newton steps on the laws of all contacts after the sweeps over all rows, each
+        followed by one more sweep.
       max_contacts_per_geometry: with a ground, the most contacts of one shape with one of its surfaces, of which the
         nearest are taken; ``None`` for all, which are 8 for a box.
       allowed_penetration: with a ground, the depth [m] to which rigid contacts may penetrate without being pushed out.
@@ -79,7 +79,7 @@ class SolverOptions:
     external_forces_every_iteration: bool = False
     substeps: int = 1
     smooth_friction: float = 0.0
-    contact_iterations: int = 3
+    contact_iterations: int = 2
     max_contacts_per_geometry: int | None = None
     allowed_penetration: float = 1e-5
     max_separation_speed: float = 1.0

@@ -2,8 +2,8 @@
 
 The laws of :mod:`artix.simulation.implicit.contact_rows` are piecewise smooth. Once the sweeps have found out which
 contacts stick, slide and separate, a Newton step solves them exactly, whatever the stiffness of what is between the
-contacts. Redundant contacts (four feet of a table) leave its matrix singular: a small regularisation, which proximal
-iterations take out again, then finds a change that meets the laws.
+contacts. Redundant contacts (four feet of a table) leave its matrix singular: a small regularisation then finds a
+change that meets the laws but for what the next step takes out.
 
 Alart and Curnier, 1991; Acary, Bremond and Huber, *On solving contact problems with Coulomb friction*, 2018.
 """
@@ -21,7 +21,6 @@ Array = jax.Array
 
 #: Of the matrix, whose diagonal is about one, in units of its rounding error.
 _REGULARIZATION = 30
-_PROXIMAL_ITERATIONS = 2
 
 
 def newton_change(rows: ContactRow, impulse: Array, rate: Array) -> Array:
@@ -35,10 +34,7 @@ def newton_change(rows: ContactRow, impulse: Array, rate: Array) -> Array:
     missing = jax.vmap(contact_imbalance)(rows, impulse, rate).reshape(-1)
     matrix = imbalance_matrix(rows, impulse, rate)
     least = _REGULARIZATION * jnp.finfo(matrix.dtype).eps
-    factors = eliminated(matrix + least * jnp.eye(len(matrix), dtype=matrix.dtype))
-    change = factors.solve(missing)
-    for _ in range(_PROXIMAL_ITERATIONS - 1):
-        change = change + factors.solve(missing - times(matrix, change))
+    change = eliminated(matrix + least * jnp.eye(len(matrix), dtype=matrix.dtype)).solve(missing)
     return change.reshape(-1, 3)
 
 

@@ -63,7 +63,7 @@ class Sweeps(NamedTuple):
     """Of the DOFs in the velocity."""
     repetitions: int
     newton_steps: int
-    """After the sweeps, on the laws of all rows; only where there are contacts."""
+    """On the laws of all contacts after these sweeps, each followed by one more sweep."""
     drive_limits_are_forces: bool
 
     def over(self, dt: Array) -> Sweep:

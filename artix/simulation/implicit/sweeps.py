@@ -156,14 +156,13 @@ def _followed(sweeps: Sweeps, bounds: Bounds, dt, found: Swept, d_bounds: Bounds
 def _plain_sweeps(sweeps: Sweeps, bounds: Bounds, velocity: Array, dt: Array, remembered: Array | None) -> Swept:
     start = _started(bounds, velocity, remembered)
     found, _ = scan(lambda now, _: (_swept_once(sweeps, bounds, dt, now), None), start, length=sweeps.repetitions)
-    if bounds.contacts is not None:
-        now = found
-        for _ in range(sweeps.newton_steps):
-            now = _improved(sweeps, bounds, dt, now)
-            # Newton steps need not come nearer each time; those that fail shall not count.
-            better = jnp.sum(now.corrections**2) <= jnp.sum(found.corrections**2)
-            found = jax.tree.map(functools.partial(jnp.where, better), now, found)
-    return found
+    best = found
+    for _ in range(0 if bounds.contacts is None else sweeps.newton_steps):
+        found = _improved(sweeps, bounds, dt, found)
+        # Newton steps need not come nearer each time; those that fail shall not count.
+        better = jnp.sum(found.corrections**2) <= jnp.sum(best.corrections**2)
+        best = jax.tree.map(functools.partial(jnp.where, better), found, best)
+    return best
 
 
 def _started(bounds: Bounds, velocity: Array, remembered: Array | None) -> Swept:
