@@ -208,12 +208,13 @@ from artix.model.tendons import FixedTendon as FixedTendon
 from artix.model.tendons import SpatialTendon as SpatialTendon
 from artix.model.tendons import TendonJoint as TendonJoint
 from artix.model.topology import Topology as Topology
+from artix.simulation.common.contact_memory import ContactMemory as ContactMemory
 from artix.simulation.common.joint_drift import with_joint_drift as with_joint_drift
 from artix.simulation.common.options import Control as Control
 from artix.simulation.common.options import SolverOptions as SolverOptions
+from artix.simulation.common.report import ContactReport as ContactReport
 from artix.simulation.common.report import Residual as Residual
 from artix.simulation.common.report import StepReport as StepReport
-from artix.simulation.contact_memory import ContactMemory as ContactMemory
 from artix.simulation.continuous import vector_field as vector_field
 from artix.simulation.sleeping import SleepState as SleepState
 from artix.simulation.sleeping import is_sleeping as is_sleeping

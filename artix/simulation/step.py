@@ -15,9 +15,9 @@ from artix.kinematics.solve import kinematics
 from artix.model.articulation import Articulation, State
 from artix.model.checks import as_time, check_state, check_vector
 from artix.model.topology import Topology
+from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import Control, SolverOptions, check_control
 from artix.simulation.common.report import StepReport
-from artix.simulation.contact_memory import ContactMemory
 from artix.simulation.continuous import rk4_step
 from artix.simulation.implicit.contact_bounds import Touching
 from artix.simulation.implicit.step import implicit_step, implicit_step_and_report
@@ -169,10 +169,9 @@ def _step_with_contact_memory(
 ) -> tuple[State, ContactMemory]:
     control = _checked(articulation, state, control, options, ground)
 
-    def take_step(now: tuple[State, ContactMemory], part: Array) -> tuple[tuple[State, ContactMemory], Any]:
+    def take_step(now: tuple[State, ContactMemory], part: Array) -> tuple[Any, Any]:
         touching = _touching(articulation, now[0], ground, options, now[1])
-        end, impulse = implicit_step(articulation, now[0], control, part, options, touching)
-        return (end, ContactMemory(jax.lax.stop_gradient(impulse))), ()
+        return implicit_step(articulation, now[0], control, part, options, touching), ()
 
     return _in_parts(take_step, (state, memory), dt, options)[0]
 
@@ -298,7 +297,8 @@ def _touching(
     if memory is None:
         return Touching(found.contacts)
     check_vector("memory.impulse", memory.impulse, found.contacts.point.shape, articulation.dtype, "K contacts")
-    return Touching(found.contacts, memory.impulse)
+    check_vector("memory.joint_friction", memory.joint_friction, state.joint_position.shape, articulation.dtype, "n")
+    return Touching(found.contacts, memory)
 
 
 def _in_parts(

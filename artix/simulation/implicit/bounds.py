@@ -37,8 +37,8 @@ class Bounded(NamedTuple):
     """The same of the velocity at the end."""
     loop_impulse: Array
     """Impulses on all rows of the loop joints' anchors."""
-    contact_impulse: Array
-    """On the contacts, two tangential ones, then the normal one, [K, 3]."""
+    impulses: Impulses
+    """Of all bounds at the end of the step; those of DOFs in the order of the sweep."""
 
 
 def bounded(
@@ -56,17 +56,15 @@ def bounded(
         swept = bounded_velocity(articulation, state, acting, system, touching, options)
         velocity, impulses, corrections = swept
         none = jnp.zeros_like(velocity, shape=0)
-        return Bounded(velocity, velocity, corrections, corrections, none, impulses.contacts)
+        return Bounded(velocity, velocity, corrections, corrections, none, impulses)
     hard, dt = system.hard, acting.dt
     response = system.response if hard is None else hard.response_within(system.response)
     rows = bound_rows(articulation, state, acting, system.response, response)
     distances = None if loops is None else distance_rows(articulation, loops, response, dt)
-    contacts, remembered = None, None
+    contacts = remembered = None
     if touching is not None:
-        contacts, remembered = (
-            contact_rows(articulation, state, touching.contacts, response, dt, options),
-            touching.remembered,
-        )
+        contacts = contact_rows(articulation, state, touching.contacts, response, dt, options)
+        remembered = touching.remembered
     bounds = Bounds(rows, distances, contacts)
     found = []
     # Without mimic joints both velocities are one.
@@ -78,7 +76,7 @@ def bounded(
             corrections = jnp.concatenate([corrections, hard.missing(velocity, target)])
         found.append((velocity, corrections))
     loop_impulse = _loop_impulses(frozen.topology, system, loops, bounds, impulses)
-    return Bounded(found[0][0], found[-1][0], found[0][1], found[-1][1], loop_impulse, impulses.contacts)
+    return Bounded(found[0][0], found[-1][0], found[0][1], found[-1][1], loop_impulse, impulses)
 
 
 def _loop_impulses(

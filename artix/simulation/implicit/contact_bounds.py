@@ -12,6 +12,7 @@ from artix.kinematics.solve import kinematics
 from artix.math import spatial
 from artix.math.tangents import times
 from artix.model.articulation import Articulation, State
+from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.implicit.contact_rows import ContactRow, contact_jacobian
 from artix.simulation.implicit.system import ERROR_REDUCTION
@@ -23,8 +24,8 @@ class Touching(struct.PyTreeNode):
     """The contacts of a step."""
 
     contacts: Contacts
-    remembered: Array | None = None
-    """Impulses with which to begin, two tangential ones, then the normal one, [K, 3]; ``None`` for none."""
+    remembered: ContactMemory | None = None
+    """Impulses with which to begin; ``None`` for none."""
 
 
 def contact_rows(

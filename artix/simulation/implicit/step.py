@@ -15,6 +15,7 @@ from artix.kinematics.configuration import generalized_velocity, integrate
 from artix.kinematics.frames import link_accelerations, link_frames, link_velocities
 from artix.kinematics.solve import kinematics
 from artix.model.articulation import Articulation, State
+from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.joint_forces import incoming_joint_forces
 from artix.simulation.common.loop_closures import LoopClosures, closure_errors, loop_closures, loop_wrenches
 from artix.simulation.common.momentum_correction import Momentum
@@ -25,7 +26,8 @@ from artix.simulation.common.springs import Springs, coupling_springs, spring_ef
 from artix.simulation.common.step_start import HIGHEST, Frozen, freeze, has_tendons, link_motion
 from artix.simulation.common.unconstrained import gravity_and_loads, link_resistance
 from artix.simulation.implicit.bounds import Bounded, bounded
-from artix.simulation.implicit.contact_bounds import Touching, contact_impulse
+from artix.simulation.implicit.contact_bounds import Touching, contact_rows
+from artix.simulation.implicit.contact_report import contact_report
 from artix.simulation.implicit.rows import with_drives_chosen
 from artix.simulation.implicit.system import (
     Acting,
@@ -64,10 +66,10 @@ def implicit_step(
     dt: Array,
     options: SolverOptions,
     touching: Touching | None = None,
-) -> tuple[State, Array]:
-    """One converged step, see :func:`artix.step`, and the impulses of its contacts, see :class:`Touching`."""
+) -> tuple[State, ContactMemory | None]:
+    """One converged step, see :func:`artix.step`, and what to remember of its contacts."""
     solved = _solved(articulation, state, control, dt, options, touching)
-    return _end(articulation, state, solved), solved.found.contact_impulse
+    return _end(articulation, state, solved), _memory(solved)
 
 
 def implicit_step_and_report(
@@ -81,7 +83,7 @@ def implicit_step_and_report(
     """One converged step; see :func:`artix.step_and_report`."""
     solved = _solved(articulation, state, control, dt, options, touching)
     end = _end(articulation, state, solved)
-    return end, _report(articulation, state, solved, end)
+    return end, _report(articulation, state, solved, end, options)
 
 
 def _solved(
@@ -124,20 +126,20 @@ def _end(articulation: Articulation, state: State, solved: _Solved) -> State:
         return end
     moments, carried = whole(articulation, state)
     momentum = carried[:, 0] + dt * _outer_wrench(articulation, solved, moments)
-    if acting.springs or loops:
-        # PhysX's tendons and loop joints with the world act on the whole.
+    if acting.springs or loops or solved.touching:
+        # PhysX's tendons, loop joints with the world and contacts act on the whole. What they do is what the velocity
+        # found takes, not the impulses found: the difference, rounding, would carry away feet that stand.
         acceleration = _acceleration(articulation, state, solved)
         supplied = rigid_body_forces(articulation, state, acceleration, acting.wrench, gravity=True)
         momentum = momentum + dt * supplied[:6]
-    elif solved.touching is not None:
-        pushes = contact_impulse(articulation, state, solved.touching.contacts, found.contact_impulse)
-        momentum = momentum + pushes[:6]
     start = end.replace(root_velocity=found.velocity[:6])
     free = _floating_end(articulation, start, moments.first / moments.mass, moved[:3], momentum, dt)
     return _where_free(frozen, free, end.replace(root_pose=state.root_pose))
 
 
-def _report(articulation: Articulation, state: State, solved: _Solved, end: State) -> StepReport:
+def _report(
+    articulation: Articulation, state: State, solved: _Solved, end: State, options: SolverOptions
+) -> StepReport:
     frozen, dt, found = solved.frozen, solved.acting.dt, solved.found
     tree, acceleration = frozen.topology, _acceleration(articulation, state, solved)
     link_acceleration = link_accelerations(articulation, state, acceleration)
@@ -148,12 +150,30 @@ def _report(articulation: Articulation, state: State, solved: _Solved, end: Stat
     if solved.loops:
         on_links, on_link_b = loop_wrenches(frozen, solved.loops, found.loop_impulse / dt)
         wrench = wrench + on_links
+    contacts = None
+    if solved.touching:
+        kin, hard = kinematics(articulation, state), solved.system.hard
+        response = solved.system.response if hard is None else hard.response_within(solved.system.response)
+        touched = solved.touching.contacts
+        rows = contact_rows(articulation, state, touched, response, dt, options)
+        impulse = found.impulses.contacts
+        contacts, on_links = contact_report(articulation, kin, touched, rows, impulse, found.velocity, dt)
+        wrench = wrench + on_links
     tendons = _tendon_wrenches(solved.acting.springs, found.velocity, jnp.zeros_like(wrench), dt)
     end_frame = link_frames(tree, kinematics(articulation, end))
     forces = incoming_joint_forces(articulation, frozen, end_frame, solved.motion, link_acceleration, wrench, tendons)
     residuals = [residual_of(corrections) for corrections in (found.moving_corrections, found.corrections)]
     joints = acceleration[tree.num_base_dofs :]
-    return StepReport(joints, link_velocity, link_acceleration, forces, on_link_b, *residuals)
+    return StepReport(joints, link_velocity, link_acceleration, forces, on_link_b, *residuals, contacts)
+
+
+def _memory(solved: _Solved) -> ContactMemory | None:
+    """What to remember of the contacts."""
+    if solved.touching is None:
+        return None
+    dofs, _, contacts = jax.lax.stop_gradient(solved.found.impulses)
+    order = solved.frozen.topology.depth_first_dofs
+    return ContactMemory(contacts, jnp.zeros_like(dofs.friction).at[order].set(dofs.friction))
 
 
 def _acceleration(articulation: Articulation, state: State, solved: _Solved) -> Array:

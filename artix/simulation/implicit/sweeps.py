@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from artix.evaluation.devices import scan
-from artix.kinematics.tree import Tree
+from artix.kinematics.tree import Tree, take
 from artix.math.tangents import is_zero, times, value_and_change
 from artix.model.topology import Topology
+from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.implicit.contact_newton import newton_change
 from artix.simulation.implicit.contact_rows import ContactRow, contact_rates, solve_contact_row
@@ -27,6 +28,8 @@ from artix.simulation.implicit.impulses import (
 from artix.simulation.implicit.laws import Bounds, Impulses, Sweeps, acting_bounds, imbalances
 
 Array = jax.Array
+_Remembered: TypeAlias = tuple[Array, Array]
+"""Impulses of contacts [K, 3], and of the friction of DOFs in the order of the sweep [n]."""
 
 
 class Swept(NamedTuple):
@@ -46,7 +49,7 @@ def sweep_over_bounds(
     velocity: Array,
     dt: Array,
     options: SolverOptions,
-    remembered: Array | None = None,
+    remembered: ContactMemory | None = None,
 ) -> Swept:
     """Projects a velocity into its bounds.
 
@@ -56,11 +59,13 @@ def sweep_over_bounds(
       velocity: the generalised velocity without bounds, [nv].
       dt: the step [s].
       options: how many sweeps.
-      remembered: impulses of the contacts to start from, [K, 3]; from none if ``None``.
+      remembered: impulses to start from, which there are with contacts alone; from none if ``None``.
     """
     order, sweeps = _order(topology, options)
-    start = velocity if order is None else velocity[order]
-    found = _ruled_sweeps(sweeps, _ordered(order, bounds), start, dt, remembered)
+    start, given = velocity if order is None else velocity[order], None
+    if remembered is not None:
+        given = remembered.impulse, take(remembered.joint_friction, topology.depth_first_dofs)
+    found = _ruled_sweeps(sweeps, _ordered(order, bounds), start, dt, given)
     return found if order is None else found._replace(velocity=jnp.zeros_like(velocity).at[order].set(found.velocity))
 
 
@@ -113,7 +118,7 @@ def _ordered(order: Array | None, bounds: Bounds) -> Bounds:
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _ruled_sweeps(sweeps: Sweeps, bounds: Bounds, velocity: Array, dt: Array, remembered: Array | None) -> Swept:
+def _ruled_sweeps(sweeps: Sweeps, bounds: Bounds, velocity: Array, dt: Array, remembered: _Remembered | None) -> Swept:
     return _plain_sweeps(sweeps, bounds, velocity, dt, remembered)
 
 
@@ -153,7 +158,7 @@ def _followed(sweeps: Sweeps, bounds: Bounds, dt, found: Swept, d_bounds: Bounds
     return Swept(d_velocity + times(change, effects), d_impulses, jnp.zeros_like(found.corrections))
 
 
-def _plain_sweeps(sweeps: Sweeps, bounds: Bounds, velocity: Array, dt: Array, remembered: Array | None) -> Swept:
+def _plain_sweeps(sweeps: Sweeps, bounds: Bounds, velocity: Array, dt: Array, remembered: _Remembered | None) -> Swept:
     start = _started(bounds, velocity, remembered)
     found, _ = scan(lambda now, _: (_swept_once(sweeps, bounds, dt, now), None), start, length=sweeps.repetitions)
     best = found
@@ -165,15 +170,16 @@ def _plain_sweeps(sweeps: Sweeps, bounds: Bounds, velocity: Array, dt: Array, re
     return best
 
 
-def _started(bounds: Bounds, velocity: Array, remembered: Array | None) -> Swept:
+def _started(bounds: Bounds, velocity: Array, remembered: _Remembered | None) -> Swept:
     zero = jnp.zeros_like(bounds.dofs.response)
     counts = [0 if rows is None else len(rows.effect) for rows in bounds[1:]]
     none = jnp.zeros(counts[0], zero.dtype)
-    contacts = jnp.zeros((counts[1], 3), zero.dtype)
+    contacts, friction = jnp.zeros((counts[1], 3), zero.dtype), zero
     if bounds.contacts is not None and remembered is not None:
-        contacts = remembered
+        contacts, friction = remembered
         velocity = velocity + times(contacts.reshape(-1), bounds.contacts.effect.reshape(-1, len(velocity)))
-    impulses = Impulses(BoundImpulses(zero, zero, zero, zero, zero), (none, none), contacts)
+        velocity = velocity + times(friction, bounds.dofs.effect)
+    impulses = Impulses(BoundImpulses(zero, friction, zero, zero, zero), (none, none), contacts)
     return Swept(velocity, impulses, jnp.zeros(len(zero) + counts[0] + 3 * counts[1], zero.dtype))
 
 

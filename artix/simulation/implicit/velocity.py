@@ -15,6 +15,7 @@ from artix.constraints.contacts import Contacts
 from artix.kinematics.configuration import generalized_velocity
 from artix.math.tangents import times, value_and_change
 from artix.model.articulation import Articulation, State
+from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.implicit.contact_bounds import Touching, contact_impulse, contact_rows
 from artix.simulation.implicit.laws import Bounds
@@ -43,7 +44,9 @@ _Given: TypeAlias = tuple[Articulation, State, Acting, Contacts | None]
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _swept(options: SolverOptions, velocity: Array, response: Array, remembered: Array | None, given: _Given) -> Swept:
+def _swept(
+    options: SolverOptions, velocity: Array, response: Array, remembered: ContactMemory | None, given: _Given
+) -> Swept:
     articulation, dt = given[0], given[2].dt
     bounds = _bounds(options, response, given)
     return sweep_over_bounds(articulation.topology, bounds, velocity, dt, options, remembered)
