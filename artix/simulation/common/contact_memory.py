@@ -19,7 +19,7 @@ class ContactMemory(struct.PyTreeNode):
 
     Attributes:
       impulse: of each contact two tangential components, then the normal one, [K, 3] [N s].
-      joint_friction: of the dry friction of the joints, which shares loads with contacts that stick, [n] [N s or N m s].
+      joint_friction: of the joints' dry friction, which shares loads with contacts that stick, [n] [N s or N m s].
     """
 
     impulse: Array

@@ -15,9 +15,9 @@ class Residual(struct.PyTreeNode):
     """What a solver's last sweep still had to correct, over all rows; PhysX's ``PxResiduals``.
 
     A row is one of a loop joint (for ``"implicit"`` of its distance alone), a path of a spatial tendon, a joint of a
-    fixed one, a mimic joint, one of three of a contact, or a DOF with its drive, friction and limits. Its entry is the change of its velocity by
-    the impulses of the last sweep [rad/s or m/s]: zero once the sweeps have converged. Of the hard relations of
-    ``"implicit"``, which no sweep solves, the entries are the velocities by which they are missed.
+    fixed one, a mimic joint, one of three of a contact, or a DOF with its drive, friction and limits. Its entry is the
+    change of its velocity by the impulses of the last sweep [rad/s or m/s]: zero once the sweeps have converged. Of the
+    hard relations of ``"implicit"``, which no sweep solves, the entries are the velocities by which they are missed.
 
     Attributes:
       rms: root of the mean square over all rows, shape [].
