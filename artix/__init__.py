@@ -33,6 +33,12 @@ from artix.constraints.operators import delassus_matrix as delassus_matrix
 from artix.constraints.operators import operational_space_inertia as operational_space_inertia
 from artix.constraints.row_derivatives import ConstraintDerivatives as ConstraintDerivatives
 from artix.constraints.row_derivatives import constraint_derivatives as constraint_derivatives
+from artix.contact.ground import Ground as Ground
+from artix.contact.ground_contacts import GroundContacts as GroundContacts
+from artix.contact.ground_contacts import geometry_distances as geometry_distances
+from artix.contact.ground_contacts import ground_contacts as ground_contacts
+from artix.contact.height_field import HeightField as HeightField
+from artix.contact.plane import Plane as Plane
 from artix.dynamics.articulated_inertia import articulated_body_inertias as articulated_body_inertias
 from artix.dynamics.coriolis import VelocityProducts as VelocityProducts
 from artix.dynamics.coriolis import composite_spatial_inertia_rates as composite_spatial_inertia_rates
@@ -181,6 +187,8 @@ from artix.model.builder import ArticulationBuilder as ArticulationBuilder
 from artix.model.composite_joints import CompositeJoint as CompositeJoint
 from artix.model.couplings import LoopJoint as LoopJoint
 from artix.model.couplings import LoopJointType as LoopJointType
+from artix.model.geometry import Geometry as Geometry
+from artix.model.geometry import GeometryType as GeometryType
 from artix.model.inertial_parameters import inertia_from_log_cholesky as inertia_from_log_cholesky
 from artix.model.inertial_parameters import log_cholesky_from_articulation as log_cholesky_from_articulation
 from artix.model.inertial_parameters import log_cholesky_from_inertia as log_cholesky_from_inertia
@@ -200,9 +208,11 @@ from artix.model.tendons import FixedTendon as FixedTendon
 from artix.model.tendons import SpatialTendon as SpatialTendon
 from artix.model.tendons import TendonJoint as TendonJoint
 from artix.model.topology import Topology as Topology
+from artix.simulation.common.contact_memory import ContactMemory as ContactMemory
 from artix.simulation.common.joint_drift import with_joint_drift as with_joint_drift
 from artix.simulation.common.options import Control as Control
 from artix.simulation.common.options import SolverOptions as SolverOptions
+from artix.simulation.common.report import ContactReport as ContactReport
 from artix.simulation.common.report import Residual as Residual
 from artix.simulation.common.report import StepReport as StepReport
 from artix.simulation.continuous import vector_field as vector_field
@@ -214,4 +224,5 @@ from artix.simulation.sleeping import wake_up as wake_up
 from artix.simulation.step import rollout as rollout
 from artix.simulation.step import step as step
 from artix.simulation.step import step_and_report as step_and_report
+from artix.simulation.step import step_with_contact_memory as step_with_contact_memory
 from artix.simulation.step import step_with_joint_drift as step_with_joint_drift

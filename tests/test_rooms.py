@@ -16,6 +16,7 @@ ROOMS = (
     "kinematics",
     "dynamics",
     "constraints",
+    "contact",
     "simulation.common",
     "simulation.implicit",
     "simulation.projected",

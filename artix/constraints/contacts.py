@@ -32,6 +32,11 @@ class Contacts(struct.PyTreeNode):
       friction: coefficients of friction, [K].
       gap: distances that still separate them, [K] [m]; within a step a contact may close its gap. Zero or less for
         touching contacts: penetration is not undone.
+      restitution: ratios of the normal speeds after and before an impact, [K]; ``None`` for zero.
+      compliance: penetrations per force, [K] [m/N]; ``None``, or 0, for rigid contacts.
+      relaxation_time: times in which compliant contacts give way, damping over stiffness, [K] [s]; ``None`` for zero.
+
+    :func:`contact_problem` and :func:`contact_forces` look at neither of the last three.
     """
 
     links: tuple[int, ...] = struct.field(pytree_node=False)
@@ -39,6 +44,9 @@ class Contacts(struct.PyTreeNode):
     normal: Array
     friction: Array
     gap: Array
+    restitution: Array | None = None
+    compliance: Array | None = None
+    relaxation_time: Array | None = None
 
 
 class ContactProblem(NamedTuple):

@@ -35,7 +35,7 @@ _PER_DOF = (
     *("drive", "envelope", "friction"),
 )
 #: What is listed item after item, whatever the order of links and DOFs.
-_LISTED = ("frame_local_pose", "mimic", "fixed_tendons", "spatial_tendons", "loop_joints")
+_LISTED = ("frame_local_pose", "mimic", "fixed_tendons", "spatial_tendons", "loop_joints", "geometry")
 
 
 def lock_joints(articulation: Articulation, state: State, joints: Sequence[str]) -> Articulation:
@@ -225,6 +225,7 @@ def _prefixed(topology: Topology, prefix: str) -> Topology:
         fixed_tendons=renamed(topology.fixed_tendons),
         spatial_tendons=renamed(topology.spatial_tendons),
         loop_joints=renamed(topology.loop_joints),
+        geometries=renamed(topology.geometries),
     )
 
 
@@ -242,6 +243,7 @@ def _one_after_another(above: Topology, bridge: Topology, below: Topology, at: i
     moved = _renumbered(below, count + np.arange(below.num_links), first + np.arange(below.num_dofs))
     for kind in ("fixed_tendons", "spatial_tendons", "loop_joints"):
         _check_names(kind[:-1].replace("_", " "), [one.name for one in (*getattr(above, kind), *moved[kind])])
+    _check_names("geometry", [one.name for one in (*above.geometries, *moved["geometries"])])
     whole = dataclasses.replace(
         above,
         parent=(*above.parent, at, *(count + number for number in below.parent[1:])),
@@ -312,6 +314,7 @@ def _renumbered(topology: Topology, links: np.ndarray, dofs: np.ndarray) -> dict
             )
             for one in topology.loop_joints
         ),
+        "geometries": tuple(dataclasses.replace(one, link=int(links[one.link])) for one in topology.geometries),
     }
 
 

@@ -9,11 +9,13 @@ import jax
 import numpy as np
 
 from artix.model.articulation import Articulation
-from artix.model.builder import LINK_NUMBERS, ArticulationBuilder
+from artix.model.builder import ArticulationBuilder
 from artix.model.checks import static_topology
 from artix.model.couplings import LoopJoint, LoopJoints, LoopJointType
+from artix.model.geometry import SIZE_NUMBERS, Geometries, Geometry, GeometryStructure, GeometryType
 from artix.model.joint_features import Drive, DriveEnvelope, JointFriction
 from artix.model.joints import Joint
+from artix.model.link_parameters import LINK_NUMBERS
 from artix.model.tendons import Attachment, FixedTendon, FixedTendons, SpatialTendon, SpatialTendons, TendonJoint
 from artix.model.topology import Topology
 
@@ -58,6 +60,9 @@ def builder_from_articulation(articulation: Articulation) -> ArticulationBuilder
     for name, link, pose in zip(topology.frame_names, topology.frame_links, arrays.frame_local_pose, strict=True):
         builder.add_frame(name, topology.creation_index[link], pose)
     _add_couplings(builder, topology, arrays)
+    for k, shape in enumerate(topology.geometries):
+        geometry = _geometry(topology.geometries, arrays.geometry, k)
+        builder.add_geometry(topology.creation_index[shape.link], geometry, shape.name)
     return builder
 
 
@@ -165,4 +170,17 @@ def _loop_joint(topology: Topology, arrays: LoopJoints, number: int) -> LoopJoin
         type=one.type,
         locked_axes=one.locked_axes if one.type is LoopJointType.D6 else None,
         **_numbers(arrays, number, "min_distance", "max_distance"),
+    )
+
+
+def _geometry(structures: tuple[GeometryStructure, ...], arrays: Geometries, number: int) -> Geometry:
+    one = structures[number]
+    first = sum(other.num_points for other in structures[:number])
+    return Geometry(
+        type=one.type,
+        size=tuple(arrays.size[number, : SIZE_NUMBERS[one.type]].tolist()),
+        pose=arrays.pose[number],
+        points=arrays.point[first : first + one.num_points] if one.type is GeometryType.HULL else None,
+        sensor=one.sensor,
+        **_numbers(arrays, number, "friction", "restitution", "stiffness", "damping"),
     )

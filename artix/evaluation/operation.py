@@ -97,7 +97,7 @@ def _jvp(
 
 def _tangent_of(value: Array, change: Array) -> Any:
     """Results that are no real numbers do not change."""
-    return change if jnp.issubdtype(value.dtype, jnp.floating) else ad.Zero.from_primal_value(value)  # type: ignore[attr-defined]
+    return change if jnp.issubdtype(value.dtype, jnp.floating) else ad.Zero(jax.typeof(value).to_tangent_aval())
 
 
 def _transpose(cotangents: Sequence[Any], *operands: Any, program: Program, axes: Axes) -> list[Any]:

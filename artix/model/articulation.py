@@ -6,6 +6,7 @@ import jax
 from flax import struct
 
 from artix.model.couplings import LoopJoints, MimicJoints
+from artix.model.geometry import Geometries
 from artix.model.joint_features import DriveEnvelopes, Drives, JointFrictions
 from artix.model.padding import Tree
 from artix.model.tendons import FixedTendons, SpatialTendons
@@ -49,8 +50,10 @@ class Articulation(struct.PyTreeNode):
       fixed_tendons: tendons that couple joint positions.
       spatial_tendons: tendons that run through points on links.
       loop_joints: joints that close loops.
+      geometry: shapes on links, with which the articulation touches the ground.
 
-    What is data for time stepping (limits, drives, friction, damping, couplings) appears in no other quantity.
+    What is data for time stepping (limits, drives, friction, damping, couplings, geometry) appears in no other
+    quantity.
     """
 
     topology: Tree
@@ -80,6 +83,7 @@ class Articulation(struct.PyTreeNode):
     fixed_tendons: FixedTendons
     spatial_tendons: SpatialTendons
     loop_joints: LoopJoints
+    geometry: Geometries
 
     @property
     def dtype(self):

@@ -9,6 +9,7 @@ import numpy as np
 
 from artix.model.couplings import LoopJointStructure
 from artix.model.forests import ancestor_mask, read_only
+from artix.model.geometry import GeometryStructure
 from artix.model.joints import Axis, JointType
 from artix.model.tendons import FixedTendonStructure, SpatialTendonStructure
 
@@ -30,6 +31,7 @@ class LinkTree:
     fixed_tendons: tuple[FixedTendonStructure, ...] = ()
     spatial_tendons: tuple[SpatialTendonStructure, ...] = ()
     loop_joints: tuple[LoopJointStructure, ...] = ()
+    geometries: tuple[GeometryStructure, ...] = ()
     name: str = "articulation"
 
     # --- identity -----------------------------------------------------------------------------------------------
@@ -117,6 +119,10 @@ class LinkTree:
                 raise KeyError(f"joint {name!r} must have exactly one DOF; its DOFs are: {known}")
             return dofs.start
         return _find(self.dof_names, name, "joint or DOF")
+
+    def geometry_index(self, name: str) -> int:
+        """The number of the shape called ``name``; raises ``KeyError`` with the known names."""
+        return _find(tuple(one.name for one in self.geometries), name, "geometry")
 
     # --- degrees of freedom -------------------------------------------------------------------------------------
 

@@ -11,11 +11,14 @@ import numpy as np
 
 from artix.model.articulation import Articulation
 from artix.model.checks import static_topology
+from artix.model.geometry import Geometries
 from artix.model.padding import Padding, pad_topology, padded
 
 
 def pad_articulation(articulation: Articulation, padding: Padding) -> Articulation:
     """An articulation with padded arrays and its topology as data; padded links are massless, padded limits zero.
+
+    Shapes on links are left out: their kinds and links are static, and differ between the members of a fleet.
 
     Raises:
       TypeError: the articulation is padded already.
@@ -60,6 +63,7 @@ def pad_articulation(articulation: Articulation, padding: Padding) -> Articulati
         topology=tree,
         link_inertia=pad("link_inertia", links, 3, 3),
         frame_local_pose=pad("frame_local_pose", padding.frames, 7, fill=identity),
+        geometry=jax.tree.map(lambda leaf: jnp.asarray(leaf, articulation.dtype), Geometries.of([])),
         **_padded_groups(articulation, padding),
         **poses,
         **{field: pad(field, links) for field in per_link},

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from artix.model.articulation import Articulation
 from artix.model.builder import ArticulationBuilder
 from artix.model.couplings import LoopJoint, LoopJointType
+from artix.model.geometry import MOST_HULL_POINTS, SIZE_NUMBERS, Geometry, GeometryType
 from artix.model.joints import Axis, Joint, JointType
 from artix.model.tendons import Attachment, FixedTendon, SpatialTendon, TendonJoint
 from artix.model.topology import Topology
@@ -76,6 +77,16 @@ def write_header(topology: Topology) -> str:
             }
             for one in topology.loop_joints
         ],
+        "geometries": [
+            {
+                "name": one.name,
+                "link": names[one.link],
+                "type": one.type.value,
+                "num_points": one.num_points,
+                "sensor": one.sensor,
+            }
+            for one in topology.geometries
+        ],
     }
     return json.dumps(header, indent=1)
 
@@ -109,6 +120,9 @@ def read_header(text: str) -> Articulation:
         builder.add_spatial_tendon(_spatial_tendon(record))
     for record in _records(header, "loop_joints"):
         builder.add_loop_joint(_loop_joint(record))
+    # Files of earlier versions have none.
+    for record in _records(header, "geometries") if "geometries" in header else ():
+        builder.add_geometry(_get(record, "link", str), _geometry(record), _get(record, "name", str))
     return builder.build()
 
 
@@ -155,6 +169,14 @@ def _loop_joint(record: dict[str, Any]) -> LoopJoint:
     if tuple(joint.locked_axes or ()) != axes:
         raise MalformedHeaderError(f"loop joint {joint.name!r}: its locked axes are not those of its type")
     return joint
+
+
+def _geometry(record: dict[str, Any]) -> Geometry:
+    kind, count = GeometryType(_get(record, "type", str)), _get(record, "num_points", int)
+    points = [[0.0, 0.0, 0.0]] * min(count, MOST_HULL_POINTS + 1) if kind is GeometryType.HULL else None
+    if count and points is None:
+        raise MalformedHeaderError(f"geometry {record.get('name')!r:.60}: only a hull has points")
+    return Geometry(type=kind, size=(1.0,) * SIZE_NUMBERS[kind], points=points, sensor=_get(record, "sensor", bool))
 
 
 # --- typed access -------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ and takes no more memory than the file is long.
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import math
 import os
@@ -24,6 +25,7 @@ from artix.io.common.diagnostics import DescriptionError, Issue
 from artix.io.common.values import check_values, named_arrays
 from artix.model.articulation import Articulation
 from artix.model.checks import static_topology
+from artix.model.geometry import Geometries
 
 _HEADER = "header.json"
 _DTYPES = ("float16", "float32", "float64")
@@ -31,6 +33,8 @@ _LARGEST_HEADER = 2**21  # bytes: some ten thousand links
 
 #: Arrays that older files lack; they are then zero.
 _ADDED = frozenset({"joint_pitch"})
+#: Arrays that files of articulations without geometry may lack.
+_GEOMETRY = frozenset(f"geometry.{field.name}" for field in dataclasses.fields(Geometries))
 
 #: Version 1.0 of the .npy format as NumPy writes it: the length of what follows, the type of number, the shape.
 _NPY = re.compile(
@@ -127,7 +131,8 @@ def _read(path: Path) -> tuple[Articulation, dict[str, np.ndarray]]:
         articulation = read_header(archive.read(_HEADER).decode("utf-8"))
         expected = named_arrays(articulation)
         wanted = {_HEADER, *(f"{name}.npy" for name in expected)}
-        wrong = (wanted ^ set(members)) - {f"{name}.npy" for name in _ADDED}
+        added = _ADDED if articulation.topology.geometries else _ADDED | _GEOMETRY
+        wrong = (wanted ^ set(members)) - {f"{name}.npy" for name in added}
         if wrong:
             raise ValueError(f"its members are not those of its header: {', '.join(sorted(wrong)[:5])}")
         arrays = {
@@ -136,7 +141,7 @@ def _read(path: Path) -> tuple[Articulation, dict[str, np.ndarray]]:
             if f"{name}.npy" in members
         }
     mass = arrays["link_mass"]
-    for name in _ADDED - set(arrays):
+    for name in added - set(arrays):
         arrays[name] = np.zeros((*mass.shape[:-1], *expected[name].shape), mass.dtype)
     arrays = {name: arrays[name] for name in expected}
     check_values(arrays)

@@ -1,0 +1,1 @@
+"""Contact: shapes on links, the ground, and where the two may touch."""

@@ -1,0 +1,154 @@
+"""The points through which shapes touch.
+
+A shape's candidates are points of its link, each with a radius: what touches is the sphere about the point. For
+spheres, capsules, boxes and hulls they are exact against a plane, and the same for every surface. A cylinder has four
+points on either rim, the first where the rim is nearest to the surface, the others a quarter turn further each: it is
+exact against a plane, rolls smoothly, and stands on four points.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix.kinematics.bodies import Placement
+from artix.kinematics.solve import Kinematics
+from artix.math import spatial
+from artix.math.arrays import take
+from artix.model.articulation import Articulation
+from artix.model.geometry import GeometryStructure, GeometryType
+from artix.model.topology import Topology
+
+Array = jax.Array
+
+_CORNERS = np.array(list(itertools.product((-1, 1), repeat=3)))
+_ENDS = np.array([[0, 0, -1], [0, 0, 1]])
+_QUARTERS = [(1, 0), (0, 1), (-1, 0), (0, -1)]
+_RIM = np.array([(x, y, end) for end in (-1, 1) for x, y in _QUARTERS])
+
+#: For each type the candidates in units of its size along x, y and z; see :func:`_offsets`.
+_PATTERNS = {
+    GeometryType.SPHERE: np.zeros((1, 3), int),
+    GeometryType.CAPSULE: _ENDS,
+    GeometryType.BOX: _CORNERS,
+    GeometryType.CYLINDER: _RIM,
+}
+
+
+def num_candidates(geometry: GeometryStructure) -> int:
+    """How many candidates a shape has."""
+    return geometry.num_points or len(_PATTERNS[geometry.type])
+
+
+class Shapes(NamedTuple):
+    """Some shapes of an articulation and where they are; C candidates in all, shape after shape."""
+
+    numbers: tuple[int, ...]
+    """Of the shapes."""
+    structures: tuple[GeometryStructure, ...]
+    owner: np.ndarray
+    """Which of the shapes each candidate belongs to, [C]."""
+    size: Array
+    """[3, G]."""
+    local: Placement
+    """In their links' frames (G items)."""
+    rotation: Array
+    """Of their frames, to world axes, [3, 3, G]."""
+    position: Array
+    """Relative to the reference point, in world axes, [3, G]."""
+    hull_points: Array
+    """Of those that are hulls, in the shapes' frames, [3, P]."""
+
+
+class Candidates(NamedTuple):
+    """Points with a radius, C of them."""
+
+    link_point: Array
+    """In their links' frames, [3, C]."""
+    position: Array
+    """Relative to the reference point, in world axes, [3, C]."""
+    radius: Array
+    """[C]."""
+
+
+def shapes_of(articulation: Articulation, kin: Kinematics, numbers: Sequence[int]) -> Shapes:
+    """The shapes of these numbers."""
+    topology, arrays = articulation.topology, articulation.geometry
+    assert isinstance(topology, Topology)
+    index = np.array(numbers, int)
+    structures = tuple(topology.geometries[k] for k in numbers)
+    links = np.array([one.link for one in structures], int)
+    local = Placement.from_poses(arrays.pose).take(index)
+    body = topology.link_body[links]
+    placed = kin.placements.take(links) @ local
+    turn = take(kin.rotation, body)
+    position = take(kin.position, body) + spatial.apply(turn, placed.position)
+    rotation = spatial.multiply(turn, spatial.rotation_matrix(placed.rotation))
+    counts = [num_candidates(one) for one in structures]
+    first = np.concatenate([[0], np.cumsum([one.num_points for one in topology.geometries])])
+    points = [np.arange(first[k], first[k + 1]) for k in numbers]
+    return Shapes(
+        tuple(numbers),
+        structures,
+        np.repeat(np.arange(len(index)), counts),
+        take(arrays.size.T, index),
+        local,
+        rotation,
+        position,
+        take(arrays.point.T, np.concatenate([np.zeros(0, int), *points]).astype(int)),
+    )
+
+
+def candidates_of(shapes: Shapes, normal: Array) -> Candidates:
+    """The candidates of shapes that lie above a surface with these normals below them, [3, G] in world axes."""
+    owner = shapes.owner
+    offset, radius = _offsets(shapes, normal)
+    link_point = take(shapes.local.position, owner) + spatial.rotate(take(shapes.local.rotation, owner), offset)
+    position = take(shapes.position, owner) + spatial.apply(take(shapes.rotation, owner), offset)
+    return Candidates(link_point, position, radius)
+
+
+def _offsets(shapes: Shapes, normal: Array) -> tuple[Array, Array]:
+    """The candidates in the shapes' frames, [3, C], and their radii, [C]."""
+    down = None
+    if any(one.type is GeometryType.CYLINDER for one in shapes.structures):
+        down = _steepest(spatial.apply_transposed(shapes.rotation, normal))
+    offsets, radii, taken = [], [], 0
+    for k, shape in enumerate(shapes.structures):
+        size = shapes.size[:, k]
+        if shape.type is GeometryType.HULL:
+            offsets.append(shapes.hull_points[:, taken : taken + shape.num_points])
+            radii.append(jnp.broadcast_to(size[0], (shape.num_points,)))
+            taken += shape.num_points
+            continue
+        pattern = jnp.asarray(_PATTERNS[shape.type].T, size.dtype)
+        zero = jnp.zeros_like(size[0])
+        if shape.type is GeometryType.BOX:
+            scale, radius = size, zero
+        elif shape.type is GeometryType.CYLINDER:
+            assert down is not None
+            x, y = down[:, k, None]
+            turned = jnp.stack([x * pattern[0] - y * pattern[1], y * pattern[0] + x * pattern[1], pattern[2]])
+            pattern, scale, radius = turned, jnp.stack([size[0], size[0], size[1]]), zero
+        else:
+            scale, radius = jnp.stack([zero, zero, size[1]]), size[0]
+        offsets.append(pattern * scale[:, None])
+        radii.append(jnp.broadcast_to(radius, (pattern.shape[1],)))
+    return jnp.concatenate(offsets, axis=1), jnp.concatenate(radii)
+
+
+def _steepest(normal: Array) -> Array:
+    """Unit vectors [2, G] across the axes z that lead to a surface with these normals [3, G] in the shapes' frames.
+
+    Any will do where an axis is along the normal but for rounding: x then.
+    """
+    x, y = -normal[:2]
+    square = x * x + y * y
+    is_flat = square < jnp.finfo(normal.dtype).eps
+    length = jax.lax.rsqrt(jnp.where(is_flat, jnp.ones_like(square), square))
+    return jnp.stack([jnp.where(is_flat, jnp.ones_like(x), x * length), jnp.where(is_flat, 0 * y, y * length)])

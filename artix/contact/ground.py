@@ -1,0 +1,49 @@
+"""What robots stand on: planes, height fields, and grounds made of them."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import jax
+from flax import struct
+
+from artix.contact.height_field import HeightField
+from artix.contact.materials import Combination, check_combination
+from artix.contact.plane import Plane
+
+Surface: TypeAlias = "Plane | HeightField"
+
+
+class Ground(struct.PyTreeNode):
+    """What does not move and may be touched: one or several surfaces, and how coefficients of pairs are found.
+
+    Each surface touches by itself, so a foot in a corner of two planes has contacts with both. Every number is an
+    array that may be replaced, batched (a ground for each robot) and differentiated::
+
+        ground = artix.Ground.flat(friction=0.8)
+        slope = artix.Ground(surfaces=(artix.Plane.of(normal=(0.3, 0.0, 1.0)),))
+        rough = artix.Ground(surfaces=(artix.HeightField.of(heights, spacing=(0.1, 0.1), origin=(-5.0, -5.0, 0.0)),))
+
+    Attributes:
+      surfaces: planes and height fields.
+      friction_combination: how the friction of two surfaces makes that of the pair: ``max`` as in MuJoCo, the default,
+        ``average`` as in PhysX, ``min`` or ``multiply``.
+      restitution_combination: the same for restitution.
+    """
+
+    surfaces: tuple[Surface, ...]
+    friction_combination: Combination = struct.field(pytree_node=False, default="max")
+    restitution_combination: Combination = struct.field(pytree_node=False, default="max")
+
+    @classmethod
+    def flat(cls, height: float = 0.0, **options: Any) -> Ground:
+        """Level ground at this height [m]; ``options`` as those of :meth:`Plane.of`."""
+        return cls(surfaces=(Plane.of(point=(0.0, 0.0, height), **options),))
+
+    def __post_init__(self) -> None:
+        for name in ("friction_combination", "restitution_combination"):
+            check_combination(name, getattr(self, name))
+
+    def astype(self, dtype: Any) -> Ground:
+        """The same ground with every array in ``dtype``."""
+        return jax.tree.map(lambda leaf: leaf.astype(dtype), self)

@@ -1,0 +1,203 @@
+"""Where an articulation touches the ground, and how far its shapes are from it."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from artix.constraints.contacts import Contacts
+from artix.contact.candidates import Candidates, Shapes, candidates_of, shapes_of
+from artix.contact.ground import Ground, Surface
+from artix.contact.materials import COMBINATIONS, Softness
+from artix.contact.selection import lowest
+from artix.evaluation import quantity
+from artix.kinematics.solve import Kinematics, kinematics
+from artix.math import spatial
+from artix.model.articulation import Articulation, State
+from artix.model.checks import check_vector
+from artix.model.topology import Topology
+
+Array = jax.Array
+
+
+class GroundContacts(struct.PyTreeNode):
+    """Where an articulation may touch the ground.
+
+    Attributes:
+      contacts: K points, surface by surface of the ground and, for each, shape by shape.
+      geometries: the number of the shape of each, static, length K.
+      omitted: how many candidates that touch are not among them, [], int32.
+    """
+
+    contacts: Contacts
+    geometries: tuple[int, ...] = struct.field(pytree_node=False)
+    omitted: Array
+
+
+@quantity
+def ground_contacts(
+    articulation: Articulation, state: State, ground: Ground, *, max_per_geometry: int | None = None
+) -> GroundContacts:
+    """The points at which an articulation touches the ground, or would next.
+
+    Their number, order and links are static, whatever the state: candidates that are far from the ground have a large
+    gap. Sensors, and shapes on the root of a fixed base, are left out.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+      ground: what it stands on.
+      max_per_geometry: the most contacts of one shape with one surface: of a shape with more candidates, those with
+        the least gaps, ascending. All candidates when ``None``. A box on a plane is served by 4. The choice is made
+        for each shape by itself, since the links of contacts are static.
+
+    Returns:
+      The contacts, their shapes, and how many touching candidates were left out.
+
+    Raises:
+      ValueError: an array has the wrong shape, ``max_per_geometry`` is less than 1, the ground has no surface, nothing
+        of the articulation can touch it, or the articulation is one of a padded fleet.
+      TypeError: an array has another dtype than the articulation.
+
+    Example::
+
+        found = artix.ground_contacts(robot, state, artix.Ground.flat(), max_per_geometry=4)
+        touches = found.contacts.gap <= 0  # [K]
+    """
+    return contacts_with_ground(articulation, kinematics(articulation, state), ground, max_per_geometry)
+
+
+@quantity
+def geometry_distances(articulation: Articulation, state: State, ground: Ground) -> Array:
+    """Distance of each shape, sensors included, from the ground; negative for penetration.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+      ground: what it stands on.
+
+    Returns:
+      The least over the shape's candidates and the ground's surfaces [m], [G].
+
+    Raises:
+      ValueError: an array has the wrong shape, the ground has no surface, or the articulation is one of a padded fleet.
+      TypeError: an array has another dtype than the articulation.
+    """
+    topology = _checked(articulation, ground)
+    kin = kinematics(articulation, state)
+    if not topology.geometries:
+        return jnp.zeros(0, articulation.dtype)
+    shapes = shapes_of(articulation, kin, range(len(topology.geometries)))
+    gaps = jnp.stack([_touch(kin, shapes, surface)[1] for surface in ground.surfaces])
+    groups = [jnp.min(gaps[:, shapes.owner == k]) for k in range(len(shapes.numbers))]
+    return jnp.stack(groups)
+
+
+def contacts_with_ground(
+    articulation: Articulation, kin: Kinematics, ground: Ground, max_per_geometry: int | None = None
+) -> GroundContacts:
+    """:func:`ground_contacts` of a configuration that is known already."""
+    topology = _checked(articulation, ground)
+    if max_per_geometry is not None and max_per_geometry < 1:
+        raise ValueError(
+            f"max_per_geometry must be at least 1; found {max_per_geometry}; make shapes sensors that shall not touch"
+        )
+    touching = _touching(topology)
+    if not touching:
+        raise ValueError(
+            f"{topology.name!r} has no geometry that could touch the ground; it has {len(topology.geometries)} shapes, "
+            "where sensors and shapes on a fixed root do not count; give links shapes by "
+            "ArticulationBuilder.add_geometry (artix.builder_from_articulation gives a builder of a loaded robot)"
+        )
+    shapes = shapes_of(articulation, kin, touching)
+    found = [
+        _contacts_with(articulation, kin, shapes, ground, surface, max_per_geometry) for surface in ground.surfaces
+    ]
+    if len(found) == 1:
+        return found[0]
+    joined = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *(one.contacts.replace(links=()) for one in found))
+    return GroundContacts(
+        joined.replace(links=sum((one.contacts.links for one in found), ())),
+        sum((one.geometries for one in found), ()),
+        sum(one.omitted for one in found),
+    )
+
+
+def _checked(articulation: Articulation, ground: Ground) -> Topology:
+    """The topology, after what can be refused while JAX traces."""
+    topology = articulation.topology
+    if not isinstance(topology, Topology):
+        raise ValueError(
+            "the members of a padded fleet have no geometry; take the contacts of one articulation, or of a fleet of "
+            "one topology"
+        )
+    if not ground.surfaces:
+        raise ValueError("the ground has no surface; artix.Ground.flat() is level ground")
+    for k, surface in enumerate(ground.surfaces):
+        shapes = surface.shapes | dict.fromkeys(("friction", "restitution", "stiffness", "damping"), ())
+        for name, shape in shapes.items():
+            check_vector(
+                f"ground.surfaces[{k}].{name}", getattr(surface, name), shape, articulation.dtype, "one surface"
+            )
+    return topology
+
+
+def _touching(topology: Topology) -> list[int]:
+    """The shapes that may exert forces: no sensors, and nothing that cannot move."""
+    return [
+        k
+        for k, one in enumerate(topology.geometries)
+        if not one.sensor and not (topology.fixed_base and topology.link_body[one.link] == 0)
+    ]
+
+
+def _touch(kin: Kinematics, shapes: Shapes, surface: Surface) -> tuple[Candidates, Array, Array]:
+    """The candidates of shapes, their distances [C] from a surface and its normals there, [3, C]."""
+    _, below = surface.distances(kin.reference, shapes.position)
+    candidates = candidates_of(shapes, below)
+    gap, normal = surface.distances(kin.reference, candidates.position)
+    return candidates, gap - candidates.radius, normal
+
+
+def _contacts_with(
+    articulation: Articulation, kin: Kinematics, shapes: Shapes, ground: Ground, surface: Surface, most: int | None
+) -> GroundContacts:
+    """The contacts of shapes with one surface."""
+    candidates, gap, normal = _touch(kin, shapes, surface)
+    owner = shapes.owner
+    inward = spatial.apply_transposed(shapes.rotation[:, :, owner], normal)
+    inward = spatial.rotate(shapes.local.rotation[:, owner], inward)
+    columns = jnp.concatenate([gap[None], candidates.link_point - candidates.radius * inward, normal])
+    if most is not None:
+        parts = [columns[:, owner == k] for k in range(len(shapes.numbers))]
+        kept = [part if part.shape[1] <= most else lowest(part, most) for part in parts]
+        owner = np.repeat(np.arange(len(kept)), [part.shape[1] for part in kept])
+        columns = jnp.concatenate(kept, axis=1)
+    omitted = _count_touching(gap) - _count_touching(columns[0])
+    contacts = Contacts(
+        links=tuple(shapes.structures[k].link for k in owner),
+        point=columns[1:4].T,
+        normal=columns[4:].T,
+        gap=columns[0],
+        **_materials(articulation, ground, surface, np.array(shapes.numbers)[owner]),
+    )
+    return GroundContacts(contacts, tuple(shapes.numbers[k] for k in owner), omitted)
+
+
+def _count_touching(gap: Array) -> Array:
+    return jnp.sum(gap <= 0, dtype=jnp.int32)
+
+
+def _materials(articulation: Articulation, ground: Ground, surface: Surface, index: np.ndarray) -> dict[str, Array]:
+    """The materials of pairs of shapes of these numbers with a surface."""
+    shape = articulation.geometry
+    softness = Softness.of(shape.stiffness, shape.damping) + Softness.of(surface.stiffness, surface.damping)
+    every = {
+        "friction": COMBINATIONS[ground.friction_combination](shape.friction, surface.friction),
+        "restitution": COMBINATIONS[ground.restitution_combination](shape.restitution, surface.restitution),
+        "compliance": softness.compliance,
+        "relaxation_time": softness.relaxation_time,
+    }
+    return {name: values[index] for name, values in every.items()}

@@ -1,0 +1,129 @@
+"""Terrain: heights on a regular grid."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+from flax import struct
+
+from artix.contact.materials import surface_arrays
+from artix.model.validation import finite_array
+
+Array = jax.Array
+
+
+class HeightField(struct.PyTreeNode):
+    """Ground below a surface that is bilinear between heights on a grid, and level beyond its edges.
+
+    Attributes:
+      heights: heights above ``origin``, ``heights[i, j]`` at ``x = origin[0] + i spacing[0]`` and ``y = origin[1] + j
+        spacing[1]`` [m], [R, C].
+      origin: where ``heights[0, 0] = 0`` would lie, in world axes [m], [3].
+      spacing: distances of neighbours along x and y [m], [2].
+      friction: coefficient of friction, [].
+      restitution: ratio of the normal speeds after and before an impact, [].
+      stiffness: normal force per penetration of each candidate [N/m], ``inf`` for rigid, [].
+      damping: normal force per speed of penetration [N s/m], [].
+    """
+
+    heights: Array
+    origin: Array
+    spacing: Array
+    friction: Array
+    restitution: Array
+    stiffness: Array
+    damping: Array
+
+    @classmethod
+    def of(
+        cls,
+        heights: npt.ArrayLike,
+        *,
+        spacing: npt.ArrayLike,
+        origin: npt.ArrayLike = (0.0, 0.0, 0.0),
+        friction: float | Array = 1.0,
+        restitution: float | Array = 0.0,
+        stiffness: float | Array = np.inf,
+        damping: float | Array = 0.0,
+        dtype: Any = None,
+    ) -> HeightField:
+        """A height field. Numbers may be traced, and are then not checked.
+
+        Args:
+          heights: [R, C] [m], at least two either way.
+          spacing: distances of neighbours along x and y [m], [2].
+          origin: where ``heights[0, 0] = 0`` would lie, in world axes [m], [3].
+          friction: coefficient of friction.
+          restitution: ratio of the normal speeds after and before an impact, between 0 and 1.
+          stiffness: normal force per penetration of each candidate [N/m], ``inf`` for rigid.
+          damping: normal force per speed of penetration [N s/m].
+          dtype: floating-point type of the arrays; JAX's default when ``None``.
+
+        Raises:
+          ValueError: a height is NaN or infinite (the message says where), the grid has no cell, the spacing is not
+            positive, or a number is out of its range.
+        """
+        dtype = jnp.zeros(()).dtype if dtype is None else dtype
+        shape = np.shape(heights)
+        if len(shape) != 2 or min(shape) < 2:
+            raise ValueError(f"height field: heights must have shape [R, C] with at least 2 either way; found {shape}")
+        if not isinstance(heights, jax.core.Tracer):
+            wrong = np.argwhere(~np.isfinite(np.asarray(heights)))
+            if len(wrong):
+                raise ValueError(
+                    f"height field: every height must be finite; {len(wrong)} are not, the first at "
+                    f"{tuple(wrong[0].tolist())}; fill gaps of a scan before"
+                )
+        if not isinstance(spacing, jax.core.Tracer):
+            spacing = finite_array(spacing, (2,), "height field: spacing")
+            if not np.all(spacing > 0.0):
+                raise ValueError(f"height field: the spacing must be positive [m]; found {spacing.tolist()}")
+        if not isinstance(origin, jax.core.Tracer):
+            origin = finite_array(origin, (3,), "height field: origin")
+        material = surface_arrays(
+            "height field", dtype, friction=friction, restitution=restitution, stiffness=stiffness, damping=damping
+        )
+        return cls(*(jnp.asarray(array, dtype) for array in (heights, origin, spacing)), **material)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of the arrays of one field, but for its material."""
+        return {"heights": self.heights.shape[-2:], "origin": (3,), "spacing": (2,)}
+
+    def distances(self, reference: Array, position: Array) -> tuple[Array, Array]:
+        """Distances [C] of the points ``reference`` [3] + ``position`` [3, C], and normals below them, [3, C].
+
+        The distance is that to the plane that touches the surface right below the point: exact on level ground and
+        slopes, and elsewhere but for the surface's curvature between there and the nearest point.
+        """
+        x, y, z = (reference - self.origin)[:, None] + position
+        height, along_x, along_y = self._sample(x, y)
+        up = jax.lax.rsqrt(1 + along_x * along_x + along_y * along_y)
+        return (z - height) * up, jnp.stack([-along_x * up, -along_y * up, up])
+
+    def _sample(self, x: Array, y: Array) -> tuple[Array, Array, Array]:
+        """Heights and slopes along x and y, each [C], at points from the origin."""
+        rows, columns = self.heights.shape
+        i, s, inside_x = _cells(x / self.spacing[0], rows)
+        j, t, inside_y = _cells(y / self.spacing[1], columns)
+        flat = self.heights.reshape(-1)
+        corners = i[None] * columns + j[None] + jnp.array([[0], [1], [columns], [columns + 1]], i.dtype)
+        h00, h01, h10, h11 = flat.at[corners].get(mode="promise_in_bounds", wrap_negative_indices=False)
+        near, far = h00 + t * (h01 - h00), h10 + t * (h11 - h10)
+        left, right = h00 + s * (h10 - h00), h01 + s * (h11 - h01)
+        level = jnp.zeros_like(near)
+        along_x = jnp.where(inside_x, far - near, level) / self.spacing[0]
+        along_y = jnp.where(inside_y, right - left, level) / self.spacing[1]
+        return near + s * (far - near), along_x, along_y
+
+
+def _cells(place: Array, count: int) -> tuple[Array, Array, Array]:
+    """The cell of each place on an axis of so many grid points, where in it from 0 to 1, and whether it is inside."""
+    inside = (place >= 0) & (place <= count - 1)
+    kept = jnp.clip(place, 0, count - 1)
+    cell = jnp.minimum(jnp.floor(jax.lax.stop_gradient(kept)), count - 2)
+    return cell.astype(jnp.int32), kept - cell, inside

@@ -1,0 +1,77 @@
+"""The material of a pair of surfaces from those of the two."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from artix.model.geometry import check_material
+from artix.model.validation import number
+
+Array = jax.Array
+
+Combination: TypeAlias = Literal["max", "average", "min", "multiply"]
+"""How coefficients of two surfaces make one; MuJoCo's is ``max``, PhysX's ``average`` unless told otherwise."""
+
+COMBINATIONS = {
+    "max": jnp.maximum,
+    "average": lambda a, b: 0.5 * (a + b),
+    "min": jnp.minimum,
+    "multiply": lambda a, b: a * b,
+}
+
+
+def check_combination(name: str, value: str) -> None:
+    """Raises ``ValueError``, with the possible ones, unless ``value`` is a :data:`Combination`."""
+    if value not in COMBINATIONS:
+        raise ValueError(f"{name} must be one of {', '.join(COMBINATIONS)}; found {value!r}")
+
+
+class Softness(NamedTuple):
+    """How a surface gives way: penetration per force [m/N], 0 for a rigid one, and the time in which it does [s]."""
+
+    compliance: Array
+    relaxation_time: Array
+
+    @classmethod
+    def of(cls, stiffness: Array, damping: Array) -> Softness:
+        """From a spring [N/m], ``inf`` for a rigid surface, and a damper [N s/m]."""
+        soft = stiffness < jnp.inf
+        compliance = jnp.where(
+            soft, 1 / jnp.where(soft, stiffness, jnp.ones_like(stiffness)), jnp.zeros_like(stiffness)
+        )
+        return cls(compliance, damping * compliance)
+
+    def __add__(self, other: object) -> Softness:
+        """Of two surfaces that press against each other: springs in series, relaxation times added.
+
+        Castro et al., *An Unconstrained Convex Formulation of Compliant Contact*, IEEE T-RO 2022.
+        """
+        assert isinstance(other, Softness)
+        return Softness(self.compliance + other.compliance, self.relaxation_time + other.relaxation_time)
+
+
+#: Numbers that stand for traced ones while the others are checked.
+_HARMLESS = {"friction": 0.0, "restitution": 0.0, "stiffness": 1.0, "damping": 0.0}
+
+
+def surface_arrays(where: str, dtype: Any, **numbers: Any) -> dict[str, Array]:
+    """Friction, restitution, stiffness and damping of a surface as arrays [].
+
+    Args:
+      where: how to name the surface in a message.
+      dtype: of the arrays.
+      **numbers: the four numbers; those that are traced are not checked.
+
+    Raises:
+      ValueError: a number is out of its range.
+    """
+    known = {
+        name: _HARMLESS[name] if isinstance(value, jax.core.Tracer) else number(value, f"{where}: {name}")
+        for name, value in numbers.items()
+    }
+    check_material(SimpleNamespace(**known), where)
+    return {name: jnp.asarray(value, dtype) for name, value in numbers.items()}

@@ -1,0 +1,88 @@
+"""Planes that may be touched from one side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+from flax import struct
+
+from artix.contact.materials import surface_arrays
+from artix.math import spatial
+from artix.model.validation import finite_array
+
+Array = jax.Array
+
+
+class Plane(struct.PyTreeNode):
+    """All points ``x`` with ``normal . x <= height`` are solid.
+
+    Attributes:
+      normal: unit vector out of the solid, in world axes, [3].
+      height: distance of the plane from the world's origin along the normal [m], [].
+      friction: coefficient of friction, [].
+      restitution: ratio of the normal speeds after and before an impact, [].
+      stiffness: normal force per penetration of each candidate [N/m], ``inf`` for rigid, [].
+      damping: normal force per speed of penetration [N s/m], [].
+    """
+
+    normal: Array
+    height: Array
+    friction: Array
+    restitution: Array
+    stiffness: Array
+    damping: Array
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        normal: npt.ArrayLike = (0.0, 0.0, 1.0),
+        point: npt.ArrayLike = (0.0, 0.0, 0.0),
+        friction: float | Array = 1.0,
+        restitution: float | Array = 0.0,
+        stiffness: float | Array = np.inf,
+        damping: float | Array = 0.0,
+        dtype: Any = None,
+    ) -> Plane:
+        """The plane through a point. Numbers may be traced, and are then not checked.
+
+        Args:
+          normal: vector out of the solid, of any length but zero, in world axes, [3].
+          point: a point of the plane [m], [3].
+          friction: coefficient of friction.
+          restitution: ratio of the normal speeds after and before an impact, between 0 and 1.
+          stiffness: normal force per penetration of each candidate [N/m], ``inf`` for rigid.
+          damping: normal force per speed of penetration [N s/m].
+          dtype: floating-point type of the arrays; JAX's default when ``None``.
+
+        Raises:
+          ValueError: the normal is zero, a number is out of its range, or a shape is wrong.
+        """
+        dtype = jnp.zeros(()).dtype if dtype is None else dtype
+        if not isinstance(normal, jax.core.Tracer):
+            normal = finite_array(normal, (3,), "plane: normal")
+            if not np.any(normal):
+                raise ValueError("plane: the normal must not be zero")
+        if not isinstance(point, jax.core.Tracer):
+            point = finite_array(point, (3,), "plane: point")
+        direction = jnp.asarray(normal, dtype)
+        direction = direction / jnp.sqrt(spatial.dot(direction, direction))
+        material = surface_arrays(
+            "plane", dtype, friction=friction, restitution=restitution, stiffness=stiffness, damping=damping
+        )
+        return cls(direction, spatial.dot(direction, jnp.asarray(point, dtype)), **material)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of the arrays of one plane, but for its material."""
+        return {"normal": (3,), "height": ()}
+
+    def distances(self, reference: Array, position: Array) -> tuple[Array, Array]:
+        """Signed distances [C] of the points ``reference`` [3] + ``position`` [3, C], and normals there, [3, C]."""
+        normal = jnp.broadcast_to(self.normal[:, None], position.shape)
+        gap = spatial.dot(normal, position) + (spatial.dot(self.normal, reference) - self.height)
+        return gap, normal

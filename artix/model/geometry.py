@@ -1,0 +1,206 @@
+"""Shapes on links: what a builder is told of them, what is static of them, and their arrays.
+
+Every shape touches through *candidates*: points of its link, each with a radius around it. A sphere has one, a capsule
+two, a box eight, a cylinder eight, a hull one for each of its points; see :mod:`artix.contact.candidates`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+import numpy.typing as npt
+from flax import struct
+
+from artix.model.joints import IDENTITY_POSE
+from artix.model.validation import check_fields, finite_array, number, unit_pose
+
+Array = jax.Array
+
+MOST_HULL_POINTS = 16
+
+
+class GeometryType(enum.Enum):
+    """The kinds of shapes. Capsules and cylinders lie along z of their frames, as in MuJoCo and URDF."""
+
+    SPHERE = "sphere"
+    """Size: radius."""
+    CAPSULE = "capsule"
+    """A cylinder between two half spheres. Size: radius, half the length between the centres of the spheres."""
+    BOX = "box"
+    """Size: half of each edge, along x, y and z."""
+    CYLINDER = "cylinder"
+    """Size: radius, half the length."""
+    HULL = "hull"
+    """The convex hull of at most 16 points, each a sphere. Size: the radius of the spheres."""
+
+
+#: How many numbers tell the size of a shape.
+SIZE_NUMBERS = {
+    GeometryType.SPHERE: 1,
+    GeometryType.CAPSULE: 2,
+    GeometryType.BOX: 3,
+    GeometryType.CYLINDER: 2,
+    GeometryType.HULL: 1,
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Geometry:
+    """A shape that rides on a link, and the material of its surface.
+
+    Its class methods :meth:`sphere`, :meth:`capsule`, :meth:`box`, :meth:`cylinder` and :meth:`hull` make one of each
+    kind::
+
+        builder.add_geometry("foot", Geometry.sphere(0.02, position=(0.0, 0.0, -0.2), friction=0.8))
+
+    Attributes:
+      type: what it is.
+      size: its size [m], as :class:`GeometryType` says.
+      pose: its frame in the link's frame: position [m], quaternion xyzw, shape [7].
+      points: the points of a hull in the shape's frame [m], shape [P, 3]; ``None`` for every other type.
+      friction: coefficient of friction. A pair of surfaces has, by default, the larger of the two coefficients, so that
+        0 leaves it to the ground; see :class:`artix.Ground`.
+      restitution: ratio of the normal speeds after and before an impact, between 0 and 1; pairs as for friction.
+      stiffness: normal force per penetration of each candidate [N/m], ``inf`` for a rigid surface.
+      damping: normal force per speed of penetration [N s/m]; a rigid surface has none.
+      sensor: whether it only measures its distance and exerts no force.
+
+    Raises:
+      ValueError: a size, coefficient or gain is negative or not finite, a quaternion has not length 1, a hull has no
+        points or more than 16, a stiffness is zero, or a rigid surface has damping.
+    """
+
+    type: GeometryType
+    size: tuple[float, ...]
+    pose: npt.ArrayLike = IDENTITY_POSE
+    points: npt.ArrayLike | None = None
+    friction: float = 0.0
+    restitution: float = 0.0
+    stiffness: float = np.inf
+    damping: float = 0.0
+    sensor: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "type", GeometryType(self.type))
+        where = self.type.value
+        size = tuple(number(value, f"{where}: size") for value in self.size)
+        if len(size) != SIZE_NUMBERS[self.type]:
+            raise ValueError(f"{where}: its size is {SIZE_NUMBERS[self.type]} numbers; found {size}")
+        if not all(np.isfinite(value) and value >= 0.0 for value in size):
+            raise ValueError(f"{where}: its size must be finite and not negative [m]; found {size}")
+        object.__setattr__(self, "size", size)
+        object.__setattr__(self, "pose", unit_pose(self.pose, f"{where}: pose"))
+        object.__setattr__(self, "sensor", bool(self.sensor))
+        if (self.points is not None) != (self.type is GeometryType.HULL):
+            raise ValueError(f"{where}: points are given for a hull, and only for it")
+        if self.points is not None:
+            object.__setattr__(self, "points", _hull_points(self.points))
+        check_material(self, where)
+
+    @classmethod
+    def sphere(cls, radius: float, *, position: npt.ArrayLike = (0.0, 0.0, 0.0), **options) -> Geometry:
+        """A sphere of this radius [m] about ``position`` [3] in the link's frame; ``options`` as the attributes."""
+        place = finite_array(position, (3,), "sphere: position")
+        return cls(type=GeometryType.SPHERE, size=(radius,), pose=(*place, 0.0, 0.0, 0.0, 1.0), **options)
+
+    @classmethod
+    def capsule(cls, radius: float, half_length: float, **options) -> Geometry:
+        """A capsule along z of its ``pose``, ``half_length`` [m] from its middle to the centre of an end."""
+        return cls(type=GeometryType.CAPSULE, size=(radius, half_length), **options)
+
+    @classmethod
+    def box(cls, half_extents: Sequence[float], **options) -> Geometry:
+        """A box with these halves of its edges [m], shape [3]."""
+        return cls(type=GeometryType.BOX, size=tuple(half_extents), **options)
+
+    @classmethod
+    def cylinder(cls, radius: float, half_length: float, **options) -> Geometry:
+        """A cylinder along z of its ``pose``, ``half_length`` [m] being half of its length."""
+        return cls(type=GeometryType.CYLINDER, size=(radius, half_length), **options)
+
+    @classmethod
+    def hull(cls, points: npt.ArrayLike, *, radius: float = 0.0, **options) -> Geometry:
+        """The convex hull of at most 16 points [P, 3], or of spheres of this radius [m] about them."""
+        return cls(type=GeometryType.HULL, size=(radius,), points=points, **options)
+
+
+def check_material(owner: object, where: str) -> None:
+    """Checks the numbers of a surface: ``friction``, ``restitution``, ``stiffness`` and ``damping`` of ``owner``.
+
+    Raises:
+      ValueError: one is out of its range; ``where`` and its name begin the message.
+    """
+    check_fields(owner, where, not_negative=("friction", "restitution", "damping"), bounds=("stiffness",))
+    restitution, stiffness, damping = (getattr(owner, name) for name in ("restitution", "stiffness", "damping"))
+    if restitution > 1.0:
+        raise ValueError(f"{where}: restitution must lie in [0, 1]; found {restitution}")
+    if stiffness == 0.0:
+        raise ValueError(f"{where}: a stiffness of zero would carry nothing; make it a sensor, or inf for rigid")
+    if stiffness == np.inf and damping > 0.0:
+        raise ValueError(f"{where}: a rigid surface has no damping; found {damping}; give a finite stiffness too")
+
+
+def _hull_points(points: npt.ArrayLike) -> np.ndarray:
+    found = np.asarray(points, float)
+    if found.ndim != 2 or found.shape[1] != 3 or not 1 <= len(found) <= MOST_HULL_POINTS:
+        raise ValueError(
+            f"hull: points must have shape [P, 3] with P from 1 to {MOST_HULL_POINTS}; found {found.shape}"
+        )
+    return finite_array(found, found.shape, "hull: points")
+
+
+@dataclasses.dataclass(frozen=True)
+class GeometryStructure:
+    """What is static of a shape.
+
+    Attributes:
+      name: its name.
+      type: what it is.
+      link: the link on which it rides.
+      num_points: number of points of a hull, 0 for every other type.
+      sensor: whether it exerts no force.
+    """
+
+    name: str
+    type: GeometryType
+    link: int
+    num_points: int = 0
+    sensor: bool = False
+
+
+class Geometries(struct.PyTreeNode):
+    """The numbers of G shapes with P points of hulls in all, shape after shape; see :class:`Geometry`.
+
+    Attributes:
+      pose: frames in the links' frames, [G, 7].
+      size: sizes [m], padded by zeros, [G, 3].
+      point: points of hulls in the shapes' frames [m], [P, 3].
+      friction: [G].
+      restitution: [G].
+      stiffness: [G] [N/m].
+      damping: [G] [N s/m].
+    """
+
+    pose: Array
+    size: Array
+    point: Array
+    friction: Array
+    restitution: Array
+    stiffness: Array
+    damping: Array
+
+    @classmethod
+    def of(cls, geometries: Sequence[Geometry]) -> Geometries:
+        """From the descriptors, as NumPy arrays."""
+        points = [one.points for one in geometries if one.points is not None]
+        materials = ("friction", "restitution", "stiffness", "damping")
+        return cls(
+            pose=np.array([one.pose for one in geometries], float).reshape(-1, 7),  # type: ignore[arg-type]
+            size=np.array([(*one.size, 0.0, 0.0)[:3] for one in geometries], float).reshape(-1, 3),  # type: ignore[arg-type]
+            point=np.concatenate([np.zeros((0, 3)), *points]),  # type: ignore[arg-type]
+            **{name: np.array([getattr(one, name) for one in geometries], float) for name in materials},  # type: ignore[arg-type]
+        )
