@@ -118,6 +118,7 @@ from artix.io.common.diagnostics import Issue as Issue
 from artix.io.load import check as check
 from artix.io.load import load as load
 from artix.io.load import save as save
+from artix.io.mjcf.ground import load_mjcf_ground as load_mjcf_ground
 from artix.io.mjcf.reader import check_mjcf as check_mjcf
 from artix.io.mjcf.reader import load_mjcf as load_mjcf
 from artix.io.mjcf.reader import load_mjcf_all as load_mjcf_all

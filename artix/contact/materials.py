@@ -13,14 +13,17 @@ from artix.model.validation import number
 
 Array = jax.Array
 
-Combination: TypeAlias = Literal["max", "average", "min", "multiply"]
+Combination: TypeAlias = Literal["max", "average", "min", "multiply", "robot", "ground"]
 """How coefficients of two surfaces make one; MuJoCo's is ``max``, PhysX's ``average`` unless told otherwise."""
 
+#: Functions of the coefficients of the robot's shapes, [G], and of the ground, [].
 COMBINATIONS = {
     "max": jnp.maximum,
     "average": lambda a, b: 0.5 * (a + b),
     "min": jnp.minimum,
     "multiply": lambda a, b: a * b,
+    "robot": lambda a, b: a,
+    "ground": lambda a, b: jnp.broadcast_to(b, a.shape),
 }
 
 
