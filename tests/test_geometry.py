@@ -372,6 +372,29 @@ def test_fleets_of_one_topology_have_shapes_and_padded_ones_have_none() -> None:
         )
 
 
+def test_some_shapes_are_selected() -> None:
+    robot = with_shapes()
+    state, ground = artix.random_state(robot, jax.random.key(0)), artix.Ground.flat()
+    distances = artix.geometry_distances(robot, state, ground)
+    some = artix.select_geometry(robot, ["leg:2", "sphere"], sensors=["cylinder"])
+    assert [(one.name, one.sensor) for one in some.topology.geometries] == [
+        ("sphere", False),
+        ("cylinder", True),
+        ("leg:2", False),
+    ]
+    np.testing.assert_array_equal(artix.geometry_distances(some, state, ground), distances[np.array([0, 3, 5])])
+    assert artix.ground_contacts(some, state, ground).geometries == (0, 2, 2)
+    batch = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), robot)
+    assert artix.select_geometry(batch, ["hull"]).geometry.point.shape == (2, 4, 3)
+    same(artix.select_geometry(robot, [one.name for one in robot.topology.geometries[:-1]], sensors=["leg:2"]), robot)
+    with pytest.raises(KeyError, match="no geometry called 'foot'; there are: sphere"):
+        artix.select_geometry(robot, ["foot"])
+    with pytest.raises(ValueError, match="box: a shape is either touching or a sensor"):
+        artix.select_geometry(robot, ["box"], sensors=["box"])
+    with pytest.raises(TypeError, match="found the one string 'box'"):
+        artix.select_geometry(robot, "box")
+
+
 def test_topologies_tell_shapes_apart() -> None:
     robot = with_shapes()
     assert hash(robot.topology) == hash(with_shapes().topology)
