@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import artix
+from tests.test_geometry import with_shapes
 from tests.test_mjcf_models import files
 
 FEET = """<mujoco model="walker">
@@ -259,6 +260,98 @@ def test_malformed_shapes_of_urdf_are_left_out_with_a_warning(shape, message) ->
     assert issue.severity == "warning"
     assert message in issue.message
     assert not artix.load_urdf(text).topology.geometries
+
+
+# --- USD --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".usda", ".usdc"])
+def test_shapes_survive_usd(suffix, tmp_path) -> None:
+    robot = with_shapes()
+    robot = robot.replace(geometry=robot.geometry.replace(friction=jnp.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.1])))
+    assert artix.save_usd(robot, tmp_path / f"robot{suffix}") == []
+    again, state = artix.load_usd_with_state(tmp_path / f"robot{suffix}", dtype=jnp.float64)
+    names = [one.name for one in again.topology.geometries]
+    assert sorted(names) == sorted(one.name for one in robot.topology.geometries)
+    order = np.array([names.index(one.name) for one in robot.topology.geometries])
+    assert tuple(again.topology.geometries[k] for k in order) == robot.topology.geometries
+    for field in ("size", "friction", "restitution", "stiffness", "damping"):
+        found = getattr(again.geometry, field)[order]
+        np.testing.assert_allclose(found, getattr(robot.geometry, field), rtol=1e-6, err_msg=field)
+    ground = artix.Ground.flat()
+    found = artix.geometry_distances(again, state, ground)[order]
+    np.testing.assert_allclose(found, artix.geometry_distances(robot, state, ground), atol=1e-6)
+
+
+USD = """#usda 1.0
+(
+  metersPerUnit = 0.01
+  upAxis = "Z"
+)
+def Xform "robot" ( prepend apiSchemas = ["PhysicsArticulationRootAPI", "PhysicsRigidBodyAPI", "PhysicsMassAPI"] ) {
+  float physics:mass = 1
+  float3 physics:diagonalInertia = (10000, 10000, 10000)
+  point3f physics:centerOfMass = (0, 0, 0)
+  def Capsule "lying" ( prepend apiSchemas = ["PhysicsCollisionAPI", "MaterialBindingAPI"] ) {
+    double radius = 2
+    double height = 10
+    uniform token axis = "X"
+    rel material:binding:physics = </rubber>
+    double3 xformOp:translate = (0, 5, 3)
+    uniform token[] xformOpOrder = ["xformOp:translate"]
+  }
+  def Cube "plate" ( prepend apiSchemas = ["PhysicsCollisionAPI", "PhysxTriggerAPI"] ) {
+    double size = 2
+    double3 xformOp:scale = (1, 2, 3)
+    uniform token[] xformOpOrder = ["xformOp:scale"]
+  }
+  def Mesh "roof" ( prepend apiSchemas = ["PhysicsCollisionAPI", "PhysicsMeshCollisionAPI"] ) {
+    point3f[] points = [(0, 0, 0), (8, 0, 0), (0, 6, 0), (0, 0, 4), (0, 0, 4)]
+    int[] faceVertexCounts = [3]
+    int[] faceVertexIndices = [0, 1, 2]
+    uniform token physics:approximation = "%s"
+  }
+  def Cone "hat" ( prepend apiSchemas = ["PhysicsCollisionAPI"] ) {
+  }
+  def Sphere "bad" ( prepend apiSchemas = ["PhysicsCollisionAPI"] ) {
+    double radius = -1
+  }
+}
+def Material "rubber" ( prepend apiSchemas = ["PhysicsMaterialAPI", "PhysxMaterialAPI"] ) {
+  float physics:dynamicFriction = 0.7
+  float physics:staticFriction = 0.8
+  float physics:restitution = 0.25
+  float physxMaterial:compliantContactStiffness = 5000
+  float physxMaterial:compliantContactDamping = 20
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("approximation", "distance"),
+    # The roof hangs by its point at z = 0, 5 m up; its bounding ball has a radius of sqrt(4^2 + 3^2 + 2^2) cm.
+    [("convexHull", 5.0), ("boundingCube", 5.0), ("boundingSphere", 5.02 - np.sqrt(29) / 100)],
+)
+def test_colliders_of_usd(approximation, distance) -> None:
+    robot = artix.load_usd(USD % approximation, dtype=jnp.float64)
+    assert [(one.name, one.sensor) for one in robot.topology.geometries] == [
+        ("lying", False),
+        ("plate", True),
+        ("roof", False),
+    ]
+    shape = robot.geometry
+    numbers = [shape.friction[0], shape.restitution[0], shape.stiffness[0], shape.damping[0]]
+    np.testing.assert_allclose(numbers, [0.7, 0.25, 5000, 20], rtol=1e-6)
+    state = artix.neutral_state(robot)
+    state = state.replace(root_pose=state.root_pose.at[2].set(5.0))
+    found = artix.geometry_distances(robot, state, artix.Ground.flat())
+    np.testing.assert_allclose(found, [5.03 - 0.02, 5 - 0.03, distance], atol=1e-7)
+    lying = artix.ground_contacts(robot, state, artix.Ground.flat()).contacts.point[:2]
+    np.testing.assert_allclose(np.sort(lying[:, 0]), [-0.05, 0.05], atol=1e-7)
+    messages = [issue.message for issue in artix.check_usd(USD % approximation) if "touches nothing" in issue.message]
+    assert len(messages) == 2
+    assert "Cone that is no shape of artix" in messages[0]
+    assert "must lie in [0, 1e+12], found -1" in messages[1]
 
 
 def test_a_turned_height_field_and_a_missing_ground_are_refused() -> None:
