@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -17,7 +18,7 @@ Combination: TypeAlias = Literal["max", "average", "min", "multiply", "robot", "
 """How coefficients of two surfaces make one; MuJoCo's is ``max``, PhysX's ``average`` unless told otherwise."""
 
 #: Functions of the coefficients of the robot's shapes, [G], and of the ground, [].
-COMBINATIONS = {
+COMBINATIONS: dict[str, Callable[[Array, Array], Array]] = {
     "max": jnp.maximum,
     "average": lambda a, b: 0.5 * (a + b),
     "min": jnp.minimum,

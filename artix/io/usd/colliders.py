@@ -54,7 +54,7 @@ def _shape(scene: UsdScene, collider: UsdPrim, body: UsdPrim) -> Geometry | None
     """The shape in the body's frame, ``None`` if there is none."""
     pose = scene.relative_pose(collider.path, body.path)
     scale, kind = np.abs(scene.scale(collider.path)), str(collider.prim.GetTypeName())
-    material = _material(scene, collider) | {"sensor": collider.has(TRIGGER_SCHEMA)}
+    material: dict[str, Any] = {**_material(scene, collider), "sensor": collider.has(TRIGGER_SCHEMA)}
     if kind == "Mesh":
         return _mesh(collider, scale, pose, material)
     if kind == "Cube":
