@@ -43,7 +43,9 @@ def test_info_shows_the_tree_the_dofs_and_the_mass(capsys):
 
 def test_info_knows_the_base_of_a_built_in_robot_and_lets_it_be_changed(capsys):
     assert main(["info", "quadruped"]) == 0
-    assert "floating base" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "floating base" in out
+    assert ", 4 shapes" in out
     assert main(["info", "quadruped", "--fixed-base"]) == 0
     assert "fixed base" in capsys.readouterr().out
 

@@ -180,6 +180,8 @@ def test_mjcf_round_trip(name, tmp_path):
         assert again.topology == robot.topology
         found = differences(robot, again)
         # Reference positions within a chain of joints move frames of the massless links between them.
+        # MuJoCo keeps meshes in float32, and moves them to their principal axes.
+        assert found.pop("geometry.pose", 0.0) < 1e-7
         assert set(found) <= {"joint_parent_pose"}
         expected, actual = placements(robot), placements(again)
         for link in np.array(robot.topology.link_names)[np.asarray(robot.link_mass) > 0]:

@@ -121,7 +121,7 @@ def contacts_with_ground(
     return GroundContacts(
         joined.replace(links=sum((one.contacts.links for one in found), ())),
         sum((one.geometries for one in found), ()),
-        sum(one.omitted for one in found),
+        jnp.sum(jnp.stack([one.omitted for one in found]), dtype=jnp.int32),
     )
 
 

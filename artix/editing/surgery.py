@@ -128,6 +128,9 @@ def attach_articulation(
     arrays = {name: _joined_arrays(name, (parent, child), order) for name in _PER_LINK}
     arrays |= {name: _joined_arrays(name, (parent, bridge, child), dof_order) for name in _PER_DOF}
     arrays |= {name: _joined_arrays(name, (parent, child), None) for name in _LISTED}
+    shapes = np.argsort([one.link for one in topology.geometries], kind="stable").astype(int)
+    arrays["geometry"] = arrays["geometry"].taken(topology.geometries, shapes)
+    topology = dataclasses.replace(topology, geometries=tuple(topology.geometries[k] for k in shapes))
     return parent.replace(topology=topology, **arrays)
 
 

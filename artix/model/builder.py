@@ -178,6 +178,8 @@ class ArticulationBuilder:
     def add_geometry(self, link: int | str, geometry: Geometry, name: str | None = None) -> None:
         """Adds a shape with which a link touches the ground, or measures its distance from it.
 
+        Shapes are numbered by their links, those of one link in the order in which they were added.
+
         Args:
           link: the link's number as returned by :meth:`add_link`, or its name.
           geometry: the shape.
@@ -275,6 +277,7 @@ class ArticulationBuilder:
             raise ValueError(f"{self.name!r}: there is no link; add the root with add_link()")
         order = self._breadth_first()
         number = {old: new for new, old in enumerate(order)}
+        shapes = sorted(self._geometries, key=lambda shape: number[shape[1]])
         links = [self._links[old] for old in order]
         topology = Topology(
             parent=tuple(-1 if link.parent < 0 else number[link.parent] for link in links),
@@ -295,10 +298,8 @@ class ArticulationBuilder:
             spatial_tendons=tuple(name_resolution.spatial_tendon(topology, one) for one in self._spatial_tendons),
             loop_joints=tuple(name_resolution.loop_joint(topology, one) for one in self._loop_joints),
             geometries=tuple(
-                GeometryStructure(
-                    name, one.type, number[link], 0 if one.points is None else len(one.points), one.sensor
-                )
-                for name, link, one in self._geometries
+                GeometryStructure(name, one.type, number[link], one.num_points, one.sensor)
+                for name, link, one in shapes
             ),
         )
         dtype = jnp.zeros(()).dtype if dtype is None else dtype
@@ -310,7 +311,7 @@ class ArticulationBuilder:
             "fixed_tendons": FixedTendons.of(self._fixed_tendons),
             "spatial_tendons": SpatialTendons.of(self._spatial_tendons),
             "loop_joints": LoopJoints.of(self._loop_joints),
-            "geometry": Geometries.of([one for _, _, one in self._geometries]),
+            "geometry": Geometries.of([one for _, _, one in shapes]),
         }
         return Articulation(topology=topology, **jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), parameters))
 

@@ -41,7 +41,7 @@ class Topology(LinkTree):
       fixed_tendons: what is static of the fixed tendons.
       spatial_tendons: what is static of the spatial tendons.
       loop_joints: what is static of the joints that close loops.
-      geometries: what is static of the shapes on links.
+      geometries: what is static of the shapes on links, ordered by the links.
       name: the articulation's name.
     """
 

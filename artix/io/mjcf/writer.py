@@ -8,6 +8,7 @@ from pathlib import Path
 from artix.io.common.diagnostics import DescriptionError, Issue
 from artix.io.mjcf.body_writer import BodyWriter
 from artix.io.mjcf.force_writer import write_actuators, write_equalities, write_tendons
+from artix.io.mjcf.geom_writer import write_geoms
 from artix.model.articulation import Articulation
 
 
@@ -16,7 +17,7 @@ def save_mjcf(articulation: Articulation, path: str | Path) -> list[Issue]:
 
     Links become bodies, a link without mass between two moving joints becomes a further joint of the body below it,
     frames become sites, drives become servos, effort limits become motors with a range, and mimic joints, loop joints
-    and tendons become equalities and tendons. There is no geometry in it.
+    and tendons become equalities and tendons, shapes become geoms.
 
     Args:
       articulation: a single articulation.
@@ -33,6 +34,7 @@ def save_mjcf(articulation: Articulation, path: str | Path) -> list[Issue]:
     """
     writer = BodyWriter(articulation, str(path))
     document = writer.document()
+    write_geoms(writer, document)
     write_actuators(writer, document)
     write_equalities(writer, document)
     write_tendons(writer, document)
