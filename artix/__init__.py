@@ -100,6 +100,7 @@ from artix.dynamics.subtree import subtree_centers_of_mass as subtree_centers_of
 from artix.dynamics.subtree import subtree_masses as subtree_masses
 from artix.editing.mimic_map import MimicMap as MimicMap
 from artix.editing.mimic_map import mimic_map as mimic_map
+from artix.editing.select_geometry import select_geometry as select_geometry
 from artix.editing.surgery import attach_articulation as attach_articulation
 from artix.editing.surgery import lock_joints as lock_joints
 from artix.editing.to_builder import builder_from_articulation as builder_from_articulation
@@ -118,6 +119,7 @@ from artix.io.common.diagnostics import Issue as Issue
 from artix.io.load import check as check
 from artix.io.load import load as load
 from artix.io.load import save as save
+from artix.io.mjcf.ground import load_mjcf_ground as load_mjcf_ground
 from artix.io.mjcf.reader import check_mjcf as check_mjcf
 from artix.io.mjcf.reader import load_mjcf as load_mjcf
 from artix.io.mjcf.reader import load_mjcf_all as load_mjcf_all

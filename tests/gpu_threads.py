@@ -13,7 +13,7 @@ import numpy as np
 
 from artix.evaluation.kernels.gpu import GpuModule
 from artix.evaluation.kernels.gpu_layout import THREADS, Layout
-from artix.evaluation.kernels.machine import RELOCATION, binding, compile_module, process_triple
+from artix.evaluation.kernels.machine import RELOCATION, binding, compile_modules, process_triple
 
 _PHASES = {False: ("artix_load_0", "artix_compute_0", "artix_write"), True: ("artix_load_1", "artix_compute_1")}
 _PHASES_OF_ITEMS = ("artix_load_2", "artix_compute_2", "artix_write")
@@ -54,7 +54,7 @@ def run_threads(layout: Layout, arrays: Sequence[np.ndarray], robots: int = 1, i
 
 
 def _functions(layout: Layout, robots: int, items: int) -> tuple[Any, dict[str, Any]]:
-    code = compile_module(GpuModule(layout, is_host=True, robots=robots, items=items).text())
+    (code,) = compile_modules([GpuModule(layout, is_host=True, robots=robots, items=items).text()])
     llvm = binding()
     names = (*_PHASES[layout.loops], *(_PHASES_OF_ITEMS if layout.loops else ()))
     library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()

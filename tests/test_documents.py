@@ -89,6 +89,23 @@ def test_the_examples_of_the_page_on_derivatives_run():
     assert namespace["A"].shape == (14, 14)
 
 
+def test_the_examples_about_shapes_and_ground_run(capsys):
+    pytest.importorskip("mujoco")
+    text = (ROOT / "docs/contact.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) >= 5
+    namespace = {}
+    for block in blocks:
+        exec(compile(block, "docs/contact.md", "exec"), namespace)
+    out = capsys.readouterr().out
+    assert (
+        "['front_left_foot', 'front_right_foot', 'rear_left_foot', 'rear_right_foot']\n[-0.01 -0.01 -0.01 -0.01]" in out
+    )
+    assert "(64, 4)\n[0.6]" in out
+    assert namespace["slope"].shape == (200, 200)
+    assert float(namespace["slope"].sum()) < -1
+
+
 @pytest.mark.slow
 def test_the_examples_of_the_page_on_configurations_run(capsys):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/configuration.md").read_text(encoding="utf-8"), re.DOTALL)

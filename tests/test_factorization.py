@@ -17,6 +17,8 @@ from artix.dynamics import articulated_bodies, factorization
 from artix.dynamics.elimination import Paths, eliminate
 from artix.dynamics.halving import halve
 from artix.dynamics.solve import mass_product
+from artix.evaluation.program import trace
+from artix.evaluation.scalarize import scalarize
 from artix.kinematics.solve import kinematics
 from tests.models import random_states, state_at, tree_of, zoo
 
@@ -223,3 +225,26 @@ def test_levels_are_slices_of_the_order() -> None:
     assert paths.levels == ((0,), (1, 2), (3, 4), (5,), (6,))
     assert [paths.order[level].tolist() for level in paths.slices] == [list(level) for level in paths.levels]
     assert paths.parents(2).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("length", [4, 8, 16, 20])
+def test_the_algorithm_is_that_of_fewer_operations(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    chain = tree_of(["revolute_swing1"] * length, range(length), fixed_base=True, dtype="float32")
+    state = artix.neutral_state(chain)
+    counts = {}
+    for chosen in (None, 0, 100):
+        if chosen is not None:
+            monkeypatch.setattr(factorization, "DEEPEST_PATH", chosen)
+        factorization._is_deep.cache_clear()
+        leaves = jax.tree.leaves((state, state.joint_velocity))
+        structure = jax.tree.structure((state, state.joint_velocity))
+
+        def accelerations(*arrays, structure=structure):
+            state, force = jax.tree.unflatten(structure, arrays)
+            return artix.forward_dynamics(chain, state, force)
+
+        jaxpr, _ = trace(accelerations, [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in leaves])
+        counts[chosen] = scalarize(jaxpr, [1] * len(leaves), {}, most_operations=100_000).size
+    factorization._is_deep.cache_clear()
+    assert counts[0] != counts[100]
+    assert counts[None] == min(counts.values())

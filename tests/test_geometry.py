@@ -260,6 +260,33 @@ def test_height_fields_are_bilinear() -> None:
     np.testing.assert_allclose(gap, (z - origin[2] - sample((x, y))) * normal[2], atol=1e-13)
 
 
+def test_small_height_fields_are_part_of_kernels_and_the_same() -> None:
+    rng = np.random.default_rng(7)
+    terrain = artix.HeightField.of(0.2 * rng.normal(size=(40, 30)), spacing=(0.1, 0.2), origin=(-2.0, -3.0, 0.1))
+    robot = one_body(SHAPES["sphere"], SHAPES["capsule"])
+    states = random_states(robot, 40)
+    states = states.replace(root_pose=states.root_pose.at[:, :2].set(jnp.array(rng.uniform(-2.5, 3.5, (40, 2)))))
+
+    def near(state, heights):
+        field = terrain.replace(heights=heights).around(state.root_pose[:2], (9, 6))
+        return artix.geometry_distances(robot, state, artix.Ground((field,)))
+
+    def far(state, heights):
+        return artix.geometry_distances(robot, state, artix.Ground((terrain.replace(heights=heights),)))
+
+    sizes = [jax.vmap(f, (0, None))(states, terrain.heights) for f in (near, far)]
+    np.testing.assert_allclose(*sizes, atol=1e-13)
+    slopes = [jax.vmap(jax.jacrev(f, argnums=(0, 1)), (0, None))(states, terrain.heights) for f in (near, far)]
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), *slopes)
+    part = terrain.around(jnp.zeros(2), (9, 6))
+    cost = artix.explain(artix.geometry_distances, robot, jax.tree.map(lambda x: x[0], states), artix.Ground((part,)))
+    assert "one kernel" in str(cost)
+    with pytest.raises(
+        ValueError, match=r"size must be from \(2, 2\) to \(40, 30\), that of the field; found \(41, 4\)"
+    ):
+        terrain.around(jnp.zeros(2), (41, 4))
+
+
 def test_height_fields_are_level_beyond_their_edges() -> None:
     field = artix.HeightField.of([[0.0, 1.0], [2.0, 4.0]], spacing=(1.0, 1.0))
     places = jnp.array([[-5.0, -3.0, 0.0], [9.0, 0.5, 0.0], [7.0, 8.0, 0.0]]).T
@@ -372,6 +399,29 @@ def test_fleets_of_one_topology_have_shapes_and_padded_ones_have_none() -> None:
         )
 
 
+def test_some_shapes_are_selected() -> None:
+    robot = with_shapes()
+    state, ground = artix.random_state(robot, jax.random.key(0)), artix.Ground.flat()
+    distances = artix.geometry_distances(robot, state, ground)
+    some = artix.select_geometry(robot, ["leg:2", "sphere"], sensors=["cylinder"])
+    assert [(one.name, one.sensor) for one in some.topology.geometries] == [
+        ("sphere", False),
+        ("cylinder", True),
+        ("leg:2", False),
+    ]
+    np.testing.assert_array_equal(artix.geometry_distances(some, state, ground), distances[np.array([0, 3, 5])])
+    assert artix.ground_contacts(some, state, ground).geometries == (0, 2, 2)
+    batch = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), robot)
+    assert artix.select_geometry(batch, ["hull"]).geometry.point.shape == (2, 4, 3)
+    same(artix.select_geometry(robot, [one.name for one in robot.topology.geometries[:-1]], sensors=["leg:2"]), robot)
+    with pytest.raises(KeyError, match="no geometry called 'foot'; there are: sphere"):
+        artix.select_geometry(robot, ["foot"])
+    with pytest.raises(ValueError, match="box: a shape is either touching or a sensor"):
+        artix.select_geometry(robot, ["box"], sensors=["box"])
+    with pytest.raises(TypeError, match="found the one string 'box'"):
+        artix.select_geometry(robot, "box")
+
+
 def test_topologies_tell_shapes_apart() -> None:
     robot = with_shapes()
     assert hash(robot.topology) == hash(with_shapes().topology)
@@ -438,6 +488,21 @@ def test_names_and_dtypes_are_refused() -> None:
         builder.build().topology.geometry_index("toe")
     with pytest.raises(TypeError, match=r"ground\.surfaces\[0\]\.normal: expected dtype float32"):
         contacts_of(builder.build(jnp.float32))
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "most"),
+    [("quadruped", {}, 403), ("humanoid", {}, 449), ("humanoid", {"max_per_geometry": 4}, 876), ("arm7", {}, 337)],
+)
+def test_operations_of_ground_contacts(name, options, most) -> None:
+    robot = artix.robots.load(name)
+    ground = artix.Ground.flat(dtype=robot.dtype)
+    costs = artix.explain(
+        lambda robot, state: artix.ground_contacts(robot, state, ground, **options), robot, artix.neutral_state(robot)
+    )
+    (cost,) = costs.operations
+    assert not cost.refusal
+    assert sum(cost.operations) <= most
 
 
 def test_kernels_and_xla_agree() -> None:

@@ -208,6 +208,9 @@ def test_few_robots_are_known_outside_of_compiled_functions(monkeypatch: pytest.
     _agree([artix.bias_force(one, state) for one in robots], wanted)
     count = len(jax.tree.leaves(robot))
     assert seen == [count] * 4 + [0, 0] + [count] * 2
+    # For the others no program is made, not even to be forgotten.
+    monkeypatch.setattr("artix.evaluation.program.Program.with_known", None)
+    artix.bias_force(robots[5], state)
 
 
 def test_arrays_of_numpy_may_change() -> None:

@@ -177,7 +177,9 @@ def test_the_table_covers_the_public_functions() -> None:
         "transport",
     }
     small |= {"lock_joints", "attach_articulation", "mimic_map", "builder_from_articulation", "vmap_in_blocks"}
-    small |= {"explain", "use_kernels"}
+    small |= {"explain", "use_kernels", "select_geometry"}
+    # Counted in tests.test_geometry.
+    small |= {"ground_contacts", "geometry_distances"}
     # Counted by solver.
     stepping = {"step", "step_and_report", "rollout", "vector_field", "step_with_sleep", "step_with_joint_drift"}
     from tests.test_constraint_programs import FUNCTIONS as CONSTRAINED

@@ -96,3 +96,24 @@ def test_two_loads_of_one_file_share_one_compilation() -> None:
         arm = robots.load("arm7")
         jitted(arm, artix.neutral_state(arm))
     assert jitted._cache_size() == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "heights"),
+    [
+        # Legs straight down: the distances of the feet below the root, by the lengths of the links.
+        ("quadruped", ["front_left_foot", "front_right_foot", "rear_left_foot", "rear_right_foot"], [-0.44] * 4),
+        ("humanoid", ["left_foot", "right_foot"], None),
+        ("arm7", ["hand"], None),
+    ],
+)
+def test_robots_stand_on_their_feet(name, shapes, heights):
+    robot = robots.load(name)
+    state = artix.neutral_state(robot)
+    assert [one.name for one in robot.topology.geometries] == shapes
+    distances = artix.geometry_distances(robot, state, artix.Ground.flat(dtype=robot.dtype))
+    if heights is not None:
+        np.testing.assert_allclose(distances, heights, atol=1e-6)
+    if name == "humanoid":
+        soles = [artix.frame_pose(robot, state, f"{side}_sole")[2] for side in ("left", "right")]
+        np.testing.assert_allclose(distances, soles, atol=1e-6)

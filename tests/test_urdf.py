@@ -167,14 +167,19 @@ def test_siblings_keep_the_order_of_their_joints_in_the_file():
 def test_what_is_not_dynamics_is_ignored():
     extras = (
         '<visual><geometry><mesh filename="package://nowhere/none.dae"/></geometry></visual>'
+        '<collision><geometry><mesh filename="package://nowhere/none.stl"/></geometry></collision>'
         '<collision><geometry><box size="1 1"/></geometry></collision>'
     )
     text = two_links(LIMIT + '<safety_controller k_velocity="nan"/><calibration rising="x"/>').replace(
         "</robot>", "<gazebo><plugin/></gazebo><transmission/><ros2_control/><material/></robot>"
     )
     text = text.replace('<link name="tip">', '<link name="tip">' + extras)
-    assert not check_urdf(text)
+    box, meshes = check_urdf(text)
+    assert meshes.message == "the meshes of <collision> are left out (links tip)"
+    assert box.message == "left out: size='1 1' is malformed: found 2 numbers"
+    assert {meshes.severity, box.severity} == {"warning"}
     assert float(load_urdf(text).link_mass.sum()) == 4
+    assert not load_urdf(text).topology.geometries
 
 
 def test_a_path_may_be_a_string_or_a_path_and_names_the_file_in_messages(tmp_path):

@@ -27,7 +27,7 @@ class Ground(struct.PyTreeNode):
     Attributes:
       surfaces: planes and height fields.
       friction_combination: how the friction of two surfaces makes that of the pair: ``max`` as in MuJoCo, the default,
-        ``average`` as in PhysX, ``min`` or ``multiply``.
+        ``average`` as in PhysX, ``min``, ``multiply``, or the coefficient of the ``robot`` or of the ``ground`` alone.
       restitution_combination: the same for restitution.
     """
 

@@ -108,7 +108,7 @@ def contacts_with_ground(
     if not touching:
         raise ValueError(
             f"{topology.name!r} has no geometry that could touch the ground; it has {len(topology.geometries)} shapes, "
-            "where sensors and shapes on a fixed root do not count; give links shapes by ArticulationBuilder.add_geometry "
+            "where sensors and shapes on a fixed root do not count; give links shapes by the builder's add_geometry "
             "(artix.builder_from_articulation makes a builder of a robot that was loaded)"
         )
     shapes = shapes_of(articulation, kin, touching)
@@ -121,7 +121,7 @@ def contacts_with_ground(
     return GroundContacts(
         joined.replace(links=sum((one.contacts.links for one in found), ())),
         sum((one.geometries for one in found), ()),
-        sum(one.omitted for one in found),
+        jnp.sum(jnp.stack([one.omitted for one in found]), dtype=jnp.int32),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -13,14 +14,17 @@ from artix.model.validation import number
 
 Array = jax.Array
 
-Combination: TypeAlias = Literal["max", "average", "min", "multiply"]
+Combination: TypeAlias = Literal["max", "average", "min", "multiply", "robot", "ground"]
 """How coefficients of two surfaces make one; MuJoCo's is ``max``, PhysX's ``average`` unless told otherwise."""
 
-COMBINATIONS = {
+#: Functions of the coefficients of the robot's shapes, [G], and of the ground, [].
+COMBINATIONS: dict[str, Callable[[Array, Array], Array]] = {
     "max": jnp.maximum,
     "average": lambda a, b: 0.5 * (a + b),
     "min": jnp.minimum,
     "multiply": lambda a, b: a * b,
+    "robot": lambda a, b: a,
+    "ground": lambda a, b: jnp.broadcast_to(b, a.shape),
 }
 
 

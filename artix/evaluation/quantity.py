@@ -38,23 +38,25 @@ class _Traced:
         self.program = program
         self.structure = structure
         self.num_parameters = num_parameters
-        self._special: list[tuple[list[Any], Program]] = []
+        self._special: dict[Program, list[Any]] = {}
 
     def special(self, arrays: Sequence[Any]) -> Program:
         """The program for a robot that is no part of a compiled function's arguments, by these arguments."""
         parameters = list(arrays[: self.num_parameters])
-        for known, program in self._special:
+        for program, known in self._special.items():
             if all(map(operator.is_, known, parameters)):
                 return program
         # NumPy's arrays may hold other numbers when they are next seen.
         if not parameters or not all(isinstance(x, jax.Array) and _is_readable(x) for x in parameters):
             return self.program
-        program = self.program.with_known(_known(parameters))
-        # Arrays with the same numbers, loaded anew for instance, are the same robot.
-        others = [found for _, found in self._special if found is not program]
-        if len({id(other) for other in others}) >= _MOST_SPECIAL:
+        for program, known in self._special.items():
+            if all(map(_have_same_bytes, known, parameters)):  # the same robot, loaded anew for instance
+                self._special = {**self._special, program: parameters}
+                return program
+        if len(self._special) >= _MOST_SPECIAL:
             return self.program
-        self._special = [*self._special[-_MOST_SPECIAL + 1 :], (parameters, program)]
+        program = self.program.with_known(_known(parameters))
+        self._special = {**self._special, program: parameters}
         return program
 
 
@@ -159,6 +161,10 @@ def _is_readable(array: Any) -> bool:
     if isinstance(array, jax.core.Tracer):
         return False
     return not isinstance(array, jax.Array) or array.is_fully_addressable or array.is_fully_replicated
+
+
+def _have_same_bytes(a: jax.Array, b: jax.Array) -> bool:
+    return np.asarray(a).tobytes() == np.asarray(b).tobytes()
 
 
 def _num_parameters(structure: Any) -> int:

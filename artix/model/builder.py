@@ -305,9 +305,7 @@ class ArticulationBuilder:
             spatial_tendons=tuple(name_resolution.spatial_tendon(topology, one) for one in self._spatial_tendons),
             loop_joints=tuple(name_resolution.loop_joint(topology, one) for one in self._loop_joints),
             geometries=tuple(
-                GeometryStructure(
-                    name, one.type, number[link], 0 if one.points is None else len(one.points), one.sensor
-                )
+                GeometryStructure(name, one.type, number[link], one.num_points, one.sensor)
                 for name, link, one in self._geometries
             ),
         )

@@ -101,6 +101,11 @@ class Geometry:
             object.__setattr__(self, "points", _hull_points(self.points))
         check_material(self, where)
 
+    @property
+    def num_points(self) -> int:
+        """Number of points of a hull, 0 for every other type."""
+        return 0 if self.points is None else len(np.asarray(self.points))
+
     @classmethod
     def sphere(cls, radius: float, *, position: npt.ArrayLike = (0.0, 0.0, 0.0), **options) -> Geometry:
         """A sphere of this radius [m] about ``position`` [3] in the link's frame; ``options`` as the attributes."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from artix.evaluation.kernels.code import Code, Value, type_of
 from artix.evaluation.kernels.handler import Signature, handler
 from artix.evaluation.kernels.llvm_ir import SCALARS, ElementaryFunctions, Instructions
-from artix.evaluation.kernels.machine import compile_module, function_attributes, require, vector_bytes
+from artix.evaluation.kernels.machine import compile_modules, function_attributes, pack, require, vector_bytes
 from artix.evaluation.kernels.plan import BYTES, Part, Plan, kind_of
 from artix.evaluation.kernels.threads import State
 from artix.evaluation.kernels.turning import name_in, name_out, turn_in, turn_out
@@ -28,7 +28,7 @@ def build(program: ScalarProgram) -> bytes:
       KernelError: if there are no kernels on this machine, or none of arrays of such types.
     """
     require()
-    return compile_module(module_text(program))
+    return pack(compile_modules(module_texts(program)))
 
 
 def lanes_of(program: ScalarProgram) -> int:
@@ -38,25 +38,48 @@ def lanes_of(program: ScalarProgram) -> int:
     return vector_bytes() // narrowest
 
 
-def module_text(program: ScalarProgram) -> str:
-    """The kernel in LLVM's language."""
-    return _Module(Plan(program, lanes_of(program))).text()
+def module_texts(program: ScalarProgram) -> list[str]:
+    """The kernel in LLVM's language: modules of which each has all that it calls, or says that others have it."""
+    return _Kernel(Plan(program, lanes_of(program))).texts()
 
 
 class _Module:
-    """The functions of a kernel."""
+    """Functions that LLVM compiles together, with the elementary functions that they call."""
+
+    def __init__(self) -> None:
+        self.declarations: dict[str, str] = {}
+        self.elementary = ElementaryFunctions()
+
+    def text(self, functions: Sequence[str]) -> str:
+        """All of it."""
+        defined = "\n".join([*functions, self.elementary.text(self.declarations)])
+        heads = "\n".join(line for line in defined.splitlines() if line.startswith("define"))
+        declared = [text for name, text in self.declarations.items() if f"@{name}(" not in heads]
+        return "\n".join([*declared, defined, function_attributes()])
+
+
+class _Kernel:
+    """The functions of a kernel: the parts of the program, each a module, and one of all that calls them."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._program = plan.program
-        self._declarations: dict[str, str] = {}
-        self._functions = ElementaryFunctions()
+        self._module = _Module()
         self._state = State(len(plan.program.arguments), len(plan.program.results))
 
-    def text(self) -> str:
+    @property
+    def _declarations(self) -> dict[str, str]:
+        return self._module.declarations
+
+    def texts(self) -> list[str]:
         plan, program = self._plan, self._program
-        body = [self._part(index, part) for index, part in enumerate(plan.parts) if part.operations or part.stores]
-        body += [self._prepare(), self._fill(), self._block(), self._tables()]
+        parts = [(index, part) for index, part in enumerate(plan.parts) if part.operations or part.stores]
+        modules = []
+        for index, part in parts:
+            module = _Module()
+            modules.append(module.text([self._part(module, index, part)]))
+            self._declarations[f"artix_part_{index}"] = f"declare hidden void @artix_part_{index}(ptr)"
+        body = [self._prepare(), self._fill(), self._block(), self._tables()]
         types = [kind_of(dtype) for _, dtype, level in program.arguments if level]
         body += [turn_in(size, plan.width, self._declarations) for size in sorted({BYTES[kind] for kind in types})]
         types = [kind_of(dtype) for dtype in program.result_types]
@@ -67,11 +90,7 @@ class _Module:
             plan.has_items,
         )
         body.append(handler(signature, self._state, plan.width, plan.size, self._costs(), self._declarations))
-        body.append(self._functions.text(self._declarations))
-        defined = "\n".join(body)
-        heads = "\n".join(line for line in defined.splitlines() if line.startswith("define"))
-        declared = [text for name, text in self._declarations.items() if f"@{name}(" not in heads]
-        return "\n".join([*declared, defined, function_attributes()])
+        return [*modules, self._module.text(body)]
 
     def _costs(self) -> tuple[float, float]:
         """Nanoseconds that a block takes, and one of its items."""
@@ -118,20 +137,19 @@ class _Module:
             name = instructions.emit(f"zext {old} {name} to {type_of('i8', width)}")
         instructions.lines.append(f"  store {type_of(scalar, width)} {name}, ptr {pointer}, align {align}")
 
-    def _function(self, name: str, instructions: Instructions) -> str:
+    def _function(self, linkage: str, name: str, instructions: Instructions) -> str:
         body = "\n".join(instructions.lines)
-        return f"define internal void @{name}(ptr noalias %memory) #0 {{\n{body}\n  ret void\n}}\n"
+        return f"define {linkage} void @{name}(ptr noalias %memory) #0 {{\n{body}\n  ret void\n}}\n"
 
-    def _instructions(self, width: int) -> Instructions:
-        return Instructions(
-            self._plan.lists, width, self._functions, self._declarations, lambda to, k: self._load(to, k, width)
-        )
+    def _instructions(self, module: _Module, width: int) -> Instructions:
+        load = lambda to, number: self._load(to, number, width)  # noqa: E731
+        return Instructions(self._plan.lists, width, module.elementary, module.declarations, load)
 
-    def _part(self, index: int, part: Part) -> str:
+    def _part(self, module: _Module, index: int, part: Part) -> str:
         """A function that computes a part of the program, those of level 0 in one lane."""
         plan, lists = self._plan, self._plan.lists
         width = plan.width if part.level else 1
-        code = self._instructions(width)
+        code = self._instructions(module, width)
         for number in part.operations:
             name = code.operation(number)
             if number in plan.kept:
@@ -140,16 +158,16 @@ class _Module:
         for reference in part.stores:
             place = plan.place(reference)
             self._store(code, code.operand(reference), Kind(lists.kinds[reference >> 1]), place, width)
-        return self._function(f"artix_part_{index}", code)
+        return self._function("hidden", f"artix_part_{index}", code)
 
     def _fill(self) -> str:
         """What is the same for all robots, in all lanes of the slots of results."""
-        code = self._instructions(self._plan.width)
+        code = self._instructions(self._module, self._plan.width)
         for reference in self._plan.fills:
             kind = Kind(self._plan.lists.kinds[reference >> 1])
             place = self._plan.place(reference)
             self._store(code, code.operand(reference), kind, place, self._plan.width)
-        return self._function("artix_fill", code)
+        return self._function("internal", "artix_fill", code)
 
     def _run_parts(self, code: Code, level: int, memory: Value) -> None:
         for index, part in enumerate(self._plan.parts):

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from artix.evaluation.kernels.machine import LOCK, RELOCATION, KernelError, binding, process_triple, require
+from artix.evaluation.kernels.machine import LOCK, RELOCATION, KernelError, binding, process_triple, require, unpack
 
 #: What must live as long as its code may run, that is, as long as the process: XLA keeps addresses of handlers.
 _LINKED: dict[str, Any] = {}
@@ -51,7 +51,10 @@ def _linker() -> Any:
 
 def _link(object_code: bytes, name: str) -> tuple[Any, int]:
     """What keeps the code alive, and the address of its handler."""
-    library = binding().JITLibraryBuilder().add_object_img(object_code).add_current_process()
+    library = binding().JITLibraryBuilder()
+    for part in unpack(object_code):
+        library.add_object_img(part)
+    library.add_current_process()
     # LLVM aborts the process for a name that it has seen, and keeps those of libraries that did not link.
     linked = library.export_symbol("artix_handler").link(_linker(), f"{name}_{next(_attempts)}")
     return linked, linked["artix_handler"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import NamedTuple
 
@@ -15,10 +16,12 @@ from artix.evaluation.scalar_program import Kind, Op, ScalarProgram
 BYTES = {Kind.BOOL: 1, Kind.INT32: 4, Kind.FLOAT32: 4, Kind.FLOAT64: 8}
 _KINDS = {"bool": Kind.BOOL, "int32": Kind.INT32, "float32": Kind.FLOAT32, "float64": Kind.FLOAT64}
 
-#: The most operations of one function. What functions pass on goes through memory: the 19,000 operations of a step of a
-#: quadruped, cut into functions of 2,000, 4,000, 10,000 and not at all, take 0.40, 0.34, 0.31 and 0.27 us of a core for
-#: a robot (float32, AVX-512), and the 49,000 of a humanoid's 2.2, 2.1, 1.6 and 0.8, while LLVM takes 7, 7, 5 and 5 s.
-MOST_OPERATIONS = 60_000
+#: A level is cut into so many functions at most, none of which has fewer operations than this. LLVM compiles them side
+#: by side, and takes more than twice as long for one of twice the size; but what functions pass on goes through memory.
+#: Cut where few scalars are alive, a step of a humanoid (40,000 operations, float32, AVX-512, two cores) compiles in
+#: 3.1, 2.0, 1.3 and 1.6 s as one, two, four and eight functions and takes 0.41, 0.36, 0.37 and 0.39 us; cut into
+#: functions of 10,000 operations wherever that falls, it took twice the time of one.
+MOST_PARTS, LEAST_OPERATIONS = 4, 2_500
 
 
 def kind_of(dtype: np.dtype) -> Kind:
@@ -118,7 +121,7 @@ class Plan:
         self._live = [number for number, mark in enumerate(marks) if mark]
 
     def _cut(self) -> None:
-        """Cuts each level into functions of alike size, and finds what they need of each other."""
+        """Cuts each level into functions, and finds what they need of each other."""
         lists = self.lists
         self.parts: list[Part] = []
         home: dict[int, int] = {}
@@ -127,9 +130,8 @@ class Plan:
             if lists.operations[number] > Op.CONSTANT:
                 levels[lists.levels[number]].append(number)
         for level, operations in enumerate(levels):
-            pieces = max(1, math.ceil(len(operations) / MOST_OPERATIONS))
-            for piece in range(pieces):
-                first, last = (len(operations) * k // pieces for k in (piece, piece + 1))
+            bounds = [0, *_narrow_places(lists, operations), len(operations)]
+            for first, last in itertools.pairwise(bounds):
                 for number in operations[first:last]:
                     home[number] = len(self.parts)
                 self.parts.append(Part(level, operations[first:last], []))
@@ -185,3 +187,24 @@ class Plan:
         start = -(-self._size // 64) * 64
         self._size = start + size
         return start
+
+
+def _narrow_places(lists: ProgramLists, operations: list[int]) -> list[int]:
+    """Where a level is cut: of the middle of each stretch, before the operation where the fewest scalars are alive."""
+    count = len(operations)
+    pieces = min(MOST_PARTS, count // LEAST_OPERATIONS)
+    if pieces < 2:
+        return []
+    place_of = {number: place for place, number in enumerate(operations)}
+    last_use = np.arange(count)
+    for place, number in enumerate(operations):
+        for reference in lists.operands[number]:
+            source = place_of.get(reference >> 1)  # None of what is of another level, or no operand
+            if source is not None:
+                last_use[source] = place
+    changes = np.zeros(count + 1, int)
+    changes[1:] += 1  # what is made at k is alive before k + 1, ...
+    np.add.at(changes, last_use + 1, -1)  # until its last use
+    alive = np.cumsum(changes)
+    windows = [(int(count * (k - 0.3) / pieces), int(count * (k + 0.3) / pieces)) for k in range(1, pieces)]
+    return [first + int(np.argmin(alive[first:last])) for first, last in windows]

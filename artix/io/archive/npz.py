@@ -130,7 +130,7 @@ def _read(path: Path) -> tuple[Articulation, dict[str, np.ndarray]]:
         articulation = read_header(archive.read(_HEADER).decode("utf-8"))
         expected = named_arrays(articulation)
         wanted = {_HEADER, *(f"{name}.npy" for name in expected)}
-        added = _ADDED if articulation.topology.geometries else _ADDED | _GEOMETRY
+        added = _ADDED if articulation.geometry.size.size else _ADDED | _GEOMETRY
         wrong = (wanted ^ set(members)) - {f"{name}.npy" for name in added}
         if wrong:
             raise ValueError(f"its members are not those of its header: {', '.join(sorted(wrong)[:5])}")

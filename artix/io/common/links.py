@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from artix.io.common.names import Names
 from artix.io.common.poses import IDENTITY, combine_inertias, compose, inverse, quaternion_from_x_to
 from artix.model.builder import ArticulationBuilder
+from artix.model.geometry import Geometry
 from artix.model.joints import Axis, Joint, JointType
 
 #: Axes of the joint frame for which the joint needs no turned frame, so that its numbers stay exact.
@@ -30,6 +32,7 @@ class LinkDescription:
       com_pose: mass frame in the link frame, shape [7].
       inertia: inertia in the axes of the mass frame [kg m^2], shape [3, 3].
       options: further arguments of ``add_link``; links whose options differ are never merged.
+      geometries: shapes in the link's frame, with their names, ``None`` where they have none.
     """
 
     name: str
@@ -39,6 +42,7 @@ class LinkDescription:
     com_pose: np.ndarray
     inertia: np.ndarray
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    geometries: Sequence[tuple[str | None, Geometry]] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,10 +91,27 @@ def add_links(
         number[name] = builder.add_link(
             parent, joint, mass=mass, com_pose=com_pose, inertia=inertia, name=name, **link.options
         )
+    shapes = [(by_name[part], pose_in_host[part], number[name]) for name, merged in members.items() for part in merged]
+    _add_geometries(builder, shapes)
     for link in links:
         if host[link.name] != link.name:
             builder.add_frame(link.name, number[host[link.name]], pose_in_host[link.name])
     return {name: LinkPlace(number[host[name]], host[name], pose_in_host[name]) for name in by_name}
+
+
+def _add_geometries(builder: ArticulationBuilder, links: Sequence[tuple[LinkDescription, np.ndarray, int]]) -> None:
+    """Adds the shapes of links, given with their poses in the builder's links and the numbers of those.
+
+    A name that several shapes have, as exporters write, is none; a shape without a name is called ``<link>:<k>``.
+    """
+    given = [name for link, _, _ in links for name, _ in link.geometries]
+    names = Names(name for name in given if name is not None)
+    for link, pose, number in links:
+        for k, (name, shape) in enumerate(link.geometries):
+            if name is None or given.count(name) > 1:
+                name = names.new(f"{link.name}:{k}")
+            moved = dataclasses.replace(shape, pose=compose(pose, np.asarray(shape.pose)))
+            builder.add_geometry(number, shape if pose is IDENTITY else moved, name)
 
 
 def _is_rigid(link: LinkDescription, by_name: Mapping[str, LinkDescription]) -> bool:

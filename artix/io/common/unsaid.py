@@ -12,6 +12,7 @@ import numpy as np
 from artix.io.common.diagnostics import DescriptionError, Issue
 from artix.model.articulation import Articulation
 from artix.model.builder import STANDARD_GRAVITY
+from artix.model.geometry import GeometryType
 from artix.model.topology import Topology
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -33,7 +34,13 @@ def static_topology(articulation: Articulation) -> Topology:
 
 def check_xml_names(topology: Topology, path: str | Path) -> None:
     """Raises :class:`~artix.DescriptionError` for names with characters that no XML file may hold."""
-    names = (topology.name, *topology.link_names, *topology.joint_names, *topology.frame_names)
+    names = (
+        topology.name,
+        *topology.link_names,
+        *topology.joint_names,
+        *topology.frame_names,
+        *(one.name for one in topology.geometries),
+    )
     fix = "rename it, or write an .npz archive instead"
     errors = [
         Issue("error", str(path), 1, repr(name)[:60], "its name has characters that XML does not allow", fix)
@@ -100,6 +107,27 @@ def _features(articulation: Articulation) -> Iterator[tuple[str, str, str]]:
         yield "mimic", f"joint {topology.dof_names[follower]!r}", "its mimic relation"
         if mimic.natural_frequency[index] > 0:
             yield "mimic_compliance", f"joint {topology.dof_names[follower]!r}", "the compliance of its mimic relation"
+    yield from _geometry_features(articulation, topology)
     for kind in ("fixed_tendon", "spatial_tendon", "loop_joint"):
         for one in getattr(topology, f"{kind}s"):
             yield kind, f"{kind.replace('_', ' ')} {one.name!r}", f"a {kind.replace('_', ' ')}"
+
+
+def _geometry_features(articulation: Articulation, topology: Topology) -> Iterator[tuple[str, str, str]]:
+    """Of the shapes: each as such, hulls, sensors, and the numbers of their materials that are not neutral."""
+    arrays = articulation.geometry
+    materials = {
+        "friction": (arrays.friction != 0.0, "its friction"),
+        "restitution": (arrays.restitution != 0.0, "its restitution"),
+        "stiffness": (arrays.stiffness < np.inf, "its stiffness"),
+    }
+    for k, one in enumerate(topology.geometries):
+        where = f"geometry {one.name!r}"
+        if one.sensor or one.type is GeometryType.HULL:
+            kind = "sensor" if one.sensor else "hull"
+            yield f"geometry_{kind}", where, "a shape without force" if one.sensor else "a hull of points"
+            continue
+        yield "geometry", where, f"a {one.type.value}"
+        for feature, (used, what) in materials.items():
+            if used[k]:
+                yield f"geometry_{feature}", where, what

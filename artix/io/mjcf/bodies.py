@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from artix.io.common.links import ROTATIONS, TRANSLATIONS, LinkDescription, joint_frame
+from artix.io.common.names import Names
 from artix.io.common.poses import IDENTITY, compose
 from artix.io.mjcf.source import MjcfSource
+from artix.model.geometry import Geometry
 from artix.model.joints import Joint
 
 if TYPE_CHECKING:
@@ -45,26 +47,6 @@ class MjcfNames:
         return cls(tuple(own), tuple(hinges))
 
 
-class Names:
-    """Gives out names that are not taken.
-
-    Args:
-      taken: the names that are.
-    """
-
-    def __init__(self, taken: Iterable[str]) -> None:
-        self._taken = set(taken)
-
-    def new(self, wanted: str) -> str:
-        """The wanted name, or with ``_2``, ``_3``, ... after it if it is taken."""
-        name, count = wanted, 1
-        while name in self._taken:
-            count += 1
-            name = f"{wanted}_{count}"
-        self._taken.add(name)
-        return name
-
-
 def top_bodies(model: mujoco.MjModel) -> list[int]:
     """The bodies that are children of the world."""
     return [body for body in range(1, model.nbody) if model.body_parentid[body] == 0]
@@ -93,7 +75,12 @@ def pose_from_wxyz(position: np.ndarray, quaternion: np.ndarray) -> np.ndarray:
 
 
 def describe_bodies(
-    source: MjcfSource, names: MjcfNames, bodies: list[int], root: int, options: Mapping[int, Mapping[str, Any]]
+    source: MjcfSource,
+    names: MjcfNames,
+    bodies: list[int],
+    root: int,
+    options: Mapping[int, Mapping[str, Any]],
+    shapes: Mapping[int, Sequence[tuple[str | None, Geometry]]],
 ) -> list[LinkDescription]:
     """The links of some bodies of one tree.
 
@@ -106,6 +93,7 @@ def describe_bodies(
       bodies: the bodies, parents first.
       root: the root body, which is one of them.
       options: further options of joints (:class:`~artix.Joint`) by joint.
+      shapes: named shapes by body.
     """
     chain_names, fixed_names = Names(names.bodies), Names(names.joints)
     links: list[LinkDescription] = []
@@ -116,7 +104,8 @@ def describe_bodies(
             chain = [None]
         elif not chain:
             chain = [Joint.fixed(name=fixed_names.new(f"{names.bodies[body]}_joint"))]
-        links += _links(source, names, body, root, chain, chain_names)
+        *above, last = _links(source, names, body, root, chain, chain_names)
+        links += [*above, dataclasses.replace(last, geometries=shapes[body])]
     return links
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from artix.io.common.diagnostics import DescriptionWarning, Issue, Report
 from artix.io.common.links import add_links
+from artix.io.common.names import Names
 from artix.io.common.poses import compose
 from artix.io.common.values import check_values, named_arrays
 from artix.io.common.xml_tree import is_text
@@ -19,7 +20,6 @@ from artix.io.mjcf.actuators import check_transmissions, joint_options
 from artix.io.mjcf.bodies import (
     WORLD,
     MjcfNames,
-    Names,
     describe_bodies,
     has_dofs,
     is_free,
@@ -28,6 +28,7 @@ from artix.io.mjcf.bodies import (
     top_bodies,
 )
 from artix.io.mjcf.couplings import Members, add_equalities, check_equalities
+from artix.io.mjcf.geometries import check_geoms, describe_geoms, touching_geoms
 from artix.io.mjcf.source import SKIPPABLE, MjcfPlace, MjcfSource, compile_mjcf
 from artix.io.mjcf.tendons import add_tendons
 from artix.model.articulation import Articulation
@@ -50,10 +51,11 @@ def load_mjcf(
     A model makes one articulation of each body with a free joint and one, whose root link is ``world``, of all else
     that moves. Read are masses, hinge, slide and ball joints (several on one body become a chain through massless links
     ``<body>:<joint>``), reference positions, ranges, armature, joint damping and friction loss, gravity and its
-    compensation, springs, actuators, joint, connect and weld equalities, tendons, and named sites, which become frames.
-    Joint positions are MuJoCo's ``qpos``, see :class:`~artix.MujocoCoordinates`. Geometry,
-    contacts, sensors, cameras, lights, keyframes and options of the simulation are skipped. docs/formats.md says how
-    each element is read and what is refused. :func:`check_mjcf` lists warnings.
+    compensation, springs, actuators, joint, connect and weld equalities, tendons, geoms of bodies that may touch the
+    ground, and named sites, which become frames. Joint positions are MuJoCo's ``qpos``, see
+    :class:`~artix.MujocoCoordinates`. The ground itself is read by :func:`artix.load_mjcf_ground`. Large meshes,
+    sensors, cameras, lights, keyframes and options of the simulation are skipped. docs/formats.md says how each element
+    is read and what is refused. :func:`check_mjcf` lists warnings.
 
     Args:
       path_or_text: a path, or the MJCF itself (a string whose first visible character is ``<``). Files that it includes
@@ -241,7 +243,10 @@ def _fill(builder: ArticulationBuilder, source: MjcfSource, root: _Root, merge_f
     model, names = source.model, MjcfNames.of(source.model)
     bodies = [body for body in range(model.nbody) if body == root.body or model.body_rootid[body] in root.tops]
     options = joint_options(source, [joint for body in bodies for joint in joints_of(model, body)])
-    links = describe_bodies(source, names, bodies, root.body, options)
+    touching = touching_geoms(model)
+    check_geoms(source, bodies, touching)
+    shapes = {body: describe_geoms(source, body, touching) if body else [] for body in bodies}
+    links = describe_bodies(source, names, bodies, root.body, options, shapes)
     places = add_links(builder, links, merge_fixed_joints=merge_fixed_joints)
     frames = Names(place for place in places)
     for site in np.flatnonzero(np.isin(model.site_bodyid, bodies)).tolist():

@@ -31,11 +31,20 @@ _NUMBERS = {
     "body": ("pos", "quat", "mass", "ipos", "iquat", "inertia", "gravcomp"),
     "jnt": ("pos", "axis", "range", "stiffness", "actfrcrange"),
     "site": ("pos", "quat"),
+    "geom": ("pos", "quat", "size", "friction"),
     "actuator": ("gear", "gainprm", "biasprm", "forcerange", "ctrlrange"),
     "tendon": ("stiffness", "damping", "range", "lengthspring", "frictionloss", "armature"),
 }
 _DOF_NUMBERS = ("dof_armature", "dof_damping", "dof_frictionloss")
-_TAGS = {"body": "body", "jnt": "joint", "site": "site", "tendon": "tendon", "actuator": "actuator", "eq": "equality"}
+_TAGS = {
+    "body": "body",
+    "jnt": "joint",
+    "site": "site",
+    "geom": "geom",
+    "tendon": "tendon",
+    "actuator": "actuator",
+    "eq": "equality",
+}
 _SECTIONS = {"actuator": "actuator", "tendon": "tendon", "equality": "eq"}
 
 
@@ -180,9 +189,13 @@ def _walk(root: Element) -> list[Element]:
 def _index(root: Element, file: str | None, elements: dict[tuple[str, str], MjcfPlace]) -> None:
     for element in _walk(root):
         around = "" if element.parent is None else element.parent.tag
-        kind = _SECTIONS.get(around) or {"body": "body", "joint": "jnt", "freejoint": "jnt", "site": "site"}.get(
-            element.tag
-        )
+        kind = _SECTIONS.get(around) or {
+            "body": "body",
+            "joint": "jnt",
+            "freejoint": "jnt",
+            "site": "site",
+            "geom": "geom",
+        }.get(element.tag)
         if kind is not None and "name" in element.attributes:
             place = MjcfPlace(element.label, element.line, file)
             elements.setdefault((kind, element.attributes["name"]), place)

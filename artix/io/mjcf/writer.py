@@ -8,16 +8,19 @@ from pathlib import Path
 import numpy as np
 
 from artix.io.common.diagnostics import DescriptionError, Issue
+from artix.io.common.names import Names
 from artix.io.common.poses import compose, inverse, quaternion_from_matrix, rotation_matrix, translation
 from artix.io.common.unsaid import check_xml_names, static_topology, unsaid
-from artix.io.mjcf.bodies import WORLD, Names
+from artix.io.mjcf.bodies import WORLD
 from artix.io.mjcf.force_writer import ball_spring, write_actuators, write_equalities, write_tendons
+from artix.io.mjcf.geom_writer import write_geoms
+from artix.io.mjcf.text import number, numbers, place
 from artix.model.articulation import Articulation
 from artix.model.joints import Axis, JointType
 
 _SAYS = (
     *("armature", "max_force", "drive", "viscous", "friction", "gravity_scale", "gravity", "mimic"),
-    *("fixed_tendon", "spatial_tendon", "loop_joint"),
+    *("fixed_tendon", "spatial_tendon", "loop_joint", "geometry", "geometry_hull", "geometry_friction"),
 )
 _SMALLEST = 1e-15  # MuJoCo's mjMINVAL
 
@@ -27,7 +30,7 @@ def save_mjcf(articulation: Articulation, path: str | Path) -> list[Issue]:
 
     Links become bodies, a link without mass between two moving joints becomes a further joint of the body below it,
     frames become sites, drives become servos, effort limits become motors with a range, and mimic joints, loop joints
-    and tendons become equalities and tendons. There is no geometry in it.
+    and tendons become equalities and tendons, shapes become geoms.
 
     Args:
       articulation: a single articulation.
@@ -93,10 +96,15 @@ class MjcfWriter:
             self.warn("fixed joints", "MJCF has no names for them; they are called after their links")
         for frame, (name, link) in enumerate(zip(self.topology.frame_names, self.topology.frame_links, strict=True)):
             self.add_site(link, np.asarray(self.articulation.frame_local_pose[frame], float), name)
+        write_geoms(self, root)
         write_actuators(self, root)
         write_equalities(self, root)
         write_tendons(self, root)
         return root
+
+    def body(self, link: int) -> ET.Element:
+        """The body of a link."""
+        return self._bodies[link]
 
     def add_site(self, link: int, pose: np.ndarray, name: str) -> None:
         """Adds a site to the body of a link, -1 for the world."""
@@ -168,7 +176,7 @@ class MjcfWriter:
     def _continues(self, link: int) -> bool:
         """Whether a link only stands between two joints, as where several axes make up one joint."""
         below, topology = self._children[link], self.topology
-        used = {*topology.frame_links}
+        used = {*topology.frame_links, *(one.link for one in topology.geometries)}
         used |= {place for tendon in topology.spatial_tendons for place in tendon.links}
         used |= {end for joint in topology.loop_joints for end in (joint.link_a, joint.link_b)}
         moving = bool(topology.joint_axes[link]) and len(below) == 1 and bool(topology.joint_axes[below[0]])
@@ -270,18 +278,3 @@ def _principal(inertia: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
     moments, axes = np.linalg.eigh(inertia)
     axes[:, 2] *= np.linalg.det(axes)
     return moments, axes
-
-
-def place(pose: np.ndarray) -> dict[str, str]:
-    """The attributes ``pos`` and ``quat`` of a pose."""
-    return {"pos": numbers(pose[:3]), "quat": numbers(np.roll(pose[3:], 1))}
-
-
-def numbers(values) -> str:
-    """Numbers with all their digits."""
-    return " ".join(number(value) for value in np.asarray(values, float))
-
-
-def number(value) -> str:
-    """A number with all its digits, and no minus before a zero."""
-    return repr(float(value) + 0.0)

@@ -12,6 +12,8 @@ import numpy as np
 from artix.io.common.diagnostics import Report
 from artix.io.common.poses import IDENTITY, quaternion_from_rpy
 from artix.io.common.xml_tree import Element, read_child, read_name, read_number, read_numbers, read_xml
+from artix.io.urdf.collisions import read_collisions, warn_of_meshes
+from artix.model.geometry import Geometry
 
 #: Joints of one degree of freedom.
 MOVING_TYPES = ("revolute", "continuous", "prismatic")
@@ -30,13 +32,14 @@ _XACRO = re.compile(r"\$[{(]")
 
 @dataclasses.dataclass(frozen=True)
 class UrdfLink:
-    """A ``<link>``: mass [kg], mass frame in the link frame [7], inertia in the axes of the mass frame [kg m^2]."""
+    """A ``<link>``: mass [kg], mass frame in the link frame [7], inertia in its axes [kg m^2], shapes."""
 
     name: str
     element: Element
     mass: float = 0.0
     com_pose: np.ndarray = dataclasses.field(default_factory=IDENTITY.copy)
     inertia: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((3, 3)))
+    geometries: tuple[tuple[str | None, Geometry], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +105,9 @@ def parse_urdf(path_or_text: str | Path, report: Report, repair: Collection[str]
     for child in element.all("link"):
         name = _unique_name(child, links, report)
         if name is not None:
-            links[name] = _link(name, child, report, repair)
+            link = _link(name, child, report, repair)
+            links[name] = dataclasses.replace(link, geometries=read_collisions(child, report))
+    warn_of_meshes(element, report)
     joints: dict[str, UrdfJoint] = {}
     for child in element.all("joint"):
         name = _unique_name(child, joints, report)

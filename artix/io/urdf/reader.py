@@ -39,10 +39,11 @@ def load_urdf(
 ) -> Articulation:
     """Reads a URDF.
 
-    Links, joints, limits, joint damping and friction, and mimic joints are read; ``continuous`` joints become
-    ``REVOLUTE``, whose angle wraps, limited ``revolute`` joints ``REVOLUTE_UNWRAPPED``, ``planar`` and ``floating``
-    ones the sequences of joints of :class:`~artix.CompositeJoint`. Geometry, materials, safety
-    controllers, calibrations, transmissions and the extensions of simulators are skipped, and no mesh is opened.
+    Links, joints, limits, joint damping and friction, mimic joints and the shapes of ``<collision>`` are read, but for
+    meshes; ``continuous`` joints become ``REVOLUTE``, whose angle wraps, limited ``revolute`` joints
+    ``REVOLUTE_UNWRAPPED``, ``planar`` and ``floating`` ones the sequences of joints of :class:`~artix.CompositeJoint`.
+    Meshes, ``<visual>``, materials, safety controllers, calibrations, transmissions and the extensions of simulators
+    are skipped, and no other file is opened. URDF says no friction, so it is the ground's.
     Links are numbered breadth-first and degrees of freedom follow them, so address joints by name
     (``topology.dofs(name)``) rather than by their order in the file. :func:`check_urdf` lists warnings.
 
@@ -128,7 +129,10 @@ def _descriptions(robot: UrdfRobot, name: str, joint: UrdfJoint | None) -> list[
         number = f"{name}:{part.name}"
         between.append(LinkDescription(number, parent, part, 0.0, IDENTITY, np.zeros((3, 3))))
         parent = number
-    return [*between, LinkDescription(name, parent, joints[-1], link.mass, link.com_pose, link.inertia)]
+    return [
+        *between,
+        LinkDescription(name, parent, joints[-1], link.mass, link.com_pose, link.inertia, {}, link.geometries),
+    ]
 
 
 def _composite(joint: UrdfJoint) -> CompositeJoint:

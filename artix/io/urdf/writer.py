@@ -12,18 +12,19 @@ from artix.io.common.poses import compose, inverse, rotation_matrix, rpy_from_qu
 from artix.io.common.unsaid import check_xml_names, static_topology, unsaid
 from artix.io.urdf.reader import WORLD_LINK
 from artix.model.articulation import Articulation
+from artix.model.geometry import GeometryType
 from artix.model.joints import JointType
 from artix.model.topology import Topology
 
-_SAYS = ("max_velocity", "max_force", "viscous", "friction", "mimic")
+_SAYS = ("max_velocity", "max_force", "viscous", "friction", "mimic", "geometry")
 
 
 def save_urdf(articulation: Articulation, path: str | Path) -> list[Issue]:
     """Writes an articulation as a URDF.
 
-    Links, inertials, joints with limits, damping and friction, and mimic joints are written; additional frames become
-    links without mass on fixed joints. Where a joint does not pass through its link's origin, as URDF demands, the
-    link's frame is moved onto the joint.
+    Links, inertials, joints with limits, damping and friction, mimic joints and shapes are written, but for hulls and
+    sensors; additional frames become links without mass on fixed joints. Where a joint does not pass through its link's
+    origin, as URDF demands, the link's frame is moved onto the joint.
 
     Args:
       articulation: a single articulation.
@@ -112,8 +113,11 @@ class _Writer:
 
     def _link(self, link: int) -> list[str]:
         name, mass = quoteattr(self.topology.link_names[link]), float(self.articulation.link_mass[link])
-        if mass == 0.0:
+        shapes = [line for k, one in enumerate(self.topology.geometries) if one.link == link for line in self._shape(k)]
+        if mass == 0.0 and not shapes:
             return [f"  <link name={name}/>"]
+        if mass == 0.0:
+            return [f"  <link name={name}>", *shapes, "  </link>"]
         inertia = np.asarray(self.articulation.link_inertia[link], float)
         entries = zip(("ixx", "ixy", "ixz", "iyy", "iyz", "izz"), inertia[np.triu_indices(3)], strict=True)
         numbers = " ".join(f'{key}="{_number(value)}"' for key, value in entries)
@@ -125,7 +129,30 @@ class _Writer:
             f'      <mass value="{_number(mass)}"/>',
             f"      <inertia {numbers}/>",
             "    </inertial>",
+            *shapes,
             "  </link>",
+        ]
+
+    def _shape(self, number: int) -> list[str]:
+        """A ``<collision>``; none for what URDF has no word for."""
+        one = self.topology.geometries[number]
+        if one.sensor or one.type is GeometryType.HULL:
+            return []
+        size = np.asarray(self.articulation.geometry.size[number], float)
+        if one.type is GeometryType.BOX:
+            attributes = f'size="{_numbers(2.0 * size)}"'
+        elif one.type is GeometryType.SPHERE:
+            attributes = f'radius="{_number(size[0])}"'
+        else:
+            attributes = f'radius="{_number(size[0])}" length="{_number(2.0 * size[1])}"'
+        if one.type is GeometryType.CAPSULE:
+            self._warn(f"geometry {one.name!r}", "not every reader of URDF knows <capsule>", "nothing")
+        pose = compose(inverse(self.moved[one.link]), np.asarray(self.articulation.geometry.pose[number], float))
+        return [
+            f"    <collision name={quoteattr(one.name)}>",
+            f"      {_origin(pose)}",
+            f"      <geometry><{one.type.value} {attributes}/></geometry>",
+            "    </collision>",
         ]
 
     def _joint(self, link: int) -> list[str]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from artix.io.common.links import LinkDescription
 from artix.io.common.poses import IDENTITY, rotation_matrix
+from artix.io.usd.colliders import collider_shapes
 from artix.io.usd.joint_features import make_joint
 from artix.io.usd.joints import KINDS, UsdJoint, enclosing, is_supported, read_joint
 from artix.io.usd.mass import mass_properties
@@ -80,8 +81,9 @@ class UsdArticulation:
         if is_between(path):
             return LinkDescription(self.names[path], above, made, 0.0, IDENTITY, np.zeros((3, 3)))
         body = self.scene.prims[path]
-        mass = mass_properties(self.scene, body, self.colliders[path])
-        return LinkDescription(self.names[path], above, made, *mass, self._link_options(body))
+        colliders = self.colliders[path]
+        mass, shapes = mass_properties(self.scene, body, colliders), collider_shapes(self.scene, body, colliders)
+        return LinkDescription(self.names[path], above, made, *mass, self._link_options(body), shapes)
 
     def _link_options(self, body: UsdPrim) -> dict[str, float]:
         """What ``PhysxRigidBodyAPI`` says of a link; PhysX's defaults hold only where it is applied."""

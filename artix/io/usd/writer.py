@@ -14,6 +14,7 @@ from artix.io.common.diagnostics import Issue, Report
 from artix.io.common.poses import IDENTITY, compose, inverse, joint_motion, rotation_matrix
 from artix.io.usd.articulation import FRAME_KEY
 from artix.io.usd.authoring import Author, author, author_floats, quaternion, relate, set_pose, vector
+from artix.io.usd.collider_writer import write_colliders
 from artix.io.usd.coupling_writer import (
     write_fixed_tendons,
     write_loop_joints,
@@ -40,7 +41,7 @@ def save_usd(articulation: Articulation, path: str | os.PathLike[str], *, state:
     """Writes an articulation as USD, in metres, kilograms and degrees with z up; ``load_usd`` reads it back.
 
     Bodies, joints, drives, friction, mimic joints, tendons and loop joints are written in the schemas of UsdPhysics and
-    PhysX, additional frames as ``Xform`` prims. USD keeps most numbers in float32.
+    PhysX, additional frames as ``Xform`` prims, shapes as colliders. USD keeps most numbers in float32.
 
     Args:
       articulation: the articulation.
@@ -102,6 +103,7 @@ def _author_stage(topology: Topology, articulation: Articulation, state: State |
     write_fixed_tendons(out, topology, arrays, joints)
     write_spatial_tendons(out, topology, arrays, bodies)
     write_loop_joints(out, topology, arrays, bodies)
+    write_colliders(out, topology, arrays, bodies)
     for name, link, pose in zip(topology.frame_names, topology.frame_links, arrays.frame_local_pose, strict=True):
         frame = out.define("Xform", name, bodies[link])
         frame.SetCustomDataByKey(FRAME_KEY, True)

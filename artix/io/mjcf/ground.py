@@ -1,0 +1,89 @@
+"""The ground of an MJCF: its planes and height fields."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from artix.contact.ground import Ground, Surface
+from artix.contact.height_field import HeightField
+from artix.contact.plane import Plane
+from artix.io.common.diagnostics import Report
+from artix.io.common.poses import compose, rotation_matrix
+from artix.io.common.xml_tree import is_text
+from artix.io.mjcf.bodies import pose_from_wxyz
+from artix.io.mjcf.geometries import geom_type, ground_geoms, touching_geoms
+from artix.io.mjcf.source import MjcfSource, compile_mjcf
+
+_TOLERANCE = 1e-9
+
+
+def load_mjcf_ground(path_or_text: str | Path, *, dtype: Any = None) -> Ground:
+    """Reads the ground of an MJCF model: the planes and height fields that do not move.
+
+    A plane is unbounded, whatever its size. A height field is bilinear between the heights of the file, where MuJoCo's
+    consists of triangles; the two agree at the heights themselves and along the edges of the grid. Friction of pairs is
+    the larger coefficient, as in MuJoCo; if every geom that touches the ground has a higher ``priority`` than it, or
+    is in a ``<pair>`` with it, friction is that of the geoms alone. ``solref`` and ``solimp`` are no stiffness: MuJoCo
+    scales them by the masses that touch, so surfaces are rigid.
+
+    Args:
+      path_or_text: a path, or the MJCF itself.
+      dtype: floating-point type of the arrays; JAX's default when ``None``.
+
+    Raises:
+      DescriptionError: the model is refused, or a height field is turned against the world's axes.
+      ValueError: there is no plane and no height field.
+      OSError: the file cannot be read.
+      ImportError: ``mujoco`` (extra ``mjcf``) is not installed.
+    """
+    report = Report("<text>" if is_text(path_or_text) else str(path_or_text))
+    source = compile_mjcf(path_or_text, report)
+    report.raise_errors()
+    assert source is not None
+    geoms = ground_geoms(source.model)
+    surfaces = [_surface(source, geom, dtype) for geom in geoms]
+    report.raise_errors()
+    if not surfaces:
+        raise ValueError(f"{report.file}: it has no plane and no height field; artix.Ground.flat() is level ground")
+    combination: Any = "robot" if _leave_friction_to_robots(source, geoms) else "max"
+    return Ground(tuple(surfaces), friction_combination=combination)
+
+
+def _surface(source: MjcfSource, geom: int, dtype: Any) -> Surface:
+    model = source.model
+    pose = pose_from_wxyz(model.geom_pos[geom], model.geom_quat[geom])
+    body = int(model.geom_bodyid[geom])
+    while body:
+        pose = compose(pose_from_wxyz(model.body_pos[body], model.body_quat[body]), pose)
+        body = int(model.body_parentid[body])
+    axes, friction = rotation_matrix(pose[3:]), float(model.geom_friction[geom, 0])
+    if geom_type(model, geom) == "PLANE":
+        return Plane.of(normal=axes[:, 2], point=pose[:3], friction=friction, dtype=dtype)
+    if np.abs(axes - np.eye(3)).max() > _TOLERANCE:
+        message = "a height field is turned against the world's axes"
+        source.report.error(
+            source.place("geom", geom), message, "write its heights along x and y, without euler or quat"
+        )
+    field = int(model.geom_dataid[geom])
+    rows, columns = int(model.hfield_nrow[field]), int(model.hfield_ncol[field])
+    first, size = int(model.hfield_adr[field]), model.hfield_size[field]
+    heights = np.array(model.hfield_data[first : first + rows * columns], float).reshape(rows, columns).T * size[2]
+    return HeightField.of(
+        heights,
+        spacing=2.0 * size[:2] / (np.array(heights.shape) - 1),
+        origin=pose[:3] - [size[0], size[1], 0.0],
+        friction=friction,
+        dtype=dtype,
+    )
+
+
+def _leave_friction_to_robots(source: MjcfSource, ground: list[int]) -> bool:
+    """Whether MuJoCo takes the friction of every contact with the ground from the geom that touches it."""
+    model = source.model
+    ours = [geom for geom in touching_geoms(model) if model.body_weldid[model.geom_bodyid[geom]] != 0]
+    highest = max(int(model.geom_priority[geom]) for geom in ground)
+    paired = {*np.asarray(model.pair_geom1).tolist(), *np.asarray(model.pair_geom2).tolist()}
+    return bool(ours) and all(geom in paired or model.geom_priority[geom] > highest for geom in ours)

@@ -1,0 +1,71 @@
+"""The shapes of ``<collision>``: what cannot be read is left out with a warning, as no dynamics need it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from artix.io.common.diagnostics import Report
+from artix.io.common.poses import IDENTITY, quaternion_from_rpy
+from artix.io.common.xml_tree import Element, read_child, read_number, read_numbers
+from artix.model.geometry import Geometry
+
+KINDS = ("sphere", "capsule", "box", "cylinder", "mesh")
+
+
+def read_collisions(link: Element, report: Report) -> tuple[tuple[str | None, Geometry], ...]:
+    """The shapes of a link with their names, ``None`` where they have none; meshes are left out.
+
+    Args:
+      link: the ``<link>``.
+      report: receives a warning for each shape that is malformed.
+    """
+    shapes: list[tuple[str | None, Geometry]] = []
+    for element in link.all("collision"):
+        trial = Report(report.file)
+        shape = _shape(element, trial)
+        for issue in trial.errors:
+            report.warning(element, f"left out: {issue.message}", issue.fix)
+        if shape is not None and not trial.num_errors:
+            shapes.append((element.attributes.get("name", "").strip() or None, shape))
+    return tuple(shapes)
+
+
+def warn_of_meshes(robot: Element, report: Report) -> None:
+    """Notes which links have meshes for shapes, all of them in one warning."""
+    links = [
+        link.attributes.get("name", "")
+        for link in robot.all("link")
+        if any(geometry.all("mesh") for collision in link.all("collision") for geometry in collision.all("geometry"))
+    ]
+    if links:
+        named = ", ".join(links[:10]) + (", ..." if len(links) > 10 else "")
+        message = f"the meshes of <collision> are left out (links {named})"
+        fix = "where contact matters, write a sphere, capsule, box or cylinder, or add an artix.Geometry.hull"
+        report.warning(robot, message, fix)
+
+
+def _shape(collision: Element, report: Report) -> Geometry | None:
+    """The shape; ``None`` for a mesh, or after an error."""
+    geometry = read_child(report, collision, "geometry", required=True)
+    found = [child for child in geometry.children if child.tag in KINDS] if geometry is not None else []
+    if geometry is None or len(found) != 1:
+        report.error(collision, f"its <geometry> must be one of {', '.join(KINDS)}", "write exactly one")
+        return None
+    (shape,) = found
+    if shape.tag == "mesh":
+        return None
+    origin = read_child(report, collision, "origin")
+    position = read_numbers(report, origin, "xyz", (0.0, 0.0, 0.0))
+    turn = quaternion_from_rpy(*read_numbers(report, origin, "rpy", (0.0, 0.0, 0.0)))
+    pose = np.concatenate([position, turn]) if np.any(turn[:3]) else np.array([*position, *IDENTITY[3:]])
+    if shape.tag == "box":
+        size = tuple(0.5 * edge for edge in read_numbers(report, shape, "size", (0.0, 0.0, 0.0), required=True))
+    elif shape.tag == "sphere":
+        size = (read_number(report, shape, "radius", 0.0, required=True),)
+    else:
+        radius, length = (read_number(report, shape, key, 0.0, required=True) for key in ("radius", "length"))
+        size = (radius, 0.5 * length)
+    if min(size) < 0.0:
+        report.error(shape, "a size is negative", "drop the sign")
+        return None
+    return Geometry(type=shape.tag, size=size, pose=pose)  # type: ignore[arg-type]

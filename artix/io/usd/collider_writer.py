@@ -1,0 +1,89 @@
+"""Writing USD: shapes as colliders, their materials as physics materials."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from artix.io.usd.authoring import Author, author, author_floats, set_pose, vector
+from artix.io.usd.colliders import TRIGGER_SCHEMA
+from artix.io.usd.stage import import_pxr
+from artix.model.articulation import Articulation
+from artix.model.geometry import GeometryStructure, GeometryType
+from artix.model.topology import Topology
+
+if TYPE_CHECKING:
+    from pxr import Usd
+
+_KINDS = {
+    GeometryType.SPHERE: "Sphere",
+    GeometryType.CAPSULE: "Capsule",
+    GeometryType.BOX: "Cube",
+    GeometryType.CYLINDER: "Cylinder",
+    GeometryType.HULL: "Mesh",
+}
+
+
+def write_colliders(out: Author, topology: Topology, arrays: Articulation, bodies: list[Usd.Prim]) -> None:
+    """Writes every shape below the prim of its link; sensors as PhysX's triggers.
+
+    Args:
+      out: where to.
+      topology: the topology.
+      arrays: the articulation as NumPy arrays.
+      bodies: the prims of the links.
+    """
+    shapes, first = arrays.geometry, 0
+    materials: dict[tuple[float, ...], Usd.Prim] = {}
+    for k, one in enumerate(topology.geometries):
+        prim = out.define(_KINDS[one.type], one.name, bodies[one.link])
+        prim.AddAppliedSchema("PhysicsCollisionAPI")
+        if one.sensor:
+            prim.AddAppliedSchema(TRIGGER_SCHEMA)
+        pose, size = np.asarray(shapes.pose[k]), np.asarray(shapes.size[k])
+        set_pose(prim, pose)
+        _write_size(out, prim, one, size, np.asarray(shapes.point[first : first + one.num_points]))
+        first += one.num_points
+        numbers = tuple(float(values[k]) for values in (shapes.friction, shapes.restitution))
+        numbers += tuple(float(values[k]) for values in (shapes.stiffness, shapes.damping))
+        if numbers != (0.0, 0.0, np.inf, 0.0):
+            if numbers not in materials:
+                materials[numbers] = _write_material(out, numbers)
+            shade = import_pxr().UsdShade
+            shade.MaterialBindingAPI.Apply(prim).Bind(
+                shade.Material(materials[numbers]), shade.Tokens.weakerThanDescendants, "physics"
+            )
+
+
+def _write_size(out: Author, prim: Usd.Prim, one: GeometryStructure, size: np.ndarray, points: np.ndarray) -> None:
+    if one.type is GeometryType.BOX:
+        author(prim, "double", "size", 2.0)
+        pxr = import_pxr()
+        scale = pxr.UsdGeom.Xformable(prim).AddScaleOp(pxr.UsdGeom.XformOp.PrecisionDouble)
+        scale.Set(pxr.Gf.Vec3d(*map(float, size)))
+    elif one.type is GeometryType.HULL:
+        author(prim, "point3f[]", "points", [vector(point) for point in points])
+        author(prim, "int[]", "faceVertexCounts", [])
+        author(prim, "int[]", "faceVertexIndices", [])
+        prim.AddAppliedSchema("PhysicsMeshCollisionAPI")
+        author(prim, "token", "physics:approximation", "convexHull", uniform=True)
+        if size[0]:
+            out.cannot_say(prim, "the radius about the points of a hull is dropped")
+    else:
+        author(prim, "double", "radius", float(size[0]))
+        if one.type is not GeometryType.SPHERE:
+            author(prim, "double", "height", 2.0 * float(size[1]))
+            author(prim, "token", "axis", "Z", uniform=True)
+
+
+def _write_material(out: Author, numbers: tuple[float, ...]) -> Usd.Prim:
+    """A physics material of friction, restitution, stiffness (``inf`` for a rigid surface) and damping."""
+    friction, restitution, stiffness, damping = numbers
+    prim = out.define("Material", "physics_material")
+    prim.AddAppliedSchema("PhysicsMaterialAPI")
+    author_floats(prim, "physics", staticFriction=friction, dynamicFriction=friction, restitution=restitution)
+    if np.isfinite(stiffness):
+        prim.AddAppliedSchema("PhysxMaterialAPI")
+        author_floats(prim, "physxMaterial", compliantContactStiffness=stiffness, compliantContactDamping=damping)
+    return prim

@@ -1,0 +1,114 @@
+"""Colliders as shapes on links: what cannot be read is left out with a warning, as no dynamics need it."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from artix.io.common.diagnostics import Report
+from artix.io.common.poses import IDENTITY, compose
+from artix.io.usd.stage import UsdPrim, UsdScene, import_pxr
+from artix.model.geometry import MOST_HULL_POINTS, Geometry, GeometryType
+
+#: PhysX's shapes that report what is in them and exert no force: sensors.
+TRIGGER_SCHEMA = "PhysxTriggerAPI"
+
+_HALF = np.sqrt(0.5)
+#: The turn of a frame whose z is an axis of the frame around it.
+_Z_TO = {"X": (0.0, _HALF, 0.0, _HALF), "Y": (-_HALF, 0.0, 0.0, _HALF), "Z": (0.0, 0.0, 0.0, 1.0)}
+
+
+def collider_shapes(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) -> list[tuple[str | None, Geometry]]:
+    """The shapes of a body in its frame, with the names of their prims.
+
+    Cubes, spheres, capsules, cylinders, and meshes with ``physics:approximation`` ``boundingCube``,
+    ``boundingSphere``, or with at most 16 vertices. Friction is the dynamic one of the physics material.
+
+    Args:
+      scene: the stage; receives a warning for each collider that is left out.
+      body: the prim of the body.
+      colliders: the prims of its colliders.
+    """
+    shapes: list[tuple[str | None, Geometry]] = []
+    for collider in colliders:
+        # What is wrong with a collider is no reason to refuse the articulation.
+        trial = copy.copy(scene)
+        trial.report, trial._transforms = Report(scene.report.file), {}
+        shape = _shape(trial, UsdPrim(collider.prim, trial.report), body)
+        problem = trial.report.errors[0].message if trial.report.num_errors else None
+        if shape is None or problem is not None:
+            kind = str(collider.prim.GetTypeName()) or "no type"
+            message = problem or f"a collider of type {kind} that is no shape of artix"
+            fix = (
+                f"where contact matters, use a Cube, Sphere, Capsule, Cylinder, or a Mesh of {MOST_HULL_POINTS} points"
+            )
+            scene.report.warning(collider, f"touches nothing: {message}", fix)
+            continue
+        shapes.append((collider.name, shape))
+    return shapes
+
+
+def _shape(scene: UsdScene, collider: UsdPrim, body: UsdPrim) -> Geometry | None:
+    """The shape in the body's frame, ``None`` if there is none."""
+    pose = scene.relative_pose(collider.path, body.path)
+    scale, kind = np.abs(scene.scale(collider.path)), str(collider.prim.GetTypeName())
+    material: dict[str, Any] = {**_material(scene, collider), "sensor": collider.has(TRIGGER_SCHEMA)}
+    if kind == "Mesh":
+        return _mesh(collider, scale, pose, material)
+    if kind == "Cube":
+        return Geometry.box((0.5 * _length(collider, "size", 2.0) * scale).tolist(), pose=pose, **material)
+    if kind == "Sphere":
+        radius = _length(collider, "radius", 1.0) * float(scale.max())
+        return Geometry(type=GeometryType.SPHERE, size=(radius,), pose=pose, **material)
+    if kind not in ("Capsule", "Cylinder"):
+        return None
+    axis = collider.read_token("axis", "Z", tuple(_Z_TO))
+    radius = _length(collider, "radius", 0.5 if kind == "Capsule" else 1.0)
+    height = _length(collider, "height", 1.0 if kind == "Capsule" else 2.0)
+    along = "XYZ".index(axis)
+    size = (radius * float(np.delete(scale, along).max()), 0.5 * height * float(scale[along]))
+    turned = pose if axis == "Z" else compose(pose, np.array([*IDENTITY[:3], *_Z_TO[axis]]))
+    make = Geometry.capsule if kind == "Capsule" else Geometry.cylinder
+    return make(*size, pose=turned, **material)
+
+
+def _length(collider: UsdPrim, name: str, fallback: float) -> float:
+    return collider.read_number(name, fallback, low=0.0, high=1e12)
+
+
+def _mesh(collider: UsdPrim, scale: np.ndarray, pose: np.ndarray, material: dict[str, Any]) -> Geometry | None:
+    value = collider.read("points")
+    points = np.array([] if value is None else value, float).reshape(-1, 3) * scale
+    if not len(points) or not np.isfinite(points).all():
+        return None
+    low, high = points.min(axis=0), points.max(axis=0)
+    center = compose(pose, np.array([*(0.5 * (low + high)), *IDENTITY[3:]]))
+    approximation = collider.read_token("physics:approximation", "none")
+    if approximation == "boundingCube":
+        return Geometry.box((0.5 * (high - low)).tolist(), pose=center, **material)
+    if approximation == "boundingSphere":
+        radius = float(np.linalg.norm(points - 0.5 * (low + high), axis=1).max())
+        return Geometry(type=GeometryType.SPHERE, size=(radius,), pose=center, **material)
+    # Exporters repeat a vertex for each of its normals.
+    _, first = np.unique(points, axis=0, return_index=True)
+    return Geometry.hull(points[np.sort(first)], pose=pose, **material) if len(first) <= MOST_HULL_POINTS else None
+
+
+def _material(scene: UsdScene, collider: UsdPrim) -> dict[str, float]:
+    """The numbers of the physics material that is bound to a collider, in SI; none without one."""
+    bound, _ = import_pxr().UsdShade.MaterialBindingAPI(collider.prim).ComputeBoundMaterial("physics")
+    if not bound:
+        return {}
+    prim = UsdPrim(bound.GetPrim(), scene.report)
+    numbers = {
+        "friction": prim.read_number("physics:dynamicFriction", low=0.0),
+        "restitution": prim.read_number("physics:restitution", low=0.0, high=1.0),
+    }
+    # A stiffness of zero is PhysX's word for a rigid contact; both are force per length, and per speed.
+    stiffness = prim.read_number("physxMaterial:compliantContactStiffness", low=0.0) * scene.units.mass
+    if stiffness > 0.0:
+        damping = prim.read_number("physxMaterial:compliantContactDamping", low=0.0) * scene.units.mass
+        numbers |= {"stiffness": stiffness, "damping": damping}
+    return numbers
