@@ -15,11 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.kinematics.bodies import Placement, screw_pitches
-from artix.kinematics.tree import masked_sum
 from artix.math import spatial
+from artix.math.arrays import masked_sum
 from artix.model.articulation import Articulation, State
 from artix.model.builder import ArticulationBuilder
-from artix.model.checks import check_state
+from artix.model.checks import check_state, static_topology
 from artix.model.joints import Joint, JointType
 from artix.model.topology import Topology
 
@@ -135,9 +135,9 @@ def attach_articulation(
 
 
 def _static(articulation: Articulation) -> Topology:
-    if not isinstance(articulation.topology, Topology):
-        raise TypeError("a padded articulation cannot be changed; change the articulation that was padded")
-    return articulation.topology
+    return static_topology(
+        articulation, "a padded articulation cannot be changed; change the articulation that was padded"
+    )
 
 
 def _taken(group: Any, index: np.ndarray) -> Any:

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 
 from artix.kinematics.displacements import has_all_displacements
-from artix.kinematics.tree import Tree
 from artix.model.articulation import Articulation, State
+from artix.model.padding import Tree
 from artix.simulation.common.loop_closures import LoopClosures
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.common.step_start import HIGHEST, Frozen
+from artix.simulation.common.step_start import HIGHEST, StepStart
 from artix.simulation.implicit.impulses import DistanceRow
 from artix.simulation.implicit.rows import bound_rows, distance_rows
 from artix.simulation.implicit.sweeps import Impulses, sweep_over_bounds
@@ -40,14 +40,14 @@ class Bounded(NamedTuple):
 def bounded(
     articulation: Articulation,
     state: State,
-    frozen: Frozen,
+    at_start: StepStart,
     acting: Acting,
     system: ImplicitSystem,
     loops: LoopClosures | None,
     options: SolverOptions,
 ) -> Bounded:
     """Sweeps over all bounds, while the hard relations hold."""
-    if system.hard is None and loops is None and has_all_displacements(frozen.topology):
+    if system.hard is None and loops is None and has_all_displacements(at_start.topology):
         velocity, corrections = bounded_velocity(articulation, state, acting, system, options)
         return Bounded(velocity, velocity, corrections, corrections, jnp.zeros_like(velocity, shape=0))
     hard, dt = system.hard, acting.dt
@@ -57,13 +57,13 @@ def bounded(
     found = []
     # Without mimic joints both velocities are one.
     targets = [None] if hard is None else [hard.position_target, hard.target]
-    for target in targets if len(frozen.topology.mimic_dofs) else targets[-1:]:
+    for target in targets if len(at_start.topology.mimic_dofs) else targets[-1:]:
         start = system.velocity if target is None or hard is None else hard.held(system.velocity, target)
-        velocity, impulses, corrections = sweep_over_bounds(frozen.topology, rows, distances, start, dt, options)
+        velocity, impulses, corrections = sweep_over_bounds(at_start.topology, rows, distances, start, dt, options)
         if target is not None and hard is not None:
             corrections = jnp.concatenate([corrections, hard.missing(velocity, target)])
         found.append((velocity, corrections))
-    loop_impulse = _loop_impulses(frozen.topology, system, loops, distances, impulses)
+    loop_impulse = _loop_impulses(at_start.topology, system, loops, distances, impulses)
     return Bounded(found[0][0], found[-1][0], found[0][1], found[-1][1], loop_impulse)
 
 

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.evaluation.devices import scan, varying_alike
-from artix.math.tangents import times
+from artix.math.arrays import matmul
 
 Array = jax.Array
 
@@ -39,7 +39,7 @@ def impulse_changes(acting: ActingBounds, missing: Array, repetitions: int) -> A
     own = 1 - acting.slope * acting.response
 
     def needed(x: Array) -> Array:
-        return own * x + acting.slope * times(x, acting.coupling)
+        return own * x + acting.slope * matmul(x, acting.coupling)
 
     def sweeps(_, b: Array) -> Array:
         return _relaxed(repetitions, False, own, acting.slope, jnp.ones_like(own), acting.coupling, b)

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.evaluation.devices import scan
-from artix.kinematics.tree import Tree, take
-from artix.math.tangents import is_zero, times, value_and_change
+from artix.math.arrays import matmul, take
+from artix.math.tangents import is_zero, value_and_change
+from artix.model.padding import Tree
 from artix.model.topology import Topology
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.sweep import Sweep, implicit_sweep
@@ -142,9 +143,9 @@ def _sweeps_jvp(sweeps: _Sweeps, primals, tangents):
     d_rows, d_distances, d_velocity, d_dt = tangents
     d_velocity = jnp.zeros_like(velocity) if is_zero(d_velocity) else d_velocity
     if not is_zero(d_rows.effect):
-        d_velocity = d_velocity + times(found.impulses.dofs.total, d_rows.effect)
+        d_velocity = d_velocity + matmul(found.impulses.dofs.total, d_rows.effect)
     if distances is not None and not is_zero(d_distances.effect):
-        d_velocity = d_velocity + times(jnp.add(*found.impulses.distances), d_distances.effect)
+        d_velocity = d_velocity + matmul(jnp.add(*found.impulses.distances), d_distances.effect)
     return found, _followed(sweeps, rows, distances, dt, found, d_rows, d_distances, d_dt, d_velocity)
 
 
@@ -167,7 +168,7 @@ def _followed(sweeps: _Sweeps, rows, distances, dt, found: Swept, d_rows, d_dist
     zero, none = jnp.zeros_like(d_dofs), jnp.zeros_like(d_lengths)
     # Of one DOF's impulses the equations know the sum alone, and so does everybody else.
     d_impulses = Impulses(BoundImpulses(d_dofs, zero, zero, zero, zero), (d_lengths, none))
-    return Swept(d_velocity + times(change, effects), d_impulses, jnp.zeros_like(found.corrections))
+    return Swept(d_velocity + matmul(change, effects), d_impulses, jnp.zeros_like(found.corrections))
 
 
 def _imbalances(
@@ -177,7 +178,7 @@ def _imbalances(
     missing = bound_imbalance(rows, impulses.dofs, velocity[jnp.array(sweeps.places, int)], sweeps.over(dt))
     if distances is None:
         return missing
-    rates = times(distances.direction, velocity)
+    rates = matmul(distances.direction, velocity)
     return jnp.concatenate([missing, distance_imbalance(distances, impulses.distances, rates)])
 
 
@@ -196,7 +197,7 @@ def _acting(
     effects = jnp.concatenate([effects, distances.effect])
     response = jnp.concatenate([response, distances.response])
     slope = jnp.concatenate([slope, distance_slope(distances, impulses.distances)])
-    coupling = jnp.concatenate([take(effects, places), times(effects, distances.direction.T)], axis=1)
+    coupling = jnp.concatenate([take(effects, places), matmul(effects, distances.direction.T)], axis=1)
     return ActingBounds(coupling, slope, response), effects
 
 

@@ -10,8 +10,9 @@ import functools
 
 import jax
 
-from artix.kinematics.configuration import generalized_velocity
-from artix.math.tangents import times, value_and_change
+from artix.kinematics.velocities import generalized_velocity
+from artix.math.arrays import matmul
+from artix.math.tangents import value_and_change
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.implicit.impulses import BoundRow
@@ -53,6 +54,6 @@ def _swept_jvp(options: SolverOptions, primals, tangents):
     def rows(now: tuple[Articulation, State, Acting]) -> tuple[BoundRow, Array]:
         return bound_rows(*now, response, response), now[2].dt
 
-    d_velocity = -times(response, value_and_change(lacking, given, d_given)[1])
+    d_velocity = -matmul(response, value_and_change(lacking, given, d_given)[1])
     (bounds, dt), (d_bounds, d_dt) = value_and_change(rows, given, d_given)
     return found, follow_bounds(given[0].topology, bounds, dt, options, found, d_bounds, d_dt, d_velocity)
