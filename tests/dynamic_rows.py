@@ -145,7 +145,7 @@ INVERSE_DYNAMICS = [
         "`joint_wrenches(a, s, acc, external_force, axes=...)`",
         "`f` is `local`, `of` is `world`",
         lambda a, s, x: [
-            moving(a, artix.joint_wrenches(a, s, x["acceleration"], x["wrenches"])),
+            moving(a, artix.joint_wrenches(a, s, x["acceleration"], x["wrenches"], axes="local")),
             moving(a, artix.joint_wrenches(a, s, x["acceleration"], axes="world")),
         ],
         lambda r: [
@@ -160,9 +160,9 @@ INVERSE_DYNAMICS = [
         "`link_momenta(a, s, axes=..., subtree=...)`",
         "`h` is `local`, `oh` is `world`; after `computeCentroidalMomentum` `h` is that of subtrees",
         lambda a, s, x: [
-            moving(a, artix.link_momenta(a, s)),
+            moving(a, artix.link_momenta(a, s, axes="local")),
             moving(a, artix.link_momenta(a, s, axes="world")),
-            moving(a, artix.link_momenta(a, s, subtree=True)),
+            moving(a, artix.link_momenta(a, s, subtree=True, axes="local")),
         ],
         lambda r: [
             r.items(_rnea(r).h),

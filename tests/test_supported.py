@@ -103,10 +103,10 @@ def test_rows_of_rigid_links(rig) -> None:
     @jax.jit
     def rows(s):
         return (
-            artix.composite_spatial_inertias(a, s),
-            artix.joint_wrenches(a, s, acceleration),
-            artix.articulated_body_inertias(a, s, armature=False),
-            artix.articulated_body_inertias(a, s, armature=False, projected=True),
+            artix.composite_spatial_inertias(a, s, axes="local"),
+            artix.joint_wrenches(a, s, acceleration, axes="local"),
+            artix.articulated_body_inertias(a, s, armature=False, axes="local"),
+            artix.articulated_body_inertias(a, s, armature=False, projected=True, axes="local"),
             artix.subtree_centers_of_mass(a, s),
             artix.joint_placements(a, s),
         )

@@ -11,7 +11,8 @@ import pytest
 from pxr import Usd, UsdPhysics
 
 import artix
-from artix.model.padding import Padding, pad_articulation
+from artix.model.padded_articulation import pad_articulation
+from artix.model.padding import Padding
 from tests.models import random_tree
 from tests.usd_stages import MECHANISMS, body_inertias, joint_geometry, numbers, relative_error
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -15,10 +15,8 @@ from matplotlib.ticker import FuncFormatter
 
 import artix
 from artix.cli.identities import Identity
+from artix.cli.measurements import Measurement
 from artix.cli.text import rate
-
-if TYPE_CHECKING:
-    from artix.cli.demo import Measurement
 
 INK, MUTED, PAPER, GRID = "#1f2933", "#7b8794", "#fbfaf7", "#e4e2dc"
 ROBOT_COLORS = ("#e4572e", "#e8a628", "#2e86ab", "#5b8e3c", "#7d4fa8", "#c2478d", "#3aa6a0", "#6b705c")

@@ -50,6 +50,8 @@ def summary(articulation: Articulation) -> str:
         (topology.spatial_tendons, "spatial tendon"),
         (topology.loop_joints, "loop joint"),
         (topology.frame_names, "additional frame"),
+        ([one for one in topology.geometries if not one.sensor], "shape"),
+        ([one for one in topology.geometries if one.sensor], "sensor"),
     )
     extras = [_count(len(names), noun) for names, noun in parts if names] + _joint_features(articulation)
     total = quantity(float(np.sum(np.asarray(articulation.link_mass, float))))

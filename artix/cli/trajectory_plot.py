@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -14,10 +14,8 @@ from matplotlib.figure import Figure
 
 import artix
 from artix.cli.demo_plot import GRID, INK, MUTED, PAPER, ROBOT_COLORS, VIEW
+from artix.cli.trajectory_results import ReachResult, SwingUpResult
 from artix.examples import swing_up
-
-if TYPE_CHECKING:
-    from artix.cli.trajectory_demo import ReachResult, SwingUpResult
 
 TIME_COLORS = LinearSegmentedColormap.from_list("time", ["#d9d6cc", "#8fb8cc", "#2e86ab", "#7d4fa8", "#e4572e"])
 SHOWN = 26

@@ -15,10 +15,11 @@ from artix.constraints.anchor_structure import Anchors, AnchorType
 from artix.constraints.locked_rotations import RotationRows, locked_rotations
 from artix.kinematics.bodies import Placement
 from artix.kinematics.solve import Kinematics, body_accelerations, dof_motions, generalized_motions, root_motion
-from artix.kinematics.tree import Tree, take
 from artix.math import spatial
+from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
+from artix.model.padding import Tree
 from artix.model.topology import Topology
 
 Array = jax.Array

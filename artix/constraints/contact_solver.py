@@ -21,7 +21,7 @@ from artix.constraints.operators import check_iterations
 from artix.dynamics.factorization import factorize_dense, solve
 from artix.evaluation import quantity
 from artix.evaluation.devices import scan, varying_alike
-from artix.math.tangents import times
+from artix.math.arrays import matmul
 from artix.model.checks import check_vector
 
 Array = jax.Array
@@ -90,7 +90,7 @@ def solve_contact(
     if method not in ("admm", "pgs"):
         raise ValueError(f"method must be 'admm' or 'pgs'; found {method!r}")
     impulse = _ruled(method, iterations, penalty, delassus, free_velocity, friction)
-    velocity = times(delassus, impulse) + free_velocity
+    velocity = matmul(delassus, impulse) + free_velocity
     residual = jnp.max(jnp.abs(natural_map(impulse, delassus, free_velocity, friction)))
     return ContactSolution(impulse, velocity, jax.lax.stop_gradient(residual))
 
@@ -107,7 +107,7 @@ def project_onto_cones(x: Array, friction: Array) -> Array:
 
 def natural_map(impulse: Array, delassus: Array, free_velocity: Array, friction: Array) -> Array:
     """What vanishes at solutions, and only there, [3 K]; see :attr:`ContactSolution.residual`."""
-    velocity = (times(delassus, impulse) + free_velocity).reshape(-1, 3)
+    velocity = (matmul(delassus, impulse) + free_velocity).reshape(-1, 3)
     corrected = velocity.at[:, 2].add(friction * _length(velocity[:, :2]))
     scale = 1 / jax.lax.stop_gradient(jnp.mean(jnp.diagonal(delassus)))
     cones = impulse.reshape(-1, 3)
@@ -128,9 +128,9 @@ def _solve_contact_jvp(method, iterations, penalty, primals, tangents):
     by_impulse = jax.jacfwd(natural_map)(impulse, *primals)
     change = jax.jvp(lambda *problem: natural_map(impulse, *problem), primals, tangents)[1]
     # Least squares, since impulses need not be unique.
-    square = times(by_impulse.T, by_impulse)
+    square = matmul(by_impulse.T, by_impulse)
     damped = jax.lax.stop_gradient(factorize_damped(square, None))
-    return impulse, proximal_iterations(square, damped, -times(by_impulse.T, change), 4)
+    return impulse, proximal_iterations(square, damped, -matmul(by_impulse.T, change), 4)
 
 
 def _alternating_directions(
@@ -161,7 +161,7 @@ def _projected_gauss_seidel(delassus: Array, free_velocity: Array, friction: Arr
         for k in range(count):
             rows = slice(3 * k, 3 * k + 3)
             own = delassus[rows, rows]
-            velocity = times(delassus[rows], impulse) + free_velocity[rows]
+            velocity = matmul(delassus[rows], impulse) + free_velocity[rows]
             old = impulse[rows]
             normal = jnp.maximum(old[2] - velocity[2] / diagonal[k, 2], 0.0)
             slip = velocity[:2] + own[:2, 2] * (normal - old[2])
@@ -189,7 +189,7 @@ def _geometric_mean_eigenvalue(matrix: Array) -> Array:
     upper = lower = jnp.mean(jnp.diagonal(matrix))
     factors = factorize_dense(matrix, jnp.broadcast_to(0.001 * upper, (len(matrix),)))
     for _ in range(6):
-        largest, inverse = times(matrix, largest), solve(factors, inverse)
+        largest, inverse = matmul(matrix, largest), solve(factors, inverse)
         upper, lower = jnp.sqrt(jnp.sum(largest**2)), 1 / jnp.sqrt(jnp.sum(inverse**2))
         largest, inverse = largest / upper, inverse * lower
     return jnp.sqrt(upper * jnp.maximum(lower, 0.01 * upper))

@@ -13,9 +13,9 @@ from artix.constraints.contact_solver import ContactMethod, solve_contact
 from artix.dynamics.forward import forward_dynamics
 from artix.dynamics.solve import factorize, linear_solve
 from artix.evaluation import quantity
-from artix.kinematics.configuration import generalized_velocity
 from artix.kinematics.solve import Kinematics, kinematics
-from artix.math.tangents import times
+from artix.kinematics.velocities import generalized_velocity
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
 
@@ -146,7 +146,7 @@ def contact_forces(
     )
     impulses = solution.impulse.reshape(-1, 3)
     forces = jnp.sum(impulses[:, :, None] * problem.frames, axis=1) / jnp.asarray(dt, impulses.dtype)
-    return ContactForces(forces, velocity + times(solution.impulse, responses), solution.residual)
+    return ContactForces(forces, velocity + matmul(solution.impulse, responses), solution.residual)
 
 
 def contact_frames(normal: Array) -> Array:
@@ -177,11 +177,11 @@ def _problem(articulation, state, force, contacts, dt, external_force) -> tuple[
     jacobian = _point_jacobian(articulation, state, kin, contacts)
     jacobian = jnp.sum(frames[:, :, :, None] * jacobian.reshape(-1, 1, 3, jacobian.shape[-1]), axis=2)
     jacobian = jacobian.reshape(3 * count, -1)
-    factors = factorize(articulation, kin)
+    factors = factorize(articulation, kin, many=True)
     responses = jax.vmap(lambda row: linear_solve(articulation, kin, factors, row))(jacobian)
-    delassus = times(responses, jacobian.T)
+    delassus = matmul(responses, jacobian.T)
     approach = jnp.maximum(contacts.gap, jnp.zeros_like(contacts.gap)) / dt
-    free = times(jacobian, velocity).reshape(count, 3).at[:, 2].add(approach).reshape(-1)
+    free = matmul(jacobian, velocity).reshape(count, 3).at[:, 2].add(approach).reshape(-1)
     return ContactProblem(0.5 * (delassus + delassus.T), free, jacobian, frames), velocity, responses
 
 

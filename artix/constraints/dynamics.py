@@ -9,17 +9,18 @@ import jax
 import jax.numpy as jnp
 
 from artix.constraints.anchor_sides import anchor_jacobian, anchor_sides, relative_motion
-from artix.constraints.kkt import DEFAULT_ITERATIONS, factorize_kkt, kkt_solve, plain_kkt_solve
+from artix.constraints.kkt import DEFAULT_ITERATIONS, factorize_kkt, kkt_solve, kkt_solve_value
 from artix.constraints.model import Constraints
 from artix.constraints.operators import check_iterations, stabilized_bias
 from artix.dynamics.factorization import factorize_dense, solve
 from artix.dynamics.inverse import force_change, inverse_dynamics
 from artix.dynamics.newton_euler import generalized_forces, newton_euler
 from artix.evaluation import quantity
-from artix.kinematics.configuration import generalized_velocity
 from artix.kinematics.displacements import has_all_displacements
 from artix.kinematics.solve import kinematics
-from artix.math.tangents import add, along, is_zero, times
+from artix.kinematics.velocities import generalized_velocity
+from artix.math.arrays import matmul
+from artix.math.tangents import add, along, is_zero
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
 
@@ -99,38 +100,40 @@ def constrained_forward_dynamics(
     check_iterations(iterations)
     if not has_all_displacements(tree):
         raise ValueError("a padded fleet with spherical joints is not supported; use one articulation at a time")
-    return _ruled(iterations, articulation, state, force, constraints, external_force, damping)
+    return _constrained_forward_dynamics(iterations, articulation, state, force, constraints, external_force, damping)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _ruled(iterations, articulation, state, force, constraints, external_force, damping) -> ConstrainedAcceleration:
+def _constrained_forward_dynamics(
+    iterations, articulation, state, force, constraints, external_force, damping
+) -> ConstrainedAcceleration:
     kin = kinematics(articulation, state)
-    found = newton_euler(articulation, kin, state, None, external_force, gravity=True)
-    rest = force - generalized_forces(articulation.topology, found.motions, found.force)
+    rnea = newton_euler(articulation, kin, state, None, external_force, gravity=True)
+    rest = force - generalized_forces(articulation.topology, rnea.motions, rnea.force)
     sides = anchor_sides(articulation, state, kin, constraints.anchors)
     jacobian = anchor_jacobian(articulation, kin, constraints.anchors, *sides)
     bias = stabilized_bias(constraints, *relative_motion(constraints.anchors, *sides))
     factors = factorize_kkt(articulation, kin, jacobian, damping)
-    acceleration, constraint_force = plain_kkt_solve(factors, rest, -bias, iterations)
-    residual = jnp.max(jnp.abs(times(jacobian, acceleration) + bias))
+    acceleration, constraint_force = kkt_solve_value(factors, rest, -bias, iterations)
+    residual = jnp.max(jnp.abs(matmul(jacobian, acceleration) + bias))
     return ConstrainedAcceleration(acceleration, constraint_force, residual)
 
 
-@functools.partial(_ruled.defjvp, symbolic_zeros=True)
+@functools.partial(_constrained_forward_dynamics.defjvp, symbolic_zeros=True)
 def _constrained_forward_dynamics_jvp(iterations, primals, tangents):
     """Differentiates ``inverse_dynamics(nu') == force + J^T lambda`` and ``J nu' + bias == 0``."""
     articulation, state, _, constraints, external_force, damping = primals
     d_articulation, d_state, d_force, d_constraints, d_external_force, _ = tangents
-    result = _ruled(iterations, *primals)
+    result = _constrained_forward_dynamics(iterations, *primals)
     acceleration, constraint_force, _ = result
     kin = kinematics(articulation, state)
-    found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
+    rnea = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
     moved = force_change(
         True,
         (articulation, state, acceleration, external_force),
         (d_articulation, d_state, None, d_external_force),
         kin,
-        found,
+        rnea,
     )
     if not is_zero(d_articulation) and not is_zero(d_articulation.armature):
         base = articulation.topology.num_base_dofs
@@ -160,7 +163,7 @@ def _rows(articulation: Articulation, state: State, constraints: Constraints, ac
     sides = anchor_sides(articulation, state, kin, constraints.anchors, acceleration)
     moving = stabilized_bias(constraints, *relative_motion(constraints.anchors, *sides))
     jacobian = anchor_jacobian(articulation, kin, constraints.anchors, *sides)
-    return jnp.concatenate([times(constraint_force, jacobian), moving])
+    return jnp.concatenate([matmul(constraint_force, jacobian), moving])
 
 
 @quantity
@@ -198,7 +201,7 @@ def impulse_dynamics(
     kin, anchors = kinematics(articulation, state), constraints.anchors
     jacobian = anchor_jacobian(articulation, kin, anchors, *anchor_sides(articulation, state, kin, anchors))
     velocity = generalized_velocity(articulation, state)
-    target = -(1 + jnp.asarray(restitution, articulation.dtype)) * times(jacobian, velocity)
+    target = -(1 + jnp.asarray(restitution, articulation.dtype)) * matmul(jacobian, velocity)
     factors = factorize_kkt(articulation, kin, jacobian, damping)
     x, impulse = kkt_solve(articulation, kin, jacobian, factors, jnp.zeros_like(velocity), target, iterations)
     return Impact(velocity + x, impulse)
@@ -254,7 +257,7 @@ def constrained_inverse_dynamics(
     jacobian = anchor_jacobian(articulation, kin, anchors, *anchor_sides(articulation, state, kin, anchors))
     if constraint_force is None:
         constraint_force = _smallest_carrying(articulation, jacobian, force, damping)
-    return ConstrainedForces(force - times(constraint_force, jacobian), constraint_force)
+    return ConstrainedForces(force - matmul(constraint_force, jacobian), constraint_force)
 
 
 def _smallest_carrying(articulation: Articulation, jacobian: Array, force: Array, damping: float | Array) -> Array:
@@ -264,4 +267,4 @@ def _smallest_carrying(articulation: Articulation, jacobian: Array, force: Array
         return jnp.zeros(len(jacobian), force.dtype)
     root = jacobian[:, :base]
     added = jnp.broadcast_to(jnp.asarray(damping, force.dtype), (base,))
-    return times(root, solve(factorize_dense(times(root.T, root), added), force[:base]))
+    return matmul(root, solve(factorize_dense(matmul(root.T, root), added), force[:base]))

@@ -21,10 +21,10 @@ from artix.dynamics.force_derivatives import force_derivatives
 from artix.dynamics.newton_euler import newton_euler
 from artix.dynamics.solve import inverse_matrix
 from artix.evaluation import quantity
-from artix.kinematics.configuration import generalized_velocity
 from artix.kinematics.displacements import generalized_columns
 from artix.kinematics.solve import Kinematics, kinematics
-from artix.math.tangents import times
+from artix.kinematics.velocities import generalized_velocity
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 
 Array = jax.Array
@@ -91,8 +91,8 @@ def constrained_forward_dynamics_derivatives(
         articulation, state, force, constraints, external_force, damping=damping, iterations=iterations
     )
     tree, kin = articulation.topology, kinematics(articulation, state)
-    found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
-    by = force_derivatives(articulation, kin, found, external_force, gravity=True)
+    rnea = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
+    by = force_derivatives(articulation, kin, rnea, external_force, gravity=True)
     moving = moving_sides(articulation, state, kin, constraints.anchors, acceleration)
     rows = row_derivatives(articulation, kin, constraints, moving)
     pushed = constraint_force_derivative(articulation, kin, constraints.anchors, moving, constraint_force)
@@ -142,8 +142,8 @@ def impulse_dynamics_derivatives(
     kin = kinematics(articulation, state)
     zero = jnp.zeros_like
     rest = state.replace(root_velocity=zero(state.root_velocity), joint_velocity=zero(state.joint_velocity))
-    found = newton_euler(articulation, kin, rest, jump, gravity=False)
-    by = force_derivatives(articulation, kin, found, gravity=False)
+    rnea = newton_euler(articulation, kin, rest, jump, gravity=False)
+    by = force_derivatives(articulation, kin, rnea, gravity=False)
     kept = jump + bounce * before
     root = kept[:6] if base else rest.root_velocity
     moving = moving_sides(
@@ -157,7 +157,7 @@ def impulse_dynamics_derivatives(
     returned = bounce * rows.jacobian
     unit = jnp.eye(tree.nv, dtype=before.dtype)
     return ImpactDerivatives(
-        x, unit - times(operators.held.T, returned), impulse, -times(operators.stiffness, returned)
+        x, unit - matmul(operators.held.T, returned), impulse, -matmul(operators.stiffness, returned)
     )
 
 
@@ -173,17 +173,17 @@ class _Operators(NamedTuple):
 
     def solve(self, force: Array, target: Array) -> tuple[Array, Array]:
         """Solutions [nv, m] and multipliers [R, m] of right sides [nv, m] and [R, m]."""
-        x = times(self.free, force) + times(self.held.T, target)
-        return x, times(self.stiffness, target) - times(self.held, force)
+        x = matmul(self.free, force) + matmul(self.held.T, target)
+        return x, matmul(self.stiffness, target) - matmul(self.held, force)
 
 
 def _solution_operators(
     articulation: Articulation, kin: Kinematics, jacobian: Array, damping: float | Array | None, iterations: int
 ) -> _Operators:
     inverse = inverse_matrix(articulation, kin)
-    response = times(jacobian, inverse)
-    delassus = times(response, jacobian.T)
+    response = matmul(jacobian, inverse)
+    delassus = matmul(response, jacobian.T)
     unit = jnp.eye(len(jacobian), dtype=inverse.dtype)
     stiffness = proximal_iterations(delassus, factorize_damped(delassus, damping), unit, iterations)
-    held = times(stiffness, response)
-    return _Operators(inverse - times(response.T, held), held, stiffness)
+    held = matmul(stiffness, response)
+    return _Operators(inverse - matmul(response.T, held), held, stiffness)

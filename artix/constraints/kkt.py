@@ -20,7 +20,7 @@ from artix.dynamics.factorization import Factors, factorize_dense, finish_solve,
 from artix.dynamics.mass_matrix import generalized_armature, inertia_matrix
 from artix.dynamics.solve import factorize
 from artix.kinematics.solve import Kinematics
-from artix.math.tangents import times
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation
 
 Array = jax.Array
@@ -53,18 +53,18 @@ def factorize_kkt(
 ) -> KktFactors:
     """Factorises."""
     jacobian = jax.lax.stop_gradient(jacobian)
-    mass = factorize(articulation, kin)
+    mass = factorize(articulation, kin, many=True)
     half = half_solve(mass, jacobian)
-    delassus = times(half, half.T)
+    delassus = matmul(half, half.T)
     damped = factorize_damped(delassus, damping)
     return jax.lax.stop_gradient(KktFactors(mass, half, delassus, damped))
 
 
-def plain_kkt_solve(factors: KktFactors, force: Array, target: Array, iterations: int) -> KktSolution:
+def kkt_solve_value(factors: KktFactors, force: Array, target: Array, iterations: int) -> KktSolution:
     """One solve; not differentiable."""
     half = half_solve(factors.mass, force[None])[0]
-    multipliers = proximal_iterations(factors.delassus, factors.damped, target - times(factors.half, half), iterations)
-    return KktSolution(finish_solve(factors.mass, half + times(multipliers, factors.half)), multipliers)
+    multipliers = proximal_iterations(factors.delassus, factors.damped, target - matmul(factors.half, half), iterations)
+    return KktSolution(finish_solve(factors.mass, half + matmul(multipliers, factors.half)), multipliers)
 
 
 def proximal_iterations(delassus: Array, damped: Factors, rest: Array, iterations: int) -> Array:
@@ -73,7 +73,7 @@ def proximal_iterations(delassus: Array, damped: Factors, rest: Array, iteration
     multipliers = solve_columns(damped, columns)
     for _ in range(iterations - 1):
         # What is still missing is small, and so is what rounding makes of it.
-        multipliers = multipliers + solve_columns(damped, columns - times(delassus, multipliers))
+        multipliers = multipliers + solve_columns(damped, columns - matmul(delassus, multipliers))
     return multipliers.reshape(rest.shape)
 
 
@@ -107,10 +107,10 @@ def kkt_solve(
 
     def equations(unknown: KktSolution) -> tuple[Array, Array]:
         x, negative = unknown
-        return times(matrix, x) + times(negative, jacobian), times(jacobian, x)
+        return matmul(matrix, x) + matmul(negative, jacobian), matmul(jacobian, x)
 
     def solve(_, right: tuple[Array, Array]) -> KktSolution:
-        x, multipliers = plain_kkt_solve(factors, *right, iterations)
+        x, multipliers = kkt_solve_value(factors, *right, iterations)
         return KktSolution(x, -multipliers)
 
     # In reverse mode JAX asks that both right sides depend on what is differentiated, though one of them be constant.

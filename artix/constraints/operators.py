@@ -12,7 +12,7 @@ from artix.dynamics.factorization import factorize_dense, half_solve, solve_colu
 from artix.dynamics.solve import factorize, linear_solve
 from artix.evaluation import quantity
 from artix.kinematics.solve import kinematics
-from artix.math.tangents import times
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 
@@ -118,28 +118,28 @@ def delassus_matrix(
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
     """
-    matrix = _ruled_delassus_matrix(articulation, state, constraints.anchors)
+    matrix = _delassus_matrix_with_jvp(articulation, state, constraints.anchors)
     return matrix + jnp.asarray(damping, matrix.dtype) * jnp.eye(len(matrix), dtype=matrix.dtype)
 
 
 @jax.custom_jvp
-def _ruled_delassus_matrix(articulation: Articulation, state: State, anchors: Anchors) -> Array:
+def _delassus_matrix_with_jvp(articulation: Articulation, state: State, anchors: Anchors) -> Array:
     kin = kinematics(articulation, state)
     jacobian = solved_anchor_rows(articulation, state, kin, anchors).jacobian
-    half = half_solve(factorize(articulation, kin), jacobian)
-    return times(half, half.T)
+    half = half_solve(factorize(articulation, kin, many=True), jacobian)
+    return matmul(half, half.T)
 
 
-@_ruled_delassus_matrix.defjvp
+@_delassus_matrix_with_jvp.defjvp
 def _delassus_matrix_jvp(primals, tangents):
     """By the full solves, which know their derivatives."""
 
     def plain(articulation: Articulation, state: State, anchors: Anchors) -> Array:
         kin = kinematics(articulation, state)
         jacobian = solved_anchor_rows(articulation, state, kin, anchors).jacobian
-        factors = factorize(articulation, kin)
+        factors = factorize(articulation, kin, many=True)
         responses = jax.vmap(lambda row: linear_solve(articulation, kin, factors, row))(jacobian)
-        return times(jacobian, responses.T)
+        return matmul(jacobian, responses.T)
 
     matrix, change = jax.jvp(plain, primals, tangents)
     return matrix, 0.5 * (change + change.T)
@@ -170,7 +170,7 @@ def operational_space_inertia(
 def _inverse(matrix: Array) -> Array:
     factors = jax.lax.stop_gradient(factorize_dense(matrix, jnp.zeros_like(matrix[0])))
     columns = jax.lax.custom_linear_solve(
-        lambda x: times(matrix, x),
+        lambda x: matmul(matrix, x),
         jnp.eye(len(matrix), dtype=matrix.dtype),
         solve=lambda _, right: solve_columns(factors, right),
         symmetric=True,

@@ -40,7 +40,8 @@ from artix.kinematics.solve import (
 )
 from artix.kinematics.tree import free_root
 from artix.math import spatial
-from artix.math.tangents import times, value_and_change
+from artix.math.arrays import matmul
+from artix.math.tangents import value_and_change
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 
@@ -161,17 +162,17 @@ def constraint_force_derivative(
     changes = _along_columns(lambda a, b: anchor_wrenches(anchors, a, b, force), moving.sides, (seen[0], seen[1]))
     derivative, loads = jnp.zeros((tree.nv, tree.nv), motions.dtype), jnp.zeros_like(motions)
     for wrench, change, moved in zip(wrenches, changes, moved_sides(articulation, anchors), strict=True):
-        loads = loads + times(wrench, moved)
+        loads = loads + matmul(wrench, moved)
         pushed = moved.T[None] * motions[..., None]
         change = moving.columns.spread(change, np.arange(len(anchors.structure)))
-        derivative = derivative + sum(times(pushed[k], change[k]) for k in range(6))
+        derivative = derivative + sum(matmul(pushed[k], change[k]) for k in range(6))
     # The DOFs that a displacement carries along: S_j changes by S_c x S_j, whose work on a load is S_c . (S_j x* load).
     base = tree.num_base_dofs
     linear, angular, pull, torque = motions[:3], motions[3:], loads[:3], loads[3:]
     turned = [spatial.cross(angular, pull), spatial.cross(linear, pull) + spatial.cross(angular, torque)]
     carried = jnp.asarray(displacements(tree).moved_by, motions.dtype)[:, : NUM_ROOT + tree.num_dofs]
     carried = generalized_columns(tree, carried)
-    return derivative + jnp.pad(carried, ((base, 0), (0, 0))) * times(jnp.concatenate(turned).T, motions)
+    return derivative + jnp.pad(carried, ((base, 0), (0, 0))) * matmul(jnp.concatenate(turned).T, motions)
 
 
 # --- internals ------------------------------------------------------------------------------------------------------

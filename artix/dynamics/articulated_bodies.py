@@ -1,10 +1,10 @@
-"""Solving with the mass matrix by articulated bodies: bodies with all that moves freely below them.
+"""Solving with the mass matrix by the articulated-body algorithm.
 
 The entries of the generalised velocity are eliminated from the leaves upwards (Featherstone 1983, *The calculation of
-robot dynamics using articulated-body inertias*; 2008, section 7.3): each takes its share ``F D^-1 F^T``, of
-``F = I^A S`` and ``D = S . F``, off the inertia of what it moves, and the rest is passed on to what moves it. All is
-about one point and in world axes, so that nothing is transformed on the way. The number of operations is proportional
-to that of the entries.
+robot dynamics using articulated-body inertias*; 2008, section 7.3): each removes ``F D^-1 F^T``, with
+``F = I^A S`` and ``D = S . F``, from the articulated inertia of what it moves, and passes the rest on to its parent.
+Everything is about one point and in world axes, so nothing is transformed on the way. The number of operations grows
+linearly with the number of entries.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from flax import struct
 from artix.dynamics.elimination import Paths
 from artix.dynamics.inertia import spatial_inertias
 from artix.kinematics.bodies import Inertias
-from artix.kinematics.tree import masked_sum, take
 from artix.math import spatial
-from artix.math.tangents import times
+from artix.math.arrays import masked_sum, matmul, take
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -48,11 +47,11 @@ class ArticulatedFactors:
     def upper(self) -> Array:
         """U, unit upper triangular, [nv, nv]."""
         place, unit = self.paths.place, np.eye(len(self.inverses), dtype=self.inverses.dtype)
-        above = times(self.motions.T, self.forces * self.inverses[None]) * (self.paths.pattern - unit) + unit
+        above = matmul(self.motions.T, self.forces * self.inverses[None]) * (self.paths.pattern - unit) + unit
         return take(take(above, place, 0), place)
 
     def solve_upper(self, rights: Array) -> Array:
-        """``U^-1 rights`` for right sides [nv, m]: forces that are left while all above is held."""
+        """``U^-1 rights`` for right sides [nv, m]: forces that remain while everything above is held."""
         right, force, found = take(rights, self.paths.order, 0).T, None, []
         for depth, level in reversed([*enumerate(self.paths.slices)]):
             below = _to_parents(self.paths, depth + 1, force, (6, len(right)), right)
@@ -62,7 +61,7 @@ class ArticulatedFactors:
         return take(jnp.concatenate(found[::-1], axis=1).T, self.paths.place, 0)
 
     def solve_upper_transposed(self, rights: Array) -> Array:
-        """``U^-T x`` for x [nv, m]: from accelerations with all above held to those with nothing held."""
+        """``U^-T x`` for x [nv, m]: accelerations, from those with everything above held."""
         right, found = take(rights, self.paths.order, 0).T, []
         motion = jnp.zeros_like(right, shape=(6, len(right), len(self.paths.levels[0])))
         for depth, level in enumerate(self.paths.slices):
@@ -119,7 +118,7 @@ def _to_parents(paths: Paths, depth: int, x: Array | None, shape: tuple[int, ...
 
 @functools.lru_cache(maxsize=256)
 def _bodies(tree: Topology) -> np.ndarray:
-    """The body that each entry is the last to move, one more than there are for none, [nv]."""
+    """The body whose last entry each entry is; the number of bodies where it is not the last of any, [nv]."""
     base, dofs = tree.num_base_dofs, tree.dof_body
     bodies = np.full(tree.nv, tree.num_bodies)
     bodies[:base][-1:] = 0

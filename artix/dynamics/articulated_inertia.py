@@ -13,10 +13,11 @@ from artix.dynamics.inertia import link_reference_inertias, reference_inertias, 
 from artix.dynamics.mass_matrix import generalized_armature
 from artix.evaluation import quantity
 from artix.kinematics.axes import Axes, check_axes, force_in_axes
-from artix.kinematics.frames import link_frames
+from artix.kinematics.links import link_frames
 from artix.kinematics.solve import generalized_motions, kinematics
-from artix.kinematics.tree import masked_sum, take
+from artix.math.arrays import masked_sum, take
 from artix.model.articulation import Articulation, State
+from artix.model.checks import static_topology
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -27,7 +28,7 @@ def articulated_body_inertias(
     articulation: Articulation,
     state: State,
     *,
-    axes: Axes = "local",
+    axes: Axes = "world_aligned",
     armature: bool = True,
     projected: bool = False,
 ) -> Array:
@@ -55,9 +56,9 @@ def articulated_body_inertias(
     Identity: ``S_j . I^A_j S_j`` is D_j of :func:`artix.mass_matrix_cholesky` for joints of one DOF.
     """
     check_axes(axes)
-    tree = articulation.topology
-    if not isinstance(tree, Topology):
-        raise TypeError("articulated-body inertias need one topology; evaluate the kinds of a mixed fleet one by one")
+    tree = static_topology(
+        articulation, "articulated-body inertias need one topology; evaluate the kinds of a mixed fleet one by one"
+    )
     kin = kinematics(articulation, state)
     added = generalized_armature(articulation)
     motions = generalized_motions(articulation, kin)
@@ -80,7 +81,7 @@ def articulated_body_inertias(
 
 @functools.lru_cache(maxsize=256)
 def _attachments(tree: Topology) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of what the links are made up: themselves, links that fixed joints hold, and bodies that hang on those.
+    """What each link carries: itself, links attached by fixed joints, and the bodies attached to those.
 
     Returns:
       ``[m, l]``: whether link m is link l or rigidly below it, [L, L]; ``[b, l]``: whether body b + 1 hangs on one of

@@ -1,4 +1,4 @@
-"""The Coriolis matrix, and the products of inertias and velocities of which it and rates of inertias are made."""
+"""The Coriolis matrix, and the products of inertias and velocities that it is assembled from."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import jax
 import jax.numpy as jnp
 
 from artix.dynamics.force_derivatives import coriolis_columns
-from artix.dynamics.inertia import link_reference_inertias, link_subtree_sums, momentum, spatial_inertias
+from artix.dynamics.inertia import link_reference_inertias, link_subtree_sums, momentum_of_motion, spatial_inertias
 from artix.dynamics.newton_euler import newton_euler
 from artix.evaluation import quantity
 from artix.kinematics.axes import inertias_in_axes, motion_in_axes
 from artix.kinematics.displacements import generalized_columns
-from artix.kinematics.frames import link_frames, live_links
+from artix.kinematics.links import link_frames, live_links
 from artix.kinematics.solve import Motion, body_velocities, dof_motions, kinematics, root_motion
-from artix.kinematics.tree import take
 from artix.math import spatial
+from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 
 Array = jax.Array
@@ -45,8 +45,8 @@ def coriolis_matrix(articulation: Articulation, state: State) -> Array:
     Identity: ``C + C.T`` is the rate of change of ``mass_matrix(a, s)``.
     """
     kin = kinematics(articulation, state)
-    found = newton_euler(articulation, kin, state, None, gravity=False)
-    return generalized_columns(articulation.topology, coriolis_columns(articulation, kin, found))
+    rnea = newton_euler(articulation, kin, state, None, gravity=False)
+    return generalized_columns(articulation.topology, coriolis_columns(articulation, kin, rnea))
 
 
 class VelocityProducts(NamedTuple):
@@ -85,7 +85,7 @@ def velocity_product_matrices(articulation: Articulation, state: State) -> Veloc
     of_links = Motion(*(take(part, tree.link_body) for part in bodies))
     velocity = motion_in_axes(kin, frames, of_links, "world")
     inertias = inertias_in_axes(kin, frames, link_reference_inertias(articulation, kin), "world")
-    matrix, momenta = spatial_inertias(inertias), momentum(inertias, Motion.from_rows(velocity))
+    matrix, momenta = spatial_inertias(inertias), momentum_of_motion(inertias, Motion.from_rows(velocity))
     left = spatial.multiply(matrix, _motion_cross_matrix(velocity))
     right = -jnp.swapaxes(left, 0, 1)  # v x* = -(v x)^T, and inertias are symmetric
     coriolis = 0.5 * (right - left + _momentum_cross_matrix(momenta))

@@ -1,7 +1,7 @@
 """Closed-form Jacobians of the dynamics in the tangent space of the generalised velocity.
 
-"By the configuration" means along :func:`artix.integrate` at once: column k is the derivative while the configuration
-moves with unit velocity k of the generalised velocity ``nu``, whose components are held. For a floating base ``nu`` is
+"By the configuration" means along :func:`artix.integrate`: column k is the derivative as the configuration moves with
+the k-th unit velocity, while the components of the generalised velocity ``nu`` are held. For a floating base ``nu`` is
 in world axes; Pinocchio's free-flyer moves along the base's own axes with components held there. With ``nu = T nu_pin``
 and ``b = dT/dt nu_pin`` (see the page on conventions), its derivatives follow from these by the product rule.
 """
@@ -19,11 +19,11 @@ from artix.dynamics.mass_matrix import generalized_armature, inertia_matrix
 from artix.dynamics.newton_euler import newton_euler
 from artix.dynamics.solve import factorize, inverse_matrix, linear_solve
 from artix.evaluation import quantity
-from artix.kinematics.configuration import generalized_velocity
 from artix.kinematics.configuration_derivatives import integrate_derivatives
 from artix.kinematics.displacements import generalized_columns
 from artix.kinematics.solve import Kinematics, kinematics
-from artix.math.tangents import times
+from artix.kinematics.velocities import generalized_velocity
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
 
@@ -104,7 +104,7 @@ def forward_dynamics_derivatives(
     """
     acceleration = forward_dynamics(articulation, state, force, external_force)
     kin, by_configuration, by_velocity = _force_derivatives(articulation, state, acceleration, external_force)
-    factors = factorize(articulation, kin)
+    factors = factorize(articulation, kin, many=True)
 
     def columns(rights: Array) -> Array:
         return jax.vmap(lambda right: linear_solve(articulation, kin, factors, right), 1, 1)(rights)
@@ -134,8 +134,8 @@ def gravity_derivatives(articulation: Articulation, state: State) -> Array:
     zero = jnp.zeros_like
     rest = state.replace(root_velocity=zero(state.root_velocity), joint_velocity=zero(state.joint_velocity))
     kin = kinematics(articulation, rest)
-    found = newton_euler(articulation, kin, rest, None, gravity=True)
-    columns = force_derivatives(articulation, kin, found, gravity=True).configuration
+    rnea = newton_euler(articulation, kin, rest, None, gravity=True)
+    columns = force_derivatives(articulation, kin, rnea, gravity=True).configuration
     return generalized_columns(articulation.topology, columns)
 
 
@@ -146,8 +146,8 @@ def _force_derivatives(
     check_state(articulation, state)
     check_vector("acceleration", acceleration, (articulation.topology.nv,), articulation.dtype, "nv")
     kin = kinematics(articulation, state)
-    found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
-    by = force_derivatives(articulation, kin, found, external_force, gravity=True)
+    rnea = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
+    by = force_derivatives(articulation, kin, rnea, external_force, gravity=True)
     tree = articulation.topology
     return kin, generalized_columns(tree, by.configuration), generalized_columns(tree, by.velocity)
 
@@ -194,8 +194,8 @@ def linearize(
     by_start, by_displacement = integrate_derivatives(articulation, state, dt * velocity)
     by = forward_dynamics_derivatives(articulation, state, force, external_force)
     lower = jnp.concatenate([dt * by.configuration, jnp.eye(nv, dtype=dt.dtype) + dt * by.velocity], axis=1)
-    upper = dt * times(by_displacement, lower) + jnp.pad(by_start, ((0, 0), (0, nv)))
+    upper = dt * matmul(by_displacement, lower) + jnp.pad(by_start, ((0, 0), (0, nv)))
     pushed = dt * by.force
     return Linearization(
-        jnp.concatenate([upper, lower]), jnp.concatenate([dt * times(by_displacement, pushed), pushed])
+        jnp.concatenate([upper, lower]), jnp.concatenate([dt * matmul(by_displacement, pushed), pushed])
     )

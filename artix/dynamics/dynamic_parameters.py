@@ -1,8 +1,8 @@
 """The ten dynamic parameters of each link, in which the dynamics are linear.
 
 ``(m, m c_x, m c_y, m c_z, I_xx, I_xy, I_yy, I_xz, I_yz, I_zz)``, with the first moments and the rotational inertia
-about the origin of the link's frame, in its axes: Pinocchio's ``toDynamicParameters`` in the same order. Not every ten
-numbers are a body; :mod:`artix.model.inertial_parameters` has parameters of which all are.
+about the origin of the link's frame, in its axes: Pinocchio's ``toDynamicParameters`` in the same order. Not all
+values belong to a physical body; for the parameters in :mod:`artix.model.inertial_parameters` they do.
 """
 
 from __future__ import annotations

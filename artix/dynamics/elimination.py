@@ -17,8 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from artix.kinematics.tree import take
-from artix.math.tangents import times
+from artix.math.arrays import matmul, take
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -105,7 +104,7 @@ class PathFactors:
         left, found = take(rights, self.paths.order, 0), []
         for column, level in zip(reversed(self.columns), reversed(self.paths.slices), strict=True):
             found.append(left[level])
-            left = left[: level.start] - times(column, left[level])
+            left = left[: level.start] - matmul(column, left[level])
         return take(jnp.concatenate(found[::-1]), self.paths.place, 0)
 
     def solve_upper_transposed(self, rights: Array) -> Array:
@@ -113,7 +112,7 @@ class PathFactors:
         right = take(rights, self.paths.order, 0)
         found = right[:0]
         for column, level in zip(self.columns, self.paths.slices, strict=True):
-            found = jnp.concatenate([found, right[level] - times(column.T, found)])
+            found = jnp.concatenate([found, right[level] - matmul(column.T, found)])
         return take(found, self.paths.place, 0)
 
 
@@ -133,7 +132,7 @@ def eliminate(paths: Paths, matrix: Array, added: Array) -> PathFactors:
         above = slice(0, level.start)
         inverse, column = 1 / diagonal[level], left[above, level]
         scaled = column * inverse[None]
-        left = left[above, above] - times(scaled, column.T) * pattern[above, above]
+        left = left[above, above] - matmul(scaled, column.T) * pattern[above, above]
         diagonal = diagonal[above] - jnp.sum(scaled * column, axis=1)
         columns.append(scaled)
         inverses.append(inverse)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.dynamics.inertia import momentum, reference_inertias, weights
+from artix.dynamics.inertia import momentum_of_motion, reference_inertias, weights
 from artix.evaluation import quantity
 from artix.kinematics.solve import body_velocities, dof_motions, kinematics, root_motion
 from artix.model.articulation import Articulation, State
@@ -37,7 +37,7 @@ def kinetic_energy(articulation: Articulation, state: State, *, armature: bool =
         tree, dof_motions(tree, kin), root_motion(tree, state.root_velocity), state.joint_velocity
     )
     velocity = velocity
-    momenta = momentum(reference_inertias(articulation, kin), velocity)
+    momenta = momentum_of_motion(reference_inertias(articulation, kin), velocity)
     energy = 0.5 * jnp.sum(jnp.concatenate(momenta) * jnp.concatenate(velocity))
     if armature:
         energy = energy + 0.5 * jnp.sum(articulation.armature * state.joint_velocity**2)
@@ -69,9 +69,19 @@ def potential_energy(articulation: Articulation, state: State) -> Array:
 
 @quantity
 def mechanical_energy(articulation: Articulation, state: State, *, armature: bool = False) -> Array:
-    """Kinetic and potential energy together [J], a scalar; arguments as :func:`kinetic_energy`.
+    """Kinetic and potential energy together, Pinocchio's ``computeMechanicalEnergy`` (which counts the armature).
 
-    Pinocchio's ``computeMechanicalEnergy``, which counts the armature.
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      armature: whether the joints' armature moves, too.
+
+    Returns:
+      The energy [J], shape [].
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: constant along motions without applied forces.
     """

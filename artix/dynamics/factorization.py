@@ -1,7 +1,7 @@
 """Factorising the mass matrix along the tree, ``M = U D U^T``.
 
-Three algorithms, of which the topology chooses. Where paths have up to ``DEEPEST_PATH`` entries, the elimination goes
-from level to level (:mod:`artix.dynamics.elimination`) and follows the tree's sparsity. Deeper trees are articulated
+There are three algorithms; the topology decides. Where paths have up to ``DEEPEST_PATH`` entries, the elimination goes
+from level to level (:mod:`artix.dynamics.elimination`) and follows the tree's sparsity. Deeper trees use articulated
 bodies (:mod:`artix.dynamics.articulated_bodies`). Trees of padded fleets, which are data, and matrices of other
 patterns are halved (:mod:`artix.dynamics.halving`).
 """
@@ -19,24 +19,25 @@ from artix.dynamics.articulated_bodies import ArticulatedFactors
 from artix.dynamics.elimination import PathFactors, Paths, eliminate
 from artix.dynamics.halving import FullFactors, halve
 from artix.kinematics.bodies import Inertias
-from artix.kinematics.tree import Tree
 from artix.math import spatial
-from artix.math.tangents import times
+from artix.math.arrays import matmul
+from artix.model.padding import Tree
 from artix.model.topology import Topology
 
 Array = jax.Array
 
-# Scalar operations of forward dynamics by elimination and as articulated bodies: chains of 4, 8, 12, 16, 20 and 32
-# joints take 1,998 / 2,233, 4,342 / 4,573, 7,198 / 6,913, 10,694 / 9,253, 14,958 / 11,593 and 33,638 / 18,613, a
-# floating humanoid with paths of 13 entries 18,907 / 17,712. For inverses and steps the fewer change at 12 to 16. In
-# float32 chains of 64 entries are wrong by 2e-2 when their matrix is factorised, and by 5e-4 as articulated bodies.
-DEEPEST_PATH = 12
+# For one right side and for many: which algorithm has fewer scalar operations. Elimination and articulated bodies take,
+# for forward dynamics of chains of 4, 8, 12, 16, 20 and 32 joints, 1,998 / 2,233, 4,342 / 4,573, 7,198 / 6,913,
+# 10,694 / 9,253, 14,958 / 11,593 and 33,638 / 18,613, and of a floating humanoid with paths of 13 entries 18,907 /
+# 17,712; for its derivatives and chains of 12, 16 and 20 joints 24,605 / 32,185, 44,031 / 52,645 and 72,209 / 78,097.
+# In float32 chains of 64 entries are wrong by 2e-2 when their matrix is factorised, and by 5e-4 as articulated bodies.
+DEEPEST_PATH, DEEPEST_PATH_OF_MANY = 11, 20
 
 Factors: TypeAlias = PathFactors | ArticulatedFactors | FullFactors
 
 
 class MassProduct(NamedTuple):
-    """A tree's mass matrix, not multiplied out: its upper half is that of ``motions^T momenta``."""
+    """A tree's mass matrix as a product: its upper half is that of ``motions^T momenta``."""
 
     motions: Array
     """Unit motions of the generalised velocity, [6, nv]."""
@@ -48,14 +49,14 @@ class MassProduct(NamedTuple):
     """What the matrix has on its diagonal besides, [nv]."""
 
 
-def factorize_product(tree: Tree, product: MassProduct) -> Factors:
-    """The factors of a tree's mass matrix."""
+def factorize_product(tree: Tree, product: MassProduct, *, many: bool = False) -> Factors:
+    """The factors of a tree's mass matrix, for one right side or about as many as there are DOFs."""
     motions, momenta, inertias, added = product
     if not _has_paths(tree):
-        return halve(jnp.asarray(tree.mass_matrix_halves[0], motions.dtype) * times(motions.T, momenta), added)
-    if _is_deep(tree):
+        return halve(jnp.asarray(tree.mass_matrix_halves[0], motions.dtype) * matmul(motions.T, momenta), added)
+    if _is_deep(tree, many):
         return articulated_bodies.factorize(tree, motions, inertias, added)
-    return eliminate(Paths.of(tree), times(motions.T, momenta), added)
+    return eliminate(Paths.of(tree), matmul(motions.T, momenta), added)
 
 
 def factorize_dense(matrix: Array, added: Array) -> Factors:
@@ -87,7 +88,7 @@ def inverse_of(factors: Factors) -> Array:
     """The inverse of a factorised matrix, [n, n]."""
     diagonal = factors.inverse_diagonal
     half = factors.solve_upper(jnp.eye(len(diagonal), dtype=diagonal.dtype))
-    return spatial.mirrored(times(half.T, half * diagonal[:, None]))
+    return spatial.mirrored(matmul(half.T, half * diagonal[:, None]))
 
 
 def inverse_of_matrix(matrix: Array, added: Array) -> Array:
@@ -100,11 +101,11 @@ def inverse_of_product(tree: Tree, matrix: Array, product: MassProduct) -> Array
 
     Derivatives look at that alone.
     """
-    return with_derivative(matrix, product.added, factorize_product(tree, jax.lax.stop_gradient(product)))
+    return with_derivative(matrix, product.added, factorize_product(tree, jax.lax.stop_gradient(product), many=True))
 
 
 def with_derivative(matrix: Array, added: Array, factors: Factors) -> Array:
-    """The inverse of factors, which are constant, with the derivative of that of the matrix plus a diagonal."""
+    """The inverse of constant factors, with the derivative of the inverse of the matrix plus a diagonal."""
     return _known_inverse(matrix + jnp.diag(added), inverse_of(factors))
 
 
@@ -117,7 +118,7 @@ def _known_inverse(matrix: Array, inverse: Array) -> Array:
 @_known_inverse.defjvp
 def _known_inverse_jvp(primals, tangents):
     inverse = _known_inverse(*primals)
-    return inverse, -times(times(inverse, tangents[0]), inverse)
+    return inverse, -matmul(matmul(inverse, tangents[0]), inverse)
 
 
 def _has_paths(tree: Tree) -> TypeGuard[Topology]:
@@ -126,5 +127,5 @@ def _has_paths(tree: Tree) -> TypeGuard[Topology]:
 
 
 @functools.lru_cache(maxsize=256)
-def _is_deep(tree: Topology) -> bool:
-    return len(Paths.of(tree).levels) > DEEPEST_PATH
+def _is_deep(tree: Topology, many: bool) -> bool:
+    return len(Paths.of(tree).levels) > (DEEPEST_PATH_OF_MANY if many else DEEPEST_PATH)

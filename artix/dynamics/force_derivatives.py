@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.dynamics.inertia import momentum, weightless
+from artix.dynamics.inertia import momentum_of_motion, weightless
 from artix.dynamics.newton_euler import NewtonEuler
 from artix.kinematics.bodies import Inertias
 from artix.kinematics.displacements import (
@@ -25,16 +25,17 @@ from artix.kinematics.displacements import (
     displacements,
 )
 from artix.kinematics.solve import Kinematics, Motion, link_centers, motion_cross
-from artix.kinematics.tree import Tree, free_root, masked_sum, take
+from artix.kinematics.tree import free_root
 from artix.math import spatial
-from artix.math.tangents import times
+from artix.math.arrays import masked_sum, matmul, take
 from artix.model.articulation import Articulation
+from artix.model.padding import Tree
 
 Array = jax.Array
 
 
 class WorldForces(NamedTuple):
-    """Forces that keep their world components when a body is displaced: wrenches on links, and what lacks weight."""
+    """Forces that keep their world components when a body is displaced: wrenches, and what cancels gravity."""
 
     force: Array
     """[3, k]"""
@@ -67,7 +68,7 @@ class ForceDerivatives(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """What each unit displacement does to the motion of everything that it moves, and what that weighs."""
+    """How each unit displacement changes the motion of everything it moves, and the inertias of that."""
 
     motions: Motion
     first: Motion
@@ -77,18 +78,18 @@ class Rates(NamedTuple):
 
 
 def displacement_rates(
-    articulation: Articulation, kin: Kinematics, found: NewtonEuler, external_force: Array | None, *, gravity: bool
+    articulation: Articulation, kin: Kinematics, rnea: NewtonEuler, external_force: Array | None, *, gravity: bool
 ) -> Rates:
     """The rates of all unit displacements."""
-    sums = _composites(articulation, kin, found, external_force, gravity=gravity)
-    changes = changes_by_displacement(articulation.topology, kin, found.motions, found.velocity, found.acceleration)
+    sums = _composites(articulation, kin, rnea, external_force, gravity=gravity)
+    changes = changes_by_displacement(articulation.topology, kin, rnea.motions, rnea.velocity, rnea.acceleration)
     return Rates(*changes, sums)
 
 
 def forces_by_configuration(rates: Rates) -> Array:
     """Change of the force on all that each unit displacement moves, in world axes, [6, c]."""
     motions, first, second, sums = rates
-    forces = jnp.concatenate(momentum(sums.inertias, second)) + twice_coriolis(sums, first.angular)
+    forces = jnp.concatenate(momentum_of_motion(sums.inertias, second)) + twice_coriolis(sums, first.angular)
     forces = forces + force_cross(motions, sums.force)
     return forces if sums.world is None else forces + turned_back(sums.world, motions.angular)
 
@@ -96,13 +97,13 @@ def forces_by_configuration(rates: Rates) -> Array:
 def forces_by_velocity(rates: Rates, changes: Motion) -> Array:
     """Change of the force on all that unit velocities move, [6, 3 + n], from :func:`changes_by_velocity`."""
     sums, angular = jax.tree.map(lambda x: x[..., : changes.linear.shape[1]], (rates.sums, rates.motions.angular))
-    return jnp.concatenate(momentum(sums.inertias, changes)) + twice_coriolis(sums, angular)
+    return jnp.concatenate(momentum_of_motion(sums.inertias, changes)) + twice_coriolis(sums, angular)
 
 
 def force_derivatives(
     articulation: Articulation,
     kin: Kinematics,
-    found: NewtonEuler,
+    rnea: NewtonEuler,
     external_force: Array | None = None,
     *,
     gravity: bool,
@@ -110,57 +111,57 @@ def force_derivatives(
     """Derivatives of the generalised forces of one pass of the Newton-Euler algorithm."""
     tree = articulation.topology
     count = NUM_ROOT + tree.num_dofs
-    rates = displacement_rates(articulation, kin, found, external_force, gravity=gravity)
+    rates = displacement_rates(articulation, kin, rnea, external_force, gravity=gravity)
     dofs = jax.tree.map(lambda x: x[..., NUM_ROOT:count], rates.sums)
-    momenta = jnp.concatenate(momentum(dofs.inertias, found.motions))
-    turns = twice_coriolis_transposed(dofs, found.motions)
+    momenta = jnp.concatenate(momentum_of_motion(dofs.inertias, rnea.motions))
+    turns = twice_coriolis_transposed(dofs, rnea.motions)
     rows, columns = [momenta, turns], [*rates.second, rates.first.angular]
     if dofs.world is not None:
-        rows.append(turned_back_transposed(dofs.world, found.motions))
+        rows.append(turned_back_transposed(dofs.world, rnea.motions))
         columns.append(rates.motions.angular)
-    by_configuration = _assemble(articulation, found.motions, forces_by_configuration(rates), rows, columns)
-    changes = changes_by_velocity(tree, found.motions, found.velocity, rates.first)
+    by_configuration = _assemble(articulation, rnea.motions, forces_by_configuration(rates), rows, columns)
+    changes = changes_by_velocity(tree, rnea.motions, rnea.velocity, rates.first)
     columns = [*changes, rates.motions.angular[:, :count]]
-    whole = forces_by_velocity(rates, changes)
-    by_velocity = _assemble(articulation, found.motions, whole, [momenta, turns], columns)
+    forces = forces_by_velocity(rates, changes)
+    by_velocity = _assemble(articulation, rnea.motions, forces, [momenta, turns], columns)
     return ForceDerivatives(by_configuration, by_velocity)
 
 
-def coriolis_columns(articulation: Articulation, kin: Kinematics, found: NewtonEuler) -> Array:
+def coriolis_columns(articulation: Articulation, kin: Kinematics, rnea: NewtonEuler) -> Array:
     """The Coriolis matrix's columns of the root's angular velocity and the joint velocities, [nv, 3 + n].
 
     Seen from the root's centre of mass in uniform motion, where the root's own motions do not change.
     """
     tree = articulation.topology
     count = NUM_ROOT + tree.num_dofs
-    sums = _composites(articulation, kin, found, None, gravity=False)
-    motions = Motion(*(part[:, :count] for part in displacement_motions(tree, kin, found.motions)))
-    carried = motion_cross(Motion(*(take(part, tree.dof_body) for part in found.velocity)), found.motions)
+    sums = _composites(articulation, kin, rnea, None, gravity=False)
+    motions = Motion(*(part[:, :count] for part in displacement_motions(tree, kin, rnea.motions)))
+    carried = motion_cross(Motion(*(take(part, tree.dof_body) for part in rnea.velocity)), rnea.motions)
     rates = Motion(*(jnp.pad(part, ((0, 0), (NUM_ROOT, 0))) for part in carried))
     moved, dofs = (jax.tree.map(lambda x, k=first: x[..., k:count], sums) for first in (0, NUM_ROOT))
-    whole = jnp.concatenate(momentum(moved.inertias, rates)) + 0.5 * twice_coriolis(moved, motions.angular)
-    rows = [*momentum(dofs.inertias, found.motions), 0.5 * twice_coriolis_transposed(dofs, found.motions)]
-    return _assemble(articulation, found.motions, whole, rows, [*rates, motions.angular])
+    forces = jnp.concatenate(momentum_of_motion(moved.inertias, rates)) + 0.5 * twice_coriolis(moved, motions.angular)
+    rows = [*momentum_of_motion(dofs.inertias, rnea.motions), 0.5 * twice_coriolis_transposed(dofs, rnea.motions)]
+    return _assemble(articulation, rnea.motions, forces, rows, [*rates, motions.angular])
 
 
-def _assemble(articulation: Articulation, motions: Motion, whole: Array, rows: list, columns: list) -> Array:
+def _assemble(articulation: Articulation, motions: Motion, forces: Array, rows: list, columns: list) -> Array:
     """The matrix [nv, c] from what each displacement does to all that it moves, and from rows of the DOFs below."""
     tree = articulation.topology
-    where, count = displacements(tree), whole.shape[1]
-    above, below = (jnp.asarray(mask, whole.dtype)[:, :count] for mask in (where.moves_below, where.moved_by))
-    upper, lower = times(jnp.concatenate(motions).T, whole), times(jnp.concatenate(rows).T, jnp.concatenate(columns))
+    where, count = displacements(tree), forces.shape[1]
+    above, below = (jnp.asarray(mask, forces.dtype)[:, :count] for mask in (where.moves_below, where.moved_by))
+    upper, lower = matmul(jnp.concatenate(motions).T, forces), matmul(jnp.concatenate(rows).T, jnp.concatenate(columns))
     joints = above * upper + below * lower
     if tree.num_base_dofs == 0:
         return joints
-    return jnp.concatenate([free_root(tree, whole), joints])
+    return jnp.concatenate([free_root(tree, forces), joints])
 
 
 def _composites(
-    articulation: Articulation, kin: Kinematics, found: NewtonEuler, external_force: Array | None, *, gravity: bool
+    articulation: Articulation, kin: Kinematics, rnea: NewtonEuler, external_force: Array | None, *, gravity: bool
 ) -> Composites:
-    tree, (mass, first, second) = articulation.topology, found.inertias
-    moving, moments = moments_of_momentum(found.inertias, found.velocity)
-    rows = [first, moving, second.reshape(9, -1), moments.reshape(9, -1), found.force, mass[None]]
+    tree, (mass, first, second) = articulation.topology, rnea.inertias
+    moving, moments = moments_of_momentum(rnea.inertias, rnea.velocity)
+    rows = [first, moving, second.reshape(9, -1), moments.reshape(9, -1), rnea.force, mass[None]]
     sums = _sums(tree, jnp.concatenate(rows))
     second, moments = (sums[start : start + 9].reshape(3, 3, -1) for start in (6, 15))
     world = _weightless(articulation, kin) if gravity else None
@@ -171,7 +172,7 @@ def _composites(
 
 
 def moments_of_momentum(inertias: Inertias, velocity: Motion) -> tuple[Array, Array]:
-    """Integrals of velocity dm [3, k] and of velocity r^T dm [3, 3, k] of bodies that move like that."""
+    """Integrals of velocity dm [3, k] and of velocity r^T dm [3, 3, k] over moving bodies."""
     mass, first, second = inertias
     linear, angular = velocity
     moving = mass[None] * linear + spatial.cross(angular, first)
@@ -184,7 +185,7 @@ def _sums(tree: Tree, rows: Array) -> Array:
 
 
 def _weightless(articulation: Articulation, kin: Kinematics) -> WorldForces:
-    """What takes back gravity's acceleration of links that it does not act on."""
+    """The forces that cancel gravity on links with a ``gravity_scale`` of their own."""
     mass, moment = weightless(articulation, kin)
     mass, moment = _sums(articulation.topology, mass[None]), _sums(articulation.topology, moment)
     gravity = articulation.gravity[:, None]
@@ -226,7 +227,7 @@ def twice_coriolis_transposed(sums: Composites, motion: Motion) -> Array:
 
 
 def turned_back(world: WorldForces, angular: Array) -> Array:
-    """What world forces look like from composites that turn by ``angular``: they turn the other way, [6, k]."""
+    """Change of world forces as seen from composites that turn by ``angular``, [6, k]."""
     torque = spatial.apply(world.moments, angular) - spatial.trace(world.moments)[None] * angular
     return jnp.concatenate([spatial.cross(world.force, angular), torque + spatial.cross(world.torque, angular)])
 

@@ -1,4 +1,4 @@
-"""Forward dynamics: the acceleration that forces cause."""
+"""Forward dynamics: accelerations from forces."""
 
 from __future__ import annotations
 
@@ -47,39 +47,46 @@ def forward_dynamics(
       TypeError: an array has another dtype than the articulation.
 
     Identity: ``inverse_dynamics(a, s, forward_dynamics(a, s, tau, w), w) == tau``.
+
+    Example:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.neutral_state(arm)
+      >>> acceleration = artix.forward_dynamics(arm, state, artix.gravity_compensation(arm, state))
+      >>> bool(jnp.all(jnp.abs(acceleration) < 1e-3))
+      True
     """
     check_state(articulation, state)
     check_vector("force", force, (articulation.topology.nv,), articulation.dtype, "nv")
     if not has_all_displacements(articulation.topology):
-        return _plain_forward_dynamics(articulation, state, force, external_force)
-    return _ruled_forward_dynamics(articulation, state, force, external_force)
+        return _forward_dynamics(articulation, state, force, external_force)
+    return _forward_dynamics_with_jvp(articulation, state, force, external_force)
 
 
-def _plain_forward_dynamics(articulation, state, force, external_force) -> Array:
+def _forward_dynamics(articulation, state, force, external_force) -> Array:
     kin = kinematics(articulation, state)
-    found = newton_euler(articulation, kin, state, None, external_force, gravity=True)
-    rest = force - generalized_forces(articulation.topology, found.motions, found.force)
+    rnea = newton_euler(articulation, kin, state, None, external_force, gravity=True)
+    rest = force - generalized_forces(articulation.topology, rnea.motions, rnea.force)
     return linear_solve(articulation, kin, factorize(articulation, kin), rest)
 
 
 @jax.custom_jvp
-def _ruled_forward_dynamics(articulation, state, force, external_force) -> Array:
-    return _plain_forward_dynamics(articulation, state, force, external_force)
+def _forward_dynamics_with_jvp(articulation, state, force, external_force) -> Array:
+    return _forward_dynamics(articulation, state, force, external_force)
 
 
-@functools.partial(_ruled_forward_dynamics.defjvp, symbolic_zeros=True)
+@functools.partial(_forward_dynamics_with_jvp.defjvp, symbolic_zeros=True)
 def _forward_dynamics_jvp(primals, tangents):
     """Differentiates ``inverse_dynamics(forward_dynamics(force)) == force``."""
     (articulation, state, _, external_force), (d_articulation, d_state, d_force, d_external_force) = primals, tangents
-    acceleration = _ruled_forward_dynamics(*primals)
+    acceleration = _forward_dynamics_with_jvp(*primals)
     kin = kinematics(articulation, state)
-    found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
+    rnea = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
     moved = force_change(
         True,
         (articulation, state, acceleration, external_force),
         (d_articulation, d_state, None, d_external_force),
         kin,
-        found,
+        rnea,
     )
     if not is_zero(d_articulation) and not is_zero(d_articulation.armature):
         base = articulation.topology.num_base_dofs

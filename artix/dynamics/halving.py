@@ -5,7 +5,7 @@ With A above and C below,
     [A  B ]   [U_A  W  ] [D_A    ]   [U_A  W  ]^T     W = B U_C^-T D_C^-1
     [B' C ] = [     U_C] [    D_C] . [     U_C]       U_A D_A U_A^T = A - W D_C W^T
 
-so that a handful of matrix products per half is all there is.
+so each half takes only a few matrix products.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from artix.math.tangents import times
+from artix.math.arrays import matmul
 
 Array = jax.Array
 
@@ -33,11 +33,11 @@ class FullFactors:
 
     def solve_upper(self, rights: Array) -> Array:
         """``U^-1 rights``, [n, m]."""
-        return times(self.inverse_upper, rights)
+        return matmul(self.inverse_upper, rights)
 
     def solve_upper_transposed(self, rights: Array) -> Array:
         """``U^-T rights``, [n, m]."""
-        return times(self.inverse_upper.T, rights)
+        return matmul(self.inverse_upper.T, rights)
 
 
 def halve(matrix: Array, added: Array) -> FullFactors:
@@ -56,12 +56,12 @@ def halve(matrix: Array, added: Array) -> FullFactors:
     # The U of a single entry is the identity.
     coupling = matrix[:cut, cut:]
     if cut < size - 1:
-        coupling = times(coupling, lower.inverse_upper.T)
+        coupling = matmul(coupling, lower.inverse_upper.T)
     corner = coupling * lower.inverse_diagonal[None]
-    rest = matrix[:cut, :cut] - times(corner, coupling.T)
+    rest = matrix[:cut, :cut] - matmul(corner, coupling.T)
     upper = halve(rest, added[:cut])
-    inverse = corner if cut == size - 1 else times(corner, lower.inverse_upper)
-    inverse = inverse if cut == 1 else times(upper.inverse_upper, inverse)
+    inverse = corner if cut == size - 1 else matmul(corner, lower.inverse_upper)
+    inverse = inverse if cut == 1 else matmul(upper.inverse_upper, inverse)
     zero = jnp.zeros_like(matrix, shape=(size - cut, cut))
     return FullFactors(
         _assemble(upper.upper, corner, zero, lower.upper),

@@ -1,4 +1,4 @@
-"""Inertias of the bodies, and what they make of motions: the shared ground of all dynamics."""
+"""Inertias and momenta of bodies: the basis of the other modules of this room."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import jax.numpy as jnp
 
 from artix.kinematics.bodies import Inertias, body_inertias, link_inertias, lumped_masses
 from artix.kinematics.solve import Kinematics, Motion
-from artix.kinematics.tree import Tree, masked_sum, subtree_sums, take
+from artix.kinematics.tree import subtree_sums
 from artix.math import spatial
+from artix.math.arrays import masked_sum, take
 from artix.model.articulation import Articulation
+from artix.model.padding import Tree
 
 Array = jax.Array
 
@@ -20,7 +22,7 @@ def reference_inertias(articulation: Articulation, kin: Kinematics) -> Inertias:
 
 
 def link_reference_inertias(articulation: Articulation, kin: Kinematics) -> Inertias:
-    """The same of the links, whether or not others are rigidly attached to them (L items)."""
+    """The same for single links, without those rigidly attached to them (L items)."""
     body = articulation.topology.link_body
     inertias = link_inertias(articulation, kin.placements)
     return _about_reference(inertias, take(kin.rotation, body), take(kin.position, body))
@@ -48,8 +50,8 @@ def _about_reference(inertias: Inertias, rotation: Array, position: Array) -> In
 def composite_inertias(tree: Tree, inertias: Inertias) -> tuple[Inertias, Inertias]:
     """Mass moments of the whole articulation (1 item) and of what each DOF moves (n items); all about one point."""
     rows = jnp.concatenate([inertias.mass[None], inertias.first, inertias.second.reshape(9, -1)])
-    whole, below = (Inertias(sums[0], sums[1:4], sums[4:].reshape(3, 3, -1)) for sums in subtree_sums(tree, rows))
-    return whole, below
+    total, below = (Inertias(sums[0], sums[1:4], sums[4:].reshape(3, 3, -1)) for sums in subtree_sums(tree, rows))
+    return total, below
 
 
 def displaced_inertias(inertias: Inertias, moved: Motion) -> Inertias:
@@ -62,8 +64,8 @@ def displaced_inertias(inertias: Inertias, moved: Motion) -> Inertias:
     )
 
 
-def momentum(inertias: Inertias, motion: Motion) -> Motion:
-    """Momentum of bodies that move as told, about the point of the inertias: linear [3, n], angular [3, n]."""
+def momentum_of_motion(inertias: Inertias, motion: Motion) -> Motion:
+    """Momentum of bodies with these motions, about the point of the inertias: linear [3, n], angular [3, n]."""
     linear = inertias.mass[None] * motion.linear + spatial.cross(motion.angular, inertias.first)
     spin = spatial.trace(inertias.second)[None] * motion.angular - spatial.apply(inertias.second, motion.angular)
     return Motion(linear, spin + spatial.cross(inertias.first, motion.linear))
@@ -87,10 +89,10 @@ def first_moments(articulation: Articulation, kin: Kinematics, mass: Array) -> t
 
 
 def weights(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
-    """The same of what gravity acts on."""
+    """The same, weighted by ``gravity_scale``: the masses that gravity acts on."""
     return first_moments(articulation, kin, articulation.link_mass * articulation.gravity_scale)
 
 
 def weightless(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
-    """The same of what gravity does not act on: zero but for links with a ``gravity_scale`` of their own."""
+    """The same for what gravity does not act on: zero except for links with a ``gravity_scale`` other than 1."""
     return first_moments(articulation, kin, articulation.link_mass * (1 - articulation.gravity_scale))

@@ -16,7 +16,8 @@ from artix.kinematics.displacements import displacement_of, has_all_displacement
 from artix.kinematics.solve import Kinematics, dof_motions, kinematics, root_motion
 from artix.kinematics.tree import subtree_sums
 from artix.math import spatial
-from artix.math.tangents import add, along, is_zero, times
+from artix.math.arrays import matmul
+from artix.math.tangents import add, along, is_zero
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
 
@@ -55,6 +56,13 @@ def inverse_dynamics(
       TypeError: an array has another dtype than the articulation.
 
     Identity: ``inverse_dynamics(a, s, acc) == mass_matrix(a, s, armature=True) @ acc + bias_force(a, s)``.
+
+    Example:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.neutral_state(arm)
+      >>> force = artix.inverse_dynamics(arm, state, jnp.zeros(7, arm.dtype))  # at rest, what gravity asks for
+      >>> bool(jnp.allclose(force, artix.gravity_compensation(arm, state), atol=1e-5))
+      True
     """
     tree = articulation.topology
     check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
@@ -75,7 +83,11 @@ def bias_force(articulation: Articulation, state: State) -> Array:
       state: its configuration and velocity.
 
     Returns:
-      Generalised forces, shape [nv]; layout, units and exceptions as :func:`inverse_dynamics`.
+      Generalised forces, shape [nv]; layout and units as of :func:`inverse_dynamics`.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``bias_force(a, s) == inverse_dynamics(a, s, 0)``.
     """
@@ -91,8 +103,12 @@ def coriolis_compensation(articulation: Articulation, state: State) -> Array:
       state: its configuration and velocity.
 
     Returns:
-      Generalised forces, shape [nv]; layout, units and exceptions as :func:`inverse_dynamics`. Unlike PhysX's, they
+      Generalised forces, shape [nv]; layout and units as of :func:`inverse_dynamics`. Unlike PhysX's, they
       are not computed with joint velocities clipped to ``max_joint_velocity``.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: quadratic in the velocities, and independent of the root's linear velocity.
     """
@@ -108,16 +124,20 @@ def gravity_compensation(articulation: Articulation, state: State) -> Array:
       state: its state; only the configuration matters.
 
     Returns:
-      Generalised forces, shape [nv]; layout, units and exceptions as :func:`inverse_dynamics`.
+      Generalised forces, shape [nv]; layout and units as of :func:`inverse_dynamics`.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: the gradient of ``potential_energy`` along ``integrate``.
     """
     kin = kinematics(articulation, state)
     tree = articulation.topology
     mass, moment = weights(articulation, kin)
-    whole, below = subtree_sums(tree, jnp.concatenate([mass[None], moment]))
+    total, below = subtree_sums(tree, jnp.concatenate([mass[None], moment]))
     gravity = -articulation.gravity[:, None]
-    root = jnp.concatenate([whole[:1] * gravity, spatial.cross(whole[1:], gravity)])
+    root = jnp.concatenate([total[:1] * gravity, spatial.cross(total[1:], gravity)])
     motions = dof_motions(tree, kin)
     joints = spatial.dot(motions.linear, below[:1] * gravity) + spatial.dot(
         motions.angular, spatial.cross(below[1:], jnp.broadcast_to(gravity, below[1:].shape))
@@ -136,7 +156,11 @@ def static_torque(articulation: Articulation, state: State, external_force: Arra
         6].
 
     Returns:
-      Generalised forces, shape [nv]; layout, units and exceptions as :func:`inverse_dynamics`.
+      Generalised forces, shape [nv]; layout and units as of :func:`inverse_dynamics`.
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
 
     Identity: ``gravity_compensation(a, s) - generalized_external_force(a, s, external_force)``.
     """
@@ -157,7 +181,11 @@ def generalized_external_force(articulation: Articulation, state: State, externa
         6].
 
     Returns:
-      Generalised forces, shape [nv]; layout, units and exceptions as :func:`inverse_dynamics`.
+      Generalised forces, shape [nv]; layout and units as of :func:`inverse_dynamics`.
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
 
     Identity: ``dense_jacobian(a, s).T @ external_force.ravel()`` (for a fixed base without the root's wrench).
     """
@@ -176,48 +204,48 @@ def rigid_body_forces(
     """:func:`inverse_dynamics` without armature, with or without gravity; an acceleration of ``None`` is zero."""
     check_state(articulation, state)
     if not has_all_displacements(articulation.topology):
-        return _plain_inverse_dynamics(gravity, articulation, state, acceleration, external_force)
-    return _ruled_inverse_dynamics(gravity, articulation, state, acceleration, external_force)
+        return _inverse_dynamics(gravity, articulation, state, acceleration, external_force)
+    return _inverse_dynamics_with_jvp(gravity, articulation, state, acceleration, external_force)
 
 
-def _plain_inverse_dynamics(gravity: bool, articulation, state, acceleration, external_force) -> Array:
+def _inverse_dynamics(gravity: bool, articulation, state, acceleration, external_force) -> Array:
     kin = kinematics(articulation, state)
-    found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=gravity)
-    return generalized_forces(articulation.topology, found.motions, found.force)
+    rnea = newton_euler(articulation, kin, state, acceleration, external_force, gravity=gravity)
+    return generalized_forces(articulation.topology, rnea.motions, rnea.force)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _ruled_inverse_dynamics(gravity: bool, articulation, state, acceleration, external_force) -> Array:
-    return _plain_inverse_dynamics(gravity, articulation, state, acceleration, external_force)
+def _inverse_dynamics_with_jvp(gravity: bool, articulation, state, acceleration, external_force) -> Array:
+    return _inverse_dynamics(gravity, articulation, state, acceleration, external_force)
 
 
-@functools.partial(_ruled_inverse_dynamics.defjvp, symbolic_zeros=True)
+@functools.partial(_inverse_dynamics_with_jvp.defjvp, symbolic_zeros=True)
 def _inverse_dynamics_jvp(gravity: bool, primals, tangents):
     articulation, state, acceleration, external_force = primals
     kin = kinematics(articulation, state)
-    found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=gravity)
-    force = generalized_forces(articulation.topology, found.motions, found.force)
-    change = force_change(gravity, primals, tangents, kin, found)
+    rnea = newton_euler(articulation, kin, state, acceleration, external_force, gravity=gravity)
+    force = generalized_forces(articulation.topology, rnea.motions, rnea.force)
+    change = force_change(gravity, primals, tangents, kin, rnea)
     d_acceleration = tangents[2]
     if not is_zero(d_acceleration):
-        change = add(change, times(inertia_matrix(articulation, kin), d_acceleration))
+        change = add(change, matmul(inertia_matrix(articulation, kin), d_acceleration))
     return force, jnp.zeros_like(force) if change is None else change
 
 
-def force_change(gravity: bool, primals, tangents, kin: Kinematics, found: NewtonEuler) -> Array | None:
+def force_change(gravity: bool, primals, tangents, kin: Kinematics, rnea: NewtonEuler) -> Array | None:
     """Change of the generalised forces along tangents of articulation, state and wrenches, the acceleration held."""
     articulation, state, acceleration, external_force = primals
     d_articulation, d_state, _, d_external_force = tangents
     tree = articulation.topology
     moved = displacement_of(tree, state, d_state.root_pose, d_state.joint_position)
     speeds = _velocity_change(articulation, d_state)
-    by = force_derivatives(articulation, kin, found, external_force, gravity=gravity)
-    change = None if moved is None else times(by.configuration, moved)
-    change = change if speeds is None else add(change, times(by.velocity, speeds))
+    by = force_derivatives(articulation, kin, rnea, external_force, gravity=gravity)
+    change = None if moved is None else matmul(by.configuration, moved)
+    change = change if speeds is None else add(change, matmul(by.velocity, speeds))
     if not is_zero(d_external_force):
         change = add(change, -_generalized_wrenches(articulation, kin, d_external_force))
     by_parameters = along(
-        lambda a: _plain_inverse_dynamics(gravity, a, state, acceleration, external_force), articulation, d_articulation
+        lambda a: _inverse_dynamics(gravity, a, state, acceleration, external_force), articulation, d_articulation
     )
     return add(change, by_parameters)
 

@@ -1,15 +1,16 @@
-"""Forces that the joints transmit, and the momenta of links: what Newton and Euler's recursion passes along."""
+"""Wrenches transmitted by the joints, and momenta of the links."""
 
 from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
 
-from artix.dynamics.inertia import link_reference_inertias, link_subtree_sums, momentum
+from artix.dynamics.inertia import link_reference_inertias, link_subtree_sums, momentum_of_motion
 from artix.dynamics.newton_euler import forces_of_motion, link_wrenches, pull
 from artix.evaluation import quantity
 from artix.kinematics.axes import Axes, check_axes, force_in_axes
-from artix.kinematics.frames import link_frames, link_of_frame, live_links, locate_frame
+from artix.kinematics.frames import link_of_frame, locate_frame
+from artix.kinematics.links import link_frames, live_links
 from artix.kinematics.solve import (
     Kinematics,
     Motion,
@@ -19,7 +20,7 @@ from artix.kinematics.solve import (
     kinematics,
     root_motion,
 )
-from artix.kinematics.tree import take
+from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 
@@ -33,7 +34,7 @@ def joint_wrenches(
     acceleration: Array,
     external_force: Array | None = None,
     *,
-    axes: Axes = "local",
+    axes: Axes = "world_aligned",
 ) -> Array:
     """Wrenches that each link gets through its joint, Pinocchio's ``f`` (``"local"``) and ``of`` (``"world"``).
 
@@ -99,7 +100,9 @@ def supported_force(
 
 
 @quantity
-def link_momenta(articulation: Articulation, state: State, *, axes: Axes = "local", subtree: bool = False) -> Array:
+def link_momenta(
+    articulation: Articulation, state: State, *, axes: Axes = "world_aligned", subtree: bool = False
+) -> Array:
     """Spatial momenta of the links, Pinocchio's ``h`` (``"local"``) and ``oh`` (``"world"``).
 
     Args:
@@ -123,7 +126,7 @@ def link_momenta(articulation: Articulation, state: State, *, axes: Axes = "loca
     root = root_motion(tree, state.root_velocity)
     velocity = body_velocities(tree, dof_motions(tree, kin), root, state.joint_velocity)
     of_links = Motion(*(take(part, tree.link_body) for part in velocity))
-    momenta = jnp.concatenate(momentum(link_reference_inertias(articulation, kin), of_links))
+    momenta = jnp.concatenate(momentum_of_motion(link_reference_inertias(articulation, kin), of_links))
     if subtree:
         momenta = link_subtree_sums(tree, momenta)
     return live_links(tree, force_in_axes(kin, link_frames(tree, kin), momenta, axes).T)

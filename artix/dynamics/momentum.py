@@ -13,7 +13,7 @@ from artix.dynamics.force_derivatives import (
     forces_by_configuration,
     forces_by_velocity,
 )
-from artix.dynamics.inertia import first_moments, momentum, reference_inertias
+from artix.dynamics.inertia import first_moments, momentum_of_motion, reference_inertias
 from artix.dynamics.mass_matrix import generalized_momenta, momenta_rates
 from artix.dynamics.newton_euler import newton_euler
 from artix.evaluation import quantity
@@ -65,6 +65,10 @@ def center_of_mass_jacobian(articulation: Articulation, state: State) -> Array:
     Returns:
       Shape [3, nv].
 
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
     Identity: ``center_of_mass_jacobian(a, s) * total_mass`` is the linear part of the centroidal momentum matrix.
     """
     kin = kinematics(articulation, state)
@@ -110,6 +114,10 @@ def centroidal_momentum(articulation: Articulation, state: State) -> Array:
     Returns:
       Linear [kg m/s], then angular momentum about the centre of mass [kg m^2/s], world axes, shape [6].
 
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
     Identity: ``centroidal_momentum_matrix(a, s)[0] @ nu``.
     """
     kin = kinematics(articulation, state)
@@ -117,7 +125,7 @@ def centroidal_momentum(articulation: Articulation, state: State) -> Array:
     velocity = body_velocities(
         tree, dof_motions(tree, kin), root_motion(tree, state.root_velocity), state.joint_velocity
     )
-    momenta = jnp.concatenate(momentum(reference_inertias(articulation, kin), velocity))
+    momenta = jnp.concatenate(momentum_of_motion(reference_inertias(articulation, kin), velocity))
     return about(mass_center(articulation, kin), jnp.sum(momenta, axis=1, keepdims=True))[:, 0]
 
 
@@ -168,12 +176,12 @@ def centroidal_momentum_matrix_rate(articulation: Articulation, state: State) ->
     tree = articulation.topology
     kin = kinematics(articulation, state)
     # Seen from the root's centre of mass in uniform motion, where the root's own motions do not change.
-    found = newton_euler(articulation, kin, state, None, gravity=False)
+    rnea = newton_euler(articulation, kin, state, None, gravity=False)
     motions, momenta = generalized_momenta(articulation, kin)
-    rates = jnp.concatenate(motion_rates(tree, found.velocity, found.motions))
+    rates = jnp.concatenate(motion_rates(tree, rnea.velocity, rnea.motions))
     rates = jnp.pad(rates, ((0, 0), (tree.num_base_dofs, 0)))
-    changes = momenta_rates(tree, found.inertias, found.velocity, motions, rates)
-    speed = jnp.sum(momentum(found.inertias, found.velocity).linear, axis=1, keepdims=True)
+    changes = momenta_rates(tree, rnea.inertias, rnea.velocity, motions, rates)
+    speed = jnp.sum(momentum_of_motion(rnea.inertias, rnea.velocity).linear, axis=1, keepdims=True)
     speed = speed / jnp.sum(articulation.link_mass)
     return about(mass_center(articulation, kin), changes) - _moment(speed, momenta[:3])
 
@@ -222,17 +230,17 @@ def centroidal_derivatives(articulation: Articulation, state: State, acceleratio
     tree = articulation.topology
     check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
     kin = kinematics(articulation, state)
-    found = newton_euler(articulation, kin, state, acceleration, gravity=False)
-    rates = displacement_rates(articulation, kin, found, None, gravity=False)
+    rnea = newton_euler(articulation, kin, state, acceleration, gravity=False)
+    rates = displacement_rates(articulation, kin, rnea, None, gravity=False)
     sums, motions = rates.sums, rates.motions
     carried = jnp.concatenate([sums.momentum, spatial.axial(sums.momentum_moments)])
-    by_configuration = jnp.concatenate(momentum(sums.inertias, rates.first)) + force_cross(motions, carried)
+    by_configuration = jnp.concatenate(momentum_of_motion(sums.inertias, rates.first)) + force_cross(motions, carried)
     forces = forces_by_configuration(rates)
-    by_velocity = forces_by_velocity(rates, changes_by_velocity(tree, found.motions, found.velocity, rates.first))
+    by_velocity = forces_by_velocity(rates, changes_by_velocity(tree, rnea.motions, rnea.velocity, rates.first))
     # The centre of mass moves, too, and momenta and forces are about it.
     center, mass = mass_center(articulation, kin), jnp.sum(articulation.link_mass)
-    moves = momentum(sums.inertias, motions).linear / mass
-    whole, force = carried[:3, :1], jnp.sum(found.force, axis=1, keepdims=True)[:3]
+    moves = momentum_of_motion(sums.inertias, motions).linear / mass
+    whole, force = carried[:3, :1], jnp.sum(rnea.force, axis=1, keepdims=True)[:3]
     rows = [
         about(center, by_configuration) - _moment(moves, whole),
         about(center, forces) - _moment(moves, force),

@@ -1,4 +1,15 @@
-"""The recursive Newton-Euler algorithm with its recursions as sums over the tree: the forces that bodies take."""
+"""The recursive Newton-Euler algorithm (RNEA), its recursions written as sums over the tree.
+
+With S_d the motion that a unit velocity of DOF d gives to what lies below it, all about one point and in world axes::
+
+    velocity of body b       v_b = sum of S_d qd_d over the DOFs above b                       path sum
+    acceleration of body b   a_b = sum of S_d qdd_d + v x S_d qd_d over the DOFs above b, less gravity
+    force on body b          f_b = I_b a_b + v_b x* I_b v_b, less external wrenches
+    force of DOF d           tau_d = S_d . (sum of f_b over the bodies below d)                subtree sum
+
+The first two are :func:`artix.kinematics.solve.body_accelerations`, the third :func:`forces_of_motion`, the last
+:func:`generalized_forces`. Featherstone, *Rigid Body Dynamics Algorithms* (2008), section 5.3.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +21,12 @@ import jax.numpy as jnp
 from artix.dynamics.inertia import reference_inertias, weightless
 from artix.kinematics.bodies import Inertias
 from artix.kinematics.solve import Kinematics, Motion, body_accelerations, dof_motions, link_centers
-from artix.kinematics.tree import Tree, free_root, masked_sum, subtree_sums
+from artix.kinematics.tree import free_root, subtree_sums
 from artix.math import spatial
+from artix.math.arrays import masked_sum
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
+from artix.model.padding import Tree
 
 Array = jax.Array
 
@@ -30,7 +43,7 @@ class NewtonEuler(NamedTuple):
     inertias: Inertias
     """Mass moments of the bodies."""
     force: Array
-    """Force and torque that each body takes: for its acceleration, against gravity, less wrenches, [6, B]."""
+    """Force and torque required by each body: for its acceleration and against gravity, less wrenches, [6, B]."""
 
 
 def newton_euler(
@@ -67,7 +80,7 @@ def pull(articulation: Articulation, mass: Array, first: Array) -> Array:
 
 
 def forces_of_motion(velocity: Motion, rate: Motion, inertias: Inertias) -> Array:
-    """Forces and torques about the reference point that the motion of each body (or link) takes, [6, k]."""
+    """Forces and torques about the reference point required for the motion of each body (or link), [6, k]."""
     omega = velocity.angular
     # A point at r from the reference point accelerates by ``at_reference + turning @ r``. Multiplied by the
     # pseudo-inertia this gives the force and the matrix of moments in one product, without any nested cross product.
@@ -91,7 +104,7 @@ def link_sums(tree: Tree, forces: Array) -> Array:
 
 
 def link_wrenches(articulation: Articulation, kin: Kinematics, external_force: Array) -> Array:
-    """The same, still one per link, [6, L]."""
+    """The same per link, [6, L]."""
     tree = articulation.topology
     shape = (tree.num_links, 6)
     check_vector("external_force", external_force, shape, articulation.dtype, "a wrench per link")
@@ -101,9 +114,9 @@ def link_wrenches(articulation: Articulation, kin: Kinematics, external_force: A
 
 
 def generalized_forces(tree: Tree, motions: Motion, forces: Array) -> Array:
-    """Generalised forces [nv] that forces on the bodies [6, B] amount to."""
-    whole, below = subtree_sums(tree, forces)
-    return generalized(tree, whole, spatial.dot(jnp.concatenate(motions), below))
+    """Generalised forces [nv] equivalent to forces on the bodies [6, B]."""
+    total, below = subtree_sums(tree, forces)
+    return generalized(tree, total, spatial.dot(jnp.concatenate(motions), below))
 
 
 def generalized(tree: Tree, root: Array, joints: Array) -> Array:

@@ -11,11 +11,12 @@ import jax
 import jax.numpy as jnp
 
 from artix.evaluation import quantity
-from artix.kinematics.frames import frame_velocity, link_frames, link_of_frame, live_links, locate_frame
-from artix.kinematics.link_motion import frame_acceleration, link_frame_accelerations, link_frame_velocities
+from artix.kinematics.frames import frame_acceleration, frame_velocity, link_of_frame, locate_frame
+from artix.kinematics.link_frame_motion import link_frame_accelerations, link_frame_velocities
+from artix.kinematics.links import link_frames, live_links
 from artix.kinematics.solve import Kinematics, generalized_motions, kinematics
-from artix.kinematics.tree import take
 from artix.math import spatial
+from artix.math.arrays import matmul, take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 
@@ -24,7 +25,7 @@ Array = jax.Array
 
 @quantity
 def body_regressor(velocity: Array, acceleration: Array) -> Array:
-    """Regressor of the wrench that one body takes for its motion, Pinocchio's ``bodyRegressor``.
+    """Regressor of the wrench that the motion of one body requires, Pinocchio's ``bodyRegressor``.
 
     Args:
       velocity: spatial velocity in the body's frame, linear first, shape [6].
@@ -119,7 +120,7 @@ def joint_torque_regressor(articulation: Articulation, state: State, acceleratio
     torque = spatial.multiply(rotation, local[3:]) + spatial.multiply(spatial.skew(frames.position), force)
     wrenches = jnp.moveaxis(jnp.concatenate([force, torque]), -1, 1).reshape(6, -1)
     motions = generalized_motions(articulation, kin)
-    powers = jnp.matmul(motions.T, wrenches, precision=jax.lax.Precision.HIGHEST)
+    powers = matmul(motions.T, wrenches)
     moves = jnp.asarray(tree.dof_moves_link).astype(powers.dtype)
     moves = jnp.concatenate([jnp.ones_like(moves, shape=(tree.num_base_dofs, tree.num_links)), moves])
     if tree.link_is_live is not None:
@@ -166,7 +167,7 @@ def kinetic_energy_regressor(articulation: Articulation, state: State) -> Array:
 
     Identity: times ``dynamic_parameters(a).ravel()`` it is ``kinetic_energy(a, s)``.
     """
-    velocity = link_frame_velocities(articulation, state).T
+    velocity = link_frame_velocities(articulation, state, axes="local").T
     v, (x, y, z) = velocity[:3], velocity[3:]
     moments = spatial.cross(v, velocity[3:])
     rows = [0.5 * spatial.dot(v, v), *moments, 0.5 * x * x, x * y, 0.5 * y * y, x * z, y * z, 0.5 * z * z]
@@ -206,8 +207,8 @@ def _first_moment_regressor(articulation: Articulation, kin: Kinematics) -> Arra
 
 def _link_regressors(articulation: Articulation, kin: Kinematics, state: State, acceleration: Array) -> Array:
     """Body regressors of the links in their frames, [6, 10, L]."""
-    velocity = link_frame_velocities(articulation, state).T
-    rate = link_frame_accelerations(articulation, state, acceleration).T
+    velocity = link_frame_velocities(articulation, state, axes="local").T
+    rate = link_frame_accelerations(articulation, state, acceleration, axes="local").T
     pull = articulation.gravity[:, None] * articulation.gravity_scale[None]
     pull = spatial.rotate_inverse(link_frames(articulation.topology, kin).rotation, pull)
     return _body_regressors(velocity, jnp.concatenate([rate[:3] - pull, rate[3:]]))

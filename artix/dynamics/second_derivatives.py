@@ -31,16 +31,16 @@ from artix.dynamics.force_derivatives import (
     twice_coriolis,
     twice_coriolis_transposed,
 )
-from artix.dynamics.inertia import momentum
+from artix.dynamics.inertia import momentum_of_motion
 from artix.dynamics.mass_matrix import generalized_momenta
 from artix.dynamics.newton_euler import newton_euler
 from artix.evaluation import quantity
 from artix.kinematics.bodies import Inertias
 from artix.kinematics.displacements import NUM_ROOT, changes_by_velocity, displacements, generalized_columns
 from artix.kinematics.solve import Motion, generalized_motions, kinematics, motion_cross
-from artix.kinematics.tree import Tree
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
+from artix.model.padding import Tree
 
 Array = jax.Array
 
@@ -115,20 +115,20 @@ def inverse_dynamics_second_derivatives(
     check_state(articulation, state)
     check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
     kin = kinematics(articulation, state)
-    found = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
+    rnea = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
     count = NUM_ROOT + tree.num_dofs
-    rates = displacement_rates(articulation, kin, found, external_force, gravity=True)
+    rates = displacement_rates(articulation, kin, rnea, external_force, gravity=True)
     rates = jax.tree.map(lambda x: x[..., :count], rates)
-    change = changes_by_velocity(tree, found.motions, found.velocity, rates.first)
+    change = changes_by_velocity(tree, rnea.motions, rnea.velocity, rates.first)
     pairs = _Pairs(
         _masks(tree, articulation.dtype),
         generalized_motions(articulation, kin),
         jax.tree.map(lambda x: x[..., NUM_ROOT:], rates.sums),
-        found.motions,
+        rnea.motions,
         *(jax.tree.map(lambda x: x[..., None], rates), jax.tree.map(lambda x: x[..., None, :], rates)),
         *(jax.tree.map(lambda x: x[..., None], change), jax.tree.map(lambda x: x[..., None, :], change)),
     )
-    first = force_derivatives(articulation, kin, found, external_force, gravity=True).configuration[:, :NUM_ROOT]
+    first = force_derivatives(articulation, kin, rnea, external_force, gravity=True).configuration[:, :NUM_ROOT]
     forces = forces_by_configuration(rates)
     tensors = (
         _by_configurations(pairs, forces, first),
@@ -152,9 +152,9 @@ def _by_configurations(pairs: _Pairs, forces: Array, first: Array) -> Array:
             motion_cross(upper.first, lower.first),
         )
     )
-    carried = momentum(sums.inertias, upper.second)
+    carried = momentum_of_motion(sums.inertias, upper.second)
     below = jnp.concatenate(carried) + twice_coriolis(sums, upper.first.angular)
-    whole = jnp.concatenate(momentum(sums.inertias, inner)) + twice_coriolis(sums, turned.angular)
+    whole = jnp.concatenate(momentum_of_motion(sums.inertias, inner)) + twice_coriolis(sums, turned.angular)
     whole = whole + twice_coriolis(_moving(sums, upper.first), lower.first.angular)
     rows = [_momenta(pairs), _turns(pairs), _turns_by_motions(pairs)]
     columns = [jnp.concatenate(inner), turned.angular, _products(lower.first.angular, jnp.concatenate(upper.first))]
@@ -182,7 +182,7 @@ def _by_velocities(pairs: _Pairs) -> Array:
     """By velocities j and k, [nv, c, c]."""
     lower, upper, masks = pairs.lower, pairs.upper, pairs.masks
     inner = Motion(*(part * (1 + masks.strictly)[None] for part in motion_cross(upper.motions, lower.motions)))
-    whole = jnp.concatenate(momentum(lower.sums.inertias, inner))
+    whole = jnp.concatenate(momentum_of_motion(lower.sums.inertias, inner))
     whole = whole + twice_coriolis(_moving(lower.sums, upper.motions), lower.motions.angular)
     rows = jnp.concatenate([_momenta(pairs), _turns_by_motions(pairs)])
     products = _products(lower.motions.angular, jnp.concatenate(upper.motions))
@@ -207,8 +207,10 @@ def _by_configuration_and_velocity(pairs: _Pairs, forces: Array) -> Array:
         )
     )
     sums = lower.sums
-    below = jnp.concatenate(momentum(sums.inertias, pairs.upper_change)) + twice_coriolis(sums, upper.motions.angular)
-    whole = jnp.concatenate(momentum(sums.inertias, inner)) + twice_coriolis(sums, turned.angular)
+    below = jnp.concatenate(momentum_of_motion(sums.inertias, pairs.upper_change)) + twice_coriolis(
+        sums, upper.motions.angular
+    )
+    whole = jnp.concatenate(momentum_of_motion(sums.inertias, inner)) + twice_coriolis(sums, turned.angular)
     whole = whole + twice_coriolis(_moving(sums, upper.motions), lower.first.angular)
     whole = whole + force_cross(lower.motions, below)
     rows = jnp.concatenate([_momenta(pairs), _turns(pairs)])
@@ -229,8 +231,8 @@ def _of_mass_matrix(pairs: _Pairs, momenta: tuple[Array, Array]) -> Array:
     masks, upper = pairs.masks, pairs.upper
     columns = Motion(motions[:3, :, None], motions[3:, :, None])
     turned = motion_cross(columns, upper.motions)
-    whole = jnp.concatenate(momentum(upper.sums.inertias, turned))
-    whole = whole + force_cross(upper.motions, jnp.concatenate(momentum(upper.sums.inertias, columns)))
+    whole = jnp.concatenate(momentum_of_motion(upper.sums.inertias, turned))
+    whole = whole + force_cross(upper.motions, jnp.concatenate(momentum_of_motion(upper.sums.inertias, columns)))
     held = force_cross(upper.motions, forces[:, :, None])
     above, carried = masks.above, masks.carried
     below = carried[:, None] * above[None] * _contract(_momenta(pairs), jnp.concatenate(turned), pairs)
@@ -249,8 +251,8 @@ def _masks(tree: Tree, dtype) -> _Masks:
     at_or_above = jnp.concatenate([jnp.ones((NUM_ROOT, count), bool), joints])
     above = jnp.concatenate([jnp.ones((base, count), bool), above])
     carried = jnp.concatenate([jnp.zeros((base, count), bool), carried])
-    found = (carried, above, strictly.T, at_or_above.T, roots)
-    return _Masks(*(mask.astype(dtype) for mask in found))
+    masks = (carried, above, strictly.T, at_or_above.T, roots)
+    return _Masks(*(mask.astype(dtype) for mask in masks))
 
 
 def _symmetric(masks: _Masks, ordered: Array) -> Array:
@@ -259,7 +261,7 @@ def _symmetric(masks: _Masks, ordered: Array) -> Array:
 
 
 def _moving(sums: Composites, motion: Motion) -> Composites:
-    """The composites as if they moved like that and nothing else did."""
+    """The composites' moments of momentum for this motion alone."""
     linear, moments = moments_of_momentum(sums.inertias, motion)
     return sums._replace(momentum=linear, momentum_moments=moments)
 
@@ -276,7 +278,7 @@ def _cross(a: Array, b: Array) -> Array:
 
 def _momenta(pairs: _Pairs) -> Array:
     """Momenta of the DOFs' composites, [6, n]."""
-    return jnp.concatenate(momentum(pairs.dofs.inertias, pairs.dof_motions))
+    return jnp.concatenate(momentum_of_motion(pairs.dofs.inertias, pairs.dof_motions))
 
 
 def _turns(pairs: _Pairs) -> Array:

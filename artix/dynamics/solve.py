@@ -11,7 +11,7 @@ from artix.dynamics.mass_matrix import generalized_armature, generalized_momenta
 from artix.evaluation import quantity
 from artix.kinematics.solve import Kinematics, kinematics
 from artix.math import spatial
-from artix.math.tangents import times
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 
@@ -94,31 +94,31 @@ def inverse_matrix(articulation: Articulation, kin: Kinematics, *, armature: boo
     return _live(articulation, inverse)
 
 
-def factorize(articulation: Articulation, kin: Kinematics, *, armature: bool = True) -> Factors:
-    """Factors of the mass matrix for :func:`linear_solve`, which knows their derivatives."""
+def factorize(articulation: Articulation, kin: Kinematics, *, armature: bool = True, many: bool = False) -> Factors:
+    """Factors of the mass matrix for one or ``many`` uses of :func:`linear_solve`, which differentiates implicitly."""
     product = mass_product(articulation, kin, armature=armature)
-    return factorize_product(articulation.topology, jax.lax.stop_gradient(product))
+    return factorize_product(articulation.topology, jax.lax.stop_gradient(product), many=many)
 
 
 def linear_solve(
     articulation: Articulation, kin: Kinematics, factors: Factors, right: Array, *, armature: bool = True
 ) -> Array:
-    """Solves with the mass matrix; its derivative is ``M^-1 (d right - dM x)``, which needs no other factorisation."""
+    """Solves with the mass matrix; its derivative ``M^-1 (d right - dM x)`` needs no further factorisation."""
     matrix = _whole_matrix(articulation, kin, armature=armature)
     solution = jax.lax.custom_linear_solve(
-        lambda x: times(matrix, x), right, solve=lambda _, b: solve(factors, b), symmetric=True
+        lambda x: matmul(matrix, x), right, solve=lambda _, b: solve(factors, b), symmetric=True
     )
     return _live(articulation, solution)
 
 
 def _whole_matrix(articulation: Articulation, kin: Kinematics, *, armature: bool) -> Array:
-    """The mass matrix, at which only derivatives of solutions look: in programs without them it is dead code."""
+    """The mass matrix, used by derivatives of solutions only; elsewhere it is dead code."""
     matrix = inertia_matrix(articulation, kin)
     return matrix + jnp.diag(generalized_armature(articulation)) if armature else matrix
 
 
 def mass_product(articulation: Articulation, kin: Kinematics, *, armature: bool = True) -> MassProduct:
-    """The mass matrix, not multiplied out."""
+    """The mass matrix as the product of its factors."""
     tree = articulation.topology
     motions, momenta = generalized_momenta(articulation, kin)
     added = generalized_armature(articulation)

@@ -1,4 +1,4 @@
-"""Spatial inertias of links and of what hangs below them, as 6 x 6 matrices that take motions to momenta."""
+"""Spatial inertias of links and subtrees, 6 x 6 matrices that map motions to momenta."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from artix.dynamics.inertia import link_reference_inertias, spatial_inertias, su
 from artix.evaluation import quantity
 from artix.kinematics.axes import Axes, check_axes, inertias_in_axes
 from artix.kinematics.bodies import Inertias, Placement
-from artix.kinematics.frames import link_frames, link_of_frame, live_links, locate_frame
+from artix.kinematics.frames import link_of_frame, locate_frame
+from artix.kinematics.links import link_frames, live_links
 from artix.kinematics.solve import Kinematics, kinematics
-from artix.kinematics.tree import masked_sum
+from artix.math.arrays import masked_sum
 from artix.model.articulation import Articulation, State
 
 Array = jax.Array
 
 
 @quantity
-def link_spatial_inertias(articulation: Articulation, state: State, *, axes: Axes = "local") -> Array:
+def link_spatial_inertias(articulation: Articulation, state: State, *, axes: Axes = "world_aligned") -> Array:
     """Spatial inertias of the links, Pinocchio's ``oinertias`` in ``"world"`` axes.
 
     Args:
@@ -40,7 +41,7 @@ def link_spatial_inertias(articulation: Articulation, state: State, *, axes: Axe
 
 
 @quantity
-def composite_spatial_inertias(articulation: Articulation, state: State, *, axes: Axes = "local") -> Array:
+def composite_spatial_inertias(articulation: Articulation, state: State, *, axes: Axes = "world_aligned") -> Array:
     """Spatial inertias of each link together with all links below it as one rigid body.
 
     Pinocchio's ``Ycrb`` (``"local"``) and ``oYcrb`` (``"world"``); Featherstone 2008, section 6.2.
@@ -132,7 +133,7 @@ def supported_inertia(
 
 
 def _matrices(articulation: Articulation, kin: Kinematics, inertias: Inertias, axes: Axes) -> Array:
-    """Mass moments of L links as users see them, [L, 6, 6]."""
+    """Spatial inertias of L links in ``axes``, from their mass moments, [L, 6, 6]."""
     tree = articulation.topology
     frames: Placement = link_frames(tree, kin)
     matrices = spatial_inertias(inertias_in_axes(kin, frames, inertias, axes))

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 
 from artix.dynamics.inertia import link_subtree_sums
 from artix.evaluation import quantity
-from artix.kinematics.frames import link_of_frame, live_links
+from artix.kinematics.frames import link_of_frame
+from artix.kinematics.links import live_links
 from artix.kinematics.solve import (
     Kinematics,
     body_accelerations,
@@ -19,8 +20,8 @@ from artix.kinematics.solve import (
     link_centers,
     root_motion,
 )
-from artix.kinematics.tree import take
 from artix.math import spatial
+from artix.math.arrays import matmul, take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 
@@ -29,9 +30,15 @@ Array = jax.Array
 
 @quantity
 def subtree_masses(articulation: Articulation) -> Array:
-    """Masses of each link together with all links below it [kg], shape [L]; Pinocchio's ``mass``.
+    """Masses of each link together with all links below it, Pinocchio's ``mass``.
 
     A fixed root's own mass counts here, in Pinocchio it does not.
+
+    Args:
+      articulation: the articulation.
+
+    Returns:
+      Masses [kg], shape [L]; the first is that of the whole articulation.
     """
     return link_subtree_sums(articulation.topology, articulation.link_mass)
 
@@ -66,6 +73,9 @@ def subtree_center_of_mass_velocities(articulation: Articulation, state: State) 
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
+
+    Returns:
+      The velocities [m/s], shape [L, 3].
 
     Raises:
       ValueError: an array of the state has the wrong shape.
@@ -128,7 +138,7 @@ def subtree_center_of_mass_jacobian(articulation: Articulation, state: State, li
     below = jnp.asarray(tree.dof_moves_link).astype(weight.dtype)
     below = jnp.concatenate([jnp.ones_like(below, shape=(tree.num_base_dofs, tree.num_links)), below]) * weight[None]
     part = jnp.sum(below, axis=1)
-    moment = jnp.matmul(link_centers(articulation, kin), below.T, precision=jax.lax.Precision.HIGHEST)
+    moment = matmul(link_centers(articulation, kin), below.T)
     return part[None] * motions[:3] + spatial.cross(motions[3:], moment)
 
 
@@ -139,6 +149,9 @@ def center_of_mass_velocity(articulation: Articulation, state: State) -> Array:
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
+
+    Returns:
+      The velocity [m/s], shape [3].
 
     Raises:
       ValueError: an array of the state has the wrong shape.
@@ -191,7 +204,7 @@ def _center_motions(articulation: Articulation, state: State, acceleration: Arra
 
 
 def _mean(articulation: Articulation, of_links: Array) -> Array:
-    """Averages of vectors [3, L] over subtrees, by mass; the link's own where there is none."""
+    """Averages of vectors [3, L] over subtrees, weighted by mass; the link's own vector where a subtree has none."""
     mass = articulation.link_mass
     total = link_subtree_sums(articulation.topology, mass)
     sums = link_subtree_sums(articulation.topology, mass[None] * of_links)

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from artix.math.tangents import times
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
+from artix.model.checks import static_topology
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -36,8 +37,8 @@ class MimicMap(struct.PyTreeNode):
         base = self.matrix.shape[0] - self.offset.shape[0]
         joints = self.matrix[base:, base:]
         return state.replace(
-            joint_position=times(joints, state.joint_position) + self.offset,
-            joint_velocity=times(joints, state.joint_velocity),
+            joint_position=matmul(joints, state.joint_position) + self.offset,
+            joint_velocity=matmul(joints, state.joint_velocity),
         )
 
     def reduce(self, state: State) -> State:
@@ -55,6 +56,9 @@ def mimic_map(articulation: Articulation) -> MimicMap:
     Args:
       articulation: the articulation; without mimic joints the map is the identity.
 
+    Returns:
+      The map ``q = G q_r + offset`` from the independent DOFs to all.
+
     Raises:
       ValueError: joints follow each other in a circle, or one of a pair has several DOFs, as spherical joints do.
       TypeError: the articulation is padded.
@@ -62,9 +66,9 @@ def mimic_map(articulation: Articulation) -> MimicMap:
     Identity: ``inverse_dynamics`` of an expanded state, for the acceleration ``G a``, times ``G^T`` is
     ``G^T M G a + G^T bias_force``.
     """
-    topology = articulation.topology
-    if not isinstance(topology, Topology):
-        raise TypeError("a padded articulation has no map of its own; take that of the articulation that was padded")
+    topology = static_topology(
+        articulation, "a padded articulation has no map of its own; take that of the articulation that was padded"
+    )
     n, base, mimic = topology.num_dofs, topology.num_base_dofs, articulation.mimic
     above = dict(topology.mimic_dofs)
     depth = max((_depth(topology, above, follower) for follower in above), default=0)
@@ -75,7 +79,7 @@ def mimic_map(articulation: Articulation) -> MimicMap:
     own = jnp.eye(n, dtype=articulation.dtype)[:, independent]
     joints, offset = own, shift
     for _ in range(depth):
-        joints, offset = own + times(follow, joints), shift + times(follow, offset)
+        joints, offset = own + matmul(follow, joints), shift + matmul(follow, offset)
     root = jnp.pad(jnp.eye(base, dtype=articulation.dtype), ((0, 0), (0, len(independent))))
     matrix = jnp.concatenate([root, jnp.pad(joints, ((0, 0), (base, 0)))])
     return MimicMap(matrix, offset, tuple(int(dof) for dof in independent))

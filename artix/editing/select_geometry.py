@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 
-import jax.numpy as jnp
 import numpy as np
 
 from artix.model.articulation import Articulation
@@ -46,18 +45,6 @@ def select_geometry(
         raise ValueError(f"{', '.join(twice)}: a shape is either touching or a sensor")
     kept = np.array(sorted({topology.geometry_index(name) for name in (*touching, *sensors)}), int)
     structures = [topology.geometries[k] for k in kept]
-    ends = np.cumsum([0, *(one.num_points for one in topology.geometries)])
-    points = np.concatenate([np.zeros(0, int), *(np.arange(ends[k], ends[k + 1]) for k in kept)]).astype(int)
-    arrays = articulation.geometry
-    taken = {
-        field.name: jnp.take(
-            getattr(arrays, field.name),
-            points if field.name == "point" else kept,
-            axis=articulation.link_mass.ndim - 1,
-        )
-        for field in dataclasses.fields(arrays)
-    }
+    arrays = articulation.geometry.taken(topology.geometries, kept, axis=articulation.link_mass.ndim - 1)
     chosen = tuple(dataclasses.replace(one, sensor=one.name in sensors) for one in structures)
-    return articulation.replace(
-        topology=dataclasses.replace(topology, geometries=chosen), geometry=arrays.replace(**taken)
-    )
+    return articulation.replace(topology=dataclasses.replace(topology, geometries=chosen), geometry=arrays)

@@ -15,11 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.kinematics.bodies import Placement, screw_pitches
-from artix.kinematics.tree import masked_sum
 from artix.math import spatial
+from artix.math.arrays import masked_sum
 from artix.model.articulation import Articulation, State
 from artix.model.builder import ArticulationBuilder
-from artix.model.checks import check_state
+from artix.model.checks import check_state, static_topology
 from artix.model.joints import Joint, JointType
 from artix.model.topology import Topology
 
@@ -128,13 +128,16 @@ def attach_articulation(
     arrays = {name: _joined_arrays(name, (parent, child), order) for name in _PER_LINK}
     arrays |= {name: _joined_arrays(name, (parent, bridge, child), dof_order) for name in _PER_DOF}
     arrays |= {name: _joined_arrays(name, (parent, child), None) for name in _LISTED}
+    shapes = np.argsort([one.link for one in topology.geometries], kind="stable").astype(int)
+    arrays["geometry"] = arrays["geometry"].taken(topology.geometries, shapes)
+    topology = dataclasses.replace(topology, geometries=tuple(topology.geometries[k] for k in shapes))
     return parent.replace(topology=topology, **arrays)
 
 
 def _static(articulation: Articulation) -> Topology:
-    if not isinstance(articulation.topology, Topology):
-        raise TypeError("a padded articulation cannot be changed; change the articulation that was padded")
-    return articulation.topology
+    return static_topology(
+        articulation, "a padded articulation cannot be changed; change the articulation that was padded"
+    )
 
 
 def _taken(group: Any, index: np.ndarray) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 
 from artix.model.articulation import Articulation
 from artix.model.builder import LINK_NUMBERS, ArticulationBuilder
+from artix.model.checks import static_topology
 from artix.model.couplings import LoopJoint, LoopJoints, LoopJointType
 from artix.model.geometry import SIZE_NUMBERS, Geometries, Geometry, GeometryStructure, GeometryType
 from artix.model.joint_features import Drive, DriveEnvelope, JointFriction
@@ -23,6 +24,7 @@ def builder_from_articulation(articulation: Articulation) -> ArticulationBuilder
 
     Its ``build(articulation.dtype)`` gives the articulation back; before that, add links, frames, tendons or mimic
     joints to a robot that was loaded. To join two articulations or to lock joints, see :mod:`artix.editing.surgery`.
+    It is not strict: inertias that no body has, which a reader has warned of, stay as they are.
 
     Args:
       articulation: one articulation; its numbers are read, so none may be traced.
@@ -34,13 +36,15 @@ def builder_from_articulation(articulation: Articulation) -> ArticulationBuilder
       TypeError: the articulation is padded.
       ValueError: it is a batch, or a number is one that no builder accepts.
     """
-    topology = articulation.topology
-    if not isinstance(topology, Topology):
-        raise TypeError("a padded articulation has no names to build from; take the articulation that was padded")
+    topology = static_topology(
+        articulation, "a padded articulation has no names to build from; take the articulation that was padded"
+    )
     if articulation.link_mass.ndim != 1:
         raise ValueError("a batch of articulations is not one robot; take one of them")
     arrays = jax.tree.map(lambda leaf: np.asarray(leaf, float), articulation)
-    builder = ArticulationBuilder(fixed_base=topology.fixed_base, gravity=arrays.gravity, name=topology.name)
+    builder = ArticulationBuilder(
+        fixed_base=topology.fixed_base, gravity=arrays.gravity, name=topology.name, strict=False
+    )
     for link in np.argsort(topology.creation_index):
         above = topology.parent[link]
         builder.add_link(

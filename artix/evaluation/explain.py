@@ -13,14 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.evaluation import kernels
+from artix.evaluation.batch_axes import Axes
 from artix.evaluation.compilation import scalars_of
-from artix.evaluation.operation import Axes, levels_of, program_p
+from artix.evaluation.operation import levels_of, program_p
 from artix.evaluation.program import Program
 from artix.evaluation.scalar_order import live
 from artix.evaluation.scalar_program import Op, ScalarProgram
 from artix.evaluation.scalarize import TooManyOperations, UnsupportedOperation
-from artix.kinematics.configuration import neutral_state
 from artix.model.articulation import Articulation
+from artix.model.states import neutral_state
 
 _LEVELS = ("for all robots", "a robot", "a tangent of a robot")
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 
+from artix.evaluation.batch_axes import Axes, Axis
 from artix.evaluation.clean_context import all_devices_alike
 from artix.evaluation.compilation import cpu_kernel
 from artix.evaluation.devices import type_like, varying_alike
@@ -29,18 +30,6 @@ from artix.evaluation.program import Program
 
 Array = jax.Array
 
-
-class Axis(NamedTuple):
-    """A batch of a program."""
-
-    size: int
-    mapped: tuple[bool, ...]
-    """Which operands have one item for each of it; the others are the same for all."""
-
-
-#: The batches of an operation, outermost first: none, robots, or robots and many tangents (or cotangents) of each.
-#: Operands have an axis for each batch that they are mapped by, results have all.
-Axes = tuple[Axis, ...]
 
 program_p = Primitive("artix_program")
 program_p.multiple_results = True

@@ -8,16 +8,14 @@ from __future__ import annotations
 import itertools
 import string
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import NamedSharding, PartitionSpec
 
+from artix.evaluation.batch_axes import Axes
 from artix.evaluation.program import Program
-
-if TYPE_CHECKING:
-    from artix.evaluation.operation import Axes
 
 _BATCH = "b"
 

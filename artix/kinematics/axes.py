@@ -1,7 +1,7 @@
-"""The point and the axes in which spatial vectors are given to users, Pinocchio's ``ReferenceFrame``.
+"""The point and axes in which users get spatial vectors, Pinocchio's ``ReferenceFrame``.
 
-Inside, spatial vectors are about one reference point and in world axes; here they leave it. ``"local"`` is the frame's
-own origin and axes (Pinocchio's ``LOCAL``), ``"world_aligned"`` its origin with the axes of the world
+Internally, spatial vectors are about one reference point and in world axes; this module converts them. ``"local"`` is
+the frame's own origin and axes (Pinocchio's ``LOCAL``), ``"world_aligned"`` its origin with the axes of the world
 (``LOCAL_WORLD_ALIGNED``), ``"world"`` the origin and the axes of the world (``WORLD``).
 """
 
@@ -27,12 +27,12 @@ def check_axes(axes: str) -> None:
 
 
 def origin(kin: Kinematics, frames: Placement, axes: Axes) -> Array:
-    """The point about which vectors are given, relative to the reference point: [3, k], or [3, 1] if it is common."""
+    """The point that ``axes`` refers to, relative to the reference point: [3, k], or [3, 1] if it is common."""
     return -kin.reference[:, None] if axes == "world" else frames.position
 
 
-def turned(frames: Placement, rows: Array, axes: Axes) -> Array:
-    """Spatial vectors [6, n] from world axes to ``axes``; of k frames, k being n or 1."""
+def to_axes(frames: Placement, rows: Array, axes: Axes) -> Array:
+    """Rotates spatial vectors [6, n] from world axes to ``axes``, for n frames or one."""
     if axes != "local":
         return rows
     rotation = spatial.rotation_matrix(frames.rotation)
@@ -41,19 +41,19 @@ def turned(frames: Placement, rows: Array, axes: Axes) -> Array:
 
 
 def motion_in_axes(kin: Kinematics, frames: Placement, motion: Motion, axes: Axes) -> Array:
-    """Motions about the reference point as users see them, [6, n]."""
+    """Converts motions about the reference point to ``axes``, [6, n]."""
     linear = motion.linear + spatial.cross(motion.angular, origin(kin, frames, axes))
-    return turned(frames, jnp.concatenate([linear, motion.angular]), axes)
+    return to_axes(frames, jnp.concatenate([linear, motion.angular]), axes)
 
 
 def force_in_axes(kin: Kinematics, frames: Placement, force: Array, axes: Axes) -> Array:
-    """Forces [6, n] (or momenta) about the reference point as users see them, [6, n]."""
+    """Converts forces (or momenta) [6, n] about the reference point to ``axes``, [6, n]."""
     torque = force[3:] - spatial.cross(origin(kin, frames, axes), force[:3])
-    return turned(frames, jnp.concatenate([force[:3], torque]), axes)
+    return to_axes(frames, jnp.concatenate([force[:3], torque]), axes)
 
 
 def inertias_in_axes(kin: Kinematics, frames: Placement, inertias: Inertias, axes: Axes) -> Inertias:
-    """Mass moments about the reference point as users see them."""
+    """Converts mass moments about the reference point to ``axes``."""
     mass, first, second = inertias
     point = jnp.broadcast_to(origin(kin, frames, axes), first.shape)
     moved = first - mass[None] * point

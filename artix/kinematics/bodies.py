@@ -1,4 +1,4 @@
-"""From an articulation's parameters to those of its bodies: joint geometry and lumped inertias.
+"""Parameters of the bodies, from those of the links: joint geometry and lumped inertias.
 
 The frame of a body is the child joint frame of the joint that moves it, turned so that the free axes come first; a
 body's DOFs are then the first columns of its rotation. The frame of body 0 is the root link's. Everything here
@@ -12,8 +12,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.kinematics.tree import by_body, masked_sum, take
+from artix.kinematics.tree import by_body
 from artix.math import spatial
+from artix.math.arrays import masked_sum, take
 from artix.model.articulation import Articulation
 
 Array = jax.Array
@@ -63,7 +64,7 @@ class Inertias(NamedTuple):
 
 
 class JointGeometry(NamedTuple):
-    """How bodies 1 .. B-1 sit on their parents.
+    """How bodies 1 .. B-1 are attached to their parents.
 
     ``turns`` are right-product matrices [2 or 4, 4, 4, B-1]: the joint's quaternion is ``turns[0] cos(angle / 2) +
     turns[1 + k] sin(angle / 2)`` for a rotation about the k-th free axis. ``offset`` [3, B-1] is the joint's origin in
@@ -139,14 +140,14 @@ def link_inertias(articulation: Articulation, placements: Placement) -> Inertias
     frame = mass_frames(articulation, placements)
     mass, center = articulation.link_mass, frame.position
     inertia = jnp.moveaxis(articulation.link_inertia, 0, -1)
-    # Gradients are then symmetric matrices, whichever function they are of.
+    # So that the gradient by the inertia is symmetric.
     inertia = 0.5 * (inertia + inertia.swapaxes(0, 1))
     half_trace = 0.5 * spatial.trace(inertia)
     own = half_trace[None, None] * spatial.identity_like(center) - inertia
     rotation = spatial.rotation_matrix(frame.rotation)
     first = mass[None] * center
     turned = spatial.multiply_transposed(spatial.multiply(rotation, own), rotation)
-    return Inertias(mass, first, turned + first[:, None] * center[None])
+    return Inertias(mass, first, spatial.mirrored(turned + first[:, None] * center[None]))
 
 
 def lumped_masses(articulation: Articulation, placements: Placement, mass: Array) -> tuple[Array, Array]:

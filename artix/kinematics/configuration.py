@@ -1,118 +1,19 @@
-"""The configuration manifold: neutral and random states, integrate, difference, distances, and position rates."""
+"""The configuration manifold: integrate, difference, interpolate, distances, normal forms."""
 
 from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from artix.evaluation import quantity
-from artix.kinematics.tree import Tree, by_body, free_root, masked_sum, take
+from artix.kinematics.tree import by_body, where_spherical
 from artix.math import spatial
+from artix.math.arrays import masked_sum, take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
+from artix.model.padding import Tree
 
 Array = jax.Array
-
-
-def neutral_state(articulation: Articulation) -> State:
-    """The state at rest with the root's frame at the world's origin and all joint positions zero."""
-    n, dtype = articulation.topology.num_dofs, articulation.dtype
-    root = jnp.zeros(7, dtype).at[6].set(1)
-    return State(root, jnp.zeros(6, dtype), jnp.zeros(n, dtype), jnp.zeros(n, dtype))
-
-
-def random_state(articulation: Articulation, key: Array, *, velocity_scale: float | Array = 1.0) -> State:
-    """A random state: joint positions uniform within their limits, velocities normal.
-
-    Unlimited angles are drawn from [-pi, pi], unlimited translations from [-1, 1] m, unlimited spherical components
-    from [-pi, pi] / sqrt(3), so that the rotation stays below a half turn. A floating root gets a uniform orientation
-    and a position in [-1, 1]^3 m; a fixed one stays at the origin, at rest.
-
-    Args:
-      articulation: the articulation.
-      key: a JAX random key.
-      velocity_scale: standard deviation of all velocities [m/s, rad/s].
-    """
-    tree, dtype = articulation.topology, articulation.dtype
-    limits = articulation.joint_lower_limit, articulation.joint_upper_limit
-    live = tree.num_base_dofs > 0 if tree.base_is_free is None else tree.base_is_free, tree.dof_is_live
-    return _drawn(limits, _widths(tree).astype(dtype), live, key, jnp.asarray(velocity_scale, dtype))
-
-
-def _widths(tree: Tree) -> Array:
-    """How far unlimited joint positions are drawn from zero, [n]."""
-    wide = jnp.where(tree.dof_is_linear, 1.0, np.pi)
-    if tree.has_spherical:
-        wide = jnp.where(take(jnp.asarray(tree.body_is_spherical), tree.dof_body), np.pi / 3**0.5, wide)
-    return wide
-
-
-@jax.jit  # One program for all topologies of so many DOFs: one by one, its operations take two seconds to compile.
-def _drawn(limits, wide: Array, live, key: Array, scale: Array) -> State:
-    """A random state; ``live`` says whether the root is free, and which DOFs there are if not all."""
-    (lower, upper), (root_is_free, dof_is_live) = limits, live
-    dtype, keys = lower.dtype, jax.random.split(key, 5)
-    low, high = jnp.minimum(jnp.maximum(lower, -wide), upper), jnp.maximum(jnp.minimum(upper, wide), lower)
-    q = low + (high - low) * jax.random.uniform(keys[0], low.shape, dtype)
-    qd = scale * jax.random.normal(keys[1], low.shape, dtype)
-    position = jax.random.uniform(keys[2], (3,), dtype, -1.0, 1.0)
-    quaternion = spatial.normalize(jax.random.normal(keys[3], (4, 1), dtype))[:, 0]
-    velocity = scale * jax.random.normal(keys[4], (6,), dtype)
-    root = jnp.where(root_is_free, jnp.concatenate([position, quaternion]), jnp.array([0, 0, 0, 0, 0, 0, 1], dtype))
-    velocity = jnp.where(root_is_free, velocity, jnp.zeros_like(velocity))
-    if dof_is_live is not None:
-        q, qd = (jnp.where(dof_is_live, x, jnp.zeros_like(x)) for x in (q, qd))
-    return State(root, velocity, q, qd)
-
-
-@quantity
-def generalized_velocity(articulation: Articulation, state: State) -> Array:
-    """The velocity ``nu`` of ``M nu' + coriolis + gravity = tau + sum_i J_i^T w_i``, as one vector.
-
-    Forces, rows of matrices and columns of Jacobians follow it.
-
-    Args:
-      articulation: the articulation.
-      state: its state.
-
-    Returns:
-      Shape [nv]: for a floating base the linear velocity of the root's centre of mass [m/s] and the root's angular
-      velocity [rad/s] in world axes, then the joint velocities; for a fixed base these alone. Where a padded fleet has
-      both, the root's six are zero for a fixed base.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
-
-    Identity: ``dense_jacobian(a, s) @ generalized_velocity(a, s)`` are the velocities of the links.
-    """
-    check_state(articulation, state)
-    tree = articulation.topology
-    if tree.num_base_dofs == 0:
-        return state.joint_velocity
-    return jnp.concatenate([free_root(tree, state.root_velocity), state.joint_velocity])
-
-
-def with_generalized_velocity(articulation: Articulation, state: State, velocity: Array) -> State:
-    """The state with another generalised velocity, the inverse of :func:`generalized_velocity`.
-
-    Args:
-      articulation: the articulation.
-      state: the state, whose configuration is kept.
-      velocity: generalised velocity, shape [nv].
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
-
-    Identity: ``generalized_velocity(a, with_generalized_velocity(a, s, nu)) == nu``.
-    """
-    check_state(articulation, state)
-    tree, base = articulation.topology, articulation.topology.num_base_dofs
-    check_vector("velocity", velocity, (tree.nv,), articulation.dtype, "nv")
-    moved = state.replace(joint_velocity=velocity[base:])
-    return moved.replace(root_velocity=free_root(tree, velocity[:base])) if base else moved
 
 
 @quantity
@@ -137,6 +38,13 @@ def integrate(articulation: Articulation, state: State, dnu: Array) -> State:
       TypeError: an array has another dtype than the articulation.
 
     Identity: ``integrate(a, s, difference(a, s, t))`` is the configuration of t.
+
+    Example:
+      >>> robot = artix.robots.load("quadruped")  # floating: six more numbers than joints
+      >>> state = artix.neutral_state(robot)
+      >>> moved = artix.integrate(robot, state, jnp.full(robot.topology.nv, 0.1, robot.dtype))
+      >>> bool(jnp.allclose(artix.difference(robot, state, moved), 0.1, atol=1e-6))
+      True
     """
     check_state(articulation, state)
     tree, base = articulation.topology, articulation.topology.num_base_dofs
@@ -252,10 +160,21 @@ def squared_distance(articulation: Articulation, start: State, end: State) -> Ar
 
 @quantity
 def distance(articulation: Articulation, start: State, end: State) -> Array:
-    """Length of :func:`difference`, Pinocchio's ``distance``; shape [], its gradient finite everywhere.
+    """Length of :func:`difference`, Pinocchio's ``distance``; its gradient is finite everywhere.
 
-    Metres and radians count alike; weigh the parts of :func:`squared_distance` otherwise. Arguments and what is raised
-    are those of :func:`squared_distance`.
+    Metres and radians count alike; weigh the parts of :func:`squared_distance` otherwise.
+
+    Args:
+      articulation: the articulation.
+      start: one configuration.
+      end: the other.
+
+    Returns:
+      Shape [].
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
     """
     square = jnp.sum(squared_distance(articulation, start, end))
     apart = square > 0
@@ -273,6 +192,9 @@ def normalize(articulation: Articulation, state: State) -> State:
       articulation: the articulation.
       state: its state; the quaternion has any non-zero length.
 
+    Returns:
+      The state in normal form.
+
     Raises:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
@@ -288,9 +210,19 @@ def normalize(articulation: Articulation, state: State) -> State:
 
 
 def is_normalized(articulation: Articulation, state: State, tolerance: float = 1e-6) -> Array:
-    """Whether :func:`normalize` would change no number by more than ``tolerance``, shape [], bool.
+    """Whether :func:`normalize` would change no number by more than ``tolerance``, Pinocchio's ``isNormalized``.
 
-    Pinocchio's ``isNormalized``. Arguments and what is raised are those of :func:`normalize`.
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+      tolerance: largest change [m, rad, or of a quaternion's components].
+
+    Returns:
+      Shape [], bool.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
     """
     there = normalize(articulation, state)
     changes = jnp.concatenate([there.root_pose - state.root_pose, there.joint_position - state.joint_position])
@@ -310,6 +242,9 @@ def is_same_configuration(articulation: Articulation, start: State, end: State, 
       end: the other.
       tolerance: largest difference [m, rad].
 
+    Returns:
+      Shape [], bool.
+
     Raises:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
@@ -322,79 +257,11 @@ def is_same_configuration(articulation: Articulation, start: State, end: State, 
     return jnp.all(jnp.abs(changes) <= tolerance)
 
 
-@quantity
-def joint_velocity_from_rate(articulation: Articulation, state: State, rate: Array) -> Array:
-    """Joint velocities from the rates of change of the joint positions.
-
-    They differ for spherical joints only: the velocity is the angular velocity in the child joint frame, ``J_r(q)``
-    times the rate of the rotation vector, with J_r the right Jacobian of SO(3); with one or two free axes the inverse
-    of the map of :func:`joint_rate_from_velocity`.
-
-    Args:
-      articulation: the articulation.
-      state: its state; only joint positions matter.
-      rate: dq/dt, shape [n] [rad/s or m/s].
-
-    Returns:
-      Joint velocities, shape [n] [rad/s or m/s].
-    """
-    tree = articulation.topology
-    check_vector("rate", rate, (tree.num_dofs,), articulation.dtype, "n joint DOFs")
-    if not tree.has_spherical:
-        return rate
-    inverse = rate_matrix(tree, state.joint_position)
-    return where_spherical(tree, spatial.apply(spatial.inverse(inverse), by_body(tree, rate)), rate)
-
-
-@quantity
-def joint_rate_from_velocity(articulation: Articulation, state: State, velocity: Array) -> Array:
-    """Rates of change of the joint positions, ``J_r(q)^-1`` times the velocity for spherical joints.
-
-    With two free axes the rate's component along the locked axis, which PhysX drops when it reads a position, is
-    dropped too.
-
-    Args:
-      articulation: the articulation.
-      state: its state; only joint positions matter.
-      velocity: joint velocities, shape [n] [rad/s or m/s].
-
-    Returns:
-      dq/dt, shape [n] [rad/s or m/s].
-    """
-    tree = articulation.topology
-    check_vector("velocity", velocity, (tree.num_dofs,), articulation.dtype, "n joint DOFs")
-    if not tree.has_spherical:
-        return velocity
-    matrix = rate_matrix(tree, state.joint_position)
-    return where_spherical(tree, spatial.apply(matrix, by_body(tree, velocity)), velocity)
-
-
 def wrap_angles(tree: Tree, q: Array) -> Array:
     """Brings wrapped angles among positions [n] back within [-2 pi, 2 pi] by a step of 4 pi, as PhysX does."""
     turn = 2 * jnp.pi
     wrapped = jnp.where(q > turn, q - 2 * turn, jnp.where(q < -turn, q + 2 * turn, q))
     return jnp.where(jnp.asarray(tree.dof_wraps), wrapped, q)
-
-
-def where_spherical(tree: Tree, vectors: Array, other: Array) -> Array:
-    """Takes the DOFs of spherical joints from vectors [3, B-1], the rest from ``other`` [n]."""
-    width = tree.num_bodies - 1
-    values = take(vectors.reshape(-1), tree.dof_column * width + tree.dof_body - 1)
-    return jnp.where(take(jnp.asarray(tree.body_is_spherical), tree.dof_body), values, other)
-
-
-def spherical_vectors(tree: Tree, q: Array) -> Array:
-    """The DOF values [n] of spherical joints by place within the joint, zero for other joints, [3, B-1]."""
-    values = by_body(tree, q)
-    return jnp.where(jnp.asarray(tree.body_is_spherical)[1:], values, jnp.zeros_like(values))
-
-
-def rate_matrix(tree: Tree, q: Array) -> Array:
-    """J_r(q)^-1 restricted to the free axes, the identity elsewhere, [3, 3, B-1]."""
-    matrix = spatial.inverse(spatial.right_jacobian(spherical_vectors(tree, q)))
-    free = jnp.asarray(tree.body_dofs)[:, 1:] < tree.num_dofs
-    eye = jnp.broadcast_to(spatial.identity_like(matrix), matrix.shape)
-    return jnp.where(free[:, None] & free[None], matrix, eye)
 
 
 def _in_full_rotation(tree: Tree) -> Array:

@@ -1,6 +1,6 @@
 """Jacobians on the configuration manifold, in closed form: of integrate, of difference, and of the position rates.
 
-All of them are identities but for one block per rotation: the root's, which turns about the world's axes, and those of
+All are identities except for one block per rotation: the root's, which turns about the world's axes, and those of
 spherical joints, which turn about the axes of the child joint frame.
 """
 
@@ -12,12 +12,13 @@ import jax
 import jax.numpy as jnp
 
 from artix.evaluation import quantity
-from artix.kinematics.configuration import rate_matrix, spherical_vectors, where_spherical
-from artix.kinematics.tree import Tree, free_root
+from artix.kinematics.tree import free_root, spherical_vectors, where_spherical
+from artix.kinematics.velocities import rate_matrix
 from artix.math import spatial
-from artix.math.tangents import times
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
+from artix.model.padding import Tree
 
 Array = jax.Array
 
@@ -125,7 +126,7 @@ def transport(articulation: Articulation, state: State, dnu: Array, tangents: Ar
     """
     shape = (articulation.topology.nv, *getattr(tangents, "shape", ())[1:2])
     check_vector("tangents", tangents, shape, articulation.dtype, "nv, and one column per vector")
-    return times(integrate_derivatives(articulation, state, dnu).start, tangents)
+    return matmul(integrate_derivatives(articulation, state, dnu).start, tangents)
 
 
 @quantity
@@ -167,7 +168,7 @@ def _inverse_jacobian(vector: Array) -> Array:
 
 
 def _held(tree: Tree, vector: Array) -> Array:
-    """What becomes of angular velocities at rotation vectors [3, B-1] whose components on locked axes are dropped.
+    """The map on angular velocities at rotation vectors [3, B-1] when components along locked axes are dropped.
 
     The identity where three axes are free; with two, dropping the third component turns the joint too. [3, 3, B-1].
     """
@@ -181,7 +182,7 @@ def _held(tree: Tree, vector: Array) -> Array:
 
 
 def _tangent_matrix(tree: Tree, root: Array, blocks: Array | None) -> Array:
-    """A map of tangent vectors by its blocks for the root's rotation [3, 3, 1] and for spherical joints; [nv, nv]."""
+    """A map of tangent vectors [nv, nv], from its blocks for the root's rotation [3, 3, 1] and for spherical joints."""
     joints = _joint_matrix(tree, blocks, root.dtype)
     if tree.num_base_dofs == 0:
         return joints

@@ -15,10 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.kinematics.solve import Kinematics, Motion, motion_cross
-from artix.kinematics.tree import Tree, by_body, free_root, masked_sum, take
+from artix.kinematics.tree import by_body, free_root
 from artix.math import spatial
+from artix.math.arrays import masked_sum, take
 from artix.math.tangents import is_zero
 from artix.model.articulation import State
+from artix.model.padding import Tree
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -41,7 +43,7 @@ class Displacements(NamedTuple):
 
 
 def has_all_displacements(tree: Tree) -> bool:
-    """Whether :func:`displacements` knows all; padded spherical joints may have locked axes that it does not."""
+    """Whether :func:`displacements` is complete; it lacks those of padded spherical joints with locked axes."""
     return isinstance(tree, Topology) or not tree.has_spherical
 
 
@@ -98,7 +100,7 @@ def displacement_motions(tree: Tree, kin: Kinematics, motions: Motion) -> Motion
 
 
 class Changes(NamedTuple):
-    """What unit displacements do to the motion of everything that they move, [3, c] each."""
+    """How unit displacements change the motion of everything they move, [3, c] each."""
 
     motions: Motion
     """S_c, the unit displacements themselves."""
@@ -129,7 +131,7 @@ def changes_by_velocity(tree: Tree, joints: Motion, velocity: Motion, first: Mot
 
 
 def displacement_of(tree: Tree, state: State, root_pose, joint_position) -> Array | None:
-    """The displacement [c] that tangents of ``root_pose`` and ``joint_position`` amount to.
+    """The displacement [c] equivalent to tangents of ``root_pose`` and ``joint_position``.
 
     Either tangent may be a symbolic zero; ``None`` if both are.
     """
@@ -162,7 +164,7 @@ def displaced_bodies(tree: Tree, kin: Kinematics, motions: Motion, displacement:
 
 
 def generalized_columns(tree: Tree, columns: Array) -> Array:
-    """From columns per unit displacement, or per angular and joint velocity, to columns of ``nu``, [..., nv].
+    """Columns per entry of ``nu``, [..., nv], from columns per unit displacement or per angular and joint velocity.
 
     Those of the root's translation are zero.
     """

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from artix.evaluation import quantity
-from artix.kinematics.axes import Axes, check_axes, origin, turned
+from artix.kinematics.axes import Axes, check_axes, origin, to_axes
 from artix.kinematics.bodies import Placement
-from artix.kinematics.frames import link_frames, link_of_frame, locate_frame, mask_column
+from artix.kinematics.frames import link_of_frame, locate_frame, mask_column
 from artix.kinematics.joint_jacobians import carried_columns
 from artix.kinematics.link_derivatives import (
     PointSetting,
@@ -20,6 +20,7 @@ from artix.kinematics.link_derivatives import (
     point_setting,
     velocity_by_configuration,
 )
+from artix.kinematics.links import link_frames
 from artix.kinematics.solve import Motion, generalized_motions, kinematics, root_motion
 from artix.math import spatial
 from artix.model.articulation import Articulation, State
@@ -45,7 +46,7 @@ class FrameAccelerationDerivatives(NamedTuple):
 
 
 class _Frame(NamedTuple):
-    """A frame, what derivatives at its point are made of, and its motion [3, 1] with the root's velocity."""
+    """A frame, the quantities from which derivatives at its point are assembled, and its motion [3, 1]."""
 
     placement: Placement
     setting: PointSetting
@@ -89,7 +90,7 @@ def frame_velocity_derivatives(
     by_configuration = _velocity_by_configuration(articulation, found, axes)
     return FrameVelocityDerivatives(
         _seen_in(found, by_configuration, found.velocity, found.angular, axes),
-        turned(found.placement, found.jacobian, axes),
+        to_axes(found.placement, found.jacobian, axes),
     )
 
 
@@ -143,8 +144,8 @@ def frame_acceleration_derivatives(
         by_velocity = by_velocity.at[:3].add(-_cross_change(jacobian, v, omega))
     return FrameAccelerationDerivatives(
         _seen_in(found, by_configuration, linear, alpha, axes),
-        turned(found.placement, by_velocity, axes),
-        turned(found.placement, jacobian, axes),
+        to_axes(found.placement, by_velocity, axes),
+        to_axes(found.placement, jacobian, axes),
     )
 
 
@@ -196,7 +197,7 @@ def frame_kinematic_hessian(
         return columns
     spin, held = jacobian[3:, None], jacobian[:, :, None]
     columns = columns - jnp.concatenate([spatial.cross(spin, held[:3]), spatial.cross(spin, held[3:])])
-    return turned(placement, columns.reshape(6, -1), axes).reshape(columns.shape)
+    return to_axes(placement, columns.reshape(6, -1), axes).reshape(columns.shape)
 
 
 @quantity
@@ -208,7 +209,7 @@ def frame_kinematic_regressor(
     *,
     axes: Axes = "world_aligned",
 ) -> Array:
-    """How a frame moves with errors of the joints' placements, for kinematic calibration.
+    """Motion of a frame per error of each joint's placement, for kinematic calibration.
 
     Pinocchio's ``computeFrameKinematicRegressor`` and ``computeJointKinematicRegressor``.
 
@@ -244,7 +245,7 @@ def frame_kinematic_regressor(
     blocks = jnp.concatenate([upper, jnp.concatenate([jnp.zeros_like(rotation), rotation], axis=1)])
     carries = jnp.asarray(tree.link_ancestors)[1:, link_of_frame(articulation, frame)[0][0]]
     rows = jnp.moveaxis(blocks * carries[None, None].astype(point.dtype), -1, 1)
-    return turned(placement, rows.reshape(6, -1), axes)
+    return to_axes(placement, rows.reshape(6, -1), axes)
 
 
 def _locate(
@@ -275,12 +276,12 @@ def _velocity_by_configuration(articulation: Articulation, found: _Frame, axes: 
 
 
 def _seen_in(found: _Frame, rows: Array, linear: Array, angular: Array, axes: Axes) -> Array:
-    """From the derivatives of a vector in world axes to those of its components, which local axes turn along with."""
+    """Converts derivatives of a vector in world axes to those of its components in axes that turn along."""
     if axes != "local":
         return rows
     spin = found.jacobian[3:]
     held = jnp.concatenate([spatial.cross(spin, linear), spatial.cross(spin, angular)])
-    return turned(found.placement, rows - held, axes)
+    return to_axes(found.placement, rows - held, axes)
 
 
 def _cross_change(change: Array, linear: Array, angular: Array) -> Array:

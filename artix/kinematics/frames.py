@@ -1,157 +1,34 @@
-"""Link and frame quantities as users see them: poses, velocities, accelerations and Jacobians of points on links."""
+"""Poses, velocities, accelerations and Jacobians of one frame: a link's, a named one, or one at any point of a link."""
 
 from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 
 from artix.evaluation import quantity
-from artix.kinematics.axes import Axes, check_axes, origin, turned
+from artix.kinematics.axes import Axes, check_axes, origin, to_axes
 from artix.kinematics.bodies import Placement
+from artix.kinematics.link_frame_motion import frame_accelerations
+from artix.kinematics.links import link_frames, point_jacobian
 from artix.kinematics.solve import (
     Kinematics,
     Motion,
-    body_accelerations,
     body_velocities,
     dof_motions,
     generalized_motions,
     kinematics,
-    link_centers,
     motion_rates,
     root_motion,
 )
-from artix.kinematics.tree import Tree, take
+from artix.kinematics.velocities import generalized_velocity
 from artix.math import spatial
+from artix.math.arrays import matmul, take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
+from artix.model.padding import Tree
 from artix.model.topology import Topology
 
 Array = jax.Array
-
-
-class LinkStates(struct.PyTreeNode):
-    """Poses and velocities of all links.
-
-    Attributes:
-      pose: world poses of the link frames: position [m], quaternion xyzw, shape [L, 7].
-      velocity: velocities of the links' centres of mass [m/s] and angular velocities [rad/s], world axes, shape [L, 6].
-    """
-
-    pose: Array
-    velocity: Array
-
-
-@quantity
-def forward_kinematics(articulation: Articulation, state: State) -> LinkStates:
-    """Poses and velocities of all links in one call; see :func:`link_poses` and :func:`link_velocities`."""
-    return LinkStates(link_poses(articulation, state), link_velocities(articulation, state))
-
-
-@quantity
-def link_poses(articulation: Articulation, state: State) -> Array:
-    """World poses of the link frames (PhysX's actor frames, URDF's link frames).
-
-    Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
-
-    Returns:
-      Positions [m] and quaternions xyzw, shape [L, 7]. The quaternions follow the joint positions continuously, so
-      their sign is not normalised.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
-    """
-    kin = kinematics(articulation, state)
-    placement = link_frames(articulation.topology, kin)
-    poses = placement._replace(position=placement.position + kin.reference[:, None]).poses()
-    return live_links(articulation.topology, poses)
-
-
-@quantity
-def link_velocities(articulation: Articulation, state: State) -> Array:
-    """Velocities of the links' centres of mass and angular velocities, in world axes (PhysX's ``eLINK_VELOCITY``).
-
-    Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
-
-    Returns:
-      Linear [m/s], then angular [rad/s] velocities, shape [L, 6].
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
-
-    Identity: ``dense_jacobian(a, s) @ nu`` (without the root's rows for a fixed base).
-    """
-    kin = kinematics(articulation, state)
-    tree = articulation.topology
-    motions = dof_motions(tree, kin)
-    velocity = body_velocities(tree, motions, root_motion(tree, state.root_velocity), state.joint_velocity)
-    linear, angular = (take(part, tree.link_body) for part in velocity)
-    center = link_centers(articulation, kin)
-    return live_links(tree, jnp.concatenate([linear + spatial.cross(angular, center), angular]).T)
-
-
-@quantity
-def link_accelerations(articulation: Articulation, state: State, acceleration: Array) -> Array:
-    """Classical accelerations of the links' centres of mass and angular accelerations, in world axes.
-
-    Gravity does not appear: these are the rates of change of :func:`link_velocities`.
-
-    Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
-      acceleration: generalised acceleration, shape [nv] [m/s^2, rad/s^2].
-
-    Returns:
-      Linear [m/s^2], then angular [rad/s^2] accelerations, shape [L, 6].
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
-
-    Identity: ``J acceleration + dJ/dt nu`` with J the dense Jacobian.
-    """
-    tree = articulation.topology
-    check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
-    kin = kinematics(articulation, state)
-    velocity, rate = body_accelerations(tree, kin, dof_motions(tree, kin), state, acceleration)
-    linear, omega = (take(part, tree.link_body) for part in velocity)
-    center = link_centers(articulation, kin)
-    spatial_linear, alpha = (take(part, tree.link_body) for part in rate)
-    classical = (
-        spatial_linear + spatial.cross(alpha, center) + spatial.cross(omega, linear + spatial.cross(omega, center))
-    )
-    return live_links(tree, jnp.concatenate([classical, alpha]).T)
-
-
-@quantity
-def dense_jacobian(articulation: Articulation, state: State) -> Array:
-    """Jacobian of all link velocities, PhysX's ``computeDenseJacobian``.
-
-    Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
-
-    Returns:
-      Shape [6 L', nv] with L' = L for a floating and L - 1 for a fixed base, whose root rows are absent. Six rows per
-      link: linear velocity of its centre of mass, angular velocity, both in world axes.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
-
-    Identity: ``dense_jacobian(a, s) @ nu == link_velocities(a, s)`` stacked.
-    """
-    tree, kin = articulation.topology, kinematics(articulation, state)
-    motions, centers = generalized_motions(articulation, kin), link_centers(articulation, kin)
-    first = 0 if tree.num_base_dofs else 1
-    jacobian = point_jacobian(tree, motions, centers[:, first:], tree.dof_moves_link[:, first:])
-    return live_links(tree, jacobian, first).reshape(-1, tree.nv)
 
 
 @quantity
@@ -189,13 +66,27 @@ def frame_velocity(
     *,
     axes: Axes = "world_aligned",
 ) -> Array:
-    """Velocity of a frame, shape [6]: ``frame_jacobian(...) @ nu``; arguments as :func:`frame_jacobian`."""
-    tree = articulation.topology
-    nu = state.joint_velocity
-    if tree.num_base_dofs:
-        nu = jnp.concatenate([state.root_velocity, nu])
+    """Velocity of a frame, Pinocchio's ``getFrameVelocity``.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      frame: the name of a link or additional frame, or a link's index; see :func:`frame_pose`.
+      offset: a pose in that frame whose origin is the point, shape [7]; the frame itself when ``None``.
+      axes: see :func:`frame_jacobian`.
+
+    Returns:
+      Linear [m/s], then angular velocity [rad/s], shape [6].
+
+    Raises:
+      KeyError: no link or frame has this name.
+      ValueError: an array has the wrong shape, or ``axes`` is not one of the three.
+      TypeError: an array has another dtype than the articulation.
+
+    Identity: ``frame_jacobian(...) @ nu``.
+    """
     jacobian = frame_jacobian(articulation, state, frame, offset, axes=axes)
-    return jnp.matmul(jacobian, nu, precision=jax.lax.Precision.HIGHEST)
+    return matmul(jacobian, generalized_velocity(articulation, state))
 
 
 @quantity
@@ -226,6 +117,13 @@ def frame_jacobian(
       TypeError: an array has another dtype than the articulation.
 
     Identity: ``frame_jacobian(...) @ nu`` is the rate of change of the frame's pose.
+
+    Example:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.neutral_state(arm)
+      >>> jacobian = artix.frame_jacobian(arm, state, arm.topology.link_names[-1])
+      >>> jacobian.shape
+      (6, 7)
     """
     check_axes(axes)
     kin = kinematics(articulation, state)
@@ -233,7 +131,7 @@ def frame_jacobian(
     body, placement = locate_frame(articulation, kin, frame, offset)
     point = origin(kin, placement, axes)
     jacobian = point_jacobian(tree, generalized_motions(articulation, kin), point, mask_column(tree, body))[0]
-    return turned(placement, jacobian, axes)
+    return to_axes(placement, jacobian, axes)
 
 
 @quantity
@@ -245,7 +143,22 @@ def frame_jacobian_rate(
     *,
     axes: Axes = "world_aligned",
 ) -> Array:
-    """Rate of change dJ/dt of :func:`frame_jacobian` at the state's velocity; same arguments, shape [6, nv].
+    """Rate of change dJ/dt of :func:`frame_jacobian` as the articulation moves, ``getFrameJacobianTimeVariation``.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      frame: the name of a link or additional frame, or a link's index; see :func:`frame_pose`.
+      offset: a pose in that frame whose origin is the point, shape [7]; the frame itself when ``None``.
+      axes: see :func:`frame_jacobian`.
+
+    Returns:
+      Shape [6, nv], linear rows first.
+
+    Raises:
+      KeyError: no link or frame has this name.
+      ValueError: an array has the wrong shape, or ``axes`` is not one of the three.
+      TypeError: an array has another dtype than the articulation.
 
     Identity: the frame's acceleration is ``J acceleration + dJ/dt nu``.
     """
@@ -273,27 +186,48 @@ def frame_jacobian_rate(
     jacobian = point_jacobian(tree, motions, point, mask)[0]
     spin = jnp.broadcast_to(angular, (3, tree.nv))
     spun = jnp.concatenate([spatial.cross(spin, jacobian[:3]), spatial.cross(spin, jacobian[3:])])
-    return turned(placement, rate - spun, axes)
+    return to_axes(placement, rate - spun, axes)
+
+
+@quantity
+def frame_acceleration(
+    articulation: Articulation,
+    state: State,
+    acceleration: Array,
+    frame: str | int | Array,
+    offset: Array | None = None,
+    *,
+    axes: Axes = "world_aligned",
+    classical: bool = False,
+) -> Array:
+    """Acceleration of one frame, Pinocchio's ``getFrameAcceleration`` and ``getFrameClassicalAcceleration``.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      acceleration: generalised acceleration, shape [nv].
+      frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
+      offset: a pose in that frame, shape [7]; the frame itself when ``None``.
+      axes: see :func:`artix.frame_jacobian`.
+      classical: see :func:`link_frame_accelerations`.
+
+    Returns:
+      Linear [m/s^2], then angular [rad/s^2] acceleration, shape [6].
+
+    Raises:
+      KeyError: no link or frame has this name.
+      ValueError: an array has the wrong shape, or ``axes`` is not one of the three.
+      TypeError: an array has another dtype than the articulation.
+
+    Identity: ``frame_jacobian(...) @ acceleration + frame_jacobian_rate(...) @ nu``, spatial in ``"local"`` and
+    ``"world"`` axes, classical in ``"world_aligned"`` axes.
+    """
+    kin = kinematics(articulation, state)
+    body, placement = locate_frame(articulation, kin, frame, offset)
+    return frame_accelerations(articulation, kin, state, acceleration, placement, body, axes, classical)[:, 0]
 
 
 # --- internals ------------------------------------------------------------------------------------------------------
-
-
-def live_links(tree: Tree, rows: Array, first: int = 0) -> Array:
-    """Rows [L - first, ...] of the links from ``first`` on, with those of padded links set to zero."""
-    if tree.link_is_live is None:
-        return rows
-    live = tree.link_is_live[first:].reshape((-1,) + (1,) * (rows.ndim - 1))
-    return jnp.where(live, rows, jnp.zeros_like(rows))
-
-
-def link_frames(tree: Tree, kin: Kinematics) -> Placement:
-    """Frames of the links relative to the reference point."""
-    rotation, quaternion, position = (take(x, tree.link_body) for x in (kin.rotation, kin.quaternion, kin.position))
-    local = kin.placements
-    return Placement(
-        spatial.quaternion_product(quaternion, local.rotation), position + spatial.apply(rotation, local.position)
-    )
 
 
 def locate_frame(articulation: Articulation, kin: Kinematics, frame, offset: Array | None) -> tuple[Array, Placement]:
@@ -323,22 +257,5 @@ def link_of_frame(articulation: Articulation, frame: str | int | Array) -> tuple
 
 
 def mask_column(tree: Tree, body: Array) -> Array:
-    """Which DOFs move the bodies of the given numbers [m], [n, m]."""
+    """Which DOFs move the bodies with the given indices [m], [n, m]."""
     return jnp.asarray(tree.dof_moves_body)[:, body]
-
-
-def point_jacobian(tree: Tree, motions: Array, points: Array, mask) -> Array:
-    """Jacobians of points [3, m]: [m, 6, nv].
-
-    Args:
-      tree: the tree.
-      motions: those of the generalised velocity about the reference point, [6, nv].
-      points: from the reference point.
-      mask: which DOFs move which point, [n, m]; all follow the root.
-    """
-    moved = jnp.asarray(mask, points.dtype).T
-    if tree.num_base_dofs:
-        moved = jnp.concatenate([jnp.ones((len(moved), tree.num_base_dofs), moved.dtype), moved], axis=1)
-    angular = motions[3:, None]
-    linear = motions[:3, None] + spatial.cross(angular, points[..., None])
-    return jnp.moveaxis(jnp.concatenate([linear, jnp.broadcast_to(angular, linear.shape)]) * moved[None], 0, 1)

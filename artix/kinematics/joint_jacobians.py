@@ -2,8 +2,8 @@
 
 Column k is the unit motion S_k of entry k of the generalised velocity; the Jacobian of a link in ``"world"`` axes
 consists of the columns of the DOFs that move it. Names as in Carpentier and Mansard, RSS 2018, and Singh, Russell and
-Wensing, T-RO 2024: ``dJ = v x S``, ``psi' = v_above x S``, ``psi'' = a_above x S + v_above x psi'``. All about the
-world's origin: in float32 they lose what its distance costs. :func:`artix.frame_jacobian` does not.
+Wensing, T-RO 2024: ``dJ = v x S``, ``psi' = v_above x S``, ``psi'' = a_above x S + v_above x psi'``. All are about the
+world's origin, so float32 loses digits far away from it. :func:`artix.frame_jacobian` does not.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ from artix.kinematics.solve import (
     motion_cross,
     root_motion,
 )
-from artix.kinematics.tree import Tree, free_root, take
+from artix.kinematics.tree import free_root
 from artix.math import spatial
+from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
+from artix.model.padding import Tree
 
 Array = jax.Array
 
 
 class JointMotionDerivatives(NamedTuple):
-    """What unit changes do to the motion of all that each DOF moves, about the world's origin, [6, nv] each.
+    """Derivatives of the motion of everything a DOF moves, about the world's origin, [6, nv] each.
 
     A link at velocity v and acceleration a sees, of those columns that move it: its velocity changes with the
     configuration by ``velocity_by_configuration + S x v``; its acceleration by ``acceleration_by_configuration
@@ -193,7 +195,7 @@ def _motions(articulation: Articulation, kin: Kinematics) -> Motion:
 
 
 def _about_world(kin: Kinematics, motion: Motion) -> Array:
-    """Motions about the reference point as such about the world's origin, [6, n]."""
+    """Converts motions about the reference point to motions about the world's origin, [6, n]."""
     return jnp.concatenate([motion.linear + spatial.cross(kin.reference[:, None], motion.angular), motion.angular])
 
 

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 from artix.evaluation import quantity
 from artix.kinematics.displacements import NUM_ROOT, changes_by_displacement, changes_by_velocity, generalized_columns
 from artix.kinematics.solve import Kinematics, Motion, body_accelerations, dof_motions, kinematics, link_centers
-from artix.kinematics.tree import free_root, take
+from artix.kinematics.tree import free_root
 from artix.math import spatial
+from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 
@@ -113,7 +114,7 @@ def _link_setting(articulation: Articulation, state: State, acceleration: Array 
 def point_setting(
     articulation: Articulation, kin: Kinematics, state: State, acceleration: Array | None, point: Array, body
 ) -> PointSetting:
-    """What the derivatives of points [3, k] fixed in the bodies ``body`` [k] are made of."""
+    """The ingredients of derivatives at points [3, k] fixed in the bodies ``body`` [k]."""
     tree = articulation.topology
     if acceleration is not None:
         check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")

@@ -1,4 +1,4 @@
-"""Where the links are and how they move: poses, velocities, accelerations."""
+"""Forward kinematics of all bodies: poses, motions of the DOFs, velocities, accelerations."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from artix.kinematics.bodies import (
     mass_frames,
     screw_pitches,
 )
-from artix.kinematics.tree import Tree, body_frames, by_body, free_root, path_sum, take
+from artix.kinematics.tree import body_frames, by_body, free_root, path_sum
 from artix.math import spatial
+from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state
+from artix.model.padding import Tree
 
 Array = jax.Array
 
@@ -51,7 +53,7 @@ class Motion(NamedTuple):
 
     @classmethod
     def from_rows(cls, rows: Array) -> Motion:
-        """From both parts one below the other, [6, n]."""
+        """From both parts stacked, [6, n]."""
         return cls(rows[:3], rows[3:])
 
 
@@ -71,7 +73,7 @@ def kinematics(articulation: Articulation, state: State) -> Kinematics:
 
 
 def joint_transforms(tree: Tree, geometry: JointGeometry, q: Array) -> tuple[Array, Array]:
-    """By how much each of ``geometry.turns`` counts, [2 or 4, B-1], and the origins [3, B-1] of bodies 1 .. B-1."""
+    """The weights of ``geometry.turns``, [2 or 4, B-1], and the origins [3, B-1] of bodies 1 .. B-1."""
     values = by_body(tree, q)
     first = values[0]
     revolute, spherical = (jnp.asarray(kind[1:], q.dtype) for kind in (tree.body_is_revolute, tree.body_is_spherical))
@@ -86,7 +88,7 @@ def joint_transforms(tree: Tree, geometry: JointGeometry, q: Array) -> tuple[Arr
 
 
 def dof_motions(tree: Tree, kin: Kinematics) -> Motion:
-    """The motion that a unit velocity of each DOF gives to what lies below it: linear and angular part [3, n]."""
+    """The motion that a unit velocity of each DOF gives to everything below it: linear and angular part [3, n]."""
     if tree.has_spherical:
         columns = kin.rotation.reshape(3, -1)
         axis = take(columns, tree.dof_column * tree.num_bodies + tree.dof_body)
@@ -124,6 +126,12 @@ def root_motion(tree: Tree, root: Array) -> Motion:
 def body_velocities(tree: Tree, motions: Motion, root: Motion, qd: Array) -> Motion:
     """Velocities of all bodies about the reference point, [3, B] each."""
     return Motion.from_rows(jnp.concatenate(root) + path_sum(tree, jnp.concatenate(motions) * qd[None]))
+
+
+def center_velocities(tree: Tree, motions: Motion, root: Motion, qd: Array, centers: Array) -> Array:
+    """Velocities of the links' centres of mass [3, L] (from the reference point), and angular velocities, [6, L]."""
+    linear, angular = (take(part, tree.link_body) for part in body_velocities(tree, motions, root, qd))
+    return jnp.concatenate([linear + spatial.cross(angular, centers), angular])
 
 
 def motion_cross(velocity: Motion, motion: Motion) -> Motion:

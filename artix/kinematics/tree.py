@@ -1,42 +1,23 @@
-"""The few operations on a tree from which every algorithm is made.
+"""The tree operations from which every algorithm is built.
 
-*Propagate*: compose transforms from the root outwards, the only recursion. *Path sum*: what a body gets from the DOFs
-above it. *Subtree sum*: what a DOF gets from the bodies below it. Both sums are products with a constant 0/1 matrix, so
-that no algorithm loops over links. All of them serve a static :class:`~artix.Topology`,
-whose arrays are constants, and a :class:`~artix.PaddedTopology`, whose arrays are data.
+*Propagate*: compose transforms from the root outwards, the only recursion. *Path sum*: add up over the DOFs above each
+body. *Subtree sum*: add up over the bodies below each DOF. Both sums are products with a constant 0/1 matrix, so no
+algorithm loops over links. All work on a static :class:`~artix.Topology`, whose arrays are constants, and on a
+:class:`~artix.PaddedTopology`, whose arrays are data.
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from artix.math import spatial
+from artix.math.arrays import masked_sum, take
+from artix.model.padding import Tree
 from artix.model.topology import Topology
 
-if TYPE_CHECKING:
-    from artix.model.padding import PaddedTopology
-
 Array = jax.Array
-Tree: TypeAlias = "Topology | PaddedTopology"
-
-
-def take(x: Array, index, axis: int = -1) -> Array:
-    """The items of ``x`` along an axis, none counted from its end; a slice, or all of ``x``, where that suffices."""
-    before = (slice(None),) * (axis % x.ndim)
-    if isinstance(index, np.ndarray) and index.ndim == 1:
-        first = int(index[0]) if len(index) else 0
-        if np.array_equal(index, np.arange(first, first + len(index))):
-            return x if len(index) == x.shape[axis] else x[(*before, slice(first, first + len(index)))]
-    return jnp.asarray(x).at[(*before, index)].get(mode="promise_in_bounds", wrap_negative_indices=False)
-
-
-def masked_sum(x: Array, mask) -> Array:
-    """``x @ mask`` in full precision; a GPU's default (TF32) would be fatal for a sum over a tree."""
-    return jnp.matmul(x, jnp.asarray(mask, x.dtype), precision=jax.lax.Precision.HIGHEST)
 
 
 def path_sum(tree: Tree, x: Array) -> Array:
@@ -56,12 +37,25 @@ def free_root(tree: Tree, rows: Array) -> Array:
 
 
 def by_body(tree: Tree, q: Array) -> Array:
-    """The DOF values [n] of the joints of bodies 1 .. B-1 by place within the joint, zero where there is none.
+    """Joint values [n] by body: row k holds the k-th DOF of the joints of bodies 1 .. B-1, zero where there is none.
 
     Shape [3, B-1], or [1, B-1] where no joint has several DOFs.
     """
     padded = jnp.concatenate([q, jnp.zeros_like(q, shape=(1,))])
     return jnp.stack([take(padded, row[1:]) for row in tree.body_dofs[: 3 if tree.has_spherical else 1]])
+
+
+def where_spherical(tree: Tree, vectors: Array, other: Array) -> Array:
+    """Takes the DOFs of spherical joints from vectors [3, B-1], the rest from ``other`` [n]."""
+    width = tree.num_bodies - 1
+    values = take(vectors.reshape(-1), tree.dof_column * width + tree.dof_body - 1)
+    return jnp.where(take(jnp.asarray(tree.body_is_spherical), tree.dof_body), values, other)
+
+
+def spherical_vectors(tree: Tree, q: Array) -> Array:
+    """The rotation vectors of spherical joints, from joint values [n]; zero for other joints, [3, B-1]."""
+    values = by_body(tree, q)
+    return jnp.where(jnp.asarray(tree.body_is_spherical)[1:], values, jnp.zeros_like(values))
 
 
 # --- propagation ----------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.math import spatial
-from artix.math.tangents import times
+from artix.math.arrays import matmul
 
 Array = jax.Array
 
@@ -54,7 +54,7 @@ def so3_left_jacobian_inverse(vector: Array) -> Array:
 
 def se3_exp(twist: Array) -> Array:
     """Pose [7] that a constant twist [6] (linear, then angular, in the moving frame) reaches; Pinocchio's ``exp6``."""
-    position = times(so3_left_jacobian(twist[3:]), twist[:3])
+    position = matmul(so3_left_jacobian(twist[3:]), twist[:3])
     return jnp.concatenate([position, so3_exp(twist[3:])])
 
 
@@ -64,7 +64,7 @@ def se3_log(pose: Array) -> Array:
     The shortest one; at a half turn it is discontinuous.
     """
     angular = so3_log(pose[3:])
-    return jnp.concatenate([times(so3_left_jacobian_inverse(angular), pose[:3]), angular])
+    return jnp.concatenate([matmul(so3_left_jacobian_inverse(angular), pose[:3]), angular])
 
 
 def se3_right_jacobian(twist: Array) -> Array:
@@ -82,7 +82,7 @@ def se3_right_jacobian_inverse(twist: Array) -> Array:
     """The inverse [6, 6] of :func:`se3_right_jacobian`, Pinocchio's ``Jlog6``; singular at a whole turn."""
     _, coupling = _blocks(twist)
     inverse = so3_right_jacobian_inverse(twist[3:])
-    return jnp.block([[inverse, -times(inverse, times(coupling, inverse))], [jnp.zeros_like(inverse), inverse]])
+    return jnp.block([[inverse, -matmul(inverse, matmul(coupling, inverse))], [jnp.zeros_like(inverse), inverse]])
 
 
 def se3_left_jacobian_inverse(twist: Array) -> Array:
@@ -91,16 +91,16 @@ def se3_left_jacobian_inverse(twist: Array) -> Array:
 
 
 def _blocks(twist: Array) -> tuple[Array, Array]:
-    """The diagonal block of J_r and that by which the rotation turns the translation, [3, 3] each."""
+    """The diagonal block of J_r and the block that couples rotation to translation, [3, 3] each."""
     linear, angular = twist[:3], twist[3:]
 
     def position(vector: Array) -> Array:
-        return times(so3_left_jacobian(vector), linear)
+        return matmul(so3_left_jacobian(vector), linear)
 
     rotation = _of_one(lambda v: spatial.rotation_matrix(spatial.quaternion_exp(v)), angular)
-    return so3_right_jacobian(angular), times(rotation.T, jax.jacfwd(position)(angular))
+    return so3_right_jacobian(angular), matmul(rotation.T, jax.jacfwd(position)(angular))
 
 
 def _of_one(function: Callable[[Array], Array], value: Array) -> Array:
-    """A function of structures of arrays, whose last axis counts the items, applied to one item."""
+    """Applies a function of arrays with a trailing item axis to a single item."""
     return function(value[..., None])[..., 0]

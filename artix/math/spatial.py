@@ -1,6 +1,6 @@
 """Three-dimensional algebra on structures of arrays: component axes first, the item (link, body, DOF) axis last.
 
-A vector is ``[3, n]``, a quaternion ``[4, n]`` (xyzw), a matrix ``[3, 3, n]``. Nothing here knows of links.
+A vector is ``[3, n]``, a quaternion ``[4, n]`` (xyzw), a matrix ``[3, 3, n]``. This module knows nothing of robots.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ _UNIT_SIGN = ((1, 1, -1, -1), (-1, 1, 1, -1), (1, -1, 1, -1))
 
 
 def times_unit(matrix: Array, k: int) -> Array:
-    """From the right-product matrix [4, 4, n] of b to that of the quaternion product of b and the unit e_k."""
+    """The right-product matrix [4, 4, n] of the quaternion product of b and the unit e_k, from that of b."""
     sign = jnp.array(_UNIT_SIGN[k], matrix.dtype)[:, None, None]
     return jnp.stack([matrix[row] for row in _UNIT_PLACE[k]]) * sign
 

@@ -1,4 +1,4 @@
-"""Tangents as ``custom_jvp`` rules get them: some are known to vanish, and nothing shall be computed for those."""
+"""Helpers for ``custom_jvp`` rules with symbolic zeros, so that nothing is computed for tangents known to be zero."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Array = jax.Array
 
 
 def is_zero(tangent: Any) -> bool:
-    """Whether a tangent is known to vanish."""
+    """Whether a tangent is known to be zero."""
     return tangent is None or isinstance(tangent, SymbolicZero)
 
 
@@ -35,7 +35,7 @@ def along(function: Callable[[Any], Any], primal: Any, tangent: Any) -> Any | No
 
 
 def value_and_change(function: Callable[[Any], Any], primal: Any, tangent: Any) -> tuple[Any, Any]:
-    """The value of a function of one pytree and its derivative along a tangent of which some leaves do not vanish."""
+    """A function's value and its derivative along a tangent that has at least one leaf other than a symbolic zero."""
     structure: Any
     leaves, structure = jax.tree.flatten(primal)
     changes = structure.flatten_up_to(tangent)
@@ -46,8 +46,3 @@ def value_and_change(function: Callable[[Any], Any], primal: Any, tangent: Any) 
         return function(structure.unflatten([replaced.get(k, leaf) for k, leaf in enumerate(leaves)]))
 
     return jax.jvp(of_moving, tuple(leaves[k] for k in moving), tuple(changes[k] for k in moving))
-
-
-def times(matrix: Array, vector: Array) -> Array:
-    """Matrix times vector in full precision; a GPU's default would be TF32."""
-    return jax.numpy.matmul(matrix, vector, precision=jax.lax.Precision.HIGHEST)

@@ -1,8 +1,6 @@
-"""The two nouns of the library: an articulation (its parameters) and its state, both JAX pytrees."""
+"""The two central types: an articulation (its parameters) and its state, both JAX pytrees."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import jax
 from flax import struct
@@ -10,11 +8,8 @@ from flax import struct
 from artix.model.couplings import LoopJoints, MimicJoints
 from artix.model.geometry import Geometries
 from artix.model.joint_features import DriveEnvelopes, Drives, JointFrictions
+from artix.model.padding import Tree
 from artix.model.tendons import FixedTendons, SpatialTendons
-from artix.model.topology import Topology
-
-if TYPE_CHECKING:
-    from artix.model.padding import PaddedTopology
 
 
 class Articulation(struct.PyTreeNode):
@@ -61,7 +56,7 @@ class Articulation(struct.PyTreeNode):
     quantity.
     """
 
-    topology: Topology | PaddedTopology
+    topology: Tree
     link_mass: jax.Array
     link_com_pose: jax.Array
     link_inertia: jax.Array

@@ -1,4 +1,4 @@
-"""Building an articulation link by link, with every mistake refused where it is made."""
+"""Building an articulation link by link; mistakes are reported by the call that makes them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from artix.model import name_resolution
 from artix.model.articulation import Articulation
 from artix.model.composite_joints import CompositeJoint
 from artix.model.couplings import LoopJoint, LoopJoints, MimicJoint, MimicJoints
-from artix.model.geometry import Geometries, Geometry, GeometryStructure
-from artix.model.joint_features import Drive, DriveEnvelope, DriveEnvelopes, Drives, JointFriction, JointFrictions
-from artix.model.joints import IDENTITY_POSE, Joint, JointType
+from artix.model.geometry import Geometries, Geometry
+from artix.model.joint_parameters import joint_parameters
+from artix.model.joints import IDENTITY_POSE, Joint
 from artix.model.tendons import FixedTendon, FixedTendons, SpatialTendon, SpatialTendons
 from artix.model.topology import Topology
-from artix.model.validation import finite_array, interval, number, physical_inertia, unit_pose
+from artix.model.validation import finite_array, impossible_inertia, number, rotational_inertia, unit_pose
 
 STANDARD_GRAVITY = (0.0, 0.0, -9.81)
 
@@ -36,7 +36,7 @@ class _Link:
     numbers: dict[str, float]
 
 
-#: Numbers of a link that end up in arrays [L]: the argument of ``add_link``, the array, and whether it may be infinite.
+#: Scalars of a link that become arrays [L]: the argument of ``add_link``, the array, and whether it may be infinite.
 LINK_NUMBERS = {
     "gravity_scale": ("gravity_scale", -np.inf, False),
     "linear_damping": ("link_linear_damping", 0.0, False),
@@ -56,12 +56,21 @@ class ArticulationBuilder:
       fixed_base: whether the root is fixed to the world.
       gravity: acceleration of gravity in world axes [m/s^2], shape [3].
       name: the articulation's name.
+      strict: whether to refuse inertias that no rigid body has although dynamics can be computed with them: one
+        principal moment above the sum of the others, or inertia without mass. The readers of files take them as given
+        and warn; write ``strict=False`` for numbers that you did not choose, such as identified ones.
     """
 
     def __init__(
-        self, *, fixed_base: bool = False, gravity: npt.ArrayLike = STANDARD_GRAVITY, name: str = "articulation"
+        self,
+        *,
+        fixed_base: bool = False,
+        gravity: npt.ArrayLike = STANDARD_GRAVITY,
+        name: str = "articulation",
+        strict: bool = True,
     ) -> None:
         self.name = name
+        self.strict = bool(strict)
         self.fixed_base = bool(fixed_base)
         self.gravity = finite_array(gravity, (3,), f"{name!r}: gravity")
         self._links: list[_Link] = []
@@ -112,8 +121,8 @@ class ArticulationBuilder:
 
         Raises:
           ValueError: a wrong shape, a non-finite number, a negative mass, damping or limit, an inertia that is not
-            symmetric, not positive semi-definite or breaks the triangle inequality, a duplicate name, an unknown
-            parent.
+            symmetric or has a negative moment (beyond rounding, which becomes zero), a duplicate name, an unknown
+            parent; where the builder is strict, an inertia that breaks the triangle inequality or has no mass.
         """
         if isinstance(joint, CompositeJoint):
             name = f"link_{len(self._links)}" if name is None else name
@@ -124,12 +133,15 @@ class ArticulationBuilder:
         name = f"link_{index}" if name is None else name
         where = f"link {name!r}"
         joint = self._checked_joint(parent, joint, name)
-        inertia = physical_inertia(inertia, where)
         mass = number(mass, f"{where}: mass")
         if not (np.isfinite(mass) and mass >= 0.0):
             raise ValueError(f"{where}: mass must be finite and not negative [kg]; found {mass}")
-        if mass == 0.0 and np.any(inertia):
-            raise ValueError(f"{where}: a link without mass cannot have inertia; found {inertia.tolist()}")
+        inertia = rotational_inertia(inertia, mass, where)
+        problem = impossible_inertia(mass, inertia)
+        if problem is not None and self.strict:
+            raise ValueError(
+                f"{where}: {problem}; correct it, or compute with it as given: ArticulationBuilder(strict=False)"
+            )
         numbers = {
             "gravity_scale": gravity_scale,
             "linear_damping": linear_damping,
@@ -154,7 +166,7 @@ class ArticulationBuilder:
         return index
 
     def _checked_joint(self, parent: int | None, joint: Joint | None, name: str) -> Joint:
-        """The joint with its name and unit poses, at a place in the tree that exists; a fixed one for the root."""
+        """Checks a joint's place in the tree; returns it with a name and unit poses, a fixed joint for the root."""
         where, count = f"link {name!r}", len(self._links)
         if name in self._names:
             raise ValueError(f"{where}: the name is taken; give every link its own name")
@@ -186,29 +198,18 @@ class ArticulationBuilder:
         self._names.add(name)
 
     def add_geometry(self, link: int | str, geometry: Geometry, name: str | None = None) -> None:
-        """Adds a shape with which a link touches the ground, or measures its distance from it.
+        """Adds a shape to a link; shapes are numbered by their links, those of one link as they were added.
 
         Args:
           link: the link's number as returned by :meth:`add_link`, or its name.
           geometry: the shape.
-          name: its name; ``<link>:<k>`` for the k-th shape of a link when ``None``.
+          name: its name; ``<link>:<k>`` with the least k that is free when ``None``.
 
         Raises:
           ValueError: there is no such link (the message lists them), or the name is taken.
         """
-        names = [one.name for one in self._links]
-        where = "geometry" if name is None else f"geometry {name!r}"
-        if isinstance(link, str):
-            if link not in names:
-                raise ValueError(f"{where}: there is no link {link!r}; there are: {', '.join(names) or 'none'}")
-            link = names.index(link)
-        if not 0 <= link < len(names):
-            raise ValueError(f"{where}: link {link} is not a link; there are {len(names)}")
-        if name is None:
-            name = f"{names[link]}:{sum(on == link for _, on, _ in self._geometries)}"
-        if name in (known for known, _, _ in self._geometries):
-            raise ValueError(f"geometry {name!r}: the name is taken; give every geometry its own name")
-        self._geometries.append((name, link, geometry))
+        links, known = [one.name for one in self._links], [one for one, _, _ in self._geometries]
+        self._geometries.append((*name_resolution.geometry(links, known, link, name), geometry))
 
     def add_mimic(
         self,
@@ -256,7 +257,7 @@ class ArticulationBuilder:
         self._add_named(self._loop_joints, joint, "loop joint")
 
     def remove_loop_joint(self, name: str) -> None:
-        """Takes a joint that closes a loop away again, PhysX's ``removeLoopJoint``; the others keep their order.
+        """Removes a loop joint, PhysX's ``removeLoopJoint``; the others keep their order.
 
         Raises:
           KeyError: no loop joint has this name.
@@ -285,7 +286,7 @@ class ArticulationBuilder:
             raise ValueError(f"{self.name!r}: there is no link; add the root with add_link()")
         order = self._breadth_first()
         number = {old: new for new, old in enumerate(order)}
-        links = [self._links[old] for old in order]
+        links, shapes = [self._links[old] for old in order], sorted(self._geometries, key=lambda one: number[one[1]])
         topology = Topology(
             parent=tuple(-1 if link.parent < 0 else number[link.parent] for link in links),
             joint_types=tuple(link.joint.type for link in links),
@@ -304,13 +305,10 @@ class ArticulationBuilder:
             fixed_tendons=tuple(name_resolution.fixed_tendon(topology, one) for one in self._fixed_tendons),
             spatial_tendons=tuple(name_resolution.spatial_tendon(topology, one) for one in self._spatial_tendons),
             loop_joints=tuple(name_resolution.loop_joint(topology, one) for one in self._loop_joints),
-            geometries=tuple(
-                GeometryStructure(name, one.type, number[link], one.num_points, one.sensor)
-                for name, link, one in self._geometries
-            ),
+            geometries=tuple(one.structure(name, number[link]) for name, link, one in shapes),
         )
         dtype = jnp.zeros(()).dtype if dtype is None else dtype
-        parameters = _link_parameters(links) | _joint_parameters([link.joint for link in links])
+        parameters = _link_parameters(links) | joint_parameters([link.joint for link in links])
         parameters |= {
             "gravity": self.gravity,
             "frame_local_pose": np.reshape([pose for _, _, pose in self._frames], (-1, 7)),
@@ -318,7 +316,7 @@ class ArticulationBuilder:
             "fixed_tendons": FixedTendons.of(self._fixed_tendons),
             "spatial_tendons": SpatialTendons.of(self._spatial_tendons),
             "loop_joints": LoopJoints.of(self._loop_joints),
-            "geometry": Geometries.of([one for _, _, one in self._geometries]),
+            "geometry": Geometries.of([one for _, _, one in shapes]),
         }
         return Articulation(topology=topology, **jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), parameters))
 
@@ -349,70 +347,3 @@ def _link_parameters(links: Sequence[_Link]) -> dict[str, Any]:
         "link_com_pose": np.array([link.com_pose for link in links]),
         "link_inertia": np.array([link.inertia for link in links]),
     }
-
-
-def _joint_parameters(joints: Sequence[Joint]) -> dict[str, Any]:
-    """What the articulation holds per joint and per DOF, as NumPy arrays."""
-    limits = np.array([pair for joint in joints for pair in _limits(joint)]).reshape(-1, 2)
-    return {
-        "joint_parent_pose": np.array([joint.parent_pose for joint in joints]),
-        "joint_child_pose": np.array([joint.child_pose for joint in joints]),
-        "joint_pitch": np.array([joint.pitch for joint in joints for _ in joint.axes], float),
-        "armature": _per_dof(joints, "armature"),
-        "max_joint_velocity": _per_dof(joints, "max_velocity"),
-        "max_joint_force": _per_dof(joints, "max_force"),
-        "joint_lower_limit": limits[:, 0],
-        "joint_upper_limit": limits[:, 1],
-        "drive": Drives.of(_per_axis(joints, "drive", Drive)),
-        "envelope": DriveEnvelopes.of(_per_axis(joints, "envelope", DriveEnvelope)),
-        "friction": JointFrictions.of(_frictions(joints)),
-    }
-
-
-def _per_dof(joints: Sequence[Joint], field: str) -> np.ndarray:
-    """A number that must not be negative, or one per axis, of every joint: one per DOF."""
-    values = []
-    for joint in joints:
-        count = len(joint.axes)
-        value = np.asarray(getattr(joint, field), float)
-        if value.shape not in ((), (count,)):
-            raise ValueError(f"joint {joint.name!r}: {field} must be a number or have length {count}")
-        if not np.all(value >= 0.0):
-            raise ValueError(f"joint {joint.name!r}: {field} must lie in [0, inf]; found {value.tolist()}")
-        values.append(np.broadcast_to(value, (count,)))
-    return np.concatenate(values)
-
-
-def _per_axis(joints: Sequence[Joint], field: str, *kinds: type) -> list:
-    """A descriptor, or one per axis, of every joint: one per DOF."""
-    values: list = []
-    for joint in joints:
-        value, count = getattr(joint, field), len(joint.axes)
-        entries = list(value) if isinstance(value, (list, tuple)) else [value] * count
-        if len(entries) != count or not all(entry is None or isinstance(entry, kinds) for entry in entries):
-            wanted = " or ".join(kind.__name__ for kind in kinds)
-            raise ValueError(
-                f"joint {joint.name!r}: {field} must be one {wanted} or a sequence with one per free axis ({count}); "
-                f"found {value!r}"
-            )
-        values += entries
-    return values
-
-
-def _frictions(joints: Sequence[Joint]) -> list[JointFriction]:
-    values = _per_axis(joints, "friction", JointFriction, float, int)
-    return [
-        one if isinstance(one, JointFriction) else JointFriction(static=one or 0.0, dynamic=one or 0.0)
-        for one in values
-    ]
-
-
-def _limits(joint: Joint) -> list[tuple[float, float]]:
-    limits = [None] * len(joint.axes) if joint.limits is None else list(joint.limits)
-    if len(limits) != len(joint.axes):
-        raise ValueError(f"joint {joint.name!r}: limits must have one entry per free axis; found {len(limits)}")
-    pairs = [interval(pair, f"joint {joint.name!r}") for pair in limits]
-    for pair in pairs:
-        if joint.type is JointType.SPHERICAL and any(np.pi + 1e-6 < abs(x) < np.inf for x in pair):
-            raise ValueError(f"joint {joint.name!r}: limits of a spherical joint must lie within [-pi, pi]")
-    return pairs

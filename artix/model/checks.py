@@ -1,4 +1,4 @@
-"""Refusing wrong shapes and mixed dtypes at the public boundary, while JAX traces and hence at no run-time cost."""
+"""Checks of shapes and dtypes at the public boundary. They run while JAX traces and cost nothing at run time."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.model.articulation import Articulation, State
+from artix.model.topology import Topology
 
 _BATCH = "the function takes one articulation and one state; use jax.vmap over batches"
 
@@ -42,6 +43,28 @@ def check_state(articulation: Articulation, state: State) -> None:
     check_vector("state.joint_velocity", state.joint_velocity, (n,), dtype, "n joint DOFs")
 
 
+#: What stands for a step of no length [s]: its effects are below rounding, and what is divided by it stays finite.
+_INSTANT = 1e-9
+
+
 def as_time(articulation: Articulation, dt: float | jax.Array) -> Any:
-    """A duration in the articulation's dtype; a number stays known while JAX traces."""
-    return jnp.asarray(dt, articulation.dtype) if isinstance(dt, jax.Array) else np.asarray(dt, articulation.dtype)
+    """A step in the articulation's dtype; a number stays known while JAX traces.
+
+    A step of exactly zero becomes a nanosecond, with the same derivative: values and derivatives of steps have a limit
+    there that ``0 / 0`` would not find.
+    """
+    dtype, xp = articulation.dtype, jnp if isinstance(dt, jax.Array) else np
+    time = xp.asarray(dt, dtype)
+    return time + xp.where(time == 0, np.asarray(_INSTANT, dtype), np.zeros((), dtype))
+
+
+def static_topology(articulation: Articulation, refusal: str) -> Topology:
+    """The topology of an articulation whose tree is known while JAX traces.
+
+    Raises:
+      TypeError: the tree is data, as that of a member of a mixed fleet; ``refusal`` says what needs to know it, and how
+        to mend that.
+    """
+    if not isinstance(articulation.topology, Topology):
+        raise TypeError(refusal)
+    return articulation.topology

@@ -106,7 +106,7 @@ def _sequence(
     child_pose: npt.ArrayLike = IDENTITY_POSE,
     **options: Any,
 ) -> CompositeJoint:
-    """Joints that share one frame at position zero, with options dealt out to their degrees of freedom."""
+    """Joints that share one frame at position zero; options are distributed over their degrees of freedom."""
     count = sum(len(joint.axes) for joint in joints)
     made, first = [], 0
     for joint in joints:

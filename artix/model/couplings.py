@@ -1,4 +1,4 @@
-"""Mimic joints and loop joints: what a builder is told of them, what is static of them, and their arrays."""
+"""Mimic joints and loop joints: their descriptions for a builder, their static structure, and their arrays."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class MimicJoints(struct.PyTreeNode):
 
 
 class LoopJointType(enum.Enum):
-    """What a loop joint holds fast between its two frames."""
+    """Which relative motions of its two frames a loop joint locks."""
 
     FIXED = "fixed"
     REVOLUTE = "revolute"
@@ -102,7 +102,7 @@ class LoopJoint:
       link_b: name of the other link.
       pose_a: the joint's frame on ``link_a``, in its frame (or in the world), shape [7].
       pose_b: the joint's frame on ``link_b``, in its frame, shape [7].
-      type: what is held fast.
+      type: what is locked.
       locked_axes: the axes of the frame on ``link_a`` that are locked; given for ``D6`` only, implied otherwise.
       min_distance: least distance of the origins [m], for ``DISTANCE``.
       max_distance: largest distance of the origins [m], for ``DISTANCE``.
@@ -143,11 +143,11 @@ class LoopJoint:
 
 @dataclasses.dataclass(frozen=True)
 class LoopJointStructure:
-    """What is static of a loop joint.
+    """The static structure of a loop joint.
 
     Attributes:
       name: its name.
-      type: what it holds fast.
+      type: what it locks.
       link_a: one link, -1 for the world.
       link_b: the other link.
       locked_axes: the locked axes of the frame on ``link_a``, none for a distance joint.

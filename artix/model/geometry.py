@@ -101,10 +101,10 @@ class Geometry:
             object.__setattr__(self, "points", _hull_points(self.points))
         check_material(self, where)
 
-    @property
-    def num_points(self) -> int:
-        """Number of points of a hull, 0 for every other type."""
-        return 0 if self.points is None else len(np.asarray(self.points))
+    def structure(self, name: str, link: int) -> GeometryStructure:
+        """What is static of the shape, under a name on a link."""
+        num_points = 0 if self.points is None else len(np.asarray(self.points))
+        return GeometryStructure(name, self.type, link, num_points, self.sensor)
 
     @classmethod
     def sphere(cls, radius: float, *, position: npt.ArrayLike = (0.0, 0.0, 0.0), **options) -> Geometry:
@@ -209,3 +209,21 @@ class Geometries(struct.PyTreeNode):
             point=np.concatenate([np.zeros((0, 3)), *points]),  # type: ignore[arg-type]
             **{name: np.array([getattr(one, name) for one in geometries], float) for name in materials},  # type: ignore[arg-type]
         )
+
+    def taken(self, structures: Sequence[GeometryStructure], index: np.ndarray, axis: int = 0) -> Geometries:
+        """Some of the shapes, in the order of their numbers ``index``.
+
+        Args:
+          structures: what is static of all of them.
+          index: their numbers.
+          axis: the axis of the shapes, behind those of a batch.
+        """
+        ends = np.cumsum([0, *(one.num_points for one in structures)])
+        points = np.concatenate([np.zeros(0, int), *(np.arange(ends[k], ends[k + 1]) for k in index)]).astype(int)
+
+        def take(name: str, array: Array) -> Array:
+            return array.take(points if name == "point" else np.asarray(index, int), axis=axis)
+
+        return self.replace(
+            **{field.name: take(field.name, getattr(self, field.name)) for field in dataclasses.fields(self)}
+        )  # type: ignore[attr-defined]

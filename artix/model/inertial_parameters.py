@@ -1,4 +1,4 @@
-"""Log-Cholesky parameters of inertias: any ten numbers are a body that may exist, so optimisers need no constraints.
+"""Log-Cholesky parameters of inertias: any ten numbers are a physical body, so optimisers need no constraints.
 
 Rucker and Wensing, *Smooth parameterization of rigid-body inertia*, RA-L 2022. With ``theta = (alpha, d1, d2, d3, s12,
 s23, s13, t1, t2, t3)``, Pinocchio's ``LogCholeskyParameters`` in the same order, the pseudo-inertia of the link is::
@@ -13,7 +13,7 @@ positive definite for every theta, which is what makes an inertia physically con
 no principal inertia above the sum of the others).
 
 An inertia has ten degrees of freedom and a choice of axes. The parameters describe the inertia in the axes of the link:
-whatever orientation ``com_pose`` had is turned into the off-diagonal entries, and the way back gives the identity.
+the orientation of ``com_pose`` goes into the off-diagonal entries, and converting back yields an identity orientation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import numpy as np
 
 from artix.math import spatial
 from artix.model.articulation import Articulation
-from artix.model.checks import check_vector
+from artix.model.checks import check_vector, static_topology
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -112,7 +112,7 @@ def log_cholesky_from_articulation(articulation: Articulation, links: Sequence[s
 
 
 def with_log_cholesky(articulation: Articulation, theta: Array, links: Sequence[str] | None = None) -> Articulation:
-    """The articulation with links of these log-Cholesky parameters, to differentiate anything by theta.
+    """The articulation with its links' inertias given by log-Cholesky parameters; differentiable in theta.
 
     Args:
       articulation: the articulation.
@@ -164,7 +164,7 @@ def _check_extent(mass: np.ndarray, inertia: np.ndarray, where: str) -> None:
         )
     moments = np.linalg.eigvalsh(0.5 * (inertia + inertia.T).astype(float))
     second = 0.5 * moments.sum() - moments
-    # Below this the smallest second moment is what rounding left of zero.
+    # A smallest second moment below this is rounding error.
     if not second.min() > 8 * np.finfo(inertia.dtype).eps * np.abs(moments).max():
         raise ValueError(
             f"{where}: log-Cholesky parameters need extent in every direction, but the principal inertias are "
@@ -174,9 +174,9 @@ def _check_extent(mass: np.ndarray, inertia: np.ndarray, where: str) -> None:
 
 
 def _topology_and_indices(articulation: Articulation, links: Sequence[str] | None) -> tuple[Topology, np.ndarray]:
-    topology = articulation.topology
-    if not isinstance(topology, Topology):
-        raise TypeError("log-Cholesky parameters need one topology; the padded links of a mixed fleet have no mass")
+    topology = static_topology(
+        articulation, "log-Cholesky parameters need one topology; the padded links of a mixed fleet have no mass"
+    )
     if links is None:
         return topology, np.arange(topology.num_links)
     return topology, np.array([topology.link_index(name) for name in links], int)

@@ -16,7 +16,7 @@ IDENTITY_POSE = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 
 
 class JointType(enum.IntEnum):
-    """How a link may move against its parent; names and values are ``PxArticulationJointType``'s, but the last."""
+    """How a link may move on its parent; names and values are ``PxArticulationJointType``'s, except the last."""
 
     FIX = 0
     PRISMATIC = 1
@@ -45,9 +45,25 @@ _TRANSLATIONS = (Axis.X, Axis.Y, Axis.Z)
 _REVOLUTE = (JointType.REVOLUTE, JointType.REVOLUTE_UNWRAPPED)
 
 
+_HALF = 0.5
+_ROOT_HALF = float(np.sqrt(0.5))
+
+#: For each set of free axes of a joint frame, the quaternion (xyzw) of the frame whose first axes they are.
+AXES_FIRST: dict[tuple[int, ...], tuple[float, float, float, float]] = {
+    (): (0.0, 0.0, 0.0, 1.0),
+    (0,): (0.0, 0.0, 0.0, 1.0),
+    (1,): (_HALF, _HALF, _HALF, _HALF),
+    (2,): (-_HALF, -_HALF, -_HALF, _HALF),
+    (0, 1): (0.0, 0.0, 0.0, 1.0),
+    (1, 2): (_HALF, _HALF, _HALF, _HALF),
+    (0, 2): (_ROOT_HALF, 0.0, 0.0, _ROOT_HALF),
+    (0, 1, 2): (0.0, 0.0, 0.0, 1.0),
+}
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Joint:
-    """One joint between a link and its parent: the unit in which an :class:`ArticulationBuilder` is told of motion.
+    """The description of the joint between a link and its parent, for :class:`~artix.ArticulationBuilder`.
 
     The world poses of the two links satisfy ``X_child = X_parent * parent_pose * J(q) * inverse(child_pose)``
     with ``J = translate(q e)`` for a prismatic joint, ``J = rot(e, q)`` for a revolute one and

@@ -1,19 +1,18 @@
-"""Topology as data: articulations of different trees brought to one shape, so that one compiled program serves all."""
+"""Topology as data: different trees padded to one shape, so that one compiled program serves all."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from artix.model.articulation import Articulation
-from artix.model.geometry import Geometries
-from artix.model.topology import Topology, pointer_table
+from artix.model.forests import pointer_table
+from artix.model.topology import Topology
 
 Array = jax.Array
 
@@ -60,7 +59,7 @@ class Padding:
 
     @classmethod
     def of(cls, topology: Topology) -> Padding:
-        """What one topology needs."""
+        """The sizes that one topology needs."""
         return cls(
             links=topology.num_links,
             dofs=topology.num_dofs,
@@ -192,132 +191,56 @@ class PaddedTopology(struct.PyTreeNode):
         return self.padding.helical
 
 
+#: A tree known while JAX traces, or a tree as data. Both have attributes of the same names.
+Tree: TypeAlias = Topology | PaddedTopology
+
+
 def pad_topology(topology: Topology, padding: Padding) -> PaddedTopology:
     """Turns a topology into data, padded with entries that do nothing."""
     padding.check_fits(topology)
     links, dofs, bodies = padding.links, padding.dofs, padding.bodies
     body_dofs = np.where(topology.body_dofs == topology.num_dofs, dofs, topology.body_dofs)
     base = 6 if padding.floating else 0
-    above = np.pad(_pad(topology.dof_ancestors, (dofs, dofs)), ((base, 0), (base, 0)), constant_values=True)
+    above = np.pad(padded(topology.dof_ancestors, (dofs, dofs)), ((base, 0), (base, 0)), constant_values=True)
     arrays: dict[str, Any] = {
         "base_is_free": np.bool_(not topology.fixed_base),
-        "link_is_live": _pad(np.ones(topology.num_links, bool), (links,)),
-        "parent": _pad(np.array(topology.parent), (links,)),
-        "link_is_rigid": _pad(topology.link_is_rigid, (links,)),
-        "link_body": _pad(topology.link_body, (links,)),
-        "link_in_body": _pad(topology.link_in_body, (links, bodies)),
-        "rigid_pointers": _pad(topology.rigid_pointers, (padding.rigid_rounds, links)),
-        "body_link": _pad(topology.body_link, (bodies,)),
-        "body_parent": _pad(np.maximum(topology.body_parent, 0), (bodies,)),
-        "body_parent_link": _pad(topology.body_parent_link, (bodies,)),
-        "body_pointers": _pad(_body_pointers(topology), (padding.rounds, bodies - 1)),
+        "link_is_live": padded(np.ones(topology.num_links, bool), (links,)),
+        "parent": padded(np.array(topology.parent), (links,)),
+        "link_is_rigid": padded(topology.link_is_rigid, (links,)),
+        "link_body": padded(topology.link_body, (links,)),
+        "link_in_body": padded(topology.link_in_body, (links, bodies)),
+        "rigid_pointers": padded(topology.rigid_pointers, (padding.rigid_rounds, links)),
+        "body_link": padded(topology.body_link, (bodies,)),
+        "body_parent": padded(np.maximum(topology.body_parent, 0), (bodies,)),
+        "body_parent_link": padded(topology.body_parent_link, (bodies,)),
+        "body_pointers": padded(_body_pointers(topology), (padding.rounds, bodies - 1)),
         "body_axes": np.concatenate(
-            [_pad(topology.body_axes[:3], (3, bodies)), _pad(topology.body_axes[3:], (1, bodies), fill=1.0)]
+            [padded(topology.body_axes[:3], (3, bodies)), padded(topology.body_axes[3:], (1, bodies), fill=1.0)]
         ),
-        "body_dofs": _pad(body_dofs, (3, bodies), fill=dofs),
-        "body_is_revolute": _pad(topology.body_is_revolute, (bodies,)),
-        "body_is_prismatic": _pad(topology.body_is_prismatic, (bodies,)),
-        "body_is_spherical": _pad(topology.body_is_spherical, (bodies,)),
-        "body_is_helical": _pad(topology.body_is_helical, (bodies,)),
-        "body_ancestors": _pad(topology.body_ancestors, (bodies, bodies)),
-        "bodies_below": _pad(topology.bodies_below, (bodies, 1 + dofs)),
-        "dof_is_live": _pad(np.ones(topology.num_dofs, bool), (dofs,)),
-        "dof_is_linear": _pad(topology.dof_is_linear, (dofs,)),
-        "dof_wraps": _pad(topology.dof_wraps, (dofs,)),
-        "dof_body": _pad(topology.dof_body, (dofs,)),
-        "dof_column": _pad(topology.dof_column, (dofs,)),
-        "dof_moves_body": _pad(topology.dof_moves_body, (dofs, bodies)),
-        "dof_moves_link": _pad(topology.dof_moves_link, (dofs, links)),
-        "dof_link": _pad(topology.dof_link, (dofs,)),
-        "dof_parent_link": _pad(topology.dof_parent_link, (dofs,)),
-        "dof_axis": _pad(topology.dof_axis, (dofs,)),
-        "dof_is_one_of_several": _pad(topology.dof_is_one_of_several, (dofs,)),
+        "body_dofs": padded(body_dofs, (3, bodies), fill=dofs),
+        "body_is_revolute": padded(topology.body_is_revolute, (bodies,)),
+        "body_is_prismatic": padded(topology.body_is_prismatic, (bodies,)),
+        "body_is_spherical": padded(topology.body_is_spherical, (bodies,)),
+        "body_is_helical": padded(topology.body_is_helical, (bodies,)),
+        "body_ancestors": padded(topology.body_ancestors, (bodies, bodies)),
+        "bodies_below": padded(topology.bodies_below, (bodies, 1 + dofs)),
+        "dof_is_live": padded(np.ones(topology.num_dofs, bool), (dofs,)),
+        "dof_is_linear": padded(topology.dof_is_linear, (dofs,)),
+        "dof_wraps": padded(topology.dof_wraps, (dofs,)),
+        "dof_body": padded(topology.dof_body, (dofs,)),
+        "dof_column": padded(topology.dof_column, (dofs,)),
+        "dof_moves_body": padded(topology.dof_moves_body, (dofs, bodies)),
+        "dof_moves_link": padded(topology.dof_moves_link, (dofs, links)),
+        "dof_link": padded(topology.dof_link, (dofs,)),
+        "dof_parent_link": padded(topology.dof_parent_link, (dofs,)),
+        "dof_axis": padded(topology.dof_axis, (dofs,)),
+        "dof_is_one_of_several": padded(topology.dof_is_one_of_several, (dofs,)),
         "depth_first_dofs": np.concatenate([topology.depth_first_dofs, np.arange(topology.num_dofs, dofs)]),
-        "link_ancestors": _pad(topology.link_ancestors, (links, links)),
-        "mimic_dofs": _pad(np.array(topology.mimic_dofs, int).reshape(-1, 2), (padding.mimics, 2), fill=dofs),
+        "link_ancestors": padded(topology.link_ancestors, (links, links)),
+        "mimic_dofs": padded(np.array(topology.mimic_dofs, int).reshape(-1, 2), (padding.mimics, 2), fill=dofs),
         "mass_matrix_halves": (np.triu(above), np.triu(above, 1).T),
     }
     return PaddedTopology(padding=padding, **jax.tree.map(jnp.asarray, arrays))
-
-
-def pad_articulation(articulation: Articulation, padding: Padding) -> Articulation:
-    """An articulation with padded arrays and its topology as data; padded links are massless, padded limits zero.
-
-    Shapes on links are left out: their kinds and links are static, and differ between the members of a fleet.
-
-    Raises:
-      TypeError: the articulation is padded already.
-      ValueError: it does not fit the padding.
-    """
-    topology = articulation.topology
-    if not isinstance(topology, Topology):
-        raise TypeError("only an articulation with a static Topology can be padded; this one is padded already")
-    padded = pad_topology(topology, padding)
-    links, dofs = padding.links, padding.dofs
-    identity = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
-
-    def pad(field: str, *shape: int, fill=0.0):
-        value = getattr(articulation, field)
-        filled = np.broadcast_to(np.asarray(fill, value.dtype), shape).copy()
-        filled[tuple(slice(size) for size in value.shape)] = value
-        return jnp.asarray(filled)
-
-    poses = {
-        field: pad(field, links, 7, fill=identity)
-        for field in ("link_com_pose", "joint_parent_pose", "joint_child_pose")
-    }
-
-    per_link = (
-        "link_mass",
-        "gravity_scale",
-        "link_linear_damping",
-        "link_angular_damping",
-        "max_link_linear_velocity",
-        "max_link_angular_velocity",
-        "link_cfm_scale",
-    )
-    per_dof = (
-        "joint_pitch",
-        "armature",
-        "joint_lower_limit",
-        "joint_upper_limit",
-        "max_joint_velocity",
-        "max_joint_force",
-    )
-    return articulation.replace(
-        topology=padded,
-        link_inertia=pad("link_inertia", links, 3, 3),
-        frame_local_pose=pad("frame_local_pose", padding.frames, 7, fill=identity),
-        geometry=jax.tree.map(lambda leaf: jnp.asarray(leaf, articulation.dtype), Geometries.of([])),
-        **_padded_groups(articulation, padding),
-        **poses,
-        **{field: pad(field, links) for field in per_link},
-        **{field: pad(field, dofs) for field in per_dof},
-    )
-
-
-def _padded_groups(articulation: Articulation, padding: Padding) -> dict[str, Any]:
-    """The groups of arrays of joint features and couplings, padded by entries that do nothing."""
-
-    def pad_group(group, size: int, **other_sizes: int):
-        """Pads the arrays of a group along their first axis; ``other_sizes`` are those of single fields."""
-        sizes = {field.name: other_sizes.get(field.name, size) for field in dataclasses.fields(group)}
-        arrays = {name: np.asarray(getattr(group, name)) for name in sizes}
-        padded = {name: _pad(array, (sizes[name], *array.shape[1:])) for name, array in arrays.items()}
-        return group.replace(**jax.tree.map(jnp.asarray, padded))
-
-    joints = dict.fromkeys(("coefficient", "recip_coefficient"), padding.tendon_joints)
-    of_attachments = ("position", "coefficient", "rest_length", "lower_limit", "upper_limit")
-    points = dict.fromkeys(of_attachments, padding.attachments)
-    return {
-        "drive": pad_group(articulation.drive, padding.dofs),
-        "envelope": pad_group(articulation.envelope, padding.dofs),
-        "friction": pad_group(articulation.friction, padding.dofs),
-        "mimic": pad_group(articulation.mimic, padding.mimics),
-        "fixed_tendons": pad_group(articulation.fixed_tendons, padding.fixed_tendons, **joints),
-        "spatial_tendons": pad_group(articulation.spatial_tendons, padding.spatial_tendons, **points),
-        "loop_joints": pad_group(articulation.loop_joints, padding.loop_joints),
-    }
 
 
 def _body_pointers(topology: Topology) -> np.ndarray:
@@ -325,8 +248,9 @@ def _body_pointers(topology: Topology) -> np.ndarray:
     return pointer_table(topology.body_parent[1:] - 1)
 
 
-def _pad(array: np.ndarray, shape: tuple[int, ...], fill=0) -> np.ndarray:
+def padded(array: np.ndarray, shape: tuple[int, ...], fill=0) -> np.ndarray:
+    """Pads an array at the end of every axis with ``fill``."""
     kind = np.int32 if array.dtype.kind == "i" else array.dtype
-    padded = np.full(shape, fill, kind)
-    padded[tuple(slice(size) for size in array.shape)] = array
-    return padded
+    result = np.full(shape, fill, kind)
+    result[tuple(slice(size) for size in array.shape)] = array
+    return result

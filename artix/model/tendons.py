@@ -1,4 +1,4 @@
-"""Tendons: what a builder is told of them, what is static of them, and their arrays.
+"""Tendons: their descriptions for a builder, their static structure, and their arrays.
 
 A *fixed tendon* (PhysX's ``PxArticulationFixedTendon``) couples joint positions; its length is a weighted sum of them.
 A *spatial tendon* (``PxArticulationSpatialTendon``) is a tree of line segments between points on links.
@@ -167,7 +167,7 @@ class SpatialTendon:
 
 @dataclasses.dataclass(frozen=True)
 class FixedTendonStructure:
-    """What is static of a fixed tendon.
+    """The static structure of a fixed tendon.
 
     Attributes:
       name: its name.
@@ -184,7 +184,7 @@ class FixedTendonStructure:
 
 @dataclasses.dataclass(frozen=True)
 class SpatialTendonStructure:
-    """What is static of a spatial tendon.
+    """The static structure of a spatial tendon.
 
     Attributes:
       name: its name.
@@ -204,7 +204,7 @@ class SpatialTendonStructure:
         return tuple(index for index in range(len(self.parents)) if index not in self.parents)
 
     def path(self, attachment: int) -> tuple[int, ...]:
-        """The attachments from one up to and without the root."""
+        """The attachments from one up to the root, which is not included."""
         above = []
         while attachment > 0:
             above.append(attachment)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.kinematics.frames import link_poses
+from artix.kinematics.links import link_poses
 from artix.math import spatial
 from artix.model.checks import check_vector
 from artix.physx.simulation import ArticulationSimulation

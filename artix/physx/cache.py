@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from artix.kinematics.tree import Tree
 from artix.model.articulation import Articulation
 from artix.model.checks import check_vector
 from artix.model.couplings import LoopJointType
+from artix.model.padding import Tree
 from artix.model.topology import Topology
 from artix.physx.simulation import ArticulationSimulation
 

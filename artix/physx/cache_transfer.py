@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.kinematics.bodies import screw_pitches
-from artix.kinematics.frames import link_velocities
+from artix.kinematics.links import link_velocities
 from artix.model.checks import check_vector
 from artix.physx.cache import ArticulationCache, RootLinkData, check_cache
 from artix.physx.enums import ArticulationCacheFlag as Flag

@@ -13,9 +13,10 @@ from artix.dynamics.inverse import coriolis_compensation, generalized_external_f
 from artix.dynamics.mass_matrix import mass_matrix
 from artix.evaluation import quantity
 from artix.kinematics.bodies import Placement
-from artix.kinematics.frames import link_poses
+from artix.kinematics.links import link_poses
 from artix.kinematics.solve import root_motion
 from artix.math import spatial
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 
 Array = jax.Array
@@ -63,7 +64,7 @@ def joint_force_for(
     """
     base = articulation.topology.num_base_dofs
     inertia = mass_matrix(articulation, state)[:, base:]
-    force = jnp.matmul(inertia, joint_acceleration, precision=jax.lax.Precision.HIGHEST)
+    force = matmul(inertia, joint_acceleration)
     if physx_compat:
         force = force + _leaked_gyroscopic_force(articulation, state)
     return _eliminate_root(articulation, state, force[:, None])[:, 0]

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from artix.fleet.fleet import Fleet
-from artix.kinematics.frames import link_poses, link_velocities
+from artix.kinematics.links import link_poses, link_velocities
 from artix.model.articulation import State
 from artix.physx.enums import ArticulationGPUAPIReadType as ReadType
 from artix.physx.enums import ArticulationGPUAPIWriteType as WriteType

@@ -7,9 +7,11 @@ import jax.numpy as jnp
 from flax import struct
 
 from artix.dynamics.momentum import centroidal_momentum_matrix
-from artix.kinematics.configuration import generalized_velocity, neutral_state
+from artix.kinematics.velocities import generalized_velocity
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
+from artix.model.states import neutral_state
 from artix.simulation.common.options import Control, SolverOptions
 from artix.simulation.common.report import StepReport
 from artix.simulation.sleeping import SLEEP_THRESHOLD, SleepState, is_sleeping, sleep_after_step, wake_up, woken_by
@@ -159,12 +161,12 @@ def limit_com_velocity(simulation: ArticulationSimulation, state: State) -> Stat
         return state
     matrix, _ = centroidal_momentum_matrix(simulation.articulation, state)
     velocity = generalized_velocity(simulation.articulation, state)
-    momentum = jnp.matmul(matrix, velocity, precision=jax.lax.Precision.HIGHEST)
+    momentum = matmul(matrix, velocity)
     mass = jnp.sum(simulation.articulation.link_mass)
     change = _excess(momentum[:3] / mass, linear)
     turn = _excess(jnp.linalg.solve(matrix[3:, 3:6], momentum[3:]), angular)
     # A turn of the root about its own centre of mass would move that of the articulation.
-    carried = jnp.matmul(matrix[:3, 3:6], turn, precision=jax.lax.Precision.HIGHEST) / mass
+    carried = matmul(matrix[:3, 3:6], turn) / mass
     slower = state.root_velocity - jnp.concatenate([change - carried, turn])
     if tree.base_is_free is not None:
         slower = jnp.where(tree.base_is_free, slower, state.root_velocity)

@@ -11,26 +11,22 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
+from artix.dynamics.forward import forward_dynamics
 from artix.evaluation import quantity
 from artix.evaluation.devices import scan
-from artix.kinematics.configuration import integrate, joint_rate_from_velocity
+from artix.kinematics.configuration import integrate
 from artix.kinematics.tree import free_root
+from artix.kinematics.velocities import generalized_velocity, joint_rate_from_velocity
 from artix.math import spatial
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state
 from artix.model.topology import Topology
-from artix.simulation.common.options import Control, check_control, commands_of
+from artix.simulation.common.commands import commands_of, position_error
+from artix.simulation.common.options import Control, check_control
 from artix.simulation.common.springs import coupling_springs, spring_efforts
-from artix.simulation.common.step_start import (
-    Frozen,
-    freeze,
-    generalized_force,
-    inertial_wrenches,
-    link_motion,
-    response,
-)
-from artix.simulation.common.unconstrained import gravity_and_loads, link_momenta
-from artix.simulation.projected.rows import position_error
+from artix.simulation.common.step_start import StepStart, evaluate_step_start, link_motion
+from artix.simulation.common.unconstrained import momenta_about_centers
 
 Array = jax.Array
 TendonLaw = Literal["physx", "virtual_work"]
@@ -78,9 +74,9 @@ def _vector_field(articulation: Articulation, state: State, control: Control | N
     check_state(articulation, state)
     check_control(articulation, control)
     refuse_relations(articulation)
-    frozen = freeze(articulation, state)
-    acceleration = _acceleration(articulation, frozen, state, control, tendon_law)
-    base = frozen.topology.num_base_dofs
+    at_start = evaluate_step_start(articulation, state)
+    acceleration = _acceleration(articulation, at_start, state, control, tendon_law)
+    base = at_start.topology.num_base_dofs
     joints = joint_rate_from_velocity(articulation, state, state.joint_velocity)
     if base == 0:
         zero = jnp.zeros_like(state.root_pose)
@@ -121,26 +117,25 @@ def refuse_relations(articulation: Articulation) -> None:
 
 
 def _acceleration(
-    articulation: Articulation, frozen: Frozen, state: State, control: Control, tendon_law: TendonLaw
+    articulation: Articulation, at_start: StepStart, state: State, control: Control, tendon_law: TendonLaw
 ) -> Array:
     """The generalised acceleration [nv] under smooth forces."""
-    a, topology = articulation, frozen.topology
-    base, q, qd = topology.num_base_dofs, state.joint_position, state.joint_velocity
-    velocity = jnp.concatenate([state.root_velocity, qd]) if base else qd
-    motion = link_motion(frozen, velocity)
+    a, base, qd = articulation, articulation.topology.num_base_dofs, state.joint_velocity
+    velocity = generalized_velocity(a, state)
     damping = jnp.repeat(jnp.stack([a.link_linear_damping, a.link_angular_damping], axis=1), 3, axis=1)
-    wrench = gravity_and_loads(a, control.external_force) - damping * link_momenta(frozen, motion)
-    turning = inertial_wrenches(frozen, motion, frozen.velocity_product)
+    wrench = -damping * momenta_about_centers(at_start, link_motion(at_start, velocity))
+    if control.external_force is not None:
+        wrench = wrench + control.external_force
     commands = commands_of(a, control)
-    error = position_error(topology, q, commands.target_position)
+    error = position_error(a.topology, state.joint_position, commands.target_position)
     spring = a.drive.stiffness * error + a.drive.damping * (commands.target_velocity - qd)
-    inertia = jnp.where(a.drive.is_acceleration > 0, 1 / jnp.diagonal(frozen.inverse_mass)[base:], 1)
+    inertia = jnp.where(a.drive.is_acceleration > 0, 1 / jnp.diagonal(at_start.inverse_mass)[base:], 1)
     joints = commands.joint_force + inertia * spring - a.friction.viscous * qd
-    force = generalized_force(frozen, wrench - turning) + jnp.pad(joints, (base, 0))
-    for group in coupling_springs(a, frozen, q, tendon_law):
+    force = jnp.pad(joints, (base, 0))
+    for group in coupling_springs(a, at_start, state.joint_position, tendon_law):
         effort = spring_efforts(group, velocity, jnp.zeros_like(velocity, shape=()))
-        force = force - jnp.matmul(effort, group.force, precision=jax.lax.Precision.HIGHEST)
-    return response(frozen, force)
+        force = force - matmul(effort, group.force)
+    return forward_dynamics(a, state, force, wrench)
 
 
 def _root_rate(articulation: Articulation, state: State) -> Array:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from artix.kinematics.bodies import Placement
-from artix.kinematics.frames import forward_kinematics
+from artix.kinematics.links import forward_kinematics
 from artix.math import spatial
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.options import Control, SolverOptions
@@ -48,6 +48,9 @@ def wake_up(articulation: Articulation, wake_counter: float = WAKE_TIME) -> Slee
     Args:
       articulation: the articulation.
       wake_counter: time for which it stays awake without moving [s].
+
+    Returns:
+      The counters of an articulation that is awake.
     """
     counter = jnp.full_like(articulation.link_mass, wake_counter)
     zero = jnp.zeros_like(articulation.link_com_pose[:, :3])
@@ -55,12 +58,27 @@ def wake_up(articulation: Articulation, wake_counter: float = WAKE_TIME) -> Slee
 
 
 def put_to_sleep(articulation: Articulation, state: State) -> tuple[State, SleepState]:
-    """Stops an articulation and lets it sleep at once, PhysX's ``putToSleep``."""
+    """Stops an articulation and lets it sleep at once, PhysX's ``putToSleep``.
+
+    Args:
+      articulation: the articulation.
+      state: its state.
+
+    Returns:
+      The state at rest in the same configuration, and counters that are all zero.
+    """
     return _stopped(state), wake_up(articulation, 0.0)
 
 
 def is_sleeping(sleep: SleepState) -> Array:
-    """Whether the articulation sleeps, shape []; PhysX's ``isSleeping``."""
+    """Whether an articulation sleeps, PhysX's ``isSleeping``.
+
+    Args:
+      sleep: its counters.
+
+    Returns:
+      Shape [], bool.
+    """
     return jnp.all(sleep.wake_counter == 0)
 
 

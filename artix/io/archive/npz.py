@@ -24,8 +24,8 @@ from artix.io.archive.header import read_header, write_header
 from artix.io.common.diagnostics import DescriptionError, Issue
 from artix.io.common.values import check_values, named_arrays
 from artix.model.articulation import Articulation
+from artix.model.checks import static_topology
 from artix.model.geometry import Geometries
-from artix.model.topology import Topology
 
 _HEADER = "header.json"
 _DTYPES = ("float16", "float32", "float64")
@@ -59,10 +59,11 @@ def save_archive(articulation: Articulation, path: str | os.PathLike[str]) -> li
       ValueError: a number is one that no builder would accept, such as a NaN or a negative mass.
       OSError: the file cannot be written.
     """
-    if not isinstance(articulation.topology, Topology):
-        raise TypeError("only an articulation with a static Topology can be saved; save the members of a padded fleet")
-    header = write_header(articulation.topology)
-    if read_header(header).topology != articulation.topology:
+    topology = static_topology(
+        articulation, "only an articulation with a static Topology can be saved; save the members of a padded fleet"
+    )
+    header = write_header(topology)
+    if read_header(header).topology != topology:
         raise ValueError("two of its joints and degrees of freedom share a name; rename one before saving")
     arrays = named_arrays(articulation)
     check_values(arrays)

@@ -12,24 +12,26 @@ import numpy as np
 from artix.io.common.diagnostics import DescriptionError, Issue
 from artix.model.articulation import Articulation
 from artix.model.builder import STANDARD_GRAVITY
+from artix.model.checks import static_topology
 from artix.model.geometry import GeometryType
 from artix.model.topology import Topology
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def static_topology(articulation: Articulation) -> Topology:
+def writable_topology(articulation: Articulation) -> Topology:
     """The topology of one articulation that is neither padded nor batched.
 
     Raises:
       TypeError: it is padded, as in a fleet of several topologies.
       ValueError: its arrays have leading axes.
     """
-    if not isinstance(articulation.topology, Topology):
-        raise TypeError("only an articulation with a static Topology can be written; write the members of a fleet")
+    topology = static_topology(
+        articulation, "only an articulation with a static Topology can be written; write the members of a fleet"
+    )
     if articulation.link_mass.ndim != 1:
         raise ValueError("only one articulation can be written; its arrays have leading axes: pick one of the batch")
-    return articulation.topology
+    return topology
 
 
 def check_xml_names(topology: Topology, path: str | Path) -> None:
@@ -69,7 +71,7 @@ def unsaid(articulation: Articulation, format_name: str, path: str | Path, says:
 
 def _features(articulation: Articulation) -> Iterator[tuple[str, str, str]]:
     """The features in use: their names, the elements that use them, and how to speak of them."""
-    topology = static_topology(articulation)
+    topology = writable_topology(articulation)
     drive, friction, envelope, mimic = (
         articulation.drive,
         articulation.friction,

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from artix.model.articulation import Articulation
+from artix.io.mjcf.body_writer import BodyWriter, ball_spring
 from artix.model.couplings import LoopJointType
 
-if TYPE_CHECKING:
-    from artix.io.mjcf.writer import MjcfWriter
 
-
-def write_actuators(writer: MjcfWriter, root: ET.Element) -> None:
+def write_actuators(writer: BodyWriter, root: ET.Element) -> None:
     """Writes a servo for each drive and a motor for each limit of a commanded force."""
     topology, one = writer.topology, writer.articulation
     section = ET.SubElement(root, "actuator")
@@ -37,17 +33,8 @@ def write_actuators(writer: MjcfWriter, root: ET.Element) -> None:
             _write_servo(writer, section, dof, joint, stiffness, damping)
 
 
-def ball_spring(articulation: Articulation, dofs: slice) -> float:
-    """The stiffness of the drive of a spherical joint, if it is no more than a spring towards zero; else 0."""
-    drive = articulation.drive
-    stiffness = np.asarray(drive.stiffness[dofs], float)
-    more = (drive.damping, drive.is_acceleration, drive.target_position, drive.target_velocity)
-    plain = np.ptp(stiffness) == 0.0 and not any(np.any(np.asarray(array[dofs])) for array in more)
-    return float(stiffness[0]) if plain and np.all(np.isinf(np.asarray(drive.max_force[dofs]))) else 0.0
-
-
 def _write_servo(
-    writer: MjcfWriter, section: ET.Element, dof: int, joint: str, stiffness: float, damping: float
+    writer: BodyWriter, section: ET.Element, dof: int, joint: str, stiffness: float, damping: float
 ) -> None:
     drive, where = writer.articulation.drive, f"joint {joint!r}"
     target, speed = float(drive.target_position[dof]), float(drive.target_velocity[dof])
@@ -70,7 +57,7 @@ def _write_servo(
     ET.SubElement(section, "general", attributes)
 
 
-def write_equalities(writer: MjcfWriter, root: ET.Element) -> None:
+def write_equalities(writer: BodyWriter, root: ET.Element) -> None:
     """Writes mimic joints and loop joints."""
     topology, one = writer.topology, writer.articulation
     section = ET.SubElement(root, "equality")
@@ -98,14 +85,14 @@ def write_equalities(writer: MjcfWriter, root: ET.Element) -> None:
         ET.SubElement(section, tag, name=joint.name, site1=sites[0], site2=sites[1])
 
 
-def write_tendons(writer: MjcfWriter, root: ET.Element) -> None:
+def write_tendons(writer: BodyWriter, root: ET.Element) -> None:
     """Writes tendons as far as their laws agree."""
     section = ET.SubElement(root, "tendon")
     _write_fixed_tendons(writer, section)
     _write_spatial_tendons(writer, section)
 
 
-def _write_fixed_tendons(writer: MjcfWriter, section: ET.Element) -> None:
+def _write_fixed_tendons(writer: BodyWriter, section: ET.Element) -> None:
     topology, tendons, start = writer.topology, writer.articulation.fixed_tendons, 0
     for index, tendon in enumerate(topology.fixed_tendons):
         members = slice(start, start + len(tendon.dofs))
@@ -129,7 +116,7 @@ def _write_fixed_tendons(writer: MjcfWriter, section: ET.Element) -> None:
                 ET.SubElement(element, "joint", joint=joint, coef=repr(float(factor)))
 
 
-def _write_spatial_tendons(writer: MjcfWriter, section: ET.Element) -> None:
+def _write_spatial_tendons(writer: BodyWriter, section: ET.Element) -> None:
     topology, tendons, start = writer.topology, writer.articulation.spatial_tendons, 0
     for index, tendon in enumerate(topology.spatial_tendons):
         first, start = start, start + len(tendon.links)
@@ -156,7 +143,7 @@ def _write_spatial_tendons(writer: MjcfWriter, section: ET.Element) -> None:
 
 
 def _springs(
-    writer: MjcfWriter, kind: str, index: int, offset: float, rest: float, limits: tuple[float, float]
+    writer: BodyWriter, kind: str, index: int, offset: float, rest: float, limits: tuple[float, float]
 ) -> dict[str, str]:
     """Spring and damper of a tendon; one that only has limits becomes a spring with slack between them."""
     group = getattr(writer.articulation, f"{kind}_tendons")

@@ -11,10 +11,10 @@ from artix.io.mjcf.text import number, numbers, place
 from artix.model.geometry import SIZE_NUMBERS, GeometryType
 
 if TYPE_CHECKING:
-    from artix.io.mjcf.writer import MjcfWriter
+    from artix.io.mjcf.body_writer import BodyWriter
 
 
-def write_geoms(writer: MjcfWriter, root: ET.Element) -> None:
+def write_geoms(writer: BodyWriter, root: ET.Element) -> None:
     """Writes the shapes of all links, massless, and hulls as meshes of their points; sensors are left out."""
     arrays, first = writer.articulation.geometry, 0
     for k, one in enumerate(writer.topology.geometries):

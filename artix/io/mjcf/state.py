@@ -11,6 +11,7 @@ import numpy as np
 from artix.io.mjcf.bodies import BALL, FREE, MjcfNames, joints_of
 from artix.math import spatial
 from artix.model.articulation import Articulation, State
+from artix.model.checks import static_topology
 from artix.model.topology import Topology
 
 if TYPE_CHECKING:
@@ -42,9 +43,9 @@ class MujocoCoordinates:
     """
 
     def __init__(self, articulation: Articulation, model: mujoco.MjModel) -> None:
-        topology = articulation.topology
-        if not isinstance(topology, Topology):
-            raise TypeError("MujocoCoordinates needs an articulation with a static topology, not one of a fleet")
+        topology = static_topology(
+            articulation, "MujocoCoordinates needs an articulation with a static topology, not one of a fleet"
+        )
         names = MjcfNames.of(model)
         self.articulation = articulation
         known = {name: joint for joint, name in enumerate(names.joints)}

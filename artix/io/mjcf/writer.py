@@ -1,36 +1,23 @@
-"""Writing MJCF: bodies, joints and sites."""
+"""Writing MJCF."""
 
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-import numpy as np
-
 from artix.io.common.diagnostics import DescriptionError, Issue
-from artix.io.common.names import Names
-from artix.io.common.poses import compose, inverse, quaternion_from_matrix, rotation_matrix, translation
-from artix.io.common.unsaid import check_xml_names, static_topology, unsaid
-from artix.io.mjcf.bodies import WORLD
-from artix.io.mjcf.force_writer import ball_spring, write_actuators, write_equalities, write_tendons
+from artix.io.mjcf.body_writer import BodyWriter
+from artix.io.mjcf.force_writer import write_actuators, write_equalities, write_tendons
 from artix.io.mjcf.geom_writer import write_geoms
-from artix.io.mjcf.text import number, numbers, place
 from artix.model.articulation import Articulation
-from artix.model.joints import Axis, JointType
-
-_SAYS = (
-    *("armature", "max_force", "drive", "viscous", "friction", "gravity_scale", "gravity", "mimic"),
-    *("fixed_tendon", "spatial_tendon", "loop_joint", "geometry", "geometry_hull", "geometry_friction"),
-)
-_SMALLEST = 1e-15  # MuJoCo's mjMINVAL
 
 
 def save_mjcf(articulation: Articulation, path: str | Path) -> list[Issue]:
     """Writes an articulation as an MJCF.
 
     Links become bodies, a link without mass between two moving joints becomes a further joint of the body below it,
-    frames become sites, drives become servos, effort limits become motors with a range, and mimic joints, loop joints
-    and tendons become equalities and tendons, shapes become geoms.
+    frames become sites, drives become servos, effort limits become motors with a range, mimic joints, loop joints and
+    tendons become equalities and tendons, and shapes become geoms.
 
     Args:
       articulation: a single articulation.
@@ -45,236 +32,14 @@ def save_mjcf(articulation: Articulation, path: str | Path) -> list[Issue]:
       TypeError, ValueError: the articulation is padded or batched.
       OSError: the file cannot be written.
     """
-    writer = MjcfWriter(articulation, str(path))
+    writer = BodyWriter(articulation, str(path))
     document = writer.document()
+    write_geoms(writer, document)
+    write_actuators(writer, document)
+    write_equalities(writer, document)
+    write_tendons(writer, document)
     if writer.errors:
         raise DescriptionError(writer.errors)
     ET.indent(document)
     Path(path).write_text(ET.tostring(document, encoding="unicode") + "\n", encoding="utf-8")
     return writer.issues
-
-
-class MjcfWriter:
-    """Writes one articulation.
-
-    Attributes:
-      articulation: what is written.
-      topology: its topology.
-      issues: what cannot be said.
-      errors: what cannot be written at all.
-      site_names: gives out names of sites.
-    """
-
-    def __init__(self, articulation: Articulation, file: str) -> None:
-        self.articulation = articulation
-        self.topology = static_topology(articulation)
-        check_xml_names(self.topology, file)
-        self.issues = unsaid(articulation, "MJCF", file, _SAYS)
-        self.errors: list[Issue] = []
-        self.site_names = Names(self.topology.frame_names)
-        self._file = file
-        self._bodies: dict[int, ET.Element] = {}
-        self._children: list[list[int]] = [[] for _ in self.topology.parent]
-        for link, above in enumerate(self.topology.parent[1:], start=1):
-            self._children[above].append(link)
-
-    def warn(self, element: str, message: str, fix: str = "keep it in an .npz archive") -> None:
-        """Notes what cannot be said."""
-        self.issues.append(Issue("warning", self._file, 1, element, message, fix))
-
-    def refuse(self, element: str, message: str, fix: str = "write an .npz archive instead") -> None:
-        """Notes what cannot be written."""
-        self.errors.append(Issue("error", self._file, 1, element, message, fix))
-
-    def document(self) -> ET.Element:
-        """The whole document; incomplete if there were errors."""
-        root = ET.Element("mujoco", model=self.topology.name)
-        ET.SubElement(root, "compiler", angle="radian", autolimits="false")
-        ET.SubElement(root, "option", gravity=numbers(self.articulation.gravity))
-        self._write_root(ET.SubElement(root, "worldbody"))
-        if any(not axes and self._joint(k) != f"{self.topology.link_names[k]}_joint" for k, axes in self._joints()):
-            self.warn("fixed joints", "MJCF has no names for them; they are called after their links")
-        for frame, (name, link) in enumerate(zip(self.topology.frame_names, self.topology.frame_links, strict=True)):
-            self.add_site(link, np.asarray(self.articulation.frame_local_pose[frame], float), name)
-        write_geoms(self, root)
-        write_actuators(self, root)
-        write_equalities(self, root)
-        write_tendons(self, root)
-        return root
-
-    def body(self, link: int) -> ET.Element:
-        """The body of a link."""
-        return self._bodies[link]
-
-    def add_site(self, link: int, pose: np.ndarray, name: str) -> None:
-        """Adds a site to the body of a link, -1 for the world."""
-        ET.SubElement(self._bodies[link], "site", {"name": name, **place(pose)})
-
-    def site_at(self, link: int, position: np.ndarray, name: str) -> str:
-        """The name of a site at a point of a link: that of a frame so called which is there, or of a new site."""
-        if name in self.topology.frame_names:
-            frame = self.topology.frame_names.index(name)
-            if self.topology.frame_links[frame] == link and np.array_equal(
-                self.articulation.frame_local_pose[frame, :3], position
-            ):
-                return name
-        name = self.site_names.new(name)
-        self.add_site(link, translation(position), name)
-        return name
-
-    def _write_root(self, world: ET.Element) -> None:
-        topology, mass = self.topology, float(self.articulation.link_mass[0])
-        self._bodies[-1] = world
-        if topology.fixed_base and topology.link_names[0] == WORLD:
-            if mass:
-                self.warn("link 'world'", f"the world has no mass in MJCF; {mass:g} kg of a fixed root are dropped")
-            self._bodies[0] = world
-        else:
-            body = self._add_body(0, world, translation(np.zeros(3)))
-            if topology.fixed_base:
-                self.warn(f"link {topology.link_names[0]!r}", "the root of a fixed base is read as a child of 'world'")
-            else:
-                ET.SubElement(body, "freejoint")
-            self._write_inertial(0, moves=not topology.fixed_base)
-        pending = [(child, 0) for child in self._children[0]]
-        for link, above in pending:
-            last = self._write_body(link, above)
-            pending += [(child, last) for child in self._children[last]]
-
-    def _add_body(self, link: int, around: ET.Element, pose: np.ndarray) -> ET.Element:
-        name = self.topology.link_names[link]
-        if name == WORLD:
-            self.refuse(f"link {WORLD!r}", "MJCF calls nothing but the world 'world'", "rename the link")
-        body = ET.SubElement(around, "body", {"name": name, **place(pose)})
-        if compensation := 1.0 - float(self.articulation.gravity_scale[link]):
-            body.set("gravcomp", number(compensation))
-        self._bodies[link] = body
-        return body
-
-    def _write_body(self, link: int, above: int) -> int:
-        """Writes the body whose chain of joints begins with a link's; returns the link in which the chain ends."""
-        chain = [link]
-        while self._continues(chain[-1]):
-            chain.append(self._children[chain[-1]][0])
-        # Body frame after each joint of the chain, seen from the final body, all joints at zero.
-        steps = [compose(self._pose("joint_parent_pose", k), inverse(self._pose("joint_child_pose", k))) for k in chain]
-        pose = steps[0]
-        for step in steps[1:]:
-            pose = compose(pose, step)
-        last, names = chain[-1], self.topology.link_names
-        body = self._add_body(last, self._bodies[above], pose)
-        for at, member in enumerate(chain):
-            seen = translation(np.zeros(3))
-            for step in reversed(steps[at + 1 :]):
-                seen = compose(seen, inverse(step))
-            self._write_joint(body, member, compose(seen, self._pose("joint_child_pose", member)))
-            if member != last and names[member] != f"{names[last]}:{self._joint(member)}":
-                self.warn(f"link {names[member]!r}", "becomes a joint of the body below; its name is lost")
-        self._write_inertial(last, moves=bool(self.topology.joint_axes[last]))
-        return last
-
-    def _continues(self, link: int) -> bool:
-        """Whether a link only stands between two joints, as where several axes make up one joint."""
-        below, topology = self._children[link], self.topology
-        used = {*topology.frame_links, *(one.link for one in topology.geometries)}
-        used |= {place for tendon in topology.spatial_tendons for place in tendon.links}
-        used |= {end for joint in topology.loop_joints for end in (joint.link_a, joint.link_b)}
-        moving = bool(topology.joint_axes[link]) and len(below) == 1 and bool(topology.joint_axes[below[0]])
-        return moving and float(self.articulation.link_mass[link]) == 0.0 and link not in used
-
-    def _joints(self) -> list[tuple[int, tuple[Axis, ...]]]:
-        return list(enumerate(self.topology.joint_axes))[1:]
-
-    def _joint(self, link: int) -> str:
-        return self.topology.joint_names[link - 1]
-
-    def _pose(self, field: str, link: int) -> np.ndarray:
-        return np.asarray(getattr(self.articulation, field)[link], float)
-
-    def _write_joint(self, body: ET.Element, link: int, frame: np.ndarray) -> None:
-        """Writes a joint whose frame at zero is given in the body's frame."""
-        topology, one, name = self.topology, self.articulation, self._joint(link)
-        axes, kind = topology.joint_axes[link], topology.joint_types[link]
-        if not axes:
-            return
-        lacking = "spherical joint with two axes" if len(axes) == 2 else "helical joint"
-        if len(axes) == 2 or kind is JointType.HELICAL:
-            self.refuse(f"joint {name!r}", f"MJCF has no {lacking}")
-            return
-        dofs = topology.dofs(name)
-        first = dofs.start
-        attributes = {
-            "name": name,
-            "armature": number(one.armature[first]),
-            "damping": number(one.friction.viscous[first]),
-            "frictionloss": number(one.friction.static[first]),
-        }
-        limits = np.array([one.joint_lower_limit[dofs], one.joint_upper_limit[dofs]], float)
-        if len(axes) == 3:
-            attributes |= {"type": "ball", "pos": numbers(frame[:3]), "stiffness": number(ball_spring(one, dofs))}
-            self._check_ball(name, frame, limits, dofs)
-        else:
-            axis = rotation_matrix(frame[3:])[:, int(axes[0]) % 3]
-            attributes |= {"type": "slide" if kind is JointType.PRISMATIC else "hinge", "axis": numbers(axis)}
-            attributes["pos"] = numbers(frame[:3] if kind is not JointType.PRISMATIC else np.zeros(3))
-            attributes |= self._limits(name, *limits[:, 0])
-            if kind in (JointType.REVOLUTE, JointType.SPHERICAL):
-                self.warn(f"joint {name!r}", f"a {kind.name.lower()} joint is a hinge, which never wraps", "nothing")
-        ET.SubElement(body, "joint", attributes)
-
-    def _limits(self, name: str, low: float, high: float) -> dict[str, str]:
-        if np.isinf(low) and np.isinf(high):
-            return {}
-        if low == high:
-            self.warn(f"joint {name!r}", "both its limits are one number, which MJCF cannot say; they are dropped")
-            return {}
-        if np.isinf(low) or np.isinf(high):
-            self.warn(f"joint {name!r}", "MJCF limits both sides of a joint; the missing limit is written as 1e10")
-        return {"limited": "true", "range": numbers(np.clip([low, high], -1e10, 1e10))}
-
-    def _check_ball(self, name: str, frame: np.ndarray, limits: np.ndarray, dofs: slice) -> None:
-        if np.any(np.isfinite(limits)):
-            self.warn(
-                f"joint {name!r}", "MJCF limits the angle of a ball joint, not components: its limits are dropped"
-            )
-        if np.abs(frame[3:6]).max() > 1e-12:
-            self.warn(f"joint {name!r}", "its coordinates are read in the axes of the body, not of its joint frame")
-        arrays = (self.articulation.armature, *self.articulation.friction.__dict__.values())
-        if any(np.ptp(np.asarray(array[dofs], float)) > 0.0 for array in arrays):
-            self.warn(f"joint {name!r}", "MJCF has one armature and friction for all axes of a ball joint")
-
-    def _write_inertial(self, link: int, *, moves: bool) -> None:
-        name, mass = self.topology.link_names[link], float(self.articulation.link_mass[link])
-        if moves and not self._carries_mass(link):
-            self.refuse(f"link {name!r}", "MuJoCo needs mass and rotational inertia of what moves", "give it both")
-        if mass == 0.0:
-            return
-        com_pose = self._pose("link_com_pose", link)
-        moments, turn = _principal(np.asarray(self.articulation.link_inertia[link], float))
-        if turn is not None:
-            com_pose = np.concatenate([com_pose[:3], quaternion_from_matrix(rotation_matrix(com_pose[3:]) @ turn)])
-        excess = 2.0 * moments.max() - moments.sum()
-        if excess > 0.0:
-            # Numbers out of CAD carry rounding, to which the builder gives way and MuJoCo does not.
-            moments[np.argsort(moments)[:2]] += 0.5 * excess + 1e-15 * moments.max()
-            message = f"its lesser moments of inertia are raised by {excess:.2g}: MuJoCo's triangle inequality is exact"
-            self.warn(f"link {name!r}", message)
-        inertial = {"mass": number(mass), "diaginertia": numbers(moments), **place(com_pose)}
-        ET.SubElement(self._bodies[link], "inertial", inertial)
-
-    def _carries_mass(self, link: int) -> bool:
-        """Whether a link has mass and inertia for MuJoCo, of its own or of a body rigidly on it."""
-        inertia = np.asarray(self.articulation.link_inertia[link], float)
-        if float(self.articulation.link_mass[link]) > 0.0:
-            return bool(np.linalg.eigvalsh(inertia)[0] > _SMALLEST)
-        rigid = [child for child in self._children[link] if not self.topology.joint_axes[child]]
-        return any(self._carries_mass(child) for child in rigid)
-
-
-def _principal(inertia: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """Principal moments and the turn of the axes to the principal ones, ``None`` where they are that already."""
-    if not np.any(inertia - np.diag(np.diag(inertia))):
-        return np.diag(inertia).copy(), None
-    moments, axes = np.linalg.eigh(inertia)
-    axes[:, 2] *= np.linalg.det(axes)
-    return moments, axes

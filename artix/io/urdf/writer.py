@@ -9,7 +9,7 @@ import numpy as np
 
 from artix.io.common.diagnostics import DescriptionError, Issue
 from artix.io.common.poses import compose, inverse, rotation_matrix, rpy_from_quaternion, translation
-from artix.io.common.unsaid import check_xml_names, static_topology, unsaid
+from artix.io.common.unsaid import check_xml_names, unsaid, writable_topology
 from artix.io.urdf.reader import WORLD_LINK
 from artix.model.articulation import Articulation
 from artix.model.geometry import GeometryType
@@ -50,7 +50,7 @@ class _Writer:
     def __init__(self, articulation: Articulation, file: str) -> None:
         self.file = file
         self.articulation = articulation
-        self.topology = static_topology(articulation)
+        self.topology = writable_topology(articulation)
         check_xml_names(self.topology, file)
         self.issues = unsaid(articulation, "URDF", file, _SAYS)
         #: Where the written frame of each link is in the link's own frame.
@@ -113,12 +113,10 @@ class _Writer:
 
     def _link(self, link: int) -> list[str]:
         name, mass = quoteattr(self.topology.link_names[link]), float(self.articulation.link_mass[link])
-        shapes = [line for k, one in enumerate(self.topology.geometries) if one.link == link for line in self._shape(k)]
-        if mass == 0.0 and not shapes:
-            return [f"  <link name={name}/>"]
-        if mass == 0.0:
-            return [f"  <link name={name}>", *shapes, "  </link>"]
         inertia = np.asarray(self.articulation.link_inertia[link], float)
+        shapes = [line for k, one in enumerate(self.topology.geometries) if one.link == link for line in self._shape(k)]
+        if mass == 0.0 and not np.any(inertia):
+            return [f"  <link name={name}>", *shapes, "  </link>"] if shapes else [f"  <link name={name}/>"]
         entries = zip(("ixx", "ixy", "ixz", "iyy", "iyz", "izz"), inertia[np.triu_indices(3)], strict=True)
         numbers = " ".join(f'{key}="{_number(value)}"' for key, value in entries)
         pose = compose(inverse(self.moved[link]), self._pose("link_com_pose", link))

@@ -28,6 +28,7 @@ from artix.io.usd.stage import import_pxr
 from artix.io.usd.tree import ROOT_SCHEMA
 from artix.io.usd.units import DEGREE
 from artix.model.articulation import Articulation, State
+from artix.model.checks import static_topology
 from artix.model.joints import JointType
 from artix.model.topology import Topology
 
@@ -60,9 +61,9 @@ def save_usd(articulation: Articulation, path: str | os.PathLike[str], *, state:
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
         raise ValueError(f"{os.fspath(path)}: a USD file ends in {', '.join(SUFFIXES)}, not in {suffix!r}")
-    topology = articulation.topology
-    if not isinstance(topology, Topology):
-        raise TypeError("a padded articulation has no names to write; save the articulation that was padded")
+    topology = static_topology(
+        articulation, "a padded articulation has no names to write; save the articulation that was padded"
+    )
     if articulation.link_mass.ndim != 1:
         raise ValueError("a batch of articulations is not one robot; save its members, one file each")
     screws = [topology.joint_names[k - 1] for k, kind in enumerate(topology.joint_types) if kind is JointType.HELICAL]
@@ -158,7 +159,7 @@ def _write_body(out: Author, topology: Topology, arrays: Articulation, link: int
     author(body, "point3f", "physics:centerOfMass", vector(com_pose[:3]))
     author(body, "float3", "physics:diagonalInertia", vector(moments))
     author(body, "quatf", "physics:principalAxes", quaternion(axes))
-    if not np.any(moments):
+    if arrays.link_mass[link] == 0.0 or not np.any(moments):
         body.SetCustomDataByKey(ZERO_KEY, True)
         out.cannot_say(body, "USD has no body without mass or inertia; only load_usd reads it as such")
     scale = float(arrays.gravity_scale[link])

@@ -10,7 +10,7 @@ import numpy as np
 
 from artix.model.articulation import Articulation
 from artix.model.topology import Topology
-from artix.simulation.common.step_start import HIGHEST, Frozen, axis_row, static_topology
+from artix.simulation.common.step_start import HIGHEST, StepStart, axis_row, static_topology
 from artix.simulation.common.sweep import Sweep
 
 Array = jax.Array
@@ -47,18 +47,18 @@ class FixedTendonRow(NamedTuple):
 
 
 def fixed_tendon_rows(
-    articulation: Articulation, frozen: Frozen, joint_position: Array, motion: Array
+    articulation: Articulation, at_start: StepStart, joint_position: Array, motion: Array
 ) -> FixedTendonRow:
     """The rows of all fixed tendons; ``motion`` [L, 6] are the links' velocities before any impulse."""
-    topology, numbers = static_topology(frozen), articulation.fixed_tendons
+    topology, numbers = static_topology(at_start), articulation.fixed_tendons
     dof, *_, table = _structure(topology)
-    wrenches = joint_wrenches(frozen)
+    wrenches = tendon_joint_wrenches(at_start)
     moving = wrenches.on_link - wrenches.on_parent
-    rate = jnp.einsum("jlk,lkv->jv", moving, frozen.jacobian, precision=HIGHEST)
+    rate = jnp.einsum("jlk,lkv->jv", moving, at_start.jacobian, precision=HIGHEST)
     free_rate = jnp.sum(moving * motion[None], axis=(1, 2))
     acting = wrenches.on_link - wrenches.on_root
-    force = jnp.einsum("jlk,lkv->jv", acting, frozen.jacobian, precision=HIGHEST)
-    effect = jnp.matmul(force, frozen.inverse_mass, precision=HIGHEST)
+    force = jnp.einsum("jlk,lkv->jv", acting, at_start.jacobian, precision=HIGHEST)
+    effect = jnp.matmul(force, at_start.inverse_mass, precision=HIGHEST)
     members = jnp.asarray(table < len(dof), rate.dtype)
     count = jnp.sum(members, axis=1)
 
@@ -90,7 +90,7 @@ def fixed_tendon_rows(
     )
 
 
-class JointWrenches(NamedTuple):
+class TendonJointWrenches(NamedTuple):
     """Unit efforts on the links by the axes of J tendon joints, [J, L, 6] each."""
 
     on_link: Array
@@ -101,17 +101,17 @@ class JointWrenches(NamedTuple):
     """Along the axis of the first joint above, on the tendon's root link."""
 
 
-def joint_wrenches(frozen: Frozen) -> JointWrenches:
+def tendon_joint_wrenches(at_start: StepStart) -> TendonJointWrenches:
     """The wrenches of all tendon joints; PhysX pairs a joint's own axis with that of the tendon's first joint."""
-    dof, parent_link, root_link, first, _ = _structure(static_topology(frozen))
-    link = static_topology(frozen).dof_link[dof]
-    places = jnp.eye(static_topology(frozen).num_links, dtype=frozen.axis.dtype)
-    return JointWrenches(
-        on_link=places[link][:, :, None] * axis_row(frozen, dof, link, frozen.child_origin[dof])[:, None],
+    dof, parent_link, root_link, first, _ = _structure(static_topology(at_start))
+    link = static_topology(at_start).dof_link[dof]
+    places = jnp.eye(static_topology(at_start).num_links, dtype=at_start.axis.dtype)
+    return TendonJointWrenches(
+        on_link=places[link][:, :, None] * axis_row(at_start, dof, link, at_start.child_origin[dof])[:, None],
         on_parent=places[parent_link][:, :, None]
-        * axis_row(frozen, first, parent_link, frozen.parent_origin[dof])[:, None],
+        * axis_row(at_start, first, parent_link, at_start.parent_origin[dof])[:, None],
         on_root=places[root_link][:, :, None]
-        * axis_row(frozen, first, root_link, frozen.parent_origin[first])[:, None],
+        * axis_row(at_start, first, root_link, at_start.parent_origin[first])[:, None],
     )
 
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.kinematics.tree import Tree
 from artix.math import spatial
 from artix.model.articulation import Articulation
 from artix.model.checks import check_vector
+from artix.model.padding import Tree
 from artix.model.topology import Topology
 
 Array = jax.Array

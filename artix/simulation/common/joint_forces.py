@@ -8,15 +8,14 @@ import jax.numpy as jnp
 from artix.kinematics.bodies import Placement
 from artix.math import spatial
 from artix.model.articulation import Articulation
-from artix.simulation.common.step_start import HIGHEST, Frozen, inertial_wrenches
-from artix.simulation.projected.gauss_seidel import Impulses, Rows
+from artix.simulation.common.step_start import HIGHEST, StepStart, inertial_wrenches
 
 Array = jax.Array
 
 
 def incoming_joint_forces(
     articulation: Articulation,
-    frozen: Frozen,
+    at_start: StepStart,
     end_frame: Placement,
     motion: Array,
     acceleration: Array,
@@ -27,7 +26,7 @@ def incoming_joint_forces(
 
     Args:
       articulation: the articulation.
-      frozen: it at the start of the step.
+      at_start: it at the start of the step.
       end_frame: the links' frames at the end of the step, in whose joint frames PhysX expresses the result.
       motion: the links' velocities at the start of the step, [L, 6].
       acceleration: the links' accelerations during the step, [L, 6].
@@ -40,29 +39,15 @@ def incoming_joint_forces(
       root.
     """
     everything, own = tendon_wrench
-    needed = inertial_wrenches(frozen, motion, acceleration) - wrench - everything
-    moment = needed[:, 3:] + jnp.cross(frozen.center, needed[:, :3])
-    below = jnp.asarray(frozen.topology.link_ancestors, needed.dtype)
+    needed = inertial_wrenches(at_start, motion, acceleration) - wrench - everything
+    moment = needed[:, 3:] + jnp.cross(at_start.center, needed[:, :3])
+    below = jnp.asarray(at_start.topology.link_ancestors, needed.dtype)
     sums = jnp.matmul(below, jnp.concatenate([needed[:, :3], moment], axis=1), precision=HIGHEST)
     force = sums[:, :3] + own[:, :3]
-    torque = sums[:, 3:] - jnp.cross(frozen.center, sums[:, :3]) + own[:, 3:]
+    torque = sums[:, 3:] - jnp.cross(at_start.center, sums[:, :3]) + own[:, 3:]
     joint = Placement.from_poses(articulation.joint_child_pose)
     arm = joint.position - articulation.link_com_pose[:, :3].T
     axes = spatial.quaternion_product(end_frame.rotation, joint.rotation)
     arm = spatial.rotate(end_frame.rotation, arm)
     local = [spatial.rotate_inverse(axes, vector) for vector in (force.T, torque.T - spatial.cross(arm, force.T))]
     return jnp.concatenate(local).T.at[0].set(0)
-
-
-def tendon_wrenches(rows: Rows, impulses: Impulses, dt: Array, links: int) -> tuple[Array, Array]:
-    """Mean wrenches of all tendons on the links, and of fixed tendons on the links that their joints move, [L, 6]."""
-    everything = own = jnp.zeros_like(dt, shape=(links, 6))
-    if rows.spatial_tendons is not None:
-        force = (impulses.spatial_tendons[0] + impulses.spatial_tendons[1]) / dt
-        everything = everything + jnp.einsum("s,slk->lk", force, rows.spatial_tendons.wrench, precision=HIGHEST)
-    if rows.fixed_tendons is not None:
-        force = (impulses.fixed_tendons[0] + impulses.fixed_tendons[1]) / dt
-        own = jnp.einsum("tm,tmlk->lk", force, rows.fixed_tendons.wrench, precision=HIGHEST)
-        reaction = jnp.einsum("tm,tmlk->lk", force, rows.fixed_tendons.reaction, precision=HIGHEST)
-        everything = everything + own + reaction
-    return everything, own

@@ -14,7 +14,7 @@ from artix.kinematics.solve import kinematics
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
 from artix.simulation.common.limits import room
-from artix.simulation.common.step_start import HIGHEST, Frozen
+from artix.simulation.common.step_start import HIGHEST, StepStart
 
 Array = jax.Array
 
@@ -65,11 +65,11 @@ def distance_gaps(articulation: Articulation, loops: LoopClosures) -> tuple[Arra
     return jnp.where(least > 0, length - least, jnp.inf), room(largest, length, 1)
 
 
-def loop_wrenches(frozen: Frozen, loops: LoopClosures, force: Array) -> tuple[Array, Array]:
+def loop_wrenches(at_start: StepStart, loops: LoopClosures, force: Array) -> tuple[Array, Array]:
     """What forces on all rows of the loop joints do.
 
     Args:
-      frozen: the articulation.
+      at_start: the articulation.
       loops: its loop joints.
       force: of each row, those of distances among them [N or N m].
 
@@ -78,12 +78,12 @@ def loop_wrenches(frozen: Frozen, loops: LoopClosures, force: Array) -> tuple[Ar
       the origin of frame b, [C, 6]; all in world axes.
     """
     wrenches = [wrench.T for wrench in anchor_wrenches(loops.anchors, *loops.sides, force)]
-    total = jnp.zeros_like(frozen.center, shape=(len(frozen.mass), 6))
+    total = jnp.zeros_like(at_start.center, shape=(len(at_start.mass), 6))
     for links, wrench in zip(loops.anchors.links, wrenches, strict=True):
         # Those on the world are left out.
-        onto = jnp.asarray(links[None] == np.arange(len(frozen.mass))[:, None], force.dtype)
+        onto = jnp.asarray(links[None] == np.arange(len(at_start.mass))[:, None], force.dtype)
         total = total + jnp.matmul(onto, wrench, precision=HIGHEST)
-    return _moved(total, frozen.center), _moved(wrenches[1], loops.sides[1].placement.position.T)
+    return _moved(total, at_start.center), _moved(wrenches[1], loops.sides[1].placement.position.T)
 
 
 def _moved(wrench: Array, point: Array) -> Array:

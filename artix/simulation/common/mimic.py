@@ -7,9 +7,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.kinematics.tree import Tree
 from artix.model.couplings import MimicJoints
-from artix.simulation.common.step_start import HIGHEST, Frozen
+from artix.model.padding import Tree
+from artix.simulation.common.step_start import HIGHEST, StepStart
 from artix.simulation.common.sweep import Sweep
 
 Array = jax.Array
@@ -42,11 +42,11 @@ def mimic_errors(mimic: MimicJoints, topology: Tree, joint_position: Array) -> A
     return jnp.matmul(joints, joint_position, precision=HIGHEST) + mimic.offset
 
 
-def mimic_rows(mimic: MimicJoints, frozen: Frozen, joint_position: Array) -> MimicRow:
+def mimic_rows(mimic: MimicJoints, at_start: StepStart, joint_position: Array) -> MimicRow:
     """The rows of all mimic joints."""
-    direction = mimic_directions(mimic, frozen.topology)
-    effect = jnp.matmul(direction, frozen.inverse_mass, precision=HIGHEST)
-    error = mimic_errors(mimic, frozen.topology, joint_position)
+    direction = mimic_directions(mimic, at_start.topology)
+    effect = jnp.matmul(direction, at_start.inverse_mass, precision=HIGHEST)
+    error = mimic_errors(mimic, at_start.topology, joint_position)
     return MimicRow(mimic, direction, effect, jnp.sum(direction * effect, axis=1), error)
 
 

@@ -7,15 +7,15 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from artix.dynamics.inertia import displaced_inertias, momentum, reference_inertias
+from artix.dynamics.inertia import displaced_inertias, momentum_of_motion, reference_inertias
 from artix.dynamics.momentum import about
 from artix.kinematics.bodies import Inertias
 from artix.kinematics.displacements import displaced_bodies, displacement_of, has_all_displacements
 from artix.kinematics.solve import Motion, body_velocities, dof_motions, kinematics, motion_rates, root_motion
-from artix.kinematics.tree import Tree
 from artix.math import spatial
 from artix.math.tangents import along
 from artix.model.articulation import Articulation, State
+from artix.model.padding import Tree
 from artix.simulation.common.momentum_correction import Momentum, turn_to_momentum
 
 Array = jax.Array
@@ -45,7 +45,7 @@ def with_momentum(
       magnitude_only: as for :func:`turn_to_momentum`.
     """
     root = root_motion(articulation.topology, end.root_velocity)
-    (mass, first, second), carrying = whole(articulation, end)
+    (mass, first, second), carrying = mass_and_momentum(articulation, end)
     middle = first / mass
     now = about(middle, carrying)
     spread = second - first[:, None] * middle[None]
@@ -60,14 +60,14 @@ def with_momentum(
     )
 
 
-def whole(articulation: Articulation, state: State) -> tuple[Inertias, Array]:
-    """Mass moments of the whole, one item, and its momentum [6, 1], about the root's centre of mass in world axes."""
+def mass_and_momentum(articulation: Articulation, state: State) -> tuple[Inertias, Array]:
+    """Mass moments (one item) and momentum [6, 1] of all bodies, about the root's centre of mass in world axes."""
     if not has_all_displacements(articulation.topology):
-        return _plain_whole(articulation, state)
-    return _ruled_whole(articulation, state)
+        return _mass_and_momentum(articulation, state)
+    return _mass_and_momentum_with_jvp(articulation, state)
 
 
-def _plain_whole(articulation: Articulation, state: State) -> tuple[Inertias, Array]:
+def _mass_and_momentum(articulation: Articulation, state: State) -> tuple[Inertias, Array]:
     tree, kin = articulation.topology, kinematics(articulation, state)
     inertias = reference_inertias(articulation, kin)
     root = root_motion(tree, state.root_velocity)
@@ -79,19 +79,19 @@ def _summed(inertias: Inertias, velocity: Motion) -> tuple[Inertias, Array]:
 
 
 @jax.custom_jvp
-def _ruled_whole(articulation: Articulation, state: State) -> tuple[Inertias, Array]:
-    return _plain_whole(articulation, state)
+def _mass_and_momentum_with_jvp(articulation: Articulation, state: State) -> tuple[Inertias, Array]:
+    return _mass_and_momentum(articulation, state)
 
 
-@functools.partial(_ruled_whole.defjvp, symbolic_zeros=True)
-def _whole_jvp(primals, tangents):
+@functools.partial(_mass_and_momentum_with_jvp.defjvp, symbolic_zeros=True)
+def _mass_and_momentum_jvp(primals, tangents):
     (articulation, state), (d_articulation, d_state) = primals, tangents
     tree, kin = articulation.topology, kinematics(articulation, state)
     inertias, motions = reference_inertias(articulation, kin), dof_motions(tree, kin)
     root, qd = root_motion(tree, state.root_velocity), state.joint_velocity
     velocity = body_velocities(tree, motions, root, qd)
     found = _summed(inertias, velocity)
-    by_parameters = along(lambda a: _plain_whole(a, state), articulation, d_articulation)
+    by_parameters = along(lambda a: _mass_and_momentum(a, state), articulation, d_articulation)
     moments, d_momentum = jax.tree.map(jnp.zeros_like, found) if by_parameters is None else by_parameters
     d_velocity = along(
         lambda now: body_velocities(tree, motions, root_motion(tree, now[0]), now[1]),
@@ -120,7 +120,7 @@ def _displaced(
 
 def _carried(inertias: Inertias, velocity: Motion) -> Array:
     """The momentum of all bodies, [6, 1]."""
-    return _total(jnp.concatenate(momentum(inertias, velocity)))
+    return _total(jnp.concatenate(momentum_of_motion(inertias, velocity)))
 
 
 def _total(x: Array) -> Array:

@@ -6,12 +6,10 @@ import dataclasses
 from typing import Literal
 
 import jax
-import jax.numpy as jnp
 from flax import struct
 
 from artix.model.articulation import Articulation
 from artix.model.checks import check_vector
-from artix.simulation.projected.rows import Commands
 
 Array = jax.Array
 
@@ -110,18 +108,6 @@ class SolverOptions:
             raise ValueError(f"smooth_friction needs solver='implicit'; found solver={self.solver!r}")
         if self.external_forces_every_iteration and self.solver != "tgs":
             raise ValueError("external_forces_every_iteration needs solver='tgs', which has substeps")
-
-
-def commands_of(articulation: Articulation, control: Control) -> Commands:
-    """What a control tells the joints: forces within their limits, and targets."""
-    drive, limit = articulation.drive, articulation.max_joint_force
-    force = jnp.zeros_like(limit) if control.joint_force is None else control.joint_force
-    target, velocity = control.drive_target, control.drive_target_velocity
-    return Commands(
-        joint_force=jnp.clip(force, -limit, limit),
-        target_position=drive.target_position if target is None else target,
-        target_velocity=drive.target_velocity if velocity is None else velocity,
-    )
 
 
 def check_control(articulation: Articulation, control: Control) -> None:

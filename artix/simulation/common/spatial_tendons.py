@@ -13,7 +13,7 @@ from artix.math import spatial
 from artix.model.articulation import Articulation
 from artix.model.tendons import SpatialTendonStructure
 from artix.model.topology import Topology
-from artix.simulation.common.step_start import HIGHEST, Frozen, point_row, static_topology
+from artix.simulation.common.step_start import HIGHEST, StepStart, point_row, static_topology
 from artix.simulation.common.sweep import Sweep
 
 Array = jax.Array
@@ -101,40 +101,40 @@ def path_ends(topology: Topology) -> tuple[np.ndarray, np.ndarray]:
     return paths.tendon, paths.leaf
 
 
-def path_gradients(articulation: Articulation, frozen: Frozen) -> Array:
+def path_gradients(articulation: Articulation, at_start: StepStart) -> Array:
     """The changes of the paths' lengths by the motions of the links, [S, L, 6]; as wrenches, those of a unit push."""
-    paths = _paths(static_topology(frozen).spatial_tendons)
-    points = _points(articulation, paths.link, frozen.frame)
+    paths = _paths(static_topology(at_start).spatial_tendons)
+    points = _points(articulation, paths.link, at_start.frame)
     _, to_parent = _segments(points, paths.parent)
-    places = jnp.eye(static_topology(frozen).num_links, dtype=points.dtype)
+    places = jnp.eye(static_topology(at_start).num_links, dtype=points.dtype)
     above, own = (
-        places[link][:, :, None] * point_row(frozen, link, point, to_parent)[:, None]
+        places[link][:, :, None] * point_row(at_start, link, point, to_parent)[:, None]
         for link, point in ((paths.link[paths.parent], points[paths.parent]), (paths.link, points))
     )
     segments = articulation.spatial_tendons.coefficient[:, None, None] * (above - own)
     return jnp.einsum("sa,alk->slk", jnp.asarray(paths.on_path, points.dtype), segments, precision=HIGHEST)
 
 
-def end_wrenches(articulation: Articulation, frozen: Frozen) -> Array:
+def end_wrenches(articulation: Articulation, at_start: StepStart) -> Array:
     """The wrenches [S, L, 6] of unit tensions, by PhysX's law: on the leaf to its parent, on the root to its child."""
-    paths = _paths(static_topology(frozen).spatial_tendons)
-    points = _points(articulation, paths.link, frozen.frame)
+    paths = _paths(static_topology(at_start).spatial_tendons)
+    points = _points(articulation, paths.link, at_start.frame)
     _, to_parent = _segments(points, paths.parent)
-    places = jnp.eye(static_topology(frozen).num_links, dtype=points.dtype)
+    places = jnp.eye(static_topology(at_start).num_links, dtype=points.dtype)
     leaf, root = (
-        places[paths.link[end]][:, :, None] * point_row(frozen, paths.link[end], points[end], direction)[:, None]
+        places[paths.link[end]][:, :, None] * point_row(at_start, paths.link[end], points[end], direction)[:, None]
         for end, direction in ((paths.leaf, to_parent[paths.leaf]), (paths.root, -to_parent[paths.first]))
     )
     return leaf + root
 
 
-def spatial_tendon_rows(articulation: Articulation, frozen: Frozen, motion: Array) -> SpatialTendonRow:
+def spatial_tendon_rows(articulation: Articulation, at_start: StepStart, motion: Array) -> SpatialTendonRow:
     """The rows of all paths; ``motion`` [L, 6] are the links' velocities before any impulse."""
     numbers = articulation.spatial_tendons
-    paths = _paths(static_topology(frozen).spatial_tendons)
-    wrench = end_wrenches(articulation, frozen)
-    direction = jnp.einsum("slk,lkv->sv", wrench, frozen.jacobian, precision=HIGHEST)
-    effect = jnp.matmul(direction, frozen.inverse_mass, precision=HIGHEST)
+    paths = _paths(static_topology(at_start).spatial_tendons)
+    wrench = end_wrenches(articulation, at_start)
+    direction = jnp.einsum("slk,lkv->sv", wrench, at_start.jacobian, precision=HIGHEST)
+    effect = jnp.matmul(direction, at_start.inverse_mass, precision=HIGHEST)
     return SpatialTendonRow(
         stiffness=numbers.stiffness[paths.tendon],
         damping=numbers.damping[paths.tendon],

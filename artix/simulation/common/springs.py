@@ -15,10 +15,10 @@ import jax.numpy as jnp
 from artix.model.articulation import Articulation
 from artix.model.tendons import FixedTendons, SpatialTendons
 from artix.model.topology import Topology
-from artix.simulation.common.fixed_tendons import joint_wrenches, tendon_joints
+from artix.simulation.common.fixed_tendons import tendon_joint_wrenches, tendon_joints
 from artix.simulation.common.mimic import mimic_directions, mimic_errors
 from artix.simulation.common.spatial_tendons import end_wrenches, path_ends, path_gradients, path_lengths
-from artix.simulation.common.step_start import HIGHEST, Frozen, static_topology
+from artix.simulation.common.step_start import HIGHEST, StepStart, static_topology
 
 Array = jax.Array
 
@@ -42,21 +42,21 @@ class Springs(NamedTuple):
 
 def coupling_springs(
     articulation: Articulation,
-    frozen: Frozen,
+    at_start: StepStart,
     joint_position: Array,
     tendon_law: Literal["physx", "virtual_work"],
 ) -> list[Springs]:
     """All springs that couple DOFs."""
-    topology, virtual_work = frozen.topology, tendon_law == "virtual_work"
+    topology, virtual_work = at_start.topology, tendon_law == "virtual_work"
     found = []
     if len(topology.mimic_dofs):
-        found.append(mimic_springs(articulation, frozen, joint_position))
+        found.append(mimic_springs(articulation, at_start, joint_position))
     if not isinstance(topology, Topology):
         return found
     if topology.fixed_tendons:
-        found.append(fixed_tendon_springs(articulation, frozen, joint_position, virtual_work=virtual_work))
+        found.append(fixed_tendon_springs(articulation, at_start, joint_position, virtual_work=virtual_work))
     if topology.spatial_tendons:
-        found.append(spatial_tendon_springs(articulation, frozen, virtual_work=virtual_work))
+        found.append(spatial_tendon_springs(articulation, at_start, virtual_work=virtual_work))
     return found
 
 
@@ -66,23 +66,23 @@ def spring_efforts(springs: Springs, velocity: Array, dt: Array) -> Array:
     return springs.stiffness * (springs.stretch + dt * rate) + springs.damping * rate
 
 
-def mimic_springs(articulation: Articulation, frozen: Frozen, joint_position: Array) -> Springs:
+def mimic_springs(articulation: Articulation, at_start: StepStart, joint_position: Array) -> Springs:
     """Springs of the given natural frequency and damping ratio for the inertia that the relation feels."""
     mimic = articulation.mimic
-    direction = mimic_directions(mimic, frozen.topology)
-    response = jnp.sum(jnp.matmul(direction, frozen.inverse_mass, precision=HIGHEST) * direction, axis=1)
+    direction = mimic_directions(mimic, at_start.topology)
+    response = jnp.sum(jnp.matmul(direction, at_start.inverse_mass, precision=HIGHEST) * direction, axis=1)
     inertia = jnp.where(response > 0, 1 / jnp.where(response > 0, response, 1), 0)  # Padded joints move nothing.
     return Springs(
         stiffness=mimic.natural_frequency**2 * inertia,
         damping=2 * mimic.damping_ratio * mimic.natural_frequency * inertia,
-        stretch=mimic_errors(mimic, frozen.topology, joint_position),
+        stretch=mimic_errors(mimic, at_start.topology, joint_position),
         rate=direction,
         force=direction,
     )
 
 
 def fixed_tendon_springs(
-    articulation: Articulation, frozen: Frozen, joint_position: Array, *, virtual_work: bool
+    articulation: Articulation, at_start: StepStart, joint_position: Array, *, virtual_work: bool
 ) -> Springs:
     """Springs on the tendons' lengths.
 
@@ -90,7 +90,7 @@ def fixed_tendon_springs(
     length's rate is that of the links along the same axes; by virtual work the joint gets ``coefficient_i / K`` as its
     effort, and the rate is the true one.
     """
-    numbers, topology = articulation.fixed_tendons, static_topology(frozen)
+    numbers, topology = articulation.fixed_tendons, static_topology(at_start)
     tendon, dof = tendon_joints(topology)
     members = jax.nn.one_hot(tendon, len(topology.fixed_tendons), dtype=joint_position.dtype).T
     share = members / jnp.sum(members, axis=1, keepdims=True)
@@ -101,26 +101,26 @@ def fixed_tendon_springs(
         rate = jnp.matmul(members * numbers.coefficient, joints, precision=HIGHEST)
         force = jnp.matmul(share * numbers.coefficient, joints, precision=HIGHEST)
         return Springs(stiffness, numbers.damping, stretch, rate, force)
-    wrenches = joint_wrenches(frozen)
-    moving = _force(frozen, wrenches.on_link - wrenches.on_parent)
+    wrenches = tendon_joint_wrenches(at_start)
+    moving = _force(at_start, wrenches.on_link - wrenches.on_parent)
     rate = jnp.matmul(members * numbers.coefficient, moving, precision=HIGHEST)
     wrench, transmitted = (
         jnp.einsum("tj,jlk->tlk", share * numbers.recip_coefficient, one, precision=HIGHEST)
         for one in (wrenches.on_link - wrenches.on_root, wrenches.on_link)
     )
-    return Springs(stiffness, numbers.damping, stretch, rate, _force(frozen, wrench), wrench, transmitted)
+    return Springs(stiffness, numbers.damping, stretch, rate, _force(at_start, wrench), wrench, transmitted)
 
 
-def spatial_tendon_springs(articulation: Articulation, frozen: Frozen, *, virtual_work: bool) -> Springs:
+def spatial_tendon_springs(articulation: Articulation, at_start: StepStart, *, virtual_work: bool) -> Springs:
     """Springs on the lengths of the paths.
 
     By PhysX's law only the ends of a path feel its tension, and its damper sees their velocities; by virtual work every
     segment pulls with its coefficient.
     """
-    numbers, topology = articulation.spatial_tendons, static_topology(frozen)
+    numbers, topology = articulation.spatial_tendons, static_topology(at_start)
     tendon, leaf = path_ends(topology)
-    wrench = path_gradients(articulation, frozen) if virtual_work else -end_wrenches(articulation, frozen)
-    length = path_lengths(articulation, topology, frozen.frame)
+    wrench = path_gradients(articulation, at_start) if virtual_work else -end_wrenches(articulation, at_start)
+    length = path_lengths(articulation, topology, at_start.frame)
     gains = jax.tree.map(lambda gain: gain[tendon], (numbers.stiffness, numbers.damping, numbers.limit_stiffness))
     stiffness, stretch = _with_limits(
         numbers.replace(stiffness=gains[0], limit_stiffness=gains[2]),
@@ -129,12 +129,12 @@ def spatial_tendon_springs(articulation: Articulation, frozen: Frozen, *, virtua
         numbers.lower_limit[leaf],
         numbers.upper_limit[leaf],
     )
-    force = _force(frozen, wrench)
+    force = _force(at_start, wrench)
     return Springs(stiffness, gains[1], stretch, force, force, wrench)
 
 
-def _force(frozen: Frozen, wrench: Array) -> Array:
-    return jnp.einsum("slk,lkv->sv", wrench, frozen.jacobian, precision=HIGHEST)
+def _force(at_start: StepStart, wrench: Array) -> Array:
+    return jnp.einsum("slk,lkv->sv", wrench, at_start.jacobian, precision=HIGHEST)
 
 
 def _with_limits(

@@ -16,11 +16,11 @@ from artix.dynamics.mass_matrix import mass_matrix
 from artix.dynamics.newton_euler import generalized_forces, link_sums
 from artix.dynamics.solve import mass_product
 from artix.kinematics.bodies import Placement
-from artix.kinematics.frames import dense_jacobian, link_accelerations, link_frames
-from artix.kinematics.solve import Motion, body_velocities, dof_motions, kinematics, root_motion
-from artix.kinematics.tree import Tree, take
+from artix.kinematics.links import dense_jacobian, link_accelerations, link_frames
+from artix.kinematics.solve import Motion, center_velocities, dof_motions, kinematics, root_motion
 from artix.math import spatial
 from artix.model.articulation import Articulation, State
+from artix.model.padding import Tree
 from artix.model.topology import Topology
 from artix.simulation.common.joint_drift import with_joint_drift
 
@@ -28,7 +28,7 @@ Array = jax.Array
 HIGHEST = jax.lax.Precision.HIGHEST
 
 
-class Frozen(NamedTuple):
+class StepStart(NamedTuple):
     """The articulation at the start of a step. L links, n joint DOFs, nv generalised velocities."""
 
     topology: Tree
@@ -45,15 +45,15 @@ class Frozen(NamedTuple):
     motions: Motion
     """What a unit velocity of each joint DOF gives to what lies below it, [3, n]."""
     link_jacobian: Array | None
-    """Velocities of the links' centres of mass per generalised velocity, [L, 6, nv]; see :func:`freeze`."""
+    """Velocities of the links' centres of mass per unit of ``nu``, [L, 6, nv]; see :func:`evaluate_step_start`."""
     accelerations: Array | None
-    """Those of the links' centres of mass at zero generalised acceleration, [L, 6]; see :func:`freeze`."""
+    """Those of the links' centres of mass at zero generalised acceleration, [L, 6]; see :func:`evaluate_step_start`."""
     mass_matrix: Array
     """Mass matrix without armature, [nv, nv]."""
     mass_product: MassProduct
     """The same with armature, not multiplied out."""
     inverse: Array | None
-    """The inverse of that, [nv, nv]; see :func:`freeze`."""
+    """The inverse of that, [nv, nv]; see :func:`evaluate_step_start`."""
     axis: Array
     """Axis of each DOF in the child joint frame, [n, 3]."""
     child_origin: Array
@@ -82,7 +82,9 @@ class Frozen(NamedTuple):
         return self.inverse
 
 
-def freeze(articulation: Articulation, state: State, drift: Array | None = None, *, with_all: bool = True) -> Frozen:
+def evaluate_step_start(
+    articulation: Articulation, state: State, drift: Array | None = None, *, with_all: bool = True
+) -> StepStart:
     """Evaluates everything that stays as it is during the step.
 
     The links' Jacobian and accelerations and the inverse mass matrix are left out if not asked for: most steps of the
@@ -99,7 +101,7 @@ def freeze(articulation: Articulation, state: State, drift: Array | None = None,
     parent = frame.take(parents) @ Placement.from_poses(articulation.joint_parent_pose).take(links)
     unit = jnp.eye(3, dtype=articulation.dtype)[:, topology.dof_axis % 3]
     matrix, product = mass_matrix(articulation, state), mass_product(articulation, kin)
-    return Frozen(
+    return StepStart(
         topology=topology,
         frame=frame,
         center=mass_frame.position.T,
@@ -134,58 +136,56 @@ def has_tendons(topology: Tree) -> bool:
     return isinstance(topology, Topology) and bool(topology.fixed_tendons or topology.spatial_tendons)
 
 
-def inverse_with(frozen: Frozen, added: Array) -> Array:
+def inverse_with(at_start: StepStart, added: Array) -> Array:
     """The inverse of the mass matrix with ``added`` [nv] to its diagonal, [nv, nv]."""
-    return inverse_of_product(frozen.topology, frozen.mass_matrix, frozen.mass_product._replace(added=added))
+    return inverse_of_product(at_start.topology, at_start.mass_matrix, at_start.mass_product._replace(added=added))
 
 
-def world_inertias(frozen: Frozen) -> Array:
+def world_inertias(at_start: StepStart) -> Array:
     """Rotational inertias about the centres of mass in world axes [kg m^2], [L, 3, 3]."""
-    axes = spatial.rotation_matrix(frozen.mass_axes)
-    turned = spatial.multiply_transposed(spatial.multiply(axes, frozen.own_inertia), axes)
+    axes = spatial.rotation_matrix(at_start.mass_axes)
+    turned = spatial.multiply_transposed(spatial.multiply(axes, at_start.own_inertia), axes)
     return jnp.moveaxis(turned, -1, 0)
 
 
-def link_motion(frozen: Frozen, velocity: Array) -> Array:
+def link_motion(at_start: StepStart, velocity: Array) -> Array:
     """The links' velocities [L, 6] that a generalised velocity [nv] makes (or displacements, or impulses' effects)."""
     # Sums over the tree, not the Jacobian, which solvers without tendons so never evaluate.
-    tree, base = frozen.topology, frozen.topology.num_base_dofs
+    tree, base = at_start.topology, at_start.topology.num_base_dofs
     root = root_motion(tree, velocity[:base] if base else jnp.zeros_like(velocity, shape=6))
-    bodies = body_velocities(tree, frozen.motions, root, velocity[base:])
-    linear, angular = (take(part, tree.link_body) for part in bodies)
-    return jnp.concatenate([linear + spatial.cross(angular, frozen.center.T), angular]).T
+    return center_velocities(tree, at_start.motions, root, velocity[base:], at_start.center.T).T
 
 
-def response(frozen: Frozen, impulse: Array) -> Array:
+def response(at_start: StepStart, impulse: Array) -> Array:
     """The change of the generalised velocity [nv] by a generalised impulse [nv]."""
-    return jnp.matmul(frozen.inverse_mass, impulse, precision=HIGHEST)
+    return jnp.matmul(at_start.inverse_mass, impulse, precision=HIGHEST)
 
 
-def inertial_wrenches(frozen: Frozen, motion: Array, acceleration: Array) -> Array:
+def inertial_wrenches(at_start: StepStart, motion: Array, acceleration: Array) -> Array:
     """The wrenches [L, 6] at the links' centres of mass that their motion and acceleration take (Newton and Euler)."""
     omega, alpha = motion[:, 3:].T, acceleration[:, 3:].T
-    moment = spins(frozen, alpha) + spatial.cross(omega, spins(frozen, omega))
-    return jnp.concatenate([frozen.mass[:, None] * acceleration[:, :3], moment.T], axis=1)
+    moment = spins(at_start, alpha) + spatial.cross(omega, spins(at_start, omega))
+    return jnp.concatenate([at_start.mass[:, None] * acceleration[:, :3], moment.T], axis=1)
 
 
-def spins(frozen: Frozen, angular: Array) -> Array:
+def spins(at_start: StepStart, angular: Array) -> Array:
     """Angular momenta of the links about their own centres of mass, for angular velocities [3, L] in world axes."""
-    axes = frozen.mass_axes
-    return spatial.rotate(axes, spatial.apply(frozen.own_inertia, spatial.rotate_inverse(axes, angular)))
+    axes = at_start.mass_axes
+    return spatial.rotate(axes, spatial.apply(at_start.own_inertia, spatial.rotate_inverse(axes, angular)))
 
 
-def generalized_force(frozen: Frozen, wrench: Array) -> Array:
+def generalized_force(at_start: StepStart, wrench: Array) -> Array:
     """The generalised force [nv] of wrenches [L, 6] at the links' centres of mass."""
     force, torque = wrench[:, :3].T, wrench[:, 3:].T
-    moved = jnp.concatenate([force, torque + spatial.cross(frozen.center.T, force)])
-    return generalized_forces(frozen.topology, frozen.motions, link_sums(frozen.topology, moved))
+    moved = jnp.concatenate([force, torque + spatial.cross(at_start.center.T, force)])
+    return generalized_forces(at_start.topology, at_start.motions, link_sums(at_start.topology, moved))
 
 
-def point_row(frozen: Frozen, link: np.ndarray | Array, point: Array, direction: Array) -> Array:
+def point_row(at_start: StepStart, link: np.ndarray | Array, point: Array, direction: Array) -> Array:
     """The functional on link motions that is the velocity of points on links along directions.
 
     Args:
-      frozen: the articulation.
+      at_start: the articulation.
       link: the links of k points, [k].
       point: the points, [k, 3].
       direction: the directions, [k, 3].
@@ -194,7 +194,7 @@ def point_row(frozen: Frozen, link: np.ndarray | Array, point: Array, direction:
       Shape [k, 6]: its product with the motion of ``link`` is the velocity; as a wrench it is a unit force at the
       point.
     """
-    return jnp.concatenate([direction, jnp.cross(point - frozen.center[link], direction)], axis=-1)
+    return jnp.concatenate([direction, jnp.cross(point - at_start.center[link], direction)], axis=-1)
 
 
 def angular_row(direction: Array) -> Array:
@@ -202,14 +202,14 @@ def angular_row(direction: Array) -> Array:
     return jnp.concatenate([jnp.zeros_like(direction), direction], axis=-1)
 
 
-def axis_row(frozen: Frozen, dof: np.ndarray, link: np.ndarray | Array, point: Array) -> Array:
+def axis_row(at_start: StepStart, dof: np.ndarray, link: np.ndarray | Array, point: Array) -> Array:
     """The same for the axes of DOFs [k]: velocities of points for translations, angular velocities for rotations."""
-    axis = frozen.axis[dof]
-    linear = jnp.asarray(frozen.topology.dof_is_linear[dof])[:, None]
-    return jnp.where(linear, point_row(frozen, link, point, axis), angular_row(axis))
+    axis = at_start.axis[dof]
+    linear = jnp.asarray(at_start.topology.dof_is_linear[dof])[:, None]
+    return jnp.where(linear, point_row(at_start, link, point, axis), angular_row(axis))
 
 
-def static_topology(frozen: Frozen) -> Topology:
+def static_topology(at_start: StepStart) -> Topology:
     """The topology for what padded articulations do not have: PhysX's solvers, and tendons."""
-    assert isinstance(frozen.topology, Topology)
-    return frozen.topology
+    assert isinstance(at_start.topology, Topology)
+    return at_start.topology

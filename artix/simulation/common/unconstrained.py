@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from artix.math import spatial
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.step_start import (
-    Frozen,
+    StepStart,
     generalized_force,
     inertial_wrenches,
     link_motion,
@@ -43,7 +43,7 @@ def clamp_joint_velocities(articulation: Articulation, state: State) -> State:
 
 
 def link_resistance(
-    articulation: Articulation, frozen: Frozen, motion: Array, given: Array, dt: Array
+    articulation: Articulation, at_start: StepStart, motion: Array, given: Array, dt: Array
 ) -> tuple[Array, Array]:
     """Wrenches at the links' centres of mass, [L, 6] each: what links take off those that are given, and their brakes.
 
@@ -57,7 +57,7 @@ def link_resistance(
         (3, a.link_angular_damping, a.max_link_angular_velocity),
     ):
         velocity = motion[:, k : k + 3].T
-        momentum = spins(frozen, velocity) if k else frozen.mass[None] * velocity
+        momentum = spins(at_start, velocity) if k else at_start.mass[None] * velocity
         square = spatial.dot(velocity, velocity)
         fast = square > limit**2
         speed = jnp.sqrt(jnp.where(fast, square, 1))
@@ -76,22 +76,22 @@ def gravity_and_loads(articulation: Articulation, load: Array | None) -> Array:
     return weight if load is None else weight + load
 
 
-def link_momenta(frozen: Frozen, motion: Array) -> Array:
+def momenta_about_centers(at_start: StepStart, motion: Array) -> Array:
     """Linear and angular momenta [L, 6] of the links about their own centres of mass."""
-    return jnp.concatenate([frozen.mass[:, None] * motion[:, :3], spins(frozen, motion[:, 3:].T).T], axis=1)
+    return jnp.concatenate([at_start.mass[:, None] * motion[:, :3], spins(at_start, motion[:, 3:].T).T], axis=1)
 
 
 def unconstrained_velocities(
-    frozen: Frozen, velocity: Array, wrench: Array, joint_force: Array, dt: Array
+    at_start: StepStart, velocity: Array, wrench: Array, joint_force: Array, dt: Array
 ) -> Unconstrained:
     """Advances velocities by external wrenches [L, 6], generalised forces of the joints [nv] and velocity products."""
-    loaded = response(frozen, generalized_force(frozen, wrench))
-    motion = link_motion(frozen, velocity)
-    turning = inertial_wrenches(frozen, motion, frozen.velocity_product)
-    acceleration = loaded + response(frozen, joint_force - generalized_force(frozen, turning))
+    loaded = response(at_start, generalized_force(at_start, wrench))
+    motion = link_motion(at_start, velocity)
+    turning = inertial_wrenches(at_start, motion, at_start.velocity_product)
+    acceleration = loaded + response(at_start, joint_force - generalized_force(at_start, turning))
     return Unconstrained(
         acceleration=acceleration,
         velocity=velocity + dt * acceleration,
-        motion=motion + dt * (link_motion(frozen, acceleration) + frozen.velocity_product),
-        loaded_motion=motion + dt * link_motion(frozen, loaded),
+        motion=motion + dt * (link_motion(at_start, acceleration) + at_start.velocity_product),
+        loaded_motion=motion + dt * link_motion(at_start, loaded),
     )

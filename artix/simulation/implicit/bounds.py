@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 
 from artix.kinematics.displacements import has_all_displacements
-from artix.kinematics.tree import Tree
-from artix.math.tangents import times
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
+from artix.model.padding import Tree
 from artix.simulation.common.loop_closures import LoopClosures
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.common.step_start import HIGHEST, Frozen
+from artix.simulation.common.step_start import HIGHEST, StepStart
 from artix.simulation.implicit.contact_bounds import Touching, contact_rows
 from artix.simulation.implicit.laws import Bounds, Impulses
 from artix.simulation.implicit.rows import bound_rows, distance_rows
@@ -44,7 +44,7 @@ class Bounded(NamedTuple):
 def bounded(
     articulation: Articulation,
     state: State,
-    frozen: Frozen,
+    at_start: StepStart,
     acting: Acting,
     system: ImplicitSystem,
     loops: LoopClosures | None,
@@ -52,7 +52,7 @@ def bounded(
     options: SolverOptions,
 ) -> Bounded:
     """Sweeps over all bounds, while the hard relations hold."""
-    if system.hard is None and loops is None and has_all_displacements(frozen.topology):
+    if system.hard is None and loops is None and has_all_displacements(at_start.topology):
         swept = bounded_velocity(articulation, state, acting, system, touching, options)
         velocity, impulses, corrections = swept
         none = jnp.zeros_like(velocity, shape=0)
@@ -69,13 +69,13 @@ def bounded(
     found = []
     # Without mimic joints both velocities are one.
     targets = [None] if hard is None else [hard.position_target, hard.target]
-    for target in targets if len(frozen.topology.mimic_dofs) else targets[-1:]:
+    for target in targets if len(at_start.topology.mimic_dofs) else targets[-1:]:
         start = system.velocity if target is None or hard is None else hard.held(system.velocity, target)
-        velocity, impulses, corrections = sweep_over_bounds(frozen.topology, bounds, start, dt, options, remembered)
+        velocity, impulses, corrections = sweep_over_bounds(at_start.topology, bounds, start, dt, options, remembered)
         if target is not None and hard is not None:
             corrections = jnp.concatenate([corrections, hard.missing(velocity, target)])
         found.append((velocity, corrections))
-    loop_impulse = _loop_impulses(frozen.topology, system, loops, bounds, impulses)
+    loop_impulse = _loop_impulses(at_start.topology, system, loops, bounds, impulses)
     return Bounded(found[0][0], found[-1][0], found[0][1], found[-1][1], loop_impulse, impulses)
 
 
@@ -95,7 +95,7 @@ def _loop_impulses(
     given = given.at[topology.num_base_dofs + topology.depth_first_dofs].set(impulses.dofs.total)
     given = given + jnp.matmul(across, distances.direction, precision=HIGHEST)
     if contacts is not None:
-        given = given + times(impulses.contacts.reshape(-1), contacts.direction.reshape(-1, len(given)))
+        given = given + matmul(impulses.contacts.reshape(-1), contacts.direction.reshape(-1, len(given)))
     total = jnp.zeros_like(loops.rows.error).at[loops.distances].set(across)
     if len(loops.held) and system.hard is not None:
         unheld = system.velocity + jnp.matmul(system.response, given, precision=HIGHEST)

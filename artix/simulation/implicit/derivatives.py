@@ -23,8 +23,8 @@ import jax
 import jax.numpy as jnp
 
 from artix.evaluation.devices import scan, varying_alike
+from artix.math.arrays import matmul
 from artix.math.gaussian_elimination import eliminated
-from artix.math.tangents import times
 from artix.simulation.implicit.contact_newton import block_diagonal
 
 Array = jax.Array
@@ -66,7 +66,7 @@ def impulse_changes(acting: ActingBounds, missing: Array, repetitions: int) -> A
     own = 1 - acting.slope * acting.response
 
     def needed(x: Array) -> Array:
-        return own * x + acting.slope * times(x, acting.coupling)
+        return own * x + acting.slope * matmul(x, acting.coupling)
 
     def sweeps(_, b: Array) -> Array:
         return _relaxed(repetitions, False, own, acting.slope, jnp.ones_like(own), acting.coupling, b)
@@ -86,16 +86,16 @@ def _eliminated_changes(acting: ActingBounds, missing: Array) -> Array:
     def solve(_, b: Array) -> Array:
         x = factors.solve(b)
         for _ in range(_PROXIMAL_ITERATIONS - 1):
-            x = x + factors.solve(b - times(matrix, x))
+            x = x + factors.solve(b - matmul(matrix, x))
         return x
 
     def solve_transposed(_, b: Array) -> Array:
         x = factors.solve_transposed(b)
         for _ in range(_PROXIMAL_ITERATIONS - 1):
-            x = x + factors.solve_transposed(b - times(x, matrix))
+            x = x + factors.solve_transposed(b - matmul(x, matrix))
         return x
 
-    return jax.lax.custom_linear_solve(lambda x: times(matrix, x), missing, solve, solve_transposed)
+    return jax.lax.custom_linear_solve(lambda x: matmul(matrix, x), missing, solve, solve_transposed)
 
 
 def _padded(diagonal: Array, rows: Array) -> Array:

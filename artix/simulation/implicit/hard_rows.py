@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.loop_closures import LoopClosures
 from artix.simulation.common.mimic import mimic_directions, mimic_errors
-from artix.simulation.common.step_start import HIGHEST, Frozen
+from artix.simulation.common.step_start import HIGHEST, StepStart
 
 Array = jax.Array
 
@@ -72,7 +72,7 @@ class HardRows(NamedTuple):
 def hard_rows(
     articulation: Articulation,
     state: State,
-    frozen: Frozen,
+    at_start: StepStart,
     loops: LoopClosures | None,
     response: Array,
     dt: Array,
@@ -83,14 +83,14 @@ def hard_rows(
     Args:
       articulation: the articulation.
       state: at the start of the step.
-      frozen: the articulation there.
+      at_start: the articulation there.
       loops: its loop joints there.
       response: change of the generalised velocity per generalised impulse, [nv, nv].
       dt: the step [s].
       error_reduction: part of the error of a mimic joint that the velocities of the positions correct.
     """
     directions, targets, corrections = [], [], []
-    mimic, topology = articulation.mimic, frozen.topology
+    mimic, topology = articulation.mimic, at_start.topology
     if len(topology.mimic_dofs):
         hard = (mimic.natural_frequency == 0) | (mimic.damping_ratio == 0)
         # Compliant and padded joints have empty rows.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.kinematics.tree import take
+from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.drives import DriveRow, exceeds_bounds
 from artix.simulation.common.limits import room
 from artix.simulation.common.loop_closures import LoopClosures, distance_gaps
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.common.step_start import HIGHEST, Frozen
+from artix.simulation.common.step_start import HIGHEST, StepStart
 from artix.simulation.common.sweep import implicit_sweep
 from artix.simulation.implicit.impulses import BoundRow, DistanceRow
 from artix.simulation.implicit.system import ERROR_REDUCTION, Acting, drives_of, unlimited_velocity
@@ -59,10 +59,10 @@ def bound_rows(articulation: Articulation, state: State, acting: Acting, free: A
 
 
 def with_drives_chosen(
-    articulation: Articulation, state: State, frozen: Frozen, acting: Acting, options: SolverOptions
+    articulation: Articulation, state: State, at_start: StepStart, acting: Acting, options: SolverOptions
 ) -> Acting:
     """Leaves drives to the sweeps that would exceed their limits in the linear system, while nothing else bounds it."""
-    velocity = unlimited_velocity(*jax.lax.stop_gradient((articulation, state, frozen, acting)))
+    velocity = unlimited_velocity(*jax.lax.stop_gradient((articulation, state, at_start, acting)))
     velocity = velocity[articulation.topology.num_base_dofs :]
     drives, none = drives_of(articulation, state, acting), jnp.zeros_like(velocity)
     row = _drive_row(articulation, acting, none, none)

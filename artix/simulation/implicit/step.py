@@ -11,19 +11,21 @@ from artix.dynamics.inverse import rigid_body_forces
 from artix.dynamics.momentum import about
 from artix.dynamics.newton_euler import pull
 from artix.kinematics.bodies import Inertias
-from artix.kinematics.configuration import generalized_velocity, integrate
-from artix.kinematics.frames import link_accelerations, link_frames, link_velocities
+from artix.kinematics.configuration import integrate
+from artix.kinematics.links import link_accelerations, link_frames, link_velocities
 from artix.kinematics.solve import kinematics
+from artix.kinematics.velocities import generalized_velocity
 from artix.model.articulation import Articulation, State
+from artix.simulation.common.commands import commands_of
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.joint_forces import incoming_joint_forces
 from artix.simulation.common.loop_closures import LoopClosures, closure_errors, loop_closures, loop_wrenches
 from artix.simulation.common.momentum_correction import Momentum
-from artix.simulation.common.momentum_end import whole, with_momentum
-from artix.simulation.common.options import Control, SolverOptions, commands_of
+from artix.simulation.common.momentum_end import mass_and_momentum, with_momentum
+from artix.simulation.common.options import Control, SolverOptions
 from artix.simulation.common.report import StepReport, residual_of
 from artix.simulation.common.springs import Springs, coupling_springs, spring_efforts
-from artix.simulation.common.step_start import HIGHEST, Frozen, freeze, has_tendons, link_motion
+from artix.simulation.common.step_start import HIGHEST, StepStart, evaluate_step_start, has_tendons, link_motion
 from artix.simulation.common.unconstrained import gravity_and_loads, link_resistance
 from artix.simulation.implicit.bounds import Bounded, bounded
 from artix.simulation.implicit.contact_bounds import Touching, contact_rows
@@ -47,7 +49,7 @@ _CLOSING_STEPS = 2
 class _Solved(NamedTuple):
     """A step up to its velocities."""
 
-    frozen: Frozen
+    at_start: StepStart
     motion: Array
     """Velocities of the links' centres of mass at the start, [L, 6]."""
     wrench: Array
@@ -95,36 +97,36 @@ def _solved(
     touching: Touching | None,
 ) -> _Solved:
     tree = articulation.topology
-    frozen = freeze(articulation, state, with_all=has_tendons(tree) or len(tree.mimic_dofs) > 0)
-    motion = link_motion(frozen, generalized_velocity(articulation, state))
+    at_start = evaluate_step_start(articulation, state, with_all=has_tendons(tree) or len(tree.mimic_dofs) > 0)
+    motion = link_motion(at_start, generalized_velocity(articulation, state))
     given = gravity_and_loads(articulation, control.external_force)
-    taken, brake = link_resistance(articulation, frozen, motion, given, dt)
+    taken, brake = link_resistance(articulation, at_start, motion, given, dt)
     load = jnp.zeros_like(given) if control.external_force is None else control.external_force
     acting = Acting(
         commands=commands_of(articulation, control),
         wrench=load - taken + brake,
-        springs=coupling_springs(articulation, frozen, state.joint_position, options.tendon_law),
-        drive_inertia=drive_inertia(articulation, frozen),
+        springs=coupling_springs(articulation, at_start, state.joint_position, options.tendon_law),
+        drive_inertia=drive_inertia(articulation, at_start),
         in_matrix=jnp.ones_like(state.joint_velocity),
         dt=dt,
         smooth_friction=options.smooth_friction,
     )
-    acting = with_drives_chosen(articulation, state, frozen, acting, options)
+    acting = with_drives_chosen(articulation, state, at_start, acting, options)
     loops = loop_closures(articulation, state)
-    system = implicit_system(articulation, state, frozen, acting, loops)
-    found = bounded(articulation, state, frozen, acting, system, loops, touching, options)
-    return _Solved(frozen, motion, given - taken + brake, acting, loops, touching, system, found)
+    system = implicit_system(articulation, state, at_start, acting, loops)
+    found = bounded(articulation, state, at_start, acting, system, loops, touching, options)
+    return _Solved(at_start, motion, given - taken + brake, acting, loops, touching, system, found)
 
 
 def _end(articulation: Articulation, state: State, solved: _Solved) -> State:
     """The state a step later."""
-    frozen, acting, loops, found = solved.frozen, solved.acting, solved.loops, solved.found
-    base, dt = frozen.topology.num_base_dofs, acting.dt
+    at_start, acting, loops, found = solved.at_start, solved.acting, solved.loops, solved.found
+    base, dt = at_start.topology.num_base_dofs, acting.dt
     end, moved = _moved(articulation, state, solved.system, loops, dt * found.moving_velocity)
     end = end.replace(joint_velocity=found.velocity[base:])
     if base == 0:
         return end
-    moments, carried = whole(articulation, state)
+    moments, carried = mass_and_momentum(articulation, state)
     momentum = carried[:, 0] + dt * _outer_wrench(articulation, solved, moments)
     if acting.springs or loops or solved.touching:
         # PhysX's tendons, loop joints with the world and contacts act on the whole. What they do is what the velocity
@@ -134,21 +136,21 @@ def _end(articulation: Articulation, state: State, solved: _Solved) -> State:
         momentum = momentum + dt * supplied[:6]
     start = end.replace(root_velocity=found.velocity[:6])
     free = _floating_end(articulation, start, moments.first / moments.mass, moved[:3], momentum, dt)
-    return _where_free(frozen, free, end.replace(root_pose=state.root_pose))
+    return _where_free(at_start, free, end.replace(root_pose=state.root_pose))
 
 
 def _report(
     articulation: Articulation, state: State, solved: _Solved, end: State, options: SolverOptions
 ) -> StepReport:
-    frozen, dt, found = solved.frozen, solved.acting.dt, solved.found
-    tree, acceleration = frozen.topology, _acceleration(articulation, state, solved)
+    at_start, dt, found = solved.at_start, solved.acting.dt, solved.found
+    tree, acceleration = at_start.topology, _acceleration(articulation, state, solved)
     link_acceleration = link_accelerations(articulation, state, acceleration)
-    link_velocity = link_motion(frozen, found.velocity)
+    link_velocity = link_motion(at_start, found.velocity)
     if tree.num_base_dofs:
-        link_velocity = _where_free(frozen, link_velocities(articulation, end), link_velocity)
+        link_velocity = _where_free(at_start, link_velocities(articulation, end), link_velocity)
     wrench, on_link_b = solved.wrench, solved.wrench[:0]
     if solved.loops:
-        on_links, on_link_b = loop_wrenches(frozen, solved.loops, found.loop_impulse / dt)
+        on_links, on_link_b = loop_wrenches(at_start, solved.loops, found.loop_impulse / dt)
         wrench = wrench + on_links
     contacts = None
     if solved.touching:
@@ -161,7 +163,7 @@ def _report(
         wrench = wrench + on_links
     tendons = _tendon_wrenches(solved.acting.springs, found.velocity, jnp.zeros_like(wrench), dt)
     end_frame = link_frames(tree, kinematics(articulation, end))
-    forces = incoming_joint_forces(articulation, frozen, end_frame, solved.motion, link_acceleration, wrench, tendons)
+    forces = incoming_joint_forces(articulation, at_start, end_frame, solved.motion, link_acceleration, wrench, tendons)
     residuals = [residual_of(corrections) for corrections in (found.moving_corrections, found.corrections)]
     joints = acceleration[tree.num_base_dofs :]
     return StepReport(joints, link_velocity, link_acceleration, forces, on_link_b, *residuals, contacts)
@@ -172,7 +174,7 @@ def _memory(solved: _Solved) -> ContactMemory | None:
     if solved.touching is None:
         return None
     dofs, _, contacts = jax.lax.stop_gradient(solved.found.impulses)
-    order = solved.frozen.topology.depth_first_dofs
+    order = solved.at_start.topology.depth_first_dofs
     return ContactMemory(contacts, jnp.zeros_like(dofs.friction).at[order].set(dofs.friction))
 
 
@@ -184,13 +186,13 @@ def _acceleration(articulation: Articulation, state: State, solved: _Solved) -> 
 def _outer_wrench(articulation: Articulation, solved: _Solved, moments: Inertias) -> Array:
     """What acts on the whole from outside, about the root's centre of mass, [6]; ``moments`` are the whole's."""
     weightless = gravity_and_loads(articulation.replace(gravity_scale=1 - articulation.gravity_scale), None)
-    besides = _total_wrench(solved.frozen, solved.acting.wrench - weightless)
+    besides = _total_wrench(solved.at_start, solved.acting.wrench - weightless)
     return pull(articulation, moments.mass, moments.first)[:, 0] + besides
 
 
-def _total_wrench(frozen: Frozen, wrench: Array) -> Array:
+def _total_wrench(at_start: StepStart, wrench: Array) -> Array:
     """Force and torque about the root's centre of mass of wrenches [L, 6] on the links, [6]."""
-    force, torque = wrench[:, :3], wrench[:, 3:] + jnp.cross(frozen.center, wrench[:, :3])
+    force, torque = wrench[:, :3], wrench[:, 3:] + jnp.cross(at_start.center, wrench[:, :3])
     return jnp.sum(jnp.concatenate([force, torque], axis=1), axis=0)
 
 
@@ -217,9 +219,9 @@ def _moved(
     return end, displacement
 
 
-def _where_free(frozen: Frozen, floating: _T, fixed: _T) -> _T:
+def _where_free(at_start: StepStart, floating: _T, fixed: _T) -> _T:
     """Chooses by the base of the articulation; among padded ones, some have a fixed base."""
-    free = frozen.topology.base_is_free
+    free = at_start.topology.base_is_free
     return floating if free is None else jax.tree.map(lambda x, y: jnp.where(free, x, y), floating, fixed)
 
 

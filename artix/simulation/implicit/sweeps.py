@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.evaluation.devices import scan
-from artix.kinematics.tree import Tree, take
-from artix.math.tangents import is_zero, times, value_and_change
+from artix.math.arrays import matmul, take
+from artix.math.tangents import is_zero, value_and_change
+from artix.model.padding import Tree
 from artix.model.topology import Topology
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
@@ -130,12 +131,12 @@ def _sweeps_jvp(sweeps: Sweeps, primals, tangents):
     d_bounds, d_velocity, d_dt, _ = tangents
     d_velocity = jnp.zeros_like(velocity) if is_zero(d_velocity) else d_velocity
     if not is_zero(d_bounds.dofs.effect):
-        d_velocity = d_velocity + times(found.impulses.dofs.total, d_bounds.dofs.effect)
+        d_velocity = d_velocity + matmul(found.impulses.dofs.total, d_bounds.dofs.effect)
     if bounds.distances is not None and not is_zero(d_bounds.distances.effect):
-        d_velocity = d_velocity + times(jnp.add(*found.impulses.distances), d_bounds.distances.effect)
+        d_velocity = d_velocity + matmul(jnp.add(*found.impulses.distances), d_bounds.distances.effect)
     if bounds.contacts is not None and not is_zero(d_bounds.contacts.effect):
         effect = d_bounds.contacts.effect.reshape(-1, len(velocity))
-        d_velocity = d_velocity + times(found.impulses.contacts.reshape(-1), effect)
+        d_velocity = d_velocity + matmul(found.impulses.contacts.reshape(-1), effect)
     return found, _followed(sweeps, bounds, dt, found, d_bounds, d_dt, d_velocity)
 
 
@@ -155,7 +156,7 @@ def _followed(sweeps: Sweeps, bounds: Bounds, dt, found: Swept, d_bounds: Bounds
     zero, none = jnp.zeros_like(d_dofs), jnp.zeros_like(d_lengths)
     # Of one DOF's impulses the equations know the sum alone, and so does everybody else.
     d_impulses = Impulses(BoundImpulses(d_dofs, zero, zero, zero, zero), (d_lengths, none), d_contacts)
-    return Swept(d_velocity + times(change, effects), d_impulses, jnp.zeros_like(found.corrections))
+    return Swept(d_velocity + matmul(change, effects), d_impulses, jnp.zeros_like(found.corrections))
 
 
 def _plain_sweeps(sweeps: Sweeps, bounds: Bounds, velocity: Array, dt: Array, remembered: _Remembered | None) -> Swept:
@@ -177,8 +178,8 @@ def _started(bounds: Bounds, velocity: Array, remembered: _Remembered | None) ->
     contacts, friction = jnp.zeros((counts[1], 3), zero.dtype), zero
     if bounds.contacts is not None and remembered is not None:
         contacts, friction = remembered
-        velocity = velocity + times(contacts.reshape(-1), bounds.contacts.effect.reshape(-1, len(velocity)))
-        velocity = velocity + times(friction, bounds.dofs.effect)
+        velocity = velocity + matmul(contacts.reshape(-1), bounds.contacts.effect.reshape(-1, len(velocity)))
+        velocity = velocity + matmul(friction, bounds.dofs.effect)
     impulses = Impulses(BoundImpulses(zero, friction, zero, zero, zero), (none, none), contacts)
     return Swept(velocity, impulses, jnp.zeros(len(zero) + counts[0] + 3 * counts[1], zero.dtype))
 
@@ -199,7 +200,7 @@ def _swept_once(sweeps: Sweeps, bounds: Bounds, dt: Array, now: Swept) -> Swept:
     def turn_contact(velocity: Array, inputs: tuple[ContactRow, Array]):
         row, old = inputs
         new = solve_contact_row(row, old, contact_rates(row, old, velocity))
-        return velocity + times(new - old, row.effect), (new, times(row.block, new - old))
+        return velocity + matmul(new - old, row.effect), (new, matmul(row.block, new - old))
 
     velocity, (dofs, spans, contacts), _ = now
     corrections = []
@@ -220,7 +221,7 @@ def _improved(sweeps: Sweeps, bounds: Bounds, dt: Array, now: Swept) -> Swept:
     rows, old = bounds.contacts, now.impulses.contacts
     assert rows is not None
     change = newton_change(rows, old, contact_rates(rows, old, now.velocity))
-    velocity = now.velocity + times(change.reshape(-1), rows.effect.reshape(-1, len(now.velocity)))
+    velocity = now.velocity + matmul(change.reshape(-1), rows.effect.reshape(-1, len(now.velocity)))
     stepped = Swept(velocity, now.impulses._replace(contacts=old + change), now.corrections)
     return _swept_once(sweeps, bounds, dt, stepped)
 

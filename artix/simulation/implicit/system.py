@@ -10,13 +10,13 @@ from flax import struct
 
 from artix.dynamics.factorization import factorize_dense, factorize_product, inverse_of_matrix, solve
 from artix.dynamics.inverse import rigid_body_forces
-from artix.kinematics.configuration import generalized_velocity
+from artix.kinematics.velocities import generalized_velocity
 from artix.model.articulation import Articulation, State
+from artix.simulation.common.commands import Commands, position_error
 from artix.simulation.common.loop_closures import LoopClosures
 from artix.simulation.common.springs import Springs, spring_efforts
-from artix.simulation.common.step_start import HIGHEST, Frozen, inverse_with
+from artix.simulation.common.step_start import HIGHEST, StepStart, inverse_with
 from artix.simulation.implicit.hard_rows import HardRows, hard_rows
-from artix.simulation.projected.rows import Commands, position_error
 
 Array = jax.Array
 
@@ -93,46 +93,46 @@ def impulse_lacking(articulation: Articulation, state: State, acting: Acting, ch
 
 
 def implicit_system(
-    articulation: Articulation, state: State, frozen: Frozen, acting: Acting, loops: LoopClosures | None
+    articulation: Articulation, state: State, at_start: StepStart, acting: Acting, loops: LoopClosures | None
 ) -> ImplicitSystem:
     """Solves ``(Mh + dt D + dt^2 K) (nu' - nu) = dt (force + forces of springs and dampers at nu)``."""
-    matrix, diagonal = _matrix(articulation, state, frozen, acting)
+    matrix, diagonal = _matrix(articulation, state, at_start, acting)
     if any(group.transmitted is not None for group in acting.springs):
         # PhysX's fixed tendons: the matrix is not symmetric.
         response = jnp.linalg.inv(matrix + jnp.diag(diagonal))
     elif acting.springs:
         response = inverse_of_matrix(matrix, diagonal)
     else:  # It has the pattern of the mass matrix.
-        response = inverse_with(frozen, diagonal)
-    hard = hard_rows(articulation, state, frozen, loops, response, acting.dt, ERROR_REDUCTION)
+        response = inverse_with(at_start, diagonal)
+    hard = hard_rows(articulation, state, at_start, loops, response, acting.dt, ERROR_REDUCTION)
     lacking = impulse_lacking(articulation, state, acting, None)
     velocity = generalized_velocity(articulation, state)
     return ImplicitSystem(velocity - jnp.matmul(response, lacking, precision=HIGHEST), response, hard)
 
 
-def unlimited_velocity(articulation: Articulation, state: State, frozen: Frozen, acting: Acting) -> Array:
+def unlimited_velocity(articulation: Articulation, state: State, at_start: StepStart, acting: Acting) -> Array:
     """The velocity [nv] without bounds and hard relations; not to be differentiated."""
-    matrix, diagonal = _matrix(articulation, state, frozen, acting)
+    matrix, diagonal = _matrix(articulation, state, at_start, acting)
     velocity = generalized_velocity(articulation, state)
     lacking = impulse_lacking(articulation, state, acting, None)
     if any(group.transmitted is not None for group in acting.springs):
         return velocity - jnp.linalg.solve(matrix + jnp.diag(diagonal), lacking)
     if acting.springs:
         return velocity - solve(factorize_dense(matrix, diagonal), lacking)
-    product = frozen.mass_product._replace(added=diagonal)
-    return velocity - solve(factorize_product(frozen.topology, product), lacking)
+    product = at_start.mass_product._replace(added=diagonal)
+    return velocity - solve(factorize_product(at_start.topology, product), lacking)
 
 
-def _matrix(articulation: Articulation, state: State, frozen: Frozen, acting: Acting) -> tuple[Array, Array]:
+def _matrix(articulation: Articulation, state: State, at_start: StepStart, acting: Acting) -> tuple[Array, Array]:
     """The matrix of the linear system, and what is to be added to its diagonal."""
     dt = acting.dt
     diagonal = acting.in_matrix * drives_of(articulation, state, acting).gain
     diagonal = diagonal + dt * _friction_gain(articulation, state, acting)
-    matrix = frozen.mass_matrix
+    matrix = at_start.mass_matrix
     for group in acting.springs:
         stiffened = dt * (dt * group.stiffness + group.damping)
         matrix = matrix + jnp.einsum("s,sv,sw->vw", stiffened, group.force, group.rate, precision=HIGHEST)
-    return matrix, frozen.mass_product.added + jnp.pad(diagonal, (frozen.topology.num_base_dofs, 0))
+    return matrix, at_start.mass_product.added + jnp.pad(diagonal, (at_start.topology.num_base_dofs, 0))
 
 
 def _friction_gain(articulation: Articulation, state: State, acting: Acting) -> Array:
@@ -144,8 +144,8 @@ def _friction_gain(articulation: Articulation, state: State, acting: Acting) -> 
     return friction.viscous + friction.dynamic / jnp.sqrt(state.joint_velocity**2 + acting.smooth_friction**2)
 
 
-def drive_inertia(articulation: Articulation, frozen: Frozen) -> Array:
+def drive_inertia(articulation: Articulation, at_start: StepStart) -> Array:
     """The inertias by which acceleration drives multiply their efforts, 1 for force drives, [n]."""
-    inverse = inverse_with(frozen, frozen.mass_product.added) if frozen.inverse is None else frozen.inverse
-    felt = 1 / jnp.diagonal(inverse)[frozen.topology.num_base_dofs :]
+    inverse = inverse_with(at_start, at_start.mass_product.added) if at_start.inverse is None else at_start.inverse
+    felt = 1 / jnp.diagonal(inverse)[at_start.topology.num_base_dofs :]
     return jnp.where(articulation.drive.is_acceleration > 0, felt, 1)

@@ -12,8 +12,9 @@ from typing import TypeAlias
 import jax
 
 from artix.constraints.contacts import Contacts
-from artix.kinematics.configuration import generalized_velocity
-from artix.math.tangents import times, value_and_change
+from artix.kinematics.velocities import generalized_velocity
+from artix.math.arrays import matmul
+from artix.math.tangents import value_and_change
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
@@ -71,7 +72,7 @@ def _swept_jvp(options: SolverOptions, primals, tangents):
     def bounds(now: _Given) -> tuple[Bounds, Array]:
         return _bounds(options, response, now), now[2].dt
 
-    d_velocity = -times(response, value_and_change(lacking, given, d_given)[1])
+    d_velocity = -matmul(response, value_and_change(lacking, given, d_given)[1])
     (rows, dt), (d_rows, d_dt) = value_and_change(bounds, given, d_given)
     return found, follow_bounds(given[0].topology, rows, dt, options, found, d_rows, d_dt, d_velocity)
 

@@ -1,6 +1,6 @@
 """PhysX's Gauss-Seidel sweeps over the rows of an articulation: projected (PGS) and temporal (TGS).
 
-Because poses, Jacobians and the mass matrix are frozen during a step, everything the sweeps change is one vector: the
+Because poses, Jacobians and the mass matrix are held during a step, everything the sweeps change is one vector: the
 change of the generalised velocity since the constraints began to act.
 """
 
@@ -17,6 +17,7 @@ from artix.simulation.common.fixed_tendons import FixedTendonRow, fixed_tendon_i
 from artix.simulation.common.limits import LimitRow, friction_impulse, limit_impulses, velocity_limit_impulse
 from artix.simulation.common.mimic import MimicRow, mimic_impulse
 from artix.simulation.common.spatial_tendons import SpatialTendonRow, spatial_tendon_impulses
+from artix.simulation.common.step_start import HIGHEST
 from artix.simulation.common.sweep import Sweep
 from artix.simulation.projected.loop_rows import LoopRow, loop_impulses
 
@@ -57,7 +58,7 @@ class DofImpulses(NamedTuple):
     upper: Array
 
 
-class Impulses(NamedTuple):
+class SweepImpulses(NamedTuple):
     """Accumulated impulses of all rows that accumulate."""
 
     loops: tuple[Array, Array]
@@ -77,19 +78,19 @@ class Progress(NamedTuple):
     """Lengths of the spatial tendons' paths, [S]."""
 
 
-def no_impulses(rows: Rows) -> Impulses:
+def no_impulses(rows: Rows) -> SweepImpulses:
     """The impulses before the first sweep."""
     zero = jnp.zeros_like(rows.dofs.free_velocity)
     loops, springs, cords = (
         (zero[:0], zero[:0]) if row is None else (jnp.zeros_like(row.response), jnp.zeros_like(row.response))
         for row in (rows.loops, rows.spatial_tendons, rows.fixed_tendons)
     )
-    return Impulses(loops, springs, cords, DofImpulses(zero, zero, zero, zero))
+    return SweepImpulses(loops, springs, cords, DofImpulses(zero, zero, zero, zero))
 
 
 def sweep_once(
-    rows: Rows, change: Array, impulses: Impulses, progress: Progress, free_velocity: Array, sweep: Sweep
-) -> tuple[Array, Impulses, Array]:
+    rows: Rows, change: Array, impulses: SweepImpulses, progress: Progress, free_velocity: Array, sweep: Sweep
+) -> tuple[Array, SweepImpulses, Array]:
     """Solves every row once, in PhysX's order: joints of the scene first, then the articulation's own.
 
     Args:
@@ -122,7 +123,7 @@ def sweep_once(
         change, corrected = _sweep_mimics(rows.mimics, change, progress.motion, free_velocity, sweep)
         corrections.append(corrected)
     change, (dofs, corrected) = _sweep_dofs(rows.dofs, change, dofs, progress.displacement, sweep)
-    return change, Impulses(loops, springs, cords, dofs), jnp.concatenate([*corrections, corrected])
+    return change, SweepImpulses(loops, springs, cords, dofs), jnp.concatenate([*corrections, corrected])
 
 
 def _sweep_loops(rows: LoopRow, change: Array, impulses, motion: Array, free_velocity: Array, sweep: Sweep):
@@ -189,10 +190,26 @@ def _solve_dof(
     drive = within_envelope(row.drive, drive, old.drive, velocity, sweep)
     velocity = velocity + row.response * (drive - old.drive)
     friction_so_far = jnp.zeros_like(old.friction) if sweep.restarts else old.friction
-    friction = friction_impulse(row.limit, friction_so_far, velocity, sweep)
-    velocity = velocity + row.response * (friction - friction_so_far)
+    braked = friction_impulse(row.limit, friction_so_far, velocity, sweep) - friction_so_far
+    # Where position sweeps have budgets of their own, velocity sweeps still account for the whole step.
+    friction = old.friction + braked
+    velocity = velocity + row.response * braked
     lower, upper = limit_impulses(row.limit, old.lower, old.upper, velocity, displacement, sweep)
     velocity = velocity + row.response * (lower - old.lower + upper - old.upper)
     capped = velocity_limit_impulse(row.limit, velocity)
-    total = drive - old.drive + friction - friction_so_far + lower - old.lower + upper - old.upper + capped
+    total = drive - old.drive + braked + lower - old.lower + upper - old.upper + capped
     return DofImpulses(drive, friction, lower, upper), total
+
+
+def tendon_wrenches(rows: Rows, impulses: SweepImpulses, dt: Array, links: int) -> tuple[Array, Array]:
+    """Mean wrenches of all tendons on the links, and of fixed tendons on the links that their joints move, [L, 6]."""
+    everything = own = jnp.zeros_like(dt, shape=(links, 6))
+    if rows.spatial_tendons is not None:
+        force = (impulses.spatial_tendons[0] + impulses.spatial_tendons[1]) / dt
+        everything = everything + jnp.einsum("s,slk->lk", force, rows.spatial_tendons.wrench, precision=HIGHEST)
+    if rows.fixed_tendons is not None:
+        force = (impulses.fixed_tendons[0] + impulses.fixed_tendons[1]) / dt
+        own = jnp.einsum("tm,tmlk->lk", force, rows.fixed_tendons.wrench, precision=HIGHEST)
+        reaction = jnp.einsum("tm,tmlk->lk", force, rows.fixed_tendons.reaction, precision=HIGHEST)
+        everything = everything + own + reaction
+    return everything, own

@@ -9,14 +9,14 @@ import jax.numpy as jnp
 
 from artix.evaluation.devices import scan
 from artix.kinematics.bodies import Placement
-from artix.kinematics.frames import link_poses
+from artix.kinematics.links import link_poses
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.spatial_tendons import path_lengths
-from artix.simulation.common.step_start import Frozen, link_motion, static_topology
+from artix.simulation.common.step_start import StepStart, link_motion, static_topology
 from artix.simulation.common.sweep import Sweep
 from artix.simulation.common.unconstrained import Unconstrained
-from artix.simulation.projected.gauss_seidel import Impulses, Progress, Rows, no_impulses, sweep_once
+from artix.simulation.projected.gauss_seidel import Progress, Rows, SweepImpulses, no_impulses, sweep_once
 from artix.simulation.projected.positions import Configuration, advance, start_configuration, to_state, with_drift_of
 
 Array = jax.Array
@@ -29,7 +29,7 @@ class Solution(NamedTuple):
     """Change of the generalised velocity by impulses, [nv]."""
     mean_change: Array
     """The same of the velocities that moved the positions, [nv]."""
-    impulses: Impulses
+    impulses: SweepImpulses
     configuration: Configuration
     """Where the articulation is at the end of the step."""
     position_corrections: Array
@@ -44,7 +44,7 @@ class _Carry(NamedTuple):
     change: Array
     total_change: Array
     """Sum over the sweeps so far."""
-    impulses: Impulses
+    impulses: SweepImpulses
     configuration: Configuration
     progress: Progress
 
@@ -52,7 +52,7 @@ class _Carry(NamedTuple):
 def iterate(
     articulation: Articulation,
     state: State,
-    frozen: Frozen,
+    at_start: StepStart,
     rows: Rows,
     free: Unconstrained,
     late: Array | None,
@@ -64,7 +64,7 @@ def iterate(
     Args:
       articulation: the articulation.
       state: where it starts.
-      frozen: it at the start of the step.
+      at_start: it at the start of the step.
       rows: all rows.
       free: velocities without constraints.
       late: generalised acceleration [nv] by forces that act sweep by sweep; ``None`` if there are none.
@@ -79,16 +79,16 @@ def iterate(
         change = carry.change if late is None else carry.change + h * late
         progress = carry.progress
         if temporal:
-            progress = progress._replace(path_length=_lengths(articulation, state, frozen, carry.configuration))
+            progress = progress._replace(path_length=_lengths(articulation, state, at_start, carry.configuration))
         sweep = _sweep(options, dt, h, number * h if temporal else jnp.zeros_like(h), moves_positions=True)
         change, impulses, corrected = sweep_once(rows, change, carry.impulses, progress, free.velocity, sweep)
         configuration = carry.configuration
         if temporal:
-            configuration, progress = _advanced(frozen, rows, free, change, configuration, progress, h)
+            configuration, progress = _advanced(at_start, rows, free, change, configuration, progress, h)
         return _Carry(change, carry.total_change + change, impulses, configuration, progress), corrected
 
-    configuration = start_configuration(frozen, state)
-    progress = Progress(zero, jnp.zeros_like(state.joint_position), _lengths(articulation, state, frozen, None))
+    configuration = start_configuration(at_start, state)
+    progress = Progress(zero, jnp.zeros_like(state.joint_position), _lengths(articulation, state, at_start, None))
     carry, corrections = scan(
         position_sweep,
         _Carry(zero, zero, no_impulses(rows), configuration, progress),
@@ -97,9 +97,9 @@ def iterate(
     mean_change, progress = (carry.total_change / count, carry.progress) if temporal else (carry.change, progress)
     configuration = carry.configuration
     if temporal:
-        progress = progress._replace(path_length=_lengths(articulation, state, frozen, configuration))
+        progress = progress._replace(path_length=_lengths(articulation, state, at_start, configuration))
     else:
-        configuration, _ = _advanced(frozen, rows, free, carry.change, configuration, progress, dt)
+        configuration, _ = _advanced(at_start, rows, free, carry.change, configuration, progress, dt)
     sweep = _sweep(options, dt, h, dt if temporal else jnp.zeros_like(dt), moves_positions=False)
     change, impulses, late_corrections = _velocity_sweeps(
         rows, carry.change, carry.impulses, progress, free.velocity, sweep, options.velocity_iterations
@@ -109,11 +109,11 @@ def iterate(
 
 
 def _velocity_sweeps(
-    rows: Rows, change: Array, impulses: Impulses, progress: Progress, velocity: Array, sweep: Sweep, count: int
-) -> tuple[Array, Impulses, Array]:
+    rows: Rows, change: Array, impulses: SweepImpulses, progress: Progress, velocity: Array, sweep: Sweep, count: int
+) -> tuple[Array, SweepImpulses, Array]:
     """The sweeps after the positions have moved; their corrections have a leading axis ``count``."""
 
-    def once(carry: tuple[Array, Impulses], _) -> tuple[tuple[Array, Impulses], Array]:
+    def once(carry: tuple[Array, SweepImpulses], _) -> tuple[tuple[Array, SweepImpulses], Array]:
         change, impulses, corrected = sweep_once(rows, carry[0], carry[1], progress, velocity, sweep)
         return (change, impulses), corrected
 
@@ -136,7 +136,7 @@ def _sweep(options: SolverOptions, dt: Array, h: Array, elapsed: Array, *, moves
 
 
 def _advanced(
-    frozen: Frozen,
+    at_start: StepStart,
     rows: Rows,
     free: Unconstrained,
     change: Array,
@@ -146,24 +146,24 @@ def _advanced(
 ) -> tuple[Configuration, Progress]:
     """Moves for a time with the velocities of now."""
     velocity = free.velocity + change
-    motion = free.motion + link_motion(frozen, change)
+    motion = free.motion + link_motion(at_start, change)
     row_velocity = rows.dofs.free_velocity + change[rows.dofs.place]
     progress = progress._replace(
         motion=progress.motion + time * velocity, displacement=progress.displacement + time * row_velocity
     )
-    joints = velocity[static_topology(frozen).num_base_dofs :]
-    return advance(static_topology(frozen), configuration, joints, motion, time), progress
+    joints = velocity[static_topology(at_start).num_base_dofs :]
+    return advance(static_topology(at_start), configuration, joints, motion, time), progress
 
 
-def _lengths(articulation: Articulation, state: State, frozen: Frozen, moved: Configuration | None) -> Array:
+def _lengths(articulation: Articulation, state: State, at_start: StepStart, moved: Configuration | None) -> Array:
     """Lengths [S] of the spatial tendons' paths, at the start of the step or with the links moved."""
-    topology = static_topology(frozen)
+    topology = static_topology(at_start)
     if not topology.spatial_tendons:
         return jnp.zeros_like(state.joint_position, shape=(0,))
-    frame = frozen.frame
+    frame = at_start.frame
     if moved is not None:
         now = to_state(articulation, topology, moved, state)
-        if frozen.drift is not None:
+        if at_start.drift is not None:
             articulation, _ = with_drift_of(articulation, topology, moved, now)
         frame = Placement.from_poses(link_poses(articulation, now))
     return path_lengths(articulation, topology, frame)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from artix.model.articulation import Articulation
 from artix.simulation.common.limits import limit_impulses
 from artix.simulation.common.loop_closures import LoopClosures, distance_gaps
-from artix.simulation.common.step_start import HIGHEST, Frozen
+from artix.simulation.common.step_start import HIGHEST, StepStart
 from artix.simulation.common.sweep import Sweep
 
 Array = jax.Array
@@ -43,10 +43,10 @@ class LoopRow(NamedTuple):
         return 1 / self.response
 
 
-def loop_rows(articulation: Articulation, frozen: Frozen, loops: LoopClosures) -> LoopRow:
+def loop_rows(articulation: Articulation, at_start: StepStart, loops: LoopClosures) -> LoopRow:
     """The rows of all loop joints."""
     direction, error = loops.rows.jacobian, loops.rows.error
-    effect = jnp.matmul(direction, frozen.inverse_mass, precision=HIGHEST)
+    effect = jnp.matmul(direction, at_start.inverse_mass, precision=HIGHEST)
     response = jnp.sum(direction * effect, axis=1)
     moves = response > _FIXED * jnp.finfo(error.dtype).eps * jnp.max(response, initial=0)
     lower_gap, upper_gap = (

@@ -9,14 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.kinematics.bodies import joint_geometry, link_placements
-from artix.kinematics.configuration import where_spherical, wrap_angles
+from artix.kinematics.configuration import wrap_angles
 from artix.kinematics.solve import joint_transforms
-from artix.kinematics.tree import by_body, joint_quaternions, take
+from artix.kinematics.tree import by_body, joint_quaternions, where_spherical
 from artix.math import spatial
+from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
 from artix.simulation.common.joint_drift import drift_by_link, with_joint_drift
-from artix.simulation.common.step_start import Frozen
+from artix.simulation.common.step_start import StepStart
 
 Array = jax.Array
 
@@ -34,9 +35,9 @@ class Configuration(NamedTuple):
     """Orientations of the links, [4, L]; only those that a spherical joint moves are kept up."""
 
 
-def start_configuration(frozen: Frozen, state: State) -> Configuration:
+def start_configuration(at_start: StepStart, state: State) -> Configuration:
     """The configuration at the start of the step."""
-    rotation = frozen.frame.rotation
+    rotation = at_start.frame.rotation
     zero = jnp.zeros_like(state.root_pose[:3, None])
     return Configuration(zero, rotation[:, :1], state.joint_position, rotation)
 

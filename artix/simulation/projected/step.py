@@ -5,20 +5,21 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.kinematics.configuration import generalized_velocity
-from artix.kinematics.frames import link_frames, link_velocities
+from artix.kinematics.links import link_frames, link_velocities
 from artix.kinematics.solve import kinematics
+from artix.kinematics.velocities import generalized_velocity
 from artix.model.articulation import Articulation, State
+from artix.simulation.common.commands import commands_of
 from artix.simulation.common.joint_drift import with_joint_drift
-from artix.simulation.common.joint_forces import incoming_joint_forces, tendon_wrenches
+from artix.simulation.common.joint_forces import incoming_joint_forces
 from artix.simulation.common.loop_closures import loop_closures, loop_wrenches
 from artix.simulation.common.momentum_correction import momentum_of, restore_momentum
 from artix.simulation.common.momentum_end import with_momentum
-from artix.simulation.common.options import Control, SolverOptions, commands_of
+from artix.simulation.common.options import Control, SolverOptions
 from artix.simulation.common.report import StepReport, residual_of
 from artix.simulation.common.step_start import (
-    Frozen,
-    freeze,
+    StepStart,
+    evaluate_step_start,
     generalized_force,
     link_motion,
     response,
@@ -32,6 +33,7 @@ from artix.simulation.common.unconstrained import (
     link_resistance,
     unconstrained_velocities,
 )
+from artix.simulation.projected.gauss_seidel import tendon_wrenches
 from artix.simulation.projected.iterations import Solution, iterate
 from artix.simulation.projected.positions import Configuration, to_state, with_drift_of
 from artix.simulation.projected.rows import constraint_rows
@@ -52,51 +54,51 @@ def drifting_step(
 ) -> tuple[State, Array | None, StepReport]:
     """One step by PhysX's law, which keeps drifts [L, 3] of joints; see :func:`artix.step_with_joint_drift`."""
     state = clamp_joint_velocities(articulation, state)
-    frozen = freeze(articulation, state, drift)
-    base = static_topology(frozen).num_base_dofs
+    at_start = evaluate_step_start(articulation, state, drift)
+    base = static_topology(at_start).num_base_dofs
     velocity = generalized_velocity(articulation, state)
-    motion = link_motion(frozen, velocity)
+    motion = link_motion(at_start, velocity)
     given = gravity_and_loads(articulation, control.external_force)
-    taken, brake = link_resistance(articulation, frozen, motion, given, dt)
+    taken, brake = link_resistance(articulation, at_start, motion, given, dt)
     given = given - taken
     commands = commands_of(articulation, control)
     joint_force = jnp.pad(commands.joint_force, (base, 0))
     late = None
     if options.external_forces_every_iteration:
-        late = response(frozen, generalized_force(frozen, given) + joint_force)
-        free = unconstrained_velocities(frozen, velocity, brake, jnp.zeros_like(joint_force), dt)
+        late = response(at_start, generalized_force(at_start, given) + joint_force)
+        free = unconstrained_velocities(at_start, velocity, brake, jnp.zeros_like(joint_force), dt)
     else:
-        free = unconstrained_velocities(frozen, velocity, given + brake, joint_force, dt)
-    free = _corrected(frozen, free)
+        free = unconstrained_velocities(at_start, velocity, given + brake, joint_force, dt)
+    free = _corrected(at_start, free)
     loops = loop_closures(articulation if drift is None else with_joint_drift(articulation, drift), state)
-    rows = constraint_rows(articulation, frozen, loops, state.joint_position, free.motion, commands)
-    solution = iterate(articulation, state, frozen, rows, free, late, dt, options)
+    rows = constraint_rows(articulation, at_start, loops, state.joint_position, free.motion, commands)
+    solution = iterate(articulation, state, at_start, rows, free, late, dt, options)
     configuration = _within_limits(articulation, solution.configuration)
-    end = to_state(articulation, static_topology(frozen), configuration, state)
+    end = to_state(articulation, static_topology(at_start), configuration, state)
     drifted = articulation
     if drift is not None:
-        drifted, drift = with_drift_of(articulation, static_topology(frozen), configuration, end)
-    end, link_velocity = _end(drifted, end, frozen, free, solution, dt)
+        drifted, drift = with_drift_of(articulation, static_topology(at_start), configuration, end)
+    end, link_velocity = _end(drifted, end, at_start, free, solution, dt)
     by_impulses = solution.change / dt
     acceleration = free.acceleration + by_impulses
-    link_acceleration = link_motion(frozen, acceleration) + frozen.velocity_product
-    end_frame = link_frames(static_topology(frozen), kinematics(drifted, end))
+    link_acceleration = link_motion(at_start, acceleration) + at_start.velocity_product
+    end_frame = link_frames(static_topology(at_start), kinematics(drifted, end))
     wrench, on_link_b = given + brake, given[:0]
     if loops is not None:
-        on_links, on_link_b = loop_wrenches(frozen, loops, sum(solution.impulses.loops) / dt)
+        on_links, on_link_b = loop_wrenches(at_start, loops, sum(solution.impulses.loops) / dt)
         wrench = wrench + on_links
-    tendons = tendon_wrenches(rows, solution.impulses, dt, static_topology(frozen).num_links)
-    joint_forces = incoming_joint_forces(articulation, frozen, end_frame, motion, link_acceleration, wrench, tendons)
+    tendons = tendon_wrenches(rows, solution.impulses, dt, static_topology(at_start).num_links)
+    joint_forces = incoming_joint_forces(articulation, at_start, end_frame, motion, link_acceleration, wrench, tendons)
     residuals = [residual_of(found) for found in (solution.position_corrections, solution.velocity_corrections)]
     report = StepReport(acceleration[base:], link_velocity, link_acceleration, joint_forces, on_link_b, *residuals)
     return end, drift, report
 
 
-def _corrected(frozen: Frozen, free: Unconstrained) -> Unconstrained:
+def _corrected(at_start: StepStart, free: Unconstrained) -> Unconstrained:
     """Gives a floating articulation the momentum that external forces alone would have given it."""
-    if static_topology(frozen).fixed_base:
+    if static_topology(at_start).fixed_base:
         return free
-    bodies = (frozen.mass, world_inertias(frozen), frozen.center)
+    bodies = (at_start.mass, world_inertias(at_start), at_start.center)
     target = momentum_of(*bodies, free.loaded_motion)
     motion = restore_momentum(*bodies, free.motion, target, magnitude_only=True)
     return free._replace(motion=motion, velocity=jnp.concatenate([motion[0], free.velocity[6:]]))
@@ -110,20 +112,20 @@ def _within_limits(articulation: Articulation, configuration: Configuration) -> 
 
 
 def _end(
-    articulation: Articulation, moved: State, frozen: Frozen, free: Unconstrained, solution: Solution, dt: Array
+    articulation: Articulation, moved: State, at_start: StepStart, free: Unconstrained, solution: Solution, dt: Array
 ) -> tuple[State, Array]:
     """The state after the step, of which ``moved`` has the positions, and the links' velocities [L, 6] in it."""
-    base = static_topology(frozen).num_base_dofs
+    base = static_topology(at_start).num_base_dofs
     velocity = free.velocity + solution.change
-    motion = free.motion + link_motion(frozen, solution.change)
+    motion = free.motion + link_motion(at_start, solution.change)
     end = moved.replace(joint_velocity=velocity[base:])
     if base == 0:
         return end, motion
     end = end.replace(root_velocity=velocity[:6])
-    target = momentum_of(frozen.mass, world_inertias(frozen), frozen.center, motion)
-    moved_by = free.motion + link_motion(frozen, solution.mean_change)
-    carried = jnp.sum(frozen.mass[:, None] * moved_by[:, :3], axis=0)
+    target = momentum_of(at_start.mass, world_inertias(at_start), at_start.center, motion)
+    moved_by = free.motion + link_motion(at_start, solution.mean_change)
+    carried = jnp.sum(at_start.mass[:, None] * moved_by[:, :3], axis=0)
     travelled = solution.configuration.root_center[:, 0]
-    center = jnp.sum(frozen.mass[:, None] * frozen.center, axis=0)[:, None] / jnp.sum(frozen.mass)
+    center = jnp.sum(at_start.mass[:, None] * at_start.center, axis=0)[:, None] / jnp.sum(at_start.mass)
     end = with_momentum(articulation, end, center, travelled, target, carried, dt, magnitude_only=True)
     return end, link_velocities(articulation, end)

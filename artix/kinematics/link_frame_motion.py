@@ -1,7 +1,7 @@
 """Placements, velocities and accelerations of the links' frames, where Pinocchio has those of its joints.
 
 Pinocchio gives a body the frame of its joint; here that is the link frame. The functions of
-:mod:`artix.kinematics.frames` are about centres of mass instead, as PhysX has them.
+:mod:`artix.kinematics.links` are about centres of mass instead, as PhysX has them.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 
 from artix.evaluation import quantity
-from artix.kinematics.axes import Axes, check_axes, motion_in_axes, origin, turned
+from artix.kinematics.axes import Axes, check_axes, motion_in_axes, origin, to_axes
 from artix.kinematics.bodies import Placement
-from artix.kinematics.frames import link_frames, live_links, locate_frame
+from artix.kinematics.links import link_frames, live_links
 from artix.kinematics.solve import (
     Kinematics,
     Motion,
@@ -22,8 +22,8 @@ from artix.kinematics.solve import (
     kinematics,
     root_motion,
 )
-from artix.kinematics.tree import take
 from artix.math import spatial
+from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 
@@ -57,7 +57,7 @@ def joint_placements(articulation: Articulation, state: State) -> Array:
 
 
 @quantity
-def link_frame_velocities(articulation: Articulation, state: State, *, axes: Axes = "local") -> Array:
+def link_frame_velocities(articulation: Articulation, state: State, *, axes: Axes = "world_aligned") -> Array:
     """Velocities of all link frames, Pinocchio's ``v`` (``"local"``) and ``ov`` (``"world"``).
 
     Args:
@@ -86,7 +86,12 @@ def link_frame_velocities(articulation: Articulation, state: State, *, axes: Axe
 
 @quantity
 def link_frame_accelerations(
-    articulation: Articulation, state: State, acceleration: Array, *, axes: Axes = "local", classical: bool = False
+    articulation: Articulation,
+    state: State,
+    acceleration: Array,
+    *,
+    axes: Axes = "world_aligned",
+    classical: bool = False,
 ) -> Array:
     """Accelerations of all link frames, Pinocchio's ``a`` (``"local"``) and ``oa`` (``"world"``); without gravity.
 
@@ -111,49 +116,11 @@ def link_frame_accelerations(
     tree = articulation.topology
     kin = kinematics(articulation, state)
     frames, body = link_frames(tree, kin), tree.link_body
-    rows = _frame_accelerations(articulation, kin, state, acceleration, frames, body, axes, classical)
+    rows = frame_accelerations(articulation, kin, state, acceleration, frames, body, axes, classical)
     return live_links(tree, rows.T)
 
 
-@quantity
-def frame_acceleration(
-    articulation: Articulation,
-    state: State,
-    acceleration: Array,
-    frame: str | int | Array,
-    offset: Array | None = None,
-    *,
-    axes: Axes = "world_aligned",
-    classical: bool = False,
-) -> Array:
-    """Acceleration of one frame, Pinocchio's ``getFrameAcceleration`` and ``getFrameClassicalAcceleration``.
-
-    Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
-      acceleration: generalised acceleration, shape [nv].
-      frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
-      offset: a pose in that frame, shape [7]; the frame itself when ``None``.
-      axes: see :func:`artix.frame_jacobian`.
-      classical: see :func:`link_frame_accelerations`.
-
-    Returns:
-      Linear [m/s^2], then angular [rad/s^2] acceleration, shape [6].
-
-    Raises:
-      KeyError: no link or frame has this name.
-      ValueError: an array has the wrong shape, or ``axes`` is not one of the three.
-      TypeError: an array has another dtype than the articulation.
-
-    Identity: ``frame_jacobian(...) @ acceleration + frame_jacobian_rate(...) @ nu``, spatial in ``"local"`` and
-    ``"world"`` axes, classical in ``"world_aligned"`` axes.
-    """
-    kin = kinematics(articulation, state)
-    body, placement = locate_frame(articulation, kin, frame, offset)
-    return _frame_accelerations(articulation, kin, state, acceleration, placement, body, axes, classical)[:, 0]
-
-
-def _frame_accelerations(
+def frame_accelerations(
     articulation: Articulation,
     kin: Kinematics,
     state: State,
@@ -175,4 +142,4 @@ def _frame_accelerations(
     linear = a + spatial.cross(alpha, point) + spatial.cross(omega, speed)
     if not classical:
         linear = linear - spatial.cross(omega, speed + root_motion(tree, state.root_velocity).linear)
-    return turned(frames, jnp.concatenate([linear, alpha]), axes)
+    return to_axes(frames, jnp.concatenate([linear, alpha]), axes)

@@ -1,0 +1,211 @@
+"""Poses, velocities, accelerations and Jacobians of all links at once."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from artix.evaluation import quantity
+from artix.kinematics.bodies import Placement
+from artix.kinematics.solve import (
+    Kinematics,
+    body_accelerations,
+    center_velocities,
+    dof_motions,
+    generalized_motions,
+    kinematics,
+    link_centers,
+    root_motion,
+)
+from artix.math import spatial
+from artix.math.arrays import take
+from artix.model.articulation import Articulation, State
+from artix.model.checks import check_vector
+from artix.model.padding import Tree
+
+Array = jax.Array
+
+
+class LinkStates(struct.PyTreeNode):
+    """Poses and velocities of all links.
+
+    Attributes:
+      pose: world poses of the link frames: position [m], quaternion xyzw, shape [L, 7].
+      velocity: velocities of the links' centres of mass [m/s] and angular velocities [rad/s], world axes, shape [L, 6].
+    """
+
+    pose: Array
+    velocity: Array
+
+
+@quantity
+def forward_kinematics(articulation: Articulation, state: State) -> LinkStates:
+    """Poses and velocities of all links in one call.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+
+    Returns:
+      :func:`link_poses`, of the link frames, and :func:`link_velocities`, of the centres of mass.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Example:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.neutral_state(arm)
+      >>> artix.forward_kinematics(arm, state).pose.shape == (arm.topology.num_links, 7)
+      True
+    """
+    return LinkStates(link_poses(articulation, state), link_velocities(articulation, state))
+
+
+@quantity
+def link_poses(articulation: Articulation, state: State) -> Array:
+    """World poses of the link frames (PhysX's actor frames, URDF's link frames).
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+
+    Returns:
+      Positions [m] and quaternions xyzw, shape [L, 7]. The quaternions follow the joint positions continuously, so
+      their sign is not normalised.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Example:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.neutral_state(arm)
+      >>> hand = arm.topology.link_index(arm.topology.link_names[-1])
+      >>> artix.link_poses(arm, state)[hand].shape
+      (7,)
+    """
+    kin = kinematics(articulation, state)
+    placement = link_frames(articulation.topology, kin)
+    poses = placement._replace(position=placement.position + kin.reference[:, None]).poses()
+    return live_links(articulation.topology, poses)
+
+
+@quantity
+def link_velocities(articulation: Articulation, state: State) -> Array:
+    """Velocities of the links' centres of mass and angular velocities, in world axes (PhysX's ``eLINK_VELOCITY``).
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+
+    Returns:
+      Linear [m/s], then angular [rad/s] velocities, shape [L, 6].
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Identity: ``dense_jacobian(a, s) @ nu`` (without the root's rows for a fixed base).
+    """
+    kin = kinematics(articulation, state)
+    tree = articulation.topology
+    motions, centers = dof_motions(tree, kin), link_centers(articulation, kin)
+    root = root_motion(tree, state.root_velocity)
+    return live_links(tree, center_velocities(tree, motions, root, state.joint_velocity, centers).T)
+
+
+@quantity
+def link_accelerations(articulation: Articulation, state: State, acceleration: Array) -> Array:
+    """Classical accelerations of the links' centres of mass and angular accelerations, in world axes.
+
+    Gravity does not appear: these are the rates of change of :func:`link_velocities`.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      acceleration: generalised acceleration, shape [nv] [m/s^2, rad/s^2].
+
+    Returns:
+      Linear [m/s^2], then angular [rad/s^2] accelerations, shape [L, 6].
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+
+    Identity: ``J acceleration + dJ/dt nu`` with J the dense Jacobian.
+    """
+    tree = articulation.topology
+    check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
+    kin = kinematics(articulation, state)
+    velocity, rate = body_accelerations(tree, kin, dof_motions(tree, kin), state, acceleration)
+    linear, omega = (take(part, tree.link_body) for part in velocity)
+    center = link_centers(articulation, kin)
+    spatial_linear, alpha = (take(part, tree.link_body) for part in rate)
+    classical = (
+        spatial_linear + spatial.cross(alpha, center) + spatial.cross(omega, linear + spatial.cross(omega, center))
+    )
+    return live_links(tree, jnp.concatenate([classical, alpha]).T)
+
+
+@quantity
+def dense_jacobian(articulation: Articulation, state: State) -> Array:
+    """Jacobian of all link velocities, PhysX's ``computeDenseJacobian``.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+
+    Returns:
+      Shape [6 L', nv] with L' = L for a floating and L - 1 for a fixed base, whose root rows are absent. Six rows per
+      link: linear velocity of its centre of mass, angular velocity, both in world axes.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Identity: ``dense_jacobian(a, s) @ nu == link_velocities(a, s)`` stacked.
+    """
+    tree, kin = articulation.topology, kinematics(articulation, state)
+    motions, centers = generalized_motions(articulation, kin), link_centers(articulation, kin)
+    first = 0 if tree.num_base_dofs else 1
+    jacobian = point_jacobian(tree, motions, centers[:, first:], tree.dof_moves_link[:, first:])
+    return live_links(tree, jacobian, first).reshape(-1, tree.nv)
+
+
+# --- internals ------------------------------------------------------------------------------------------------------
+
+
+def live_links(tree: Tree, rows: Array, first: int = 0) -> Array:
+    """Rows [L - first, ...] of the links from ``first`` on, with those of padded links set to zero."""
+    if tree.link_is_live is None:
+        return rows
+    live = tree.link_is_live[first:].reshape((-1,) + (1,) * (rows.ndim - 1))
+    return jnp.where(live, rows, jnp.zeros_like(rows))
+
+
+def link_frames(tree: Tree, kin: Kinematics) -> Placement:
+    """Frames of the links relative to the reference point."""
+    rotation, quaternion, position = (take(x, tree.link_body) for x in (kin.rotation, kin.quaternion, kin.position))
+    local = kin.placements
+    return Placement(
+        spatial.quaternion_product(quaternion, local.rotation), position + spatial.apply(rotation, local.position)
+    )
+
+
+def point_jacobian(tree: Tree, motions: Array, points: Array, mask) -> Array:
+    """Jacobians of points [3, m]: [m, 6, nv].
+
+    Args:
+      tree: the tree.
+      motions: those of the generalised velocity about the reference point, [6, nv].
+      points: from the reference point.
+      mask: which DOFs move which point, [n, m]; all follow the root.
+    """
+    moved = jnp.asarray(mask, points.dtype).T
+    if tree.num_base_dofs:
+        moved = jnp.concatenate([jnp.ones((len(moved), tree.num_base_dofs), moved.dtype), moved], axis=1)
+    angular = motions[3:, None]
+    linear = motions[:3, None] + spatial.cross(angular, points[..., None])
+    return jnp.moveaxis(jnp.concatenate([linear, jnp.broadcast_to(angular, linear.shape)]) * moved[None], 0, 1)

@@ -1,0 +1,137 @@
+"""The generalised velocity, and how it differs from the rates of the joint positions."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from artix.evaluation import quantity
+from artix.kinematics.tree import by_body, free_root, spherical_vectors, where_spherical
+from artix.math import spatial
+from artix.model.articulation import Articulation, State
+from artix.model.checks import check_state, check_vector
+from artix.model.padding import Tree
+
+Array = jax.Array
+
+
+@quantity
+def generalized_velocity(articulation: Articulation, state: State) -> Array:
+    """The velocity ``nu`` of ``M nu' + coriolis + gravity = tau + sum_i J_i^T w_i``, as one vector.
+
+    Forces, rows of matrices and columns of Jacobians follow it.
+
+    Args:
+      articulation: the articulation.
+      state: its state.
+
+    Returns:
+      Shape [nv]: for a floating base the linear velocity of the root's centre of mass [m/s] and the root's angular
+      velocity [rad/s] in world axes, then the joint velocities; for a fixed base these alone. Where a padded fleet has
+      both, the root's six are zero for a fixed base.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Identity: ``dense_jacobian(a, s) @ generalized_velocity(a, s)`` are the velocities of the links.
+
+    Example:
+      >>> robot = artix.robots.load("quadruped")
+      >>> artix.generalized_velocity(robot, artix.neutral_state(robot)).shape
+      (18,)
+    """
+    check_state(articulation, state)
+    tree = articulation.topology
+    if tree.num_base_dofs == 0:
+        return state.joint_velocity
+    return jnp.concatenate([free_root(tree, state.root_velocity), state.joint_velocity])
+
+
+def with_generalized_velocity(articulation: Articulation, state: State, velocity: Array) -> State:
+    """The state with another generalised velocity, the inverse of :func:`generalized_velocity`.
+
+    Args:
+      articulation: the articulation.
+      state: the state, whose configuration is kept.
+      velocity: generalised velocity, shape [nv].
+
+    Returns:
+      The state with other velocities; the root of a fixed base stays at rest.
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+
+    Identity: ``generalized_velocity(a, with_generalized_velocity(a, s, nu)) == nu``.
+    """
+    check_state(articulation, state)
+    tree, base = articulation.topology, articulation.topology.num_base_dofs
+    check_vector("velocity", velocity, (tree.nv,), articulation.dtype, "nv")
+    moved = state.replace(joint_velocity=velocity[base:])
+    return moved.replace(root_velocity=free_root(tree, velocity[:base])) if base else moved
+
+
+@quantity
+def joint_velocity_from_rate(articulation: Articulation, state: State, rate: Array) -> Array:
+    """Joint velocities from the rates of change of the joint positions.
+
+    They differ for spherical joints only: the velocity is the angular velocity in the child joint frame, ``J_r(q)``
+    times the rate of the rotation vector, with J_r the right Jacobian of SO(3); with one or two free axes the inverse
+    of the map of :func:`joint_rate_from_velocity`.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only joint positions matter.
+      rate: dq/dt, shape [n] [rad/s or m/s].
+
+    Returns:
+      Joint velocities, shape [n] [rad/s or m/s].
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+
+    Identity: the inverse of :func:`joint_rate_from_velocity`.
+    """
+    tree = articulation.topology
+    check_vector("rate", rate, (tree.num_dofs,), articulation.dtype, "n joint DOFs")
+    if not tree.has_spherical:
+        return rate
+    inverse = rate_matrix(tree, state.joint_position)
+    return where_spherical(tree, spatial.apply(spatial.inverse(inverse), by_body(tree, rate)), rate)
+
+
+@quantity
+def joint_rate_from_velocity(articulation: Articulation, state: State, velocity: Array) -> Array:
+    """Rates of change of the joint positions, ``J_r(q)^-1`` times the velocity for spherical joints.
+
+    With two free axes the rate's component along the locked axis, which PhysX drops when it reads a position, is
+    dropped too.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only joint positions matter.
+      velocity: joint velocities, shape [n] [rad/s or m/s].
+
+    Returns:
+      dq/dt, shape [n] [rad/s or m/s].
+
+    Raises:
+      ValueError: an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+    """
+    tree = articulation.topology
+    check_vector("velocity", velocity, (tree.num_dofs,), articulation.dtype, "n joint DOFs")
+    if not tree.has_spherical:
+        return velocity
+    matrix = rate_matrix(tree, state.joint_position)
+    return where_spherical(tree, spatial.apply(matrix, by_body(tree, velocity)), velocity)
+
+
+def rate_matrix(tree: Tree, q: Array) -> Array:
+    """J_r(q)^-1 restricted to the free axes, the identity elsewhere, [3, 3, B-1]."""
+    matrix = spatial.inverse(spatial.right_jacobian(spherical_vectors(tree, q)))
+    free = jnp.asarray(tree.body_dofs)[:, 1:] < tree.num_dofs
+    eye = jnp.broadcast_to(spatial.identity_like(matrix), matrix.shape)
+    return jnp.where(free[:, None] & free[None], matrix, eye)

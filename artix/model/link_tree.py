@@ -1,0 +1,187 @@
+"""Links, joints and degrees of freedom: names, index arrays, and which moves which."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cached_property
+
+import numpy as np
+
+from artix.model.couplings import LoopJointStructure
+from artix.model.forests import ancestor_mask, read_only
+from artix.model.geometry import GeometryStructure
+from artix.model.joints import Axis, JointType
+from artix.model.tendons import FixedTendonStructure, SpatialTendonStructure
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LinkTree:
+    """The part of :class:`~artix.Topology` that describes links, joints and degrees of freedom; its base class."""
+
+    parent: tuple[int, ...]
+    joint_types: tuple[JointType, ...]
+    joint_axes: tuple[tuple[Axis, ...], ...]
+    fixed_base: bool
+    link_names: tuple[str, ...]
+    joint_names: tuple[str, ...]
+    creation_index: tuple[int, ...]
+    frame_names: tuple[str, ...] = ()
+    frame_links: tuple[int, ...] = ()
+    mimic_dofs: tuple[tuple[int, int], ...] = ()
+    fixed_tendons: tuple[FixedTendonStructure, ...] = ()
+    spatial_tendons: tuple[SpatialTendonStructure, ...] = ()
+    loop_joints: tuple[LoopJointStructure, ...] = ()
+    geometries: tuple[GeometryStructure, ...] = ()
+    name: str = "articulation"
+
+    # --- identity -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _content(self) -> tuple:
+        return tuple(getattr(self, field.name) for field in dataclasses.fields(self))
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self._content)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, type(self)) and self._hash == other._hash and self._content == other._content
+
+    def __repr__(self) -> str:
+        base = "fixed" if self.fixed_base else "floating"
+        return f"{type(self).__name__}({self.name!r}, {base} base, {self.num_links} links, {self.num_dofs} DOFs)"
+
+    # Masks that a padded topology has as data. Here nothing is padded, and ``fixed_base`` describes the base.
+    dof_is_live = None
+    link_is_live = None
+    base_is_free = None
+
+    # --- sizes and names ----------------------------------------------------------------------------------------
+
+    @property
+    def num_links(self) -> int:
+        """Number of links L, the root included."""
+        return len(self.parent)
+
+    @property
+    def num_dofs(self) -> int:
+        """Number n of joint degrees of freedom."""
+        return len(self.dof_link)
+
+    @property
+    def num_base_dofs(self) -> int:
+        """0 for a fixed base, 6 for a floating one: the offset of the joint entries in a generalised velocity."""
+        return 0 if self.fixed_base else 6
+
+    @property
+    def nv(self) -> int:
+        """Length of the generalised velocity: ``num_base_dofs + num_dofs``."""
+        return self.num_base_dofs + self.num_dofs
+
+    @cached_property
+    def dof_names(self) -> tuple[str, ...]:
+        """The joint's name for joints of one DOF, ``joint:k`` with k the axis number for the others."""
+        names = []
+        for link in range(1, self.num_links):
+            axes, joint = self.joint_axes[link], self.joint_names[link - 1]
+            several = self.joint_types[link] is JointType.SPHERICAL
+            names += [f"{joint}:{int(axis)}" if several else joint for axis in axes]
+        return tuple(names)
+
+    def link_index(self, name: str) -> int:
+        """The index of the link called ``name``; raises ``KeyError`` with the known names."""
+        return _find(self.link_names, name, "link")
+
+    def dofs(self, joint: str) -> slice:
+        """The slice of the DOFs of the joint called ``joint``, for joint-sized arrays [n].
+
+        Add ``num_base_dofs`` to both ends for generalised velocities and forces [nv].
+        """
+        link = _find(self.joint_names, joint, "joint") + 1
+        first = int(np.searchsorted(self.dof_link, link))
+        return slice(first, first + len(self.joint_axes[link]))
+
+    def dof_index(self, name: str) -> int:
+        """The DOF called ``name``, or the one DOF of the joint called so.
+
+        Raises:
+          KeyError: there is none, or the joint has not exactly one DOF; the message lists the DOFs.
+        """
+        if name in self.joint_names:
+            dofs = self.dofs(name)
+            if dofs.stop - dofs.start != 1:
+                known = ", ".join(self.dof_names[dofs]) or "none"
+                raise KeyError(f"joint {name!r} must have exactly one DOF; its DOFs are: {known}")
+            return dofs.start
+        return _find(self.dof_names, name, "joint or DOF")
+
+    def geometry_index(self, name: str) -> int:
+        """The number of the shape called ``name``; raises ``KeyError`` with the known names."""
+        return _find(tuple(one.name for one in self.geometries), name, "geometry")
+
+    # --- degrees of freedom -------------------------------------------------------------------------------------
+
+    @cached_property
+    def dof_link(self) -> np.ndarray:
+        """Link moved by each DOF, shape [n]."""
+        return read_only([link for link, axes in enumerate(self.joint_axes) for _ in axes], int)
+
+    @cached_property
+    def dof_axis(self) -> np.ndarray:
+        """Axis number (:class:`~artix.Axis`) of each DOF in its joint frame, shape [n]."""
+        return read_only([int(axis) for axes in self.joint_axes for axis in axes], int)
+
+    @cached_property
+    def dof_column(self) -> np.ndarray:
+        """Position of each DOF within its joint, shape [n]."""
+        return read_only([k for axes in self.joint_axes for k, _ in enumerate(axes)], int)
+
+    @cached_property
+    def dof_is_linear(self) -> np.ndarray:
+        """Whether each DOF translates, shape [n]."""
+        return read_only(self.dof_axis >= int(Axis.X), bool)
+
+    @cached_property
+    def dof_wraps(self) -> np.ndarray:
+        """Whether each DOF is an angle that ``integrate`` keeps within [-2 pi, 2 pi], shape [n]."""
+        return read_only([self.joint_types[link] is JointType.REVOLUTE for link in self.dof_link], bool)
+
+    @cached_property
+    def dof_parent_link(self) -> np.ndarray:
+        """Link on which the joint of each DOF sits, shape [n]."""
+        return read_only(np.array(self.parent)[self.dof_link], int)
+
+    @cached_property
+    def dof_is_one_of_several(self) -> np.ndarray:
+        """Whether each DOF's joint has others, as spherical joints may, shape [n]."""
+        return read_only([len(self.joint_axes[link]) > 1 for link in self.dof_link], bool)
+
+    @cached_property
+    def link_ancestors(self) -> np.ndarray:
+        """``[a, b]``: whether link a is link b or above it, shape [L, L]."""
+        return read_only(ancestor_mask(np.array(self.parent)), bool)
+
+    @cached_property
+    def depth_first_dofs(self) -> np.ndarray:
+        """The DOFs in depth-first order of their links, children by index: the order of PhysX's solver, shape [n]."""
+        children: list[list[int]] = [[] for _ in self.parent]
+        for link, above in enumerate(self.parent[1:], start=1):
+            children[above].append(link)
+        order, stack = [], [0]
+        while stack:
+            link = stack.pop()
+            order += np.flatnonzero(self.dof_link == link).tolist()
+            stack += reversed(children[link])
+        return read_only(order, int)
+
+
+def _find(names: tuple[str, ...], name: str, kind: str) -> int:
+    try:
+        return names.index(name)
+    except ValueError:
+        raise KeyError(f"no {kind} called {name!r}; there are: {', '.join(names)}") from None
