@@ -385,7 +385,7 @@ def test_shapes_survive_surgery(tmp_path) -> None:
         np.testing.assert_allclose(found[index], expected, atol=1e-14)
     artix.save(both, tmp_path / "both.npz")
     same(artix.load(tmp_path / "both.npz"), both)
-    with pytest.raises(ValueError, match="both have box, capsule, cylinder, hull, leg:2, sphere"):
+    with pytest.raises(ValueError, match="both have box, capsule, cylinder, hull, leg:0, sphere"):
         artix.attach_articulation(robot, "root", robot)
 
 
@@ -408,17 +408,17 @@ def test_some_shapes_are_selected() -> None:
     robot = with_shapes()
     state, ground = artix.random_state(robot, jax.random.key(0)), artix.Ground.flat()
     distances = artix.geometry_distances(robot, state, ground)
-    some = artix.select_geometry(robot, ["leg:2", "sphere"], sensors=["cylinder"])
+    some = artix.select_geometry(robot, ["leg:0", "sphere"], sensors=["cylinder"])
     assert [(one.name, one.sensor) for one in some.topology.geometries] == [
         ("sphere", False),
         ("cylinder", True),
-        ("leg:2", False),
+        ("leg:0", False),
     ]
     np.testing.assert_array_equal(artix.geometry_distances(some, state, ground), distances[np.array([0, 4, 5])])
     assert artix.ground_contacts(some, state, ground).geometries == (0, 2, 2)
     batch = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), robot)
     assert artix.select_geometry(batch, ["hull"]).geometry.point.shape == (2, 4, 3)
-    same(artix.select_geometry(robot, [one.name for one in robot.topology.geometries[:-1]], sensors=["leg:2"]), robot)
+    same(artix.select_geometry(robot, [one.name for one in robot.topology.geometries[:-1]], sensors=["leg:0"]), robot)
     with pytest.raises(KeyError, match="no geometry called 'foot'; there are: sphere"):
         artix.select_geometry(robot, ["foot"])
     with pytest.raises(ValueError, match="box: a shape is either touching or a sensor"):

@@ -101,10 +101,10 @@ class Geometry:
             object.__setattr__(self, "points", _hull_points(self.points))
         check_material(self, where)
 
-    @property
-    def num_points(self) -> int:
-        """Number of points of a hull, 0 for every other type."""
-        return 0 if self.points is None else len(np.asarray(self.points))
+    def structure(self, name: str, link: int) -> GeometryStructure:
+        """What is static of the shape, under a name on a link."""
+        num_points = 0 if self.points is None else len(np.asarray(self.points))
+        return GeometryStructure(name, self.type, link, num_points, self.sensor)
 
     @classmethod
     def sphere(cls, radius: float, *, position: npt.ArrayLike = (0.0, 0.0, 0.0), **options) -> Geometry:

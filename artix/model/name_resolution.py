@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from artix.model.couplings import LoopJoint, LoopJointStructure, MimicJoint
@@ -62,6 +63,29 @@ def loop_joint(topology: Topology, joint: LoopJoint) -> LoopJointStructure:
         link_b=_link(topology, joint.link_b, where),
         locked_axes=tuple(joint.locked_axes or ()),
     )
+
+
+def geometry(links: Sequence[str], known: Sequence[str], link: int | str, name: str | None) -> tuple[str, int]:
+    """The name of a new shape and the number of its link; refuses a link that is not there and a name that is taken.
+
+    Args:
+      links: names of the links.
+      known: names of the shapes so far.
+      link: number or name of the link.
+      name: the shape's name, ``None`` for ``<link>:<k>``.
+    """
+    where = "geometry" if name is None else f"geometry {name!r}"
+    if isinstance(link, str) and link not in links:
+        raise ValueError(f"{where}: there is no link {link!r}; there are: {', '.join(links) or 'none'}")
+    number = links.index(link) if isinstance(link, str) else int(link)
+    if not 0 <= number < len(links):
+        raise ValueError(f"{where}: link {link} is not a link; there are {len(links)}")
+    if name is None:
+        free = (f"{links[number]}:{k}" for k in itertools.count())
+        return next(one for one in free if one not in known), number
+    if name in known:
+        raise ValueError(f"{where}: the name is taken; give every geometry its own name")
+    return name, number
 
 
 def _dof(topology: Topology, name: str, where: str) -> int:

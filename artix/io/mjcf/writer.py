@@ -16,8 +16,8 @@ def save_mjcf(articulation: Articulation, path: str | Path) -> list[Issue]:
     """Writes an articulation as an MJCF.
 
     Links become bodies, a link without mass between two moving joints becomes a further joint of the body below it,
-    frames become sites, drives become servos, effort limits become motors with a range, and mimic joints, loop joints
-    and tendons become equalities and tendons, shapes become geoms.
+    frames become sites, drives become servos, effort limits become motors with a range, mimic joints, loop joints and
+    tendons become equalities and tendons, and shapes become geoms.
 
     Args:
       articulation: a single articulation.

@@ -113,8 +113,8 @@ class _Writer:
 
     def _link(self, link: int) -> list[str]:
         name, mass = quoteattr(self.topology.link_names[link]), float(self.articulation.link_mass[link])
-        shapes = [line for k, one in enumerate(self.topology.geometries) if one.link == link for line in self._shape(k)]
         inertia = np.asarray(self.articulation.link_inertia[link], float)
+        shapes = [line for k, one in enumerate(self.topology.geometries) if one.link == link for line in self._shape(k)]
         if mass == 0.0 and not np.any(inertia):
             return [f"  <link name={name}>", *shapes, "  </link>"] if shapes else [f"  <link name={name}/>"]
         entries = zip(("ixx", "ixy", "ixz", "iyy", "iyz", "izz"), inertia[np.triu_indices(3)], strict=True)
