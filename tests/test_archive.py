@@ -101,7 +101,7 @@ def test_the_file_is_an_ordinary_npz_with_a_readable_header(path):
         (lambda one: one.replace(link_mass=one.link_mass.at[1].set(jnp.nan)), "link_mass: must be finite"),
         (lambda one: one.replace(link_mass=-one.link_mass), "link_mass: must be finite and not negative"),
         (lambda one: one.replace(link_com_pose=2 * one.link_com_pose), "quaternions of length 1"),
-        (lambda one: one.replace(link_inertia=-one.link_inertia), "the inertia of some body"),
+        (lambda one: one.replace(link_inertia=-one.link_inertia), "without negative moments"),
         (lambda one: one.replace(joint_lower_limit=one.joint_upper_limit + 1.0), "must not exceed"),
     ],
 )

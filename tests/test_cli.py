@@ -12,12 +12,13 @@ from artix.cli.identities import Identity
 BROKEN = """<robot name="broken">
   <link name="a"/>
   <link name="b">
-    <inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="3" ixy="0" ixz="0" iyz="0"/></inertial>
+    <inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="-3" ixy="0" ixz="0" iyz="0"/></inertial>
   </link>
   <joint name="j" type="revolute"><parent link="a"/><child link="b"/><axis xyz="0 1 0"/></joint>
 </robot>
 """
-WARNED = BROKEN.replace('izz="3"', 'izz="1.5"')
+WARNED = BROKEN.replace('izz="-3"', 'izz="1.5"')
+IMPOSSIBLE = BROKEN.replace('izz="-3"', 'izz="3"')
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def test_info_prints_joint_axes_in_the_child_link(urdf, capsys):
 
 def test_info_of_a_broken_robot_explains_and_fails(urdf, capsys):
     assert main(["info", urdf(BROKEN)]) == 1
-    assert "triangle inequality" in capsys.readouterr().err
+    assert "not positive definite" in capsys.readouterr().err
 
 
 def test_check_fails_for_errors_only(urdf, capsys):
@@ -65,6 +66,10 @@ def test_check_fails_for_errors_only(urdf, capsys):
     assert "1 error, 1 warning" in capsys.readouterr().out
     assert main(["check", urdf(WARNED)]) == 0
     assert "no errors, 1 warning" in capsys.readouterr().out
+    assert main(["check", urdf(IMPOSSIBLE)]) == 0
+    assert "triangle inequality" in capsys.readouterr().out
+    assert main(["check", urdf(IMPOSSIBLE), "--strict"]) == 1
+    assert "1 error, 1 warning" in capsys.readouterr().out
     assert main(["check", "humanoid"]) == 0
     assert "no remarks" in capsys.readouterr().out
 
@@ -193,7 +198,7 @@ def test_convert_explains_what_it_cannot_do(arguments, message, tmp_path, monkey
 
 def test_convert_of_a_broken_robot_prints_its_errors(urdf, tmp_path, capsys):
     assert main(["convert", urdf(BROKEN), str(tmp_path / "robot.npz")]) == 1
-    assert "triangle inequality" in capsys.readouterr().err
+    assert "not positive definite" in capsys.readouterr().err
     assert main(["convert", urdf(BROKEN), str(tmp_path / "robot.npz"), "--repair", "inertia"]) == 0
 
 

@@ -95,6 +95,7 @@ def all_trees_are_deep(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[],
 
     def deep() -> None:
         monkeypatch.setattr(factorization, "DEEPEST_PATH", 0)
+        monkeypatch.setattr(factorization, "DEEPEST_PATH_OF_MANY", 0)
         factorization._is_deep.cache_clear()
 
     yield deep
@@ -168,7 +169,7 @@ def test_a_chain_of_64_in_float32(fixed_base: bool) -> None:
         jax.jit(jax.vmap(lambda s, a=a: artix.forward_dynamics(a, s, jnp.ones(a.topology.nv, a.dtype))))(states)
         for a, states in ((exact, states), single)
     )
-    assert factorization._is_deep(exact.topology)
+    assert factorization._is_deep(exact.topology, True)
     assert found.dtype == jnp.float32
     wrong = np.abs(np.asarray(found, float) - wanted).max(axis=1) / np.abs(wanted).max(axis=1)
     assert wrong.max() < 4e-4
@@ -227,24 +228,30 @@ def test_levels_are_slices_of_the_order() -> None:
     assert paths.parents(2).tolist() == [0, 1]
 
 
-@pytest.mark.parametrize("length", [4, 8, 16, 20])
-def test_the_algorithm_is_that_of_fewer_operations(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("function", "length"),
+    [(artix.forward_dynamics, length) for length in (4, 8, 12, 16)]
+    + [(artix.forward_dynamics_derivatives, length) for length in (4, 8)],
+)
+def test_the_algorithm_is_that_of_fewer_operations(
+    function: Callable[..., object], length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     chain = tree_of(["revolute_swing1"] * length, range(length), fixed_base=True, dtype="float32")
-    state = artix.neutral_state(chain)
-    counts = {}
-    for chosen in (None, 0, 100):
-        if chosen is not None:
-            monkeypatch.setattr(factorization, "DEEPEST_PATH", chosen)
+    leaves, structure = jax.tree.flatten((artix.neutral_state(chain), jnp.zeros(length)))
+
+    def operations() -> int:
+        def of_arrays(*arrays):  # JAX remembers what it has traced
+            return function(chain, *jax.tree.unflatten(structure, arrays))
+
         factorization._is_deep.cache_clear()
-        leaves = jax.tree.leaves((state, state.joint_velocity))
-        structure = jax.tree.structure((state, state.joint_velocity))
+        jaxpr, _ = trace(of_arrays, [jax.ShapeDtypeStruct(x.shape, "float32") for x in leaves])
+        return scalarize(jaxpr, [1] * len(leaves), {}, most_operations=100_000).size
 
-        def accelerations(*arrays, structure=structure):
-            state, force = jax.tree.unflatten(structure, arrays)
-            return artix.forward_dynamics(chain, state, force)
-
-        jaxpr, _ = trace(accelerations, [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in leaves])
-        counts[chosen] = scalarize(jaxpr, [1] * len(leaves), {}, most_operations=100_000).size
+    found, others = operations(), []
+    for deepest in (0, 100):
+        monkeypatch.setattr(factorization, "DEEPEST_PATH", deepest)
+        monkeypatch.setattr(factorization, "DEEPEST_PATH_OF_MANY", deepest)
+        others.append(operations())
     factorization._is_deep.cache_clear()
-    assert counts[0] != counts[100]
-    assert counts[None] == min(counts.values())
+    assert others[0] != others[1]
+    assert found == min(others)

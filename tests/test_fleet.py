@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -96,7 +97,7 @@ def members() -> list[artix.Articulation]:
 
 @pytest.fixture(scope="module")
 def fleet(members) -> artix.Fleet:
-    return artix.Fleet([members[i] for i in (0, 1, 2, 3, 4, 2)])
+    return artix.Fleet([members[i] for i in (0, 1, 2, 3, 4, 2)], layout="padded")
 
 
 def test_a_fleet_equals_its_members(fleet, members) -> None:
@@ -133,7 +134,7 @@ def test_functions_with_arguments(fleet, members) -> None:
 
 
 def test_jacobians_of_configurations(members) -> None:
-    pair = artix.Fleet(members[2:4])
+    pair = artix.Fleet(members[2:4], layout="padded")
     tree = pair.articulation.topology
     state, there = (pair.random_state(jax.random.key(k)) for k in range(2))
     displacement = jnp.asarray(np.random.default_rng(0).normal(size=(2, tree.nv)))
@@ -272,7 +273,7 @@ def quantities(articulation, state, acceleration) -> dict:
 def test_what_needs_one_topology_says_so() -> None:
     """Nothing is compiled: padded trees are refused while tracing."""
     members = [random_tree(1, 8, fixed_base=False), SMALL]
-    fleet = artix.Fleet(members)
+    fleet = artix.Fleet(members, layout="padded")
     state, force = fleet.random_state(jax.random.key(0)), jnp.zeros((2, fleet.articulation.topology.nv))
     frame = artix.Constraint(frame_a=members[0].topology.link_names[3])
     held = artix.Constraints.of(members[0], [frame])
@@ -292,7 +293,7 @@ def test_what_needs_one_topology_says_so() -> None:
 def test_quantities_of_a_fleet() -> None:
     """A member with every array as large as the padding's and a smaller one with the other kind of base."""
     members = [random_tree(1, 8, fixed_base=False), SMALL]
-    fleet = artix.Fleet(members)
+    fleet = artix.Fleet(members, layout="padded")
     state, tree = fleet.random_state(jax.random.key(4)), fleet.articulation.topology
     acceleration = jax.random.normal(jax.random.key(5), (2, tree.nv))
     own = [acceleration[0], acceleration[1, 6 : 6 + members[1].topology.nv]]
@@ -303,3 +304,95 @@ def test_quantities_of_a_fleet() -> None:
         for name, value in wanted.items():
             for leaf, alone in zip(jax.tree.leaves(found[name]), jax.tree.leaves(value), strict=True):
                 assert_equal_inside(name, leaf[k], alone, member.topology, tree, 1e-12)
+
+
+# --- kind by kind ----------------------------------------------------------------------------------------------------
+
+
+def test_kinds_equal_padded_trees(members) -> None:
+    heavy = members[3].replace(link_mass=2 * members[3].link_mass)
+    several = [members[3], members[2], heavy, members[2], members[3]]
+    by_kind, padded = artix.Fleet(several), artix.Fleet(several, layout="padded")
+    assert by_kind.layout == "kinds"
+    state, rng = padded.random_state(jax.random.key(0)), np.random.default_rng(0)
+    tree = padded.articulation.topology
+    arguments = jnp.asarray(rng.normal(size=(5, tree.nv))), jnp.asarray(rng.normal(size=(5, tree.num_links, 6)))
+    for function, given in ((everything, ()), (with_arguments, arguments)):
+        found, wanted = (fleet.evaluate(function, state, *given) for fleet in (by_kind, padded))
+        states = {name: found.pop(name) for name in list(found) if name == "integrate"}
+        for number, (name, value) in itertools.product(range(5), states.items()):
+            own, other = (by_kind.member_state(x, number) for x in (value, wanted[name]))
+            for leaf, want in zip(jax.tree.leaves(own), jax.tree.leaves(other), strict=True):
+                np.testing.assert_allclose(leaf, want, atol=1e-11)
+        for name, value in found.items():
+            pairs = zip(jax.tree.leaves(value), jax.tree.leaves(wanted[name]), strict=True)
+            for number, (leaf, other) in itertools.product(range(5), pairs):
+                where = place(name, leaf[number], several[number].topology, tree)
+                np.testing.assert_allclose(leaf[number][where], other[number][where], atol=1e-11, err_msg=name)
+                assert not np.any(np.delete(np.asarray(leaf[number]).ravel(), _flat(where, leaf[number].shape))), name
+
+
+def _flat(where: tuple[slice, ...], shape: tuple[int, ...]) -> np.ndarray:
+    return np.arange(int(np.prod(shape))).reshape(shape)[where].ravel()
+
+
+def test_kinds_step_as_their_members_do() -> None:
+    """With tendons, loop joints and PhysX's solvers, which trees that are data do not have."""
+    arm, mechanism = robots.load("arm7"), small_mechanism()
+    fleet = artix.Fleet([arm, mechanism, arm])
+    state = fleet.random_state(jax.random.key(0))
+    dt = jnp.full(3, 0.01)
+    for solver in ("implicit", "pgs"):
+        options = artix.SolverOptions(solver=solver)
+        found = fleet.evaluate(artix.step, state, None, dt, options=options)
+        for number, one in enumerate((arm, mechanism, arm)):
+            wanted = artix.step(one, fleet.member_state(state, number), None, 0.01, options)
+            own = fleet.member_state(found, number)
+            for leaf, other in zip(jax.tree.leaves(own), jax.tree.leaves(wanted), strict=True):
+                np.testing.assert_allclose(leaf, other, atol=1e-10)
+
+
+def test_gradients_kind_by_kind(members) -> None:
+    fleet = artix.Fleet([members[2], members[3]])
+    state = fleet.random_state(jax.random.key(1))
+
+    def energy(position):
+        return jnp.sum(fleet.evaluate(artix.potential_energy, state.replace(joint_position=position)))
+
+    gradient = jax.grad(energy)(state.joint_position)
+    for number, one in enumerate(members[2:4]):
+        own = fleet.member_state(state, number)
+        wanted = jax.grad(lambda q, one=one, own=own: artix.potential_energy(one, own.replace(joint_position=q)))
+        n = one.topology.num_dofs
+        np.testing.assert_allclose(gradient[number, :n], wanted(own.joint_position), atol=1e-11)
+        assert not np.any(gradient[number, n:])
+
+
+def test_layouts_are_chosen_and_refused(members) -> None:
+    assert artix.Fleet([random_tree(k, 3, fixed_base=True) for k in range(40, 49)]).layout == "padded"
+    with pytest.raises(ValueError, match="'kinds' or 'padded'"):
+        artix.Fleet(members, layout="rows")
+    with pytest.raises(ValueError, match="leave the padding out"):
+        artix.Fleet(members, layout="kinds", padding=artix.Padding.covering([one.topology for one in members]))
+    fleet = artix.Fleet(members[2:4])
+    with pytest.raises(ValueError, match="axis 0 of result 0 has the lengths"):
+        fleet.evaluate(odd_sizes, fleet.neutral_state())
+    with pytest.raises(ValueError, match="acceleration"):
+        fleet.evaluate(artix.inverse_dynamics, fleet.neutral_state(), jnp.zeros((2, 3)))
+
+
+def small_mechanism() -> artix.Articulation:
+    """A floating robot of which a loop joint holds the tip to the world."""
+    builder = artix.ArticulationBuilder(fixed_base=False, name="mechanism")
+    base = builder.add_link(mass=2.0, inertia=[0.1, 0.1, 0.1], name="base")
+    pose = [0.3, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]
+    tip = base
+    for k in range(3):
+        joint = artix.Joint.revolute(artix.Axis.SWING1, parent_pose=pose)
+        tip = builder.add_link(tip, joint, mass=1.0, inertia=[0.1, 0.1, 0.1], name=f"link_{k}")
+    builder.add_loop_joint(artix.LoopJoint(name="latch", link_a=None, link_b="link_2", type="spherical"))
+    return builder.build("float64")
+
+
+def odd_sizes(articulation, state):
+    return jnp.zeros(2 * articulation.topology.num_dofs + 1)

@@ -63,6 +63,28 @@ def refusals(text: str) -> list[str]:
     return [str(issue) for issue in artix.check_mjcf(text) if issue.severity == "error"]
 
 
+def test_inertia_without_mass_is_computed_with_as_mujoco_does():
+    sensor = (
+        '<body name="sensor" pos="0 0 1" euler="0 30 0"><inertial pos="0.1 0 0" mass="0" diaginertia="1 2 2"/></body>'
+    )
+    text = mjcf(f'<body><joint name="hip" axis="1 0 0"/><geom size="0.1" mass="2"/>{sensor}</body>')
+    model, data = compiled(text)
+    expected = np.zeros((model.nv, model.nv))
+    mujoco.mj_fullM(model, data, expected)
+    for merge in (False, True):
+        with pytest.warns(DescriptionWarning, match="'sensor'") as caught:
+            robot = artix.load_mjcf(text, merge_fixed_joints=merge)
+        assert len(caught) == 1
+        np.testing.assert_allclose(artix.mass_matrix(robot, artix.neutral_state(robot)), expected, rtol=1e-6)
+    with pytest.raises(DescriptionError, match="without mass cannot have inertia"):
+        artix.load_mjcf(text, strict=True)
+    with pytest.warns(DescriptionWarning, match="repaired"):
+        mended = artix.load_mjcf(text, repair="inertia")
+    np.testing.assert_allclose(artix.mass_matrix(mended, artix.neutral_state(mended)), 0.008, rtol=1e-6)
+    with pytest.raises(ValueError, match="unknown repair 'mimic'"):
+        artix.load_mjcf(text, repair=("mimic",))
+
+
 # --- coordinates, links and frames --------------------------------------------------------------------------------
 
 

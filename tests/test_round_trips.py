@@ -274,3 +274,30 @@ def test_mjcf_keeps_the_gravity_of_each_link(tmp_path):
     builder.add_link(base, artix.Joint.revolute(), mass=1.0, inertia=[1, 1, 1], gravity_scale=0.0)
     artix.save(builder.build(), tmp_path / "robot.xml")
     np.testing.assert_array_equal(artix.load(tmp_path / "robot.xml").gravity_scale, [0.25, 0.0])
+
+
+@pytest.mark.parametrize("suffix", ["npz", "urdf", "xml", "usda"])
+def test_inertias_that_no_body_has_are_kept(suffix, tmp_path):
+    path = tmp_path / f"robot.{suffix}"
+    builder = artix.ArticulationBuilder(name="robot", strict=False)
+    impossible = {} if suffix == "xml" else {"inertia": [1.0, 1.0, 3.0]}  # MuJoCo refuses this one.
+    base = builder.add_link(**{"mass": 2.0, "inertia": [1.0, 1.0, 1.5]} | impossible, name="base")
+    wrist = artix.Joint.revolute(artix.Axis.SWING2, wrapped=False, name="wrist", limits=[(-1.0, 1.0)])
+    hand = builder.add_link(base, wrist, mass=1.0, inertia=[1.0, 1.0, 1.0], name="hand")
+    tip = artix.Joint.fixed(name="tip_joint", parent_pose=[0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 1.0])
+    builder.add_link(hand, tip, inertia=[0.5, 0.25, 0.5], com_pose=[0.1, 0, 0, 0, 0, 0, 1], name="tip")
+    robot = builder.build()
+    artix.save(robot, path)
+    options = {"fixed_base": False} if suffix == "urdf" else {}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        again = artix.load(path, **options)
+    said = [str(one.message) for one in caught if "no body has" in str(one.message)]
+    assert len(said) == (suffix != "npz") and all("'tip'" in message for message in said)
+    np.testing.assert_allclose(again.link_mass, robot.link_mass)
+    np.testing.assert_allclose(again.link_inertia, robot.link_inertia, atol=1e-7)
+    if suffix != "npz":
+        with pytest.raises(DescriptionError, match="a link without mass cannot have inertia"):
+            artix.load(path, strict=True)
+        with pytest.warns(DescriptionWarning, match="repaired"):
+            assert not np.any(artix.load(path, repair=("inertia",)).link_inertia[2])

@@ -465,6 +465,23 @@ def test_substeps_are_steps() -> None:
         np.testing.assert_allclose(whole.joint_velocity, parts.joint_velocity, rtol=1e-13)
 
 
+@pytest.mark.parametrize("solver", [*SOLVERS, "rk4"])
+def test_the_derivative_by_the_step_is_the_vector_field_where_the_step_is_zero(solver: str) -> None:
+    for dtype, tolerance in (("float64", 2e-6), ("float32", 1e-4)):
+        arm = pendulum(dtype=dtype, drive=artix.Drive(stiffness=30.0, damping=2.0), max_velocity=50.0)
+        state, options, zero = at(arm, 0.2, 0.7), SolverOptions(solver=solver), jnp.zeros((), dtype)
+        wanted = artix.vector_field(0.0, state, (arm, Control()))
+        kept, moved = state.joint_position, wanted.joint_position
+        after = jax.jit(lambda dt: artix.step(arm, state, None, dt, options))  # noqa: B023
+        with artix.use_kernels(dtype == "float64"):
+            still, forward, reverse = after(zero), jax.jacfwd(after)(zero), jax.jacrev(after)(zero)
+        np.testing.assert_allclose(still.joint_position, kept, rtol=1e-6)
+        np.testing.assert_allclose(still.joint_velocity, state.joint_velocity, rtol=1e-6)
+        for rate in (forward, reverse):
+            np.testing.assert_allclose(rate.joint_position, moved, rtol=tolerance)
+            np.testing.assert_allclose(rate.joint_velocity, wanted.joint_velocity, rtol=tolerance)
+
+
 def test_smooth_friction_follows_its_law_and_has_derivatives_at_rest() -> None:
     static, dynamic, speed, inertia = 0.6, 0.4, 0.05, 1 / 3
     articulation = pendulum(gravity=(0.0, 0.0, 0.0), friction=artix.JointFriction(static=static, dynamic=dynamic))

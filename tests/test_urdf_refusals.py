@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 import warnings
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -85,14 +87,12 @@ REFUSALS = {
     "no mass": ('<mass value="2"/>', "", 4, "there is no <mass> in it"),
     "a mass without value": ('<mass value="2"/>', "<mass/>", 6, "the attribute 'value' is missing"),
     "a negative mass": ('<mass value="2"/>', '<mass value="-2"/>', 4, "the mass -2 kg is negative"),
-    "inertia without mass": ('<mass value="2"/>', '<mass value="0"/>', 4, "a link without mass cannot have inertia"),
     "mass without inertia": (UPPER_INERTIA, UPPER_INERTIA[66:], 4, "there is no <inertia> in it"),
     "a diagonal moment missing": ('ixx="0.1" ', "", 7, "the attribute 'ixx' is missing"),
     "two inertials": ("</inertial>", "</inertial><inertial/>", 8, "a second <inertial>; the first is on line 4"),
     "a negative moment": ('izz="0.1"', 'izz="-0.1"', 4, "the inertia is not positive definite"),
-    "a vanishing moment": ('izz="0.1"', 'izz="0"', 4, "the inertia is not positive definite"),
+    "a negative moment beyond rounding": ('izz="0.1"', 'izz="-2e-6"', 4, "the inertia is not positive definite"),
     "large products of inertia": ('ixy="0"', 'ixy="0.3"', 4, "the inertia is not positive definite"),
-    "the triangle inequality": ('izz="0.1"', 'izz="0.2001"', 4, "the inertia breaks the triangle inequality"),
     "an axis without length": ('xyz="0 1 0"', 'xyz="0 0 0"', 20, "the joint axis has no length"),
     "limits exchanged": ('lower="-1"', 'lower="2"', 21, "the lower limit 2 exceeds the upper limit 1"),
     "a negative effort": ('effort="10"', 'effort="-10"', 21, "effort is -10, but must not be negative"),
@@ -105,6 +105,25 @@ REFUSALS = {
     "a mimic of a fixed joint": ('name="shoulder" type="revolute"', 'name="shoulder" type="fixed"', 28, "'shoulder' is fixed"),
     "mimics in a loop": ("<dynamics", '<mimic joint="elbow"/><dynamics', 22, "in a loop: 'shoulder' -> 'elbow' -> 'shoulder'"),
 }  # fmt: skip
+
+INERTIA_KEYS = ("xx", "xy", "xz", "yy", "yz", "zz")
+DIAGONAL = 'ixx="0.1" ixy="0" ixz="0" iyy="0.1" iyz="0" izz="0.1"'
+
+#: What no body can have although dynamics can be computed with it.
+IMPOSSIBLE = {
+    "inertia without mass": ('<mass value="2"/>', '<mass value="0"/>', "a link without mass cannot have inertia"),
+    "the triangle inequality": ('izz="0.1"', 'izz="0.2001"', "the inertia breaks the triangle inequality"),
+    "equal entries": (DIAGONAL, 'ixx="1" ixy="1" ixz="1" iyy="1" iyz="1" izz="1"', "the inertia breaks the triangle"),
+    "a moment beside nothing": ('ixx="0.1" ixy="0" ixz="0" iyy="0.1"', 'ixx="0" iyy="0"', "the inertia breaks the triangle"),
+}  # fmt: skip
+
+#: What is taken as it stands: a moment of zero, and what rounding may leave of it or of the triangle inequality.
+WITHIN_ROUNDING = (
+    ('iyy="0.1" iyz="0" izz="0.1"', 'iyy="0.1" iyz="0" izz="0"'),
+    ('iyy="0.1" iyz="0" izz="0.1"', 'iyy="0.1" iyz="0" izz="-9e-8"'),
+    ('izz="0.1"', 'izz="0.2000001"'),
+    (DIAGONAL, 'ixx="0" ixy="-1.35e-20" iyy="0" izz="0"'),
+)
 
 NAMELESS_LINKS = ("a link without a name", "a link with an empty name", "two links of one name")
 
@@ -135,6 +154,48 @@ def test_refusals(mistake):
     assert all(issue.severity == "error" and issue.file == "<text>" and issue.fix for issue in issues)
     # A link that cannot be named is also missed where a joint names it; nothing else deserves a second message.
     assert len(issues) == (2 if mistake in NAMELESS_LINKS else 1), "\n".join(map(str, issues))
+
+
+@pytest.mark.parametrize("mistake", IMPOSSIBLE)
+def test_what_no_body_has_is_computed_as_given_or_refused_or_mended(mistake):
+    old, new, words = IMPOSSIBLE[mistake]
+    text = ARM.replace(old, new, 1)
+    (issue,) = check_urdf(text)
+    assert (issue.severity, issue.line) == ("warning", 4) and words in issue.message
+    with pytest.warns(DescriptionWarning) as caught:
+        given = load_urdf(text)
+    (warning,) = caught
+    assert "'upper'" in str(warning.message) and "repair=('inertia',)" in str(warning.message)
+    xx, xy, xz, yy, yz, zz = (float(re.search(f' i{key}="([^"]*)"', text)[1]) for key in INERTIA_KEYS)
+    np.testing.assert_allclose(given.link_inertia[1], [[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]], rtol=1e-6)
+    with pytest.raises(DescriptionError, match=re.escape(words)) as refusal:
+        load_urdf(text, strict=True)
+    assert [(issue.severity, issue.line) for issue in refusal.value.issues] == [("error", 4)]
+    with pytest.warns(DescriptionWarning, match="repaired"):
+        mended = load_urdf(text, repair="inertia", strict=True)
+    moments = np.linalg.eigvalsh(mended.link_inertia[1])
+    assert moments[0] >= 0.0 and moments[0] + moments[1] >= moments[2] * (1.0 - 1e-6)
+
+
+@pytest.mark.parametrize(("old", "new"), WITHIN_ROUNDING)
+def test_rounding_is_taken_silently(old, new):
+    text = ARM.replace(old, new, 1)
+    assert text != ARM and check_urdf(text, strict=True) == []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        robot = load_urdf(text, strict=True, dtype=np.float32)
+    assert (
+        np.linalg.eigvalsh(np.asarray(robot.link_inertia[1], float))[0] >= -1e-7 * np.abs(robot.link_inertia[1]).max()
+    )
+
+
+def test_long_lists_of_impossible_links_are_told_briefly():
+    inertial = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="3"/></inertial>'
+    links = "".join(f'<link name="l{k}">{inertial}</link>' for k in range(500))
+    joints = (f'<joint name="j{k}" type="fixed"><parent link="l0"/><child link="l{k}"/></joint>' for k in range(1, 500))
+    with pytest.warns(DescriptionWarning, match="500 links have inertias that no body has") as caught:
+        load_urdf(f'<robot name="many">{links}{"".join(joints)}</robot>')
+    assert len(caught) == 1 and len(str(caught[0].message)) < 400
 
 
 @pytest.mark.parametrize("oddity", WARNINGS)
@@ -191,7 +252,7 @@ def test_an_unknown_encoding(tmp_path):
 
 def test_all_errors_are_reported_at_once_in_the_order_of_the_file():
     text = ARM
-    for old, new in (('izz="0.1"', 'izz="0.5"'), ('xyz="0 1 0"', 'xyz="0 0 0"'), ('"lower"/>', '"upper"/>')):
+    for old, new in (('izz="0.1"', 'izz="-0.5"'), ('xyz="0 1 0"', 'xyz="0 0 0"'), ('"lower"/>', '"upper"/>')):
         text = text.replace(old, new, 1)
     with pytest.raises(DescriptionError, match="the description has 3 errors") as caught:
         load_urdf(text)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from pxr import Gf, Usd, UsdGeom, UsdPhysics
 
 import artix
+from artix import DescriptionError, DescriptionWarning
 from artix.io.common.poses import rotation_matrix
 from artix.io.usd import shapes
 from tests.usd_stages import body_inertias, joint, robot
@@ -49,6 +52,37 @@ def properties(text: str) -> tuple[float, np.ndarray, np.ndarray]:
     """Mass, centre and inertia about it in the body's axes, of a lone body."""
     articulation = artix.load_usd(text)
     return float(articulation.link_mass[0]), np.array(articulation.link_com_pose[0, :3]), body_inertias(articulation)[0]
+
+
+def inertia_text(*moments: float) -> str:
+    """A body of 2 kg with these principal moments."""
+    return f"float physics:mass = 2\n        float3 physics:diagonalInertia = {moments}"
+
+
+def test_inertias_that_no_body_has_are_given_refused_or_mended():
+    text = lone_body(content=inertia_text(1.0, 1.0, 3.0))
+    with pytest.warns(DescriptionWarning, match="'a'") as caught:
+        _, _, inertia = properties(text)
+    assert len(caught) == 1
+    assert np.allclose(inertia, np.diag([1.0, 1.0, 3.0]))
+    with pytest.raises(DescriptionError, match="triangle inequality"):
+        artix.load_usd(text, strict=True)
+    with pytest.warns(DescriptionWarning, match="repaired"):
+        assert np.allclose(artix.load_usd(text, repair="inertia").link_inertia[0], np.diag([1.5, 1.5, 3.0]))
+    assert {issue.severity for issue in artix.check_usd(text)} == {"warning"}
+    assert "error" in {issue.severity for issue in artix.check_usd(text, strict=True)}
+
+
+def test_negative_moments_are_refused_unless_they_are_rounding():
+    negative = lone_body(content=inertia_text(-1.0, 1.0, 1.0))
+    with pytest.raises(DescriptionError, match="not positive definite"):
+        artix.load_usd(negative)
+    with pytest.warns(DescriptionWarning, match="repaired"):
+        artix.load_usd(negative, repair=("inertia",))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rounding = artix.load_usd(lone_body(content=inertia_text(-1e-8, 1.0, 1.0)), strict=True)
+    assert np.array_equal(rounding.link_inertia[0], np.diag([0.0, 1.0, 1.0]))
 
 
 #: A collider and MuJoCo's words for the same; a MuJoCo geom's axis is z, a cylinder's sizes are radius and half height.

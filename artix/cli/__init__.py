@@ -82,12 +82,14 @@ def _add_checking_options(command: argparse.ArgumentParser) -> None:
     root_help = "path of the prim that is the articulation's root, for USD with several (default: the only one)"
     command.add_argument("--root", help=root_help)
     command.add_argument("--skip", nargs="+", metavar="KIND", help="what of an MJCF may be left out, such as actuator")
-    command.add_argument("--repair", nargs="+", metavar="KIND", help="what of a URDF to repair: inertia, mimic")
+    command.add_argument("--repair", nargs="+", metavar="KIND", help="what to repair: inertia, or mimic in a URDF")
+    strict_help = "refuse inertias that no body has, instead of computing with them as given"
+    command.add_argument("--strict", action="store_true", default=None, help=strict_help)
 
 
 def _given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
     """The options of readers that were given."""
-    values = {name: getattr(options, name) for name in (*names, "root", "skip", "repair")}
+    values = {name: getattr(options, name) for name in (*names, "root", "skip", "repair", "strict")}
     if values["skip"] == ["all"]:
         values["skip"] = "all"
     return {name: value for name, value in values.items() if value is not None}

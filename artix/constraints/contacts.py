@@ -169,7 +169,7 @@ def _problem(articulation, state, force, contacts, dt, external_force) -> tuple[
     jacobian = _point_jacobian(articulation, state, kin, contacts)
     jacobian = jnp.sum(frames[:, :, :, None] * jacobian.reshape(-1, 1, 3, jacobian.shape[-1]), axis=2)
     jacobian = jacobian.reshape(3 * count, -1)
-    factors = factorize(articulation, kin)
+    factors = factorize(articulation, kin, many=True)
     responses = jax.vmap(lambda row: linear_solve(articulation, kin, factors, row))(jacobian)
     delassus = matmul(responses, jacobian.T)
     approach = jnp.maximum(contacts.gap, jnp.zeros_like(contacts.gap)) / dt

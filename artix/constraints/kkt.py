@@ -53,7 +53,7 @@ def factorize_kkt(
 ) -> KktFactors:
     """Factorises."""
     jacobian = jax.lax.stop_gradient(jacobian)
-    mass = factorize(articulation, kin)
+    mass = factorize(articulation, kin, many=True)
     half = half_solve(mass, jacobian)
     delassus = matmul(half, half.T)
     damped = factorize_damped(delassus, damping)

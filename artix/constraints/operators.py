@@ -126,7 +126,7 @@ def delassus_matrix(
 def _delassus_matrix_with_jvp(articulation: Articulation, state: State, anchors: Anchors) -> Array:
     kin = kinematics(articulation, state)
     jacobian = solved_anchor_rows(articulation, state, kin, anchors).jacobian
-    half = half_solve(factorize(articulation, kin), jacobian)
+    half = half_solve(factorize(articulation, kin, many=True), jacobian)
     return matmul(half, half.T)
 
 
@@ -137,7 +137,7 @@ def _delassus_matrix_jvp(primals, tangents):
     def plain(articulation: Articulation, state: State, anchors: Anchors) -> Array:
         kin = kinematics(articulation, state)
         jacobian = solved_anchor_rows(articulation, state, kin, anchors).jacobian
-        factors = factorize(articulation, kin)
+        factors = factorize(articulation, kin, many=True)
         responses = jax.vmap(lambda row: linear_solve(articulation, kin, factors, row))(jacobian)
         return matmul(jacobian, responses.T)
 

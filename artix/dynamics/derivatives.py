@@ -104,7 +104,7 @@ def forward_dynamics_derivatives(
     """
     acceleration = forward_dynamics(articulation, state, force, external_force)
     kin, by_configuration, by_velocity = _force_derivatives(articulation, state, acceleration, external_force)
-    factors = factorize(articulation, kin)
+    factors = factorize(articulation, kin, many=True)
 
     def columns(rights: Array) -> Array:
         return jax.vmap(lambda right: linear_solve(articulation, kin, factors, right), 1, 1)(rights)

@@ -26,11 +26,12 @@ from artix.model.topology import Topology
 
 Array = jax.Array
 
-# Scalar operations of forward dynamics by elimination and as articulated bodies: chains of 4, 8, 12, 16, 20 and 32
-# joints take 1,998 / 2,233, 4,342 / 4,573, 7,198 / 6,913, 10,694 / 9,253, 14,958 / 11,593 and 33,638 / 18,613, a
-# floating humanoid with paths of 13 entries 18,907 / 17,712. For inverses and steps the fewer change at 12 to 16. In
-# float32 chains of 64 entries are wrong by 2e-2 when their matrix is factorised, and by 5e-4 as articulated bodies.
-DEEPEST_PATH = 12
+# For one right side and for many: which algorithm has fewer scalar operations. Elimination and articulated bodies take,
+# for forward dynamics of chains of 4, 8, 12, 16, 20 and 32 joints, 1,998 / 2,233, 4,342 / 4,573, 7,198 / 6,913,
+# 10,694 / 9,253, 14,958 / 11,593 and 33,638 / 18,613, and of a floating humanoid with paths of 13 entries 18,907 /
+# 17,712; for its derivatives and chains of 12, 16 and 20 joints 24,605 / 32,185, 44,031 / 52,645 and 72,209 / 78,097.
+# In float32 chains of 64 entries are wrong by 2e-2 when their matrix is factorised, and by 5e-4 as articulated bodies.
+DEEPEST_PATH, DEEPEST_PATH_OF_MANY = 11, 20
 
 Factors: TypeAlias = PathFactors | ArticulatedFactors | FullFactors
 
@@ -48,12 +49,12 @@ class MassProduct(NamedTuple):
     """What the matrix has on its diagonal besides, [nv]."""
 
 
-def factorize_product(tree: Tree, product: MassProduct) -> Factors:
-    """The factors of a tree's mass matrix."""
+def factorize_product(tree: Tree, product: MassProduct, *, many: bool = False) -> Factors:
+    """The factors of a tree's mass matrix, for one right side or about as many as there are DOFs."""
     motions, momenta, inertias, added = product
     if not _has_paths(tree):
         return halve(jnp.asarray(tree.mass_matrix_halves[0], motions.dtype) * matmul(motions.T, momenta), added)
-    if _is_deep(tree):
+    if _is_deep(tree, many):
         return articulated_bodies.factorize(tree, motions, inertias, added)
     return eliminate(Paths.of(tree), matmul(motions.T, momenta), added)
 
@@ -100,7 +101,7 @@ def inverse_of_product(tree: Tree, matrix: Array, product: MassProduct) -> Array
 
     Derivatives look at that alone.
     """
-    return with_derivative(matrix, product.added, factorize_product(tree, jax.lax.stop_gradient(product)))
+    return with_derivative(matrix, product.added, factorize_product(tree, jax.lax.stop_gradient(product), many=True))
 
 
 def with_derivative(matrix: Array, added: Array, factors: Factors) -> Array:
@@ -126,5 +127,5 @@ def _has_paths(tree: Tree) -> TypeGuard[Topology]:
 
 
 @functools.lru_cache(maxsize=256)
-def _is_deep(tree: Topology) -> bool:
-    return len(Paths.of(tree).levels) > DEEPEST_PATH
+def _is_deep(tree: Topology, many: bool) -> bool:
+    return len(Paths.of(tree).levels) > (DEEPEST_PATH_OF_MANY if many else DEEPEST_PATH)

@@ -94,10 +94,10 @@ def inverse_matrix(articulation: Articulation, kin: Kinematics, *, armature: boo
     return _live(articulation, inverse)
 
 
-def factorize(articulation: Articulation, kin: Kinematics, *, armature: bool = True) -> Factors:
-    """Factors of the mass matrix, for :func:`linear_solve`, which differentiates them implicitly."""
+def factorize(articulation: Articulation, kin: Kinematics, *, armature: bool = True, many: bool = False) -> Factors:
+    """Factors of the mass matrix for :func:`linear_solve`, which differentiates implicitly; ``many`` for many."""
     product = mass_product(articulation, kin, armature=armature)
-    return factorize_product(articulation.topology, jax.lax.stop_gradient(product))
+    return factorize_product(articulation.topology, jax.lax.stop_gradient(product), many=many)
 
 
 def linear_solve(

@@ -23,6 +23,7 @@ def builder_from_articulation(articulation: Articulation) -> ArticulationBuilder
 
     Its ``build(articulation.dtype)`` gives the articulation back; before that, add links, frames, tendons or mimic
     joints to a robot that was loaded. To join two articulations or to lock joints, see :mod:`artix.editing.surgery`.
+    It is not strict: inertias that no body has, which a reader has warned of, stay as they are.
 
     Args:
       articulation: one articulation; its numbers are read, so none may be traced.
@@ -40,7 +41,9 @@ def builder_from_articulation(articulation: Articulation) -> ArticulationBuilder
     if articulation.link_mass.ndim != 1:
         raise ValueError("a batch of articulations is not one robot; take one of them")
     arrays = jax.tree.map(lambda leaf: np.asarray(leaf, float), articulation)
-    builder = ArticulationBuilder(fixed_base=topology.fixed_base, gravity=arrays.gravity, name=topology.name)
+    builder = ArticulationBuilder(
+        fixed_base=topology.fixed_base, gravity=arrays.gravity, name=topology.name, strict=False
+    )
     for link in np.argsort(topology.creation_index):
         above = topology.parent[link]
         builder.add_link(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from artix.fleet.batches import vmap_in_blocks
+from artix.fleet.kinds import MOST_KINDS, evaluate_by_kind, kinds_of
 from artix.model.articulation import Articulation, State
 from artix.model.padded_articulation import pad_articulation
 from artix.model.padding import Padding
@@ -18,15 +19,18 @@ from artix.model.states import neutral_state, random_state
 from artix.model.topology import Topology
 
 Array = jax.Array
+Layout: TypeAlias = Literal["kinds", "padded"]
 
 
 class Fleet:
     """Many articulations in one batch.
 
     Members of one topology share the static path: ``fleet.articulation`` is an ordinary articulation whose arrays
-    have a leading member axis. Members of several topologies are padded to common maxima and their topologies become
-    data; a member that fits the padding can then take another's place without recompilation. Either way every
-    function of artix works under ``jax.vmap`` over ``fleet.articulation`` and a fleet state::
+    have a leading member axis. Arrays of members of several topologies are padded to common maxima. :meth:`evaluate`
+    then has each kind of members computed by a program of its own (``layout="kinds"``), or all by one for which their
+    trees are data (``layout="padded"``): that takes several times as long, but a member that fits the padding can take
+    another's place without recompilation. Either way every function of artix works under ``jax.vmap`` over
+    ``fleet.articulation``, whose trees are then data, and a fleet state::
 
         fleet = artix.Fleet([quadruped] * 2048 + [arm] * 2048)
         state = fleet.random_state(jax.random.key(0))
@@ -39,17 +43,23 @@ class Fleet:
     Args:
       articulations: the members in order; the same object may appear many times.
       padding: maxima to pad to, if larger than the members need; also makes a fleet of one topology padded.
+      layout: how a mixed fleet is evaluated. By default ``"kinds"`` for up to 8 topologies, as each costs a
+        compilation, and ``"padded"`` for more or if there is a ``padding``.
 
     Raises:
-      ValueError: there is no member, dtypes differ, or a member does not fit the padding (which maximum is named).
+      ValueError: there is no member, dtypes differ, a member does not fit the padding (which maximum is named), or the
+        layout is unknown or ``"kinds"`` with a padding, which is for members that are not known yet.
 
     Attributes:
       articulation: the members' parameters, every leaf with a leading axis N; for ``jax.vmap``.
       topologies: the static topology of each member, length N.
       padding: the common maxima, ``None`` where all members share one static topology.
+      layout: how a mixed fleet is evaluated, see above.
     """
 
-    def __init__(self, articulations: Sequence[Articulation], *, padding: Padding | None = None) -> None:
+    def __init__(
+        self, articulations: Sequence[Articulation], *, padding: Padding | None = None, layout: Layout | None = None
+    ) -> None:
         members = list(articulations)
         if not members:
             raise ValueError("a fleet needs at least one articulation")
@@ -59,12 +69,21 @@ class Fleet:
         dtypes = {str(member.dtype) for member in kinds.values()}
         if len(dtypes) > 1:
             raise ValueError(f"all members of a fleet must have one dtype; found {', '.join(sorted(dtypes))}")
+        if layout not in (None, "kinds", "padded"):
+            raise ValueError(f"layout must be 'kinds' or 'padded'; found {layout!r}")
+        if layout == "kinds" and padding is not None:
+            raise ValueError("a fleet with a padding has layout='padded'; leave the padding out, or the layout")
+        if padding is not None or len(set(topologies.values())) > MOST_KINDS:
+            layout = layout or "padded"
+        self.layout: Layout = layout or "kinds"
         if padding is None and len(set(topologies.values())) > 1:
             padding = Padding.covering(list(topologies.values()))
         self.padding = padding
         self.topologies: tuple[Topology, ...] = tuple(topologies[id(member)] for member in members)
         shaped = [member if padding is None else pad_articulation(member, padding) for member in kinds.values()]
         index = np.array([place[id(member)] for member in members])
+        self._different, self._index = list(kinds.values()), index
+        self._compiled: dict[Any, Callable[..., Any]] = {}
         self.articulation: Articulation = jax.tree.map(lambda *leaves: jnp.stack(leaves)[index], *shaped)
 
     @property
@@ -84,7 +103,10 @@ class Fleet:
     def evaluate(self, function: Callable[..., Any], state: State, *arguments: Any, **options: Any) -> Any:
         """Evaluates a function of one articulation for all members, compiled.
 
-        By ``jax.vmap`` if they are of one topology, else by :func:`artix.vmap_in_blocks`.
+        By ``jax.vmap`` if they are of one topology; else kind by kind, or by :func:`artix.vmap_in_blocks` if their
+        trees are data. Kind by kind all works that works for a static topology (tendons, loop joints, every solver of
+        :func:`artix.step`), and parameters are numbers of the program. Entries of arguments that a member does not have
+        are not looked at, those of results are zero.
 
         Args:
           function: ``function(articulation, state, *arguments, **options)`` such as ``artix.mass_matrix``; compiled
@@ -95,8 +117,19 @@ class Fleet:
 
         Returns:
           What the function returns, with leading axis N.
+
+        Raises:
+          ValueError: kind by kind, the lengths of a result's axes do not tell what of it is a member's; and what the
+            function raises.
         """
-        return _evaluate(function, tuple(sorted(options.items())), self.articulation, state, *arguments)
+        static = tuple(sorted(options.items()))
+        if self.padding is None or self.layout == "padded":
+            return _evaluate(function, static, self.articulation, state, *arguments)
+        if (function, static) not in self._compiled:
+            kinds = kinds_of(self._different, self._index)
+            by_kind = evaluate_by_kind(kinds, self.padding, partial(function, **options))
+            self._compiled[function, static] = jax.jit(by_kind)
+        return self._compiled[function, static](state, *arguments)
 
     # --- states -------------------------------------------------------------------------------------------------
 
@@ -143,7 +176,9 @@ class Fleet:
     # --- changes ------------------------------------------------------------------------------------------------
 
     def replace_member(self, member: int, articulation: Articulation) -> Fleet:
-        """A fleet with another articulation in place of one member; shapes stay, so compiled programs serve it too.
+        """A fleet with another articulation in place of one member; shapes stay.
+
+        Compiled programs serve it, too, if the fleet is padded or of one topology.
 
         Raises:
           IndexError: there is no such member.
@@ -159,15 +194,22 @@ class Fleet:
             )
         shaped = articulation if self.padding is None else pad_articulation(articulation, self.padding)
         other = object.__new__(Fleet)
-        other.padding = self.padding
+        other.padding, other.layout, other._compiled = self.padding, self.layout, {}
+        other._different, other._index = [*self._different, articulation], self._index.copy()
+        other._index[member] = len(self._different)
         other.topologies = (*self.topologies[:member], topology, *self.topologies[member + 1 :])
         other.articulation = jax.tree.map(lambda all_, new: all_.at[member].set(new), self.articulation, shaped)
         return other
 
     def shard(self, sharding: jax.sharding.Sharding) -> Fleet:
-        """The same fleet with every leaf placed by ``sharding``, such as a ``NamedSharding`` over the members."""
+        """The same fleet with every leaf placed by ``sharding``, such as a ``NamedSharding`` over the members.
+
+        If it is mixed, its trees are data from then on (``layout="padded"``): the members of a kind may lie on several
+        devices, and none waits for another so.
+        """
         other = object.__new__(Fleet)
-        other.padding, other.topologies = self.padding, self.topologies
+        other.padding, other.topologies, other.layout, other._compiled = self.padding, self.topologies, "padded", {}
+        other._different, other._index = self._different, self._index
         other.articulation = jax.device_put(self.articulation, sharding)
         return other
 

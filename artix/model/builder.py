@@ -19,7 +19,7 @@ from artix.model.joint_parameters import joint_parameters
 from artix.model.joints import IDENTITY_POSE, Joint
 from artix.model.tendons import FixedTendon, FixedTendons, SpatialTendon, SpatialTendons
 from artix.model.topology import Topology
-from artix.model.validation import finite_array, number, physical_inertia, unit_pose
+from artix.model.validation import finite_array, impossible_inertia, number, rotational_inertia, unit_pose
 
 STANDARD_GRAVITY = (0.0, 0.0, -9.81)
 
@@ -55,12 +55,21 @@ class ArticulationBuilder:
       fixed_base: whether the root is fixed to the world.
       gravity: acceleration of gravity in world axes [m/s^2], shape [3].
       name: the articulation's name.
+      strict: whether to refuse inertias that no rigid body has although dynamics can be computed with them: one
+        principal moment above the sum of the others, or inertia without mass. The readers of files take them as given
+        and warn; write ``strict=False`` for numbers that you did not choose, such as identified ones.
     """
 
     def __init__(
-        self, *, fixed_base: bool = False, gravity: npt.ArrayLike = STANDARD_GRAVITY, name: str = "articulation"
+        self,
+        *,
+        fixed_base: bool = False,
+        gravity: npt.ArrayLike = STANDARD_GRAVITY,
+        name: str = "articulation",
+        strict: bool = True,
     ) -> None:
         self.name = name
+        self.strict = bool(strict)
         self.fixed_base = bool(fixed_base)
         self.gravity = finite_array(gravity, (3,), f"{name!r}: gravity")
         self._links: list[_Link] = []
@@ -110,8 +119,8 @@ class ArticulationBuilder:
 
         Raises:
           ValueError: a wrong shape, a non-finite number, a negative mass, damping or limit, an inertia that is not
-            symmetric, not positive semi-definite or breaks the triangle inequality, a duplicate name, an unknown
-            parent.
+            symmetric or has a negative moment (beyond rounding, which becomes zero), a duplicate name, an unknown
+            parent; where the builder is strict, an inertia that breaks the triangle inequality or has no mass.
         """
         if isinstance(joint, CompositeJoint):
             name = f"link_{len(self._links)}" if name is None else name
@@ -122,12 +131,15 @@ class ArticulationBuilder:
         name = f"link_{index}" if name is None else name
         where = f"link {name!r}"
         joint = self._checked_joint(parent, joint, name)
-        inertia = physical_inertia(inertia, where)
         mass = number(mass, f"{where}: mass")
         if not (np.isfinite(mass) and mass >= 0.0):
             raise ValueError(f"{where}: mass must be finite and not negative [kg]; found {mass}")
-        if mass == 0.0 and np.any(inertia):
-            raise ValueError(f"{where}: a link without mass cannot have inertia; found {inertia.tolist()}")
+        inertia = rotational_inertia(inertia, mass, where)
+        problem = impossible_inertia(mass, inertia)
+        if problem is not None and self.strict:
+            raise ValueError(
+                f"{where}: {problem}; correct it, or compute with it as given: ArticulationBuilder(strict=False)"
+            )
         numbers = {
             "gravity_scale": gravity_scale,
             "linear_damping": linear_damping,

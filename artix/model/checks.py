@@ -43,9 +43,19 @@ def check_state(articulation: Articulation, state: State) -> None:
     check_vector("state.joint_velocity", state.joint_velocity, (n,), dtype, "n joint DOFs")
 
 
+#: What stands for a step of no length [s]: its effects are below rounding, and what is divided by it stays finite.
+_INSTANT = 1e-9
+
+
 def as_time(articulation: Articulation, dt: float | jax.Array) -> Any:
-    """A duration in the articulation's dtype; a Python number stays a constant while JAX traces."""
-    return jnp.asarray(dt, articulation.dtype) if isinstance(dt, jax.Array) else np.asarray(dt, articulation.dtype)
+    """A step in the articulation's dtype; a Python number stays a constant while JAX traces.
+
+    A step of exactly zero becomes a nanosecond, with the same derivative: values and derivatives of steps have a limit
+    there that ``0 / 0`` would not find.
+    """
+    dtype, xp = articulation.dtype, jnp if isinstance(dt, jax.Array) else np
+    time = xp.asarray(dt, dtype)
+    return time + xp.where(time == 0, np.asarray(_INSTANT, dtype), np.zeros((), dtype))
 
 
 def static_topology(articulation: Articulation, refusal: str) -> Topology:

@@ -66,24 +66,69 @@ def unit_pose(value: npt.ArrayLike, where: str) -> np.ndarray:
     return np.concatenate([pose[:3], pose[3:] / norm])
 
 
-def physical_inertia(value: npt.ArrayLike | None, where: str) -> np.ndarray:
-    """The rotational inertia [3, 3] of some distribution of mass, from a matrix, its diagonal, or ``None`` for zero."""
+def rotational_inertia(value: npt.ArrayLike | None, mass: float, where: str) -> np.ndarray:
+    """A rotational inertia [3, 3] without negative moments, from a matrix, its diagonal, or ``None`` for zero.
+
+    Negative moments within rounding, see :func:`inertia_rounding`, become zero.
+
+    Raises:
+      ValueError: it has another shape, a number that is not finite, is not symmetric, or has a negative moment.
+    """
     if value is None:
         return np.zeros((3, 3))
     array = np.asarray(value, float)
     array = finite_array(np.diag(array) if array.shape == (3,) else array, (3, 3), f"{where}: inertia")
-    size = np.abs(array).max()
-    if np.abs(array - array.T).max() > 1e-9 * size:
+    if np.abs(array - array.T).max() > 1e-9 * np.abs(array).max():
         raise ValueError(f"{where}: the inertia must be symmetric; found {array.tolist()}")
-    least, middle, largest = np.linalg.eigvalsh(array)
-    # Recorded and CAD inertias carry float32 rounding, so both bounds give way by a few units of it.
-    if least < -1e-6 * size or least + middle < largest * (1.0 - 1e-6):
+    array = 0.5 * (array + array.T)
+    if np.linalg.eigvalsh(array)[0] < -inertia_rounding(mass, array):
         raise ValueError(
-            f"{where}: no mass distribution has the principal inertias "
-            f"({least:.6g}, {middle:.6g}, {largest:.6g}); they "
-            "must not be negative and no one may exceed the sum of the others"
+            f"{where}: no mass distribution has a negative moment of inertia; {principal_inertias(array)}; correct the "
+            "inertia, whose moments and products must form a positive semi-definite matrix"
         )
-    return 0.5 * (array + array.T)
+    return without_negative_moments(array)
+
+
+def without_negative_moments(inertia: np.ndarray) -> np.ndarray:
+    """The symmetric matrix nearest to an inertia that has no negative principal moment; itself if it has none."""
+    moments, axes = np.linalg.eigh(inertia)
+    if moments[0] >= 0.0:
+        return inertia
+    nearest = (axes * np.maximum(moments, 0.0)) @ axes.T
+    return 0.5 * (nearest + nearest.T)
+
+
+def inertia_rounding(mass: float, inertia: np.ndarray) -> float:
+    """By how much moments of inertia may miss what physics demands before it means anything [kg m^2].
+
+    A millionth of the largest entry, which is one unit of the sixth digit that exporters print and a few roundings of
+    float32; and the moment of the mass at a micrometre, below which CAD programs leave what their sums have left over.
+    """
+    return 1e-6 * float(np.abs(inertia).max()) + 1e-12 * mass
+
+
+def impossible_inertia(mass: float, inertia: np.ndarray) -> str | None:
+    """Why no rigid body has this mass and rotational inertia, although dynamics can be computed with them; or ``None``.
+
+    Args:
+      mass: [kg], not negative.
+      inertia: symmetric and positive semi-definite [kg m^2], shape [3, 3].
+    """
+    if mass == 0.0:
+        return "a link without mass cannot have inertia" if np.any(inertia) else None
+    least, middle, largest = np.linalg.eigvalsh(inertia)
+    if least + middle < largest - inertia_rounding(mass, inertia):
+        return (
+            "the inertia breaks the triangle inequality (one principal moment exceeds the sum of the others): "
+            f"{principal_inertias(inertia)}"
+        )
+    return None
+
+
+def principal_inertias(inertia: np.ndarray) -> str:
+    """The principal moments of an inertia, in words."""
+    moments = ", ".join(f"{moment:.6g}" for moment in np.linalg.eigvalsh(inertia))
+    return f"its principal inertias are ({moments}) kg m^2"
 
 
 def interval(pair: tuple[float, float] | None, where: str) -> tuple[float, float]:

@@ -40,7 +40,7 @@ def step(
       articulation: the articulation; every parameter may be traced, batched and differentiated.
       state: where it is.
       control: forces and targets during the step; ``None`` for none.
-      dt: the step [s].
+      dt: the step [s]. At zero the state stays where it is, and its derivative is the limit that it has there.
       options: solver and iterations; static.
 
     Returns:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
@@ -51,7 +52,9 @@ class DescriptionError(ValueError):
 
 
 class DescriptionWarning(UserWarning):
-    """A reader changed or left out what a description says, because it was asked to, or a writer could not say it."""
+    """A reader changed or left out something because it was asked to, or took what no body has; or a writer could not
+    say something.
+    """
 
 
 class Place(Protocol):
@@ -76,7 +79,7 @@ class Report:
     def __init__(self, file: str) -> None:
         self.file = file
         self.issues: list[Issue] = []
-        self.repairs: list[Issue] = []
+        self._to_raise: list[Issue] = []
         self.num_errors = 0
 
     def error(self, place: Place, message: str, fix: str) -> None:
@@ -91,12 +94,16 @@ class Report:
     def left_out(self, place: Place, message: str, fix: str) -> None:
         """Notes what was left out on request: a warning that the reader also raises as a Python warning."""
         self.warning(place, f"left out: {message}", fix)
-        self.repairs.append(self.issues[-1])
+        self._to_raise.append(self.issues[-1])
 
     def repaired(self, place: Place, message: str, fix: str) -> None:
         """Notes a mistake that was repaired on request: a warning that the reader also raises as a Python warning."""
         self.warning(place, f"repaired: {message}", fix)
-        self.repairs.append(self.issues[-1])
+        self._to_raise.append(self.issues[-1])
+
+    def announce(self, place: Place, message: str, fix: str) -> None:
+        """Sums up warnings in one that the reader raises as a Python warning; it is no issue by itself."""
+        self._to_raise.append(Issue("warning", self._file(place), place.line, place.label, message, fix))
 
     def _file(self, place: Place) -> str:
         """The file of a place that knows its own, because the description has several; else the report's."""
@@ -111,3 +118,13 @@ class Report:
         """Raises :class:`DescriptionError` with all errors, if there are any."""
         if self.num_errors:
             raise DescriptionError(self.errors)
+
+    def finish(self, stacklevel: int = 3) -> None:
+        """Raises :class:`DescriptionError` with all errors, or else the Python warnings that readers raise.
+
+        Args:
+          stacklevel: of whom the warnings speak, as for :func:`warnings.warn`; 3 is who called the caller.
+        """
+        self.raise_errors()
+        for issue in self._to_raise:
+            warnings.warn(str(issue), DescriptionWarning, stacklevel=stacklevel)

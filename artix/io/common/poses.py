@@ -105,15 +105,18 @@ def combine_inertias(
         mass in the axes of the mass frame [kg m^2], shape [3, 3].
 
     Returns:
-      The same three for the whole. A lone body with mass keeps its mass frame; otherwise its axes are the common ones.
+      The same three for the whole. A lone body with mass or inertia keeps its mass frame; otherwise the axes are
+      the common ones.
     """
-    parts = [part for part in parts if part[0] > 0.0]
+    parts = [part for part in parts if part[0] > 0.0 or np.any(part[2])]
     if not parts:
         return 0.0, IDENTITY, np.zeros((3, 3))
     if len(parts) == 1:
         return parts[0]
     total = sum(mass for mass, _, _ in parts)
-    center = np.sum([mass / total * pose[:3] for mass, pose, _ in parts], axis=0)
+    # Where nothing has mass, any point serves as the centre.
+    weights = [mass / total if total > 0.0 else 1.0 / len(parts) for mass, _, _ in parts]
+    center = np.sum([weight * pose[:3] for weight, (_, pose, _) in zip(weights, parts, strict=True)], axis=0)
     inertia = np.zeros((3, 3))
     for mass, pose, own in parts:
         rotation, arm = rotation_matrix(pose[3:]), pose[:3] - center

@@ -145,7 +145,7 @@ def _links(
 def _mass(model: mujoco.MjModel, body: int) -> tuple[float, np.ndarray, np.ndarray]:
     """Mass, mass frame and inertia of a body as MuJoCo computes with them."""
     mass, position, same = float(model.body_mass[body]), model.body_ipos[body], int(model.body_sameframe[body])
-    inertia = np.diag(model.body_inertia[body]) if mass > 0 else np.zeros((3, 3))
+    inertia = np.diag(model.body_inertia[body])
     if same == NOT_SAME:
         return mass, pose_from_wxyz(position, model.body_iquat[body]), inertia
     # Frames that differ by rounding only are the same to MuJoCo.

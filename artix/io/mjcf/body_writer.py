@@ -205,15 +205,16 @@ class BodyWriter:
         name, mass = self.topology.link_names[link], float(self.articulation.link_mass[link])
         if moves and not self._carries_mass(link):
             self.refuse(f"link {name!r}", "MuJoCo needs mass and rotational inertia of what moves", "give it both")
-        if mass == 0.0:
+        inertia = np.asarray(self.articulation.link_inertia[link], float)
+        if mass == 0.0 and not np.any(inertia):
             return
         com_pose = self._pose("link_com_pose", link)
-        moments, turn = _principal(np.asarray(self.articulation.link_inertia[link], float))
+        moments, turn = _principal(inertia)
         if turn is not None:
             com_pose = np.concatenate([com_pose[:3], quaternion_from_matrix(rotation_matrix(com_pose[3:]) @ turn)])
         excess = 2.0 * moments.max() - moments.sum()
         if excess > 0.0:
-            # Numbers out of CAD carry rounding, to which the builder gives way and MuJoCo does not.
+            # MuJoCo does not give way to rounding, and computes with no inertia that a body cannot have.
             moments[np.argsort(moments)[:2]] += 0.5 * excess + 1e-15 * moments.max()
             message = f"its lesser moments of inertia are raised by {excess:.2g}: MuJoCo's triangle inequality is exact"
             self.warn(f"link {name!r}", message)

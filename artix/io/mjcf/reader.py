@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from artix.io.common.diagnostics import DescriptionWarning, Issue, Report
+from artix.io.common.diagnostics import Issue, Place, Report
+from artix.io.common.inertias import check_inertias, chosen_repairs
 from artix.io.common.links import add_links
 from artix.io.common.poses import compose
 from artix.io.common.values import check_values, named_arrays
@@ -43,6 +43,8 @@ def load_mjcf(
     fixed_base: bool | None = None,
     merge_fixed_joints: bool = False,
     skip: Skip = (),
+    repair: Collection[str] = (),
+    strict: bool = False,
     dtype: Any = None,
 ) -> Articulation:
     """Reads one articulation of an MJCF model.
@@ -66,26 +68,36 @@ def load_mjcf(
         :class:`~artix.DescriptionWarning`, instead of refusing the model: out of ``"actuator"``,
         ``"equality"``, ``"flex"``, ``"fluid"``, ``"free_joint"``, ``"limit"``, ``"spring"``, ``"tendon"``, or
         ``"all"``.
+      repair: ``("inertia",)`` drops the inertia of bodies without mass, which MuJoCo computes with and which otherwise
+        stays, with one :class:`~artix.DescriptionWarning`. Of all other inertias that no body has,
+        MuJoCo's compiler knows itself, see its ``balanceinertia``.
+      strict: whether to refuse what ``repair`` would mend.
       dtype: floating-point type of the arrays; JAX's default when ``None``.
 
     Raises:
       DescriptionError: the model is refused; its ``issues`` hold all errors with file, line, element and mend.
       OSError: the file cannot be read.
       ImportError: ``mujoco`` (extra ``mjcf``) is not installed.
-      ValueError: a kind to skip is unknown, or the body is unknown or left out though there are several.
+      ValueError: a kind to skip or a repair is unknown, or the body is unknown or left out though there are several.
       TypeError: ``path_or_text`` is neither a string nor a path.
     """
-    report, source = _read(path_or_text, skip)
+    report, source = _read(path_or_text, skip, repair, strict)
     report.raise_errors()
     assert source is not None  # An unreadable document is an error.
     articulation = _articulation(source, _choose(source, body), fixed_base, merge_fixed_joints, dtype)
-    _finish(report)
+    report.finish()
     assert articulation is not None
     return articulation
 
 
 def load_mjcf_all(
-    path_or_text: str | Path, *, merge_fixed_joints: bool = False, skip: Skip = (), dtype: Any = None
+    path_or_text: str | Path,
+    *,
+    merge_fixed_joints: bool = False,
+    skip: Skip = (),
+    repair: Collection[str] = (),
+    strict: bool = False,
+    dtype: Any = None,
 ) -> dict[str, Articulation]:
     """Reads every articulation of an MJCF model.
 
@@ -93,6 +105,8 @@ def load_mjcf_all(
       path_or_text: as for :func:`load_mjcf`.
       merge_fixed_joints: as for :func:`load_mjcf`.
       skip: as for :func:`load_mjcf`.
+      repair: as for :func:`load_mjcf`.
+      strict: as for :func:`load_mjcf`.
       dtype: as for :func:`load_mjcf`.
 
     Returns:
@@ -102,29 +116,33 @@ def load_mjcf_all(
     Raises:
       DescriptionError, OSError, ImportError, ValueError, TypeError: as :func:`load_mjcf`.
     """
-    report, source = _read(path_or_text, skip)
+    report, source = _read(path_or_text, skip, repair, strict)
     report.raise_errors()
     assert source is not None
     roots = _roots(source)
     found = {name: _articulation(source, root, None, merge_fixed_joints, dtype) for name, root in roots.items()}
-    _finish(report)
+    report.finish()
     return {name: articulation for name, articulation in found.items() if articulation is not None}
 
 
-def check_mjcf(path_or_text: str | Path, *, skip: Skip = ()) -> list[Issue]:
+def check_mjcf(
+    path_or_text: str | Path, *, skip: Skip = (), repair: Collection[str] = (), strict: bool = False
+) -> list[Issue]:
     """Everything there is to say about an MJCF, errors and warnings by line; never raises for what is in it.
 
     Args:
       path_or_text: as for :func:`load_mjcf`.
       skip: kinds of elements to leave out, as for :func:`load_mjcf`; what they concern is a warning, not an error.
+      repair: repairs to assume, as for :func:`load_mjcf`.
+      strict: as for :func:`load_mjcf`.
 
     Raises:
       OSError: the file cannot be read.
       ImportError: ``mujoco`` (extra ``mjcf``) is not installed.
-      ValueError: a kind to skip is unknown.
+      ValueError: a kind to skip or a repair is unknown.
       TypeError: ``path_or_text`` is neither a string nor a path.
     """
-    report, source = _read(path_or_text, skip)
+    report, source = _read(path_or_text, skip, repair, strict)
     if source is not None:
         for root in _roots(source).values():
             _articulation(source, root, None, False, None)
@@ -140,13 +158,16 @@ class _Root:
     tops: tuple[int, ...]
 
 
-def _read(path_or_text: str | Path, skip: Skip) -> tuple[Report, MjcfSource | None]:
+def _read(
+    path_or_text: str | Path, skip: Skip, repair: Collection[str], strict: bool
+) -> tuple[Report, MjcfSource | None]:
     kinds = SKIPPABLE if skip == "all" else (skip,) if isinstance(skip, str) else tuple(skip)
     unknown = [kind for kind in kinds if kind not in SKIPPABLE]
     if unknown:
         raise ValueError(f"nothing called {unknown[0]!r} can be skipped; there are: {', '.join(SKIPPABLE)}, or 'all'")
+    repairs = chosen_repairs(repair)
     report = Report("<text>" if is_text(path_or_text) else str(path_or_text))
-    source = compile_mjcf(path_or_text, report, frozenset(kinds))
+    source = compile_mjcf(path_or_text, report, frozenset(kinds), repair=bool(repairs), strict=strict)
     if source is not None:
         _check_world(source)
     return report, source
@@ -223,7 +244,7 @@ def _articulation(
     """One articulation; ``None`` if there are errors, which are in the report."""
     root = _with_base(source, root, fixed_base)
     gravity = np.zeros(3) if source.disables("GRAVITY") else np.array(source.model.opt.gravity)
-    builder = ArticulationBuilder(fixed_base=root.body == 0, gravity=gravity, name=_name(source, root))
+    builder = ArticulationBuilder(fixed_base=root.body == 0, gravity=gravity, name=_name(source, root), strict=False)
     try:
         _fill(builder, source, root, merge_fixed_joints)
         if source.report.num_errors:
@@ -241,7 +262,9 @@ def _fill(builder: ArticulationBuilder, source: MjcfSource, root: _Root, merge_f
     model, names = source.model, MjcfNames.of(source.model)
     bodies = [body for body in range(model.nbody) if body == root.body or model.body_rootid[body] in root.tops]
     options = joint_options(source, [joint for body in bodies for joint in joints_of(model, body)])
-    links = describe_bodies(source, names, bodies, root.body, options)
+    described = describe_bodies(source, names, bodies, root.body, options)
+    files: dict[str, Place] = {names.bodies[body]: source.place("body", body) for body in bodies}
+    links = check_inertias(described, files, source.report, repair=source.repair, strict=source.strict)
     places = add_links(builder, links, merge_fixed_joints=merge_fixed_joints)
     frames = Names(place for place in places)
     for site in np.flatnonzero(np.isin(model.site_bodyid, bodies)).tolist():
@@ -258,10 +281,3 @@ def _name(source: MjcfSource, root: _Root) -> str:
     """The model's name for its only articulation, else the root's."""
     model_name = source.model.names.split(b"\0", 1)[0].decode("utf-8", "replace")
     return model_name or "articulation" if len(_roots(source)) == 1 else root.name
-
-
-def _finish(report: Report) -> None:
-    """Raises the errors, and what was left out as warnings."""
-    report.raise_errors()
-    for issue in report.repairs:
-        warnings.warn(str(issue), DescriptionWarning, stacklevel=3)

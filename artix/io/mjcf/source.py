@@ -57,12 +57,16 @@ class MjcfSource:
       elements: the places of named elements by kind (``"body"``, ``"jnt"``, ...) and name.
       report: receives the issues.
       skip: the kinds, out of :data:`SKIPPABLE`, of what may be left out where it cannot be carried over.
+      repair: whether to mend inertias that no body has.
+      strict: whether to refuse them.
     """
 
     model: mujoco.MjModel
     elements: dict[tuple[str, str], MjcfPlace]
     report: Report
     skip: frozenset[str]
+    repair: bool = False
+    strict: bool = False
 
     def tendon_path(self, tendon: int) -> list[tuple[str, int, float]]:
         """What a tendon runs along: kinds (``"joint"``, ``"site"``, ``"pulley"``, ...), numbers and parameters."""
@@ -113,13 +117,22 @@ def import_mujoco() -> Any:
     return mujoco
 
 
-def compile_mjcf(path_or_text: str | Path, report: Report, skip: frozenset[str] = frozenset()) -> MjcfSource | None:
+def compile_mjcf(
+    path_or_text: str | Path,
+    report: Report,
+    skip: frozenset[str] = frozenset(),
+    *,
+    repair: bool = False,
+    strict: bool = False,
+) -> MjcfSource | None:
     """Checks the XML of an MJCF and of what it includes, and compiles it.
 
     Args:
       path_or_text: a path, or the MJCF itself; see :func:`~artix.io.common.xml_tree.is_text`.
       report: receives the issues; MuJoCo's warnings become warnings.
       skip: kinds out of :data:`SKIPPABLE`.
+      repair: whether inertias that no body has are to be mended.
+      strict: whether they are to be refused.
 
     Returns:
       The model, ``None`` if there was an error.
@@ -146,7 +159,7 @@ def compile_mjcf(path_or_text: str | Path, report: Report, skip: frozenset[str] 
     model = _compile(mujoco, path_or_text, report)
     if model is None:
         return None
-    source = MjcfSource(model, elements, report, skip)
+    source = MjcfSource(model, elements, report, skip, repair, strict)
     _check_numbers(source)
     return None if report.num_errors else source
 

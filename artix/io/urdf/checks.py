@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import numpy as np
+
 from artix.io.common.diagnostics import Report
 from artix.io.urdf.parser import COMPOSITE_TYPES, MOVING_TYPES, UrdfJoint, UrdfMimic, UrdfRobot
 
@@ -63,19 +65,19 @@ def _check_connected(
 
 
 def check_masses(robot: UrdfRobot, order: list[str], report: Report) -> None:
-    """Warns of joints that move no mass; links that fixed joints attach count as one body."""
+    """Warns of joints that move neither mass nor inertia; links that fixed joints attach count as one body."""
     inbound = {joint.child: joint for joint in robot.joints.values()}
-    own = {name: robot.links[name].mass for name in order}
+    own = {name: bool(robot.links[name].mass > 0.0 or np.any(robot.links[name].inertia)) for name in order}
     below = dict(own)
     for name in reversed(order[1:]):
         joint = inbound[name]
-        below[joint.parent] += below[name]
+        below[joint.parent] |= below[name]
         if joint.type == "fixed":
-            own[joint.parent] += own[name]
-        elif below[name] == 0.0:
+            own[joint.parent] |= own[name]
+        elif not below[name]:
             message = f"moves no mass at all (link {name!r} and all below): the mass matrix may be singular"
             report.warning(joint.element, message, "give the link an <inertial>, or the joint armature after reading")
-        elif own[name] == 0.0:
+        elif not own[name]:
             message = f"link {name!r} has no mass of its own; only what further joints carry gives it inertia"
             report.warning(joint.element, message, "nothing, if it stands for one axis of a compound joint")
 

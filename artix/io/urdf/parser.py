@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
 
 from artix.io.common.diagnostics import Report
 from artix.io.common.poses import IDENTITY, quaternion_from_rpy
-from artix.io.common.values import INERTIA_TOLERANCE
 from artix.io.common.xml_tree import Element, read_child, read_name, read_number, read_numbers, read_xml
 
 #: Joints of one degree of freedom.
@@ -19,21 +17,22 @@ MOVING_TYPES = ("revolute", "continuous", "prismatic")
 #: Joints of several, without limits and dynamics by URDF's own definition.
 COMPOSITE_TYPES = ("planar", "floating")
 
-#: The repairs that may be asked for by name.
-REPAIRS = ("inertia", "mimic")
-
 _XACRO = re.compile(r"\$[{(]")
 
 
 @dataclasses.dataclass(frozen=True)
 class UrdfLink:
-    """A ``<link>``: mass [kg], mass frame in the link frame [7], inertia in the axes of the mass frame [kg m^2]."""
+    """A ``<link>``: mass [kg], mass frame in the link frame [7], inertia in the axes of the mass frame [kg m^2].
+
+    ``inertial`` is the element that says so, if there is one.
+    """
 
     name: str
     element: Element
     mass: float = 0.0
     com_pose: np.ndarray = dataclasses.field(default_factory=IDENTITY.copy)
     inertia: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((3, 3)))
+    inertial: Element | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,13 +80,14 @@ class UrdfRobot:
         return (len(self.links), len(self.joints)) == tuple(map(len, elements))
 
 
-def parse_urdf(path_or_text: str | Path, report: Report, repair: Collection[str] = ()) -> UrdfRobot | None:
+def parse_urdf(path_or_text: str | Path, report: Report) -> UrdfRobot | None:
     """Reads links and joints one by one; how they hang together is for :mod:`artix.io.urdf.checks`.
+
+    Whether a body can have the inertias is for :mod:`artix.io.common.inertias`.
 
     Args:
       path_or_text: a path, or the URDF itself.
       report: receives the issues.
-      repair: names out of :data:`REPAIRS`.
 
     Returns:
       The robot, ``None`` if the document is not a URDF at all. After errors it holds stand-ins for what is wrong.
@@ -99,7 +99,7 @@ def parse_urdf(path_or_text: str | Path, report: Report, repair: Collection[str]
     for child in element.all("link"):
         name = _unique_name(child, links, report)
         if name is not None:
-            links[name] = _link(name, child, report, repair)
+            links[name] = _link(name, child, report)
     joints: dict[str, UrdfJoint] = {}
     for child in element.all("joint"):
         name = _unique_name(child, joints, report)
@@ -158,7 +158,7 @@ def _origin(element: Element, report: Report) -> np.ndarray:
 # --- links --------------------------------------------------------------------------------------------------------
 
 
-def _link(name: str, element: Element, report: Report, repair: Collection[str]) -> UrdfLink:
+def _link(name: str, element: Element, report: Report) -> UrdfLink:
     inertial = read_child(report, element, "inertial")
     if inertial is None:
         return UrdfLink(name, element)
@@ -172,68 +172,7 @@ def _link(name: str, element: Element, report: Report, repair: Collection[str]) 
     inertia = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
     if mass_element is None or inertia_element is None or report.num_errors > before:
         return UrdfLink(name, element)
-    return UrdfLink(name, element, mass, com_pose, _check_inertia(inertial, mass, inertia, report, repair))
-
-
-def _check_inertia(
-    inertial: Element, mass: float, inertia: np.ndarray, report: Report, repair: Collection[str]
-) -> np.ndarray:
-    """Notes what no rigid body can have, and repairs it if that was asked for."""
-    if mass < 0.0:
-        report.error(inertial, f"the mass {mass:g} kg is negative", "give the mass in kg, 0 for a massless link")
-        return inertia
-    if not np.any(inertia):
-        if mass > 0.0:
-            point = f"a point mass: {mass:g} kg without rotational inertia"
-            report.warning(inertial, point, "give the inertia about the centre of mass [kg m^2]")
-        return inertia
-    problem = _inertia_problem(inertia) if mass > 0.0 else "a link without mass cannot have inertia"
-    if problem is None:
-        return inertia
-    if "inertia" not in repair:
-        fix = "correct the <inertial>, or let the reader mend it with repair=('inertia',)"
-        report.error(inertial, problem, fix)
-        return inertia
-    mended = repaired_inertia(inertia) if mass > 0.0 else np.zeros((3, 3))
-    result = f"its principal inertias are now {_principal_text(mended)} kg m^2"
-    report.repaired(inertial, f"{problem}; {result}", "correct the <inertial> in the file")
-    return mended
-
-
-def _inertia_problem(inertia: np.ndarray) -> str | None:
-    least, middle, largest = np.linalg.eigvalsh(inertia)
-    found = f"its principal inertias are {_principal_text(inertia)} kg m^2"
-    # A zero moment may come out of the eigenvalue solver as a rounding error of either sign.
-    if least <= 1e-12 * largest:
-        return f"the inertia is not positive definite: {found}"
-    if least + middle < largest * (1.0 - INERTIA_TOLERANCE):
-        return (
-            f"the inertia breaks the triangle inequality (one principal moment exceeds the sum of the others): {found}"
-        )
-    return None
-
-
-def _principal_text(inertia: np.ndarray) -> str:
-    return "(" + ", ".join(f"{moment:.6g}" for moment in np.linalg.eigvalsh(inertia)) + ")"
-
-
-def repaired_inertia(inertia: np.ndarray) -> np.ndarray:
-    """The inertia with its principal moments raised as little as a rigid body demands; the axes stay.
-
-    Every moment is first raised to a millionth of the largest. If the two lesser ones then sum to less than the
-    largest, both are raised by half of what is missing. Raised moments slow the motion that they govern;
-    lowering the largest one instead could make a simulation unstable.
-
-    Args:
-      inertia: a symmetric matrix [kg m^2], shape [3, 3].
-    """
-    moments, axes = np.linalg.eigh(inertia)
-    size = np.abs(moments).max()
-    moments = np.maximum(moments, INERTIA_TOLERANCE * size)
-    missing = moments[2] - moments[0] - moments[1]
-    moments[:2] += 0.5 * max(missing, 0.0)
-    result = (axes * moments) @ axes.T
-    return 0.5 * (result + result.T)
+    return UrdfLink(name, element, mass, com_pose, inertia, inertial)
 
 
 # --- joints -------------------------------------------------------------------------------------------------------

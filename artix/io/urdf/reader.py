@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+import dataclasses
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from artix.io.common.diagnostics import DescriptionWarning, Issue, Report
+from artix.io.common.diagnostics import Issue, Place, Report
+from artix.io.common.inertias import check_inertias, chosen_repairs
 from artix.io.common.links import ROTATIONS, TRANSLATIONS, LinkDescription, add_links, joint_frame
 from artix.io.common.poses import IDENTITY, compose, quaternion_from_x_to
 from artix.io.common.xml_tree import is_text
 from artix.io.urdf.checks import check_composites, check_masses, check_mimics, check_tree
-from artix.io.urdf.parser import COMPOSITE_TYPES, REPAIRS, UrdfJoint, UrdfMimic, UrdfRobot, parse_urdf
+from artix.io.urdf.parser import COMPOSITE_TYPES, UrdfJoint, UrdfMimic, UrdfRobot, parse_urdf
 from artix.model.articulation import Articulation
 from artix.model.builder import STANDARD_GRAVITY, ArticulationBuilder
 from artix.model.composite_joints import CompositeJoint
@@ -23,6 +24,9 @@ from artix.model.joint_features import JointFriction
 from artix.model.joints import Joint
 
 WORLD_LINK = "world"
+
+#: The repairs that may be asked for by name.
+REPAIRS = ("inertia", "mimic")
 
 #: A frame whose z is the x of the one around it.
 _X_TO_Z = np.array([0.0, 0.0, 0.0, 0.0, np.sqrt(0.5), 0.0, np.sqrt(0.5)])
@@ -34,6 +38,7 @@ def load_urdf(
     fixed_base: bool | None = None,
     merge_fixed_joints: bool = False,
     repair: Collection[str] = (),
+    strict: bool = False,
     gravity: npt.ArrayLike = STANDARD_GRAVITY,
     dtype: Any = None,
 ) -> Articulation:
@@ -54,7 +59,9 @@ def load_urdf(
       repair: names of repairs to make where the description is physically impossible, each raised as a
         :class:`~artix.DescriptionWarning`. ``"inertia"`` raises the principal inertias as little as a
         rigid body demands, and drops the inertia of links without mass; ``"mimic"`` frees joints that are said to
-        follow a joint that is not there, is fixed, or is the joint itself.
+        follow a joint that is not there, is fixed, or is the joint itself. Without ``"inertia"``, inertias that no body
+        has stay as they are, with one such warning for all links; negative moments are refused.
+      strict: whether to refuse all inertias that no body has.
       gravity: acceleration of gravity in world axes [m/s^2], shape [3].
       dtype: floating-point type of the arrays; JAX's default when ``None``.
 
@@ -64,13 +71,14 @@ def load_urdf(
       ValueError: a repair is unknown, or gravity is malformed.
       TypeError: ``path_or_text`` is neither a string nor a path.
     """
-    report, robot, order, mimics = _read(path_or_text, repair)
-    report.raise_errors()
+    report, robot, order, mimics = _read(path_or_text, repair, strict)
+    report.finish()
     assert robot is not None  # An unreadable document is an error.
-    for issue in report.repairs:
-        warnings.warn(str(issue), DescriptionWarning, stacklevel=2)
     builder = ArticulationBuilder(
-        fixed_base=order[0] == WORLD_LINK if fixed_base is None else fixed_base, gravity=gravity, name=robot.name
+        fixed_base=order[0] == WORLD_LINK if fixed_base is None else fixed_base,
+        gravity=gravity,
+        name=robot.name,
+        strict=False,
     )
     inbound = {joint.child: joint for joint in robot.joints.values()}
     links = [description for name in order for description in _descriptions(robot, name, inbound.get(name))]
@@ -80,19 +88,20 @@ def load_urdf(
     return builder.build(dtype)
 
 
-def check_urdf(path_or_text: str | Path, *, repair: Collection[str] = ()) -> list[Issue]:
+def check_urdf(path_or_text: str | Path, *, repair: Collection[str] = (), strict: bool = False) -> list[Issue]:
     """Everything there is to say about a URDF, errors and warnings by line; never raises for what is in it.
 
     Args:
       path_or_text: as for :func:`load_urdf`.
       repair: repairs to assume, as for :func:`load_urdf`; what they mend is a warning instead of an error.
+      strict: as for :func:`load_urdf`.
 
     Raises:
       OSError: the file cannot be read.
       ValueError: a repair is unknown.
       TypeError: ``path_or_text`` is neither a string nor a path.
     """
-    report, *_ = _read(path_or_text, repair)
+    report, *_ = _read(path_or_text, repair, strict)
     return sorted(report.issues, key=lambda issue: issue.line)
 
 
@@ -100,15 +109,15 @@ def check_urdf(path_or_text: str | Path, *, repair: Collection[str] = ()) -> lis
 _Reading = tuple[Report, UrdfRobot | None, list[str], dict[str, UrdfMimic]]
 
 
-def _read(path_or_text: str | Path, repair: Collection[str]) -> _Reading:
-    repair = (repair,) if isinstance(repair, str) else tuple(repair)
-    unknown = [name for name in repair if name not in REPAIRS]
-    if unknown:
-        raise ValueError(f"unknown repair {unknown[0]!r}; known repairs: {', '.join(REPAIRS)}")
+def _read(path_or_text: str | Path, repair: Collection[str], strict: bool) -> _Reading:
+    repair = chosen_repairs(repair, REPAIRS)
     report = Report("<text>" if is_text(path_or_text) else str(path_or_text))
-    robot = parse_urdf(path_or_text, report, repair)
+    robot = parse_urdf(path_or_text, report)
     if robot is None:
         return report, None, [], {}
+    places: dict[str, Place] = {link.name: link.inertial or link.element for link in robot.links.values()}
+    links = check_inertias(list(robot.links.values()), places, report, repair="inertia" in repair, strict=strict)
+    robot = dataclasses.replace(robot, links={link.name: link for link in links})
     order = check_tree(robot, report)
     mimics = check_mimics(robot, report, repair)
     if not report.num_errors:

@@ -112,9 +112,9 @@ class _Writer:
 
     def _link(self, link: int) -> list[str]:
         name, mass = quoteattr(self.topology.link_names[link]), float(self.articulation.link_mass[link])
-        if mass == 0.0:
-            return [f"  <link name={name}/>"]
         inertia = np.asarray(self.articulation.link_inertia[link], float)
+        if mass == 0.0 and not np.any(inertia):
+            return [f"  <link name={name}/>"]
         entries = zip(("ixx", "ixy", "ixz", "iyy", "iyz", "izz"), inertia[np.triu_indices(3)], strict=True)
         numbers = " ".join(f'{key}="{_number(value)}"' for key, value in entries)
         pose = compose(inverse(self.moved[link]), self._pose("link_com_pose", link))

@@ -13,8 +13,8 @@ from artix.io.usd.stage import UsdPrim, UsdScene, import_pxr
 #: Density of what has none [kg/m^3], as UsdPhysics says.
 DEFAULT_DENSITY = 1000.0
 
-#: Where ``save_usd`` says that a body has no mass, or a mass without inertia: a key of the prim's custom data. In
-#: USD's own attributes a zero asks for a computed value.
+#: Where ``save_usd`` says that the body's mass and moments of inertia are meant as they stand, zeros included: a key
+#: of the prim's custom data. In USD's own attributes a zero asks for a computed value.
 ZERO_KEY = "artix:zero"
 
 #: PhysX gives a body without any collider the inertia of a ball of this radius [m].
@@ -52,7 +52,9 @@ def mass_properties(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
     center = None if center is None or not np.isfinite(center).all() else scene.point(body.path, center)
     if body.prim.GetCustomDataByKey(ZERO_KEY) is True:
         position = np.zeros(3) if center is None else center
-        return MassProperties(mass, np.concatenate([position, IDENTITY[3:]]), np.zeros((3, 3)))
+        rotation = IDENTITY[3:] if axes is None else axes
+        inertia = np.diag(np.zeros(3) if diagonal is None else diagonal) * unit.inertia
+        return MassProperties(mass, np.concatenate([position, rotation]), inertia)
     if diagonal is not None and not np.any(diagonal):
         diagonal = None
     whole = _newton_inertia(body)

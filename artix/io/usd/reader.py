@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import warnings
+from collections.abc import Collection
 from typing import Any
 
 import numpy.typing as npt
 
-from artix.io.common.diagnostics import DescriptionWarning, Issue, Report
-from artix.io.common.links import LinkPlace, add_links
+from artix.io.common.diagnostics import Issue, Report
+from artix.io.common.inertias import check_inertias, chosen_repairs
+from artix.io.common.links import LinkDescription, LinkPlace, add_links
 from artix.io.common.poses import compose
 from artix.io.usd.articulation import UsdArticulation, read_articulation
 from artix.io.usd.couplings import loop_joints, mimic_joints
@@ -27,6 +28,8 @@ def load_usd(
     root: str | None = None,
     fixed_base: bool | None = None,
     merge_fixed_joints: bool = False,
+    repair: Collection[str] = (),
+    strict: bool = False,
     gravity: npt.ArrayLike | None = None,
     dtype: Any = None,
 ) -> Articulation:
@@ -50,6 +53,10 @@ def load_usd(
       fixed_base: whether the root is fixed to the world, by its joint to the world if it has one; ``None`` leaves it
         to the stage.
       merge_fixed_joints: whether links on fixed joints become part of their parent; each stays as a named frame.
+      repair: ``("inertia",)`` raises the principal inertias as little as a rigid body demands where no body has those
+        of the stage, each raised as a :class:`~artix.DescriptionWarning`. Otherwise they stay as they
+        are, as in PhysX, with one such warning; negative moments are refused.
+      strict: whether to refuse all inertias that no body has.
       gravity: acceleration of gravity in world axes [m/s^2], shape [3]; that of the stage's scene when ``None``.
       dtype: floating-point type of the arrays; JAX's default when ``None``.
 
@@ -57,10 +64,10 @@ def load_usd(
       DescriptionError: the stage is refused; its ``issues`` hold all errors with file, prim and mend.
       OSError: the file cannot be read.
       TypeError: ``path_or_text_or_stage`` is none of the three.
-      ValueError: ``gravity`` is malformed.
+      ValueError: ``gravity`` is malformed, or a repair is unknown.
       ModuleNotFoundError: ``usd-core`` is not installed.
     """
-    return _load(path_or_text_or_stage, root, fixed_base, merge_fixed_joints, gravity, dtype)[0]
+    return _load(path_or_text_or_stage, root, fixed_base, merge_fixed_joints, repair, strict, gravity, dtype)[0]
 
 
 def load_usd_with_state(
@@ -69,6 +76,8 @@ def load_usd_with_state(
     root: str | None = None,
     fixed_base: bool | None = None,
     merge_fixed_joints: bool = False,
+    repair: Collection[str] = (),
+    strict: bool = False,
     gravity: npt.ArrayLike | None = None,
     dtype: Any = None,
 ) -> tuple[Articulation, State]:
@@ -78,32 +87,40 @@ def load_usd_with_state(
     root link's pose is that of its body. The velocities of the root's ``PhysicsRigidBodyAPI`` are those of its centre
     of mass, in the axes of the prim above it.
     """
-    return _load(path_or_text_or_stage, root, fixed_base, merge_fixed_joints, gravity, dtype)
+    return _load(path_or_text_or_stage, root, fixed_base, merge_fixed_joints, repair, strict, gravity, dtype)
 
 
-def check_usd(path_or_text_or_stage: Any, *, root: str | None = None, fixed_base: bool | None = None) -> list[Issue]:
+def check_usd(
+    path_or_text_or_stage: Any,
+    *,
+    root: str | None = None,
+    fixed_base: bool | None = None,
+    repair: Collection[str] = (),
+    strict: bool = False,
+) -> list[Issue]:
     """Everything there is to say about an articulation in USD, errors first; never raises for what is in it.
 
     Args:
       path_or_text_or_stage: as for :func:`load_usd`.
       root: as for :func:`load_usd`.
       fixed_base: as for :func:`load_usd`.
+      repair: repairs to assume, as for :func:`load_usd`.
+      strict: as for :func:`load_usd`.
 
     Raises:
       OSError: the file cannot be read.
+      ValueError: a repair is unknown.
       TypeError: ``path_or_text_or_stage`` is not what is expected.
       ModuleNotFoundError: ``usd-core`` is not installed.
     """
-    report, _ = _read(path_or_text_or_stage, root, fixed_base, False, None, None)
+    report, _ = _read(path_or_text_or_stage, root, fixed_base, False, repair, strict, None, None)
     return sorted(report.issues, key=lambda issue: issue.severity)
 
 
 def _load(source: Any, *arguments: Any) -> tuple[Articulation, State]:
     report, reading = _read(source, *arguments)
-    report.raise_errors()
+    report.finish(stacklevel=4)
     assert reading is not None  # Without one there are errors.
-    for issue in report.repairs:
-        warnings.warn(str(issue), DescriptionWarning, stacklevel=3)
     return reading
 
 
@@ -112,10 +129,13 @@ def _read(
     root: str | None,
     fixed_base: bool | None,
     merge_fixed_joints: bool,
+    repair: Collection[str],
+    strict: bool,
     gravity: npt.ArrayLike | None,
     dtype: Any,
 ) -> tuple[Report, tuple[Articulation, State] | None]:
     """The report, and what is read if it has no errors."""
+    mend = bool(chosen_repairs(repair))
     is_path = isinstance(source, str | os.PathLike) and not is_usd_text(source)
     report = Report(os.fspath(source) if is_path else "<text>" if is_usd_text(source) else "<stage>")
     stage = open_stage(source, report)
@@ -125,7 +145,10 @@ def _read(
     try:
         description = read_articulation(UsdScene(stage, report), root, fixed_base)
         if description is not None:
-            articulation = _build(report, description, merge_fixed_joints, gravity, dtype)
+            links = description.links()
+            places = {description.names[path]: description.scene.prims[path] for path in description.tree.bodies}
+            links = check_inertias(links, places, report, repair=mend, strict=strict)
+            articulation = _build(report, description, links, merge_fixed_joints, gravity, dtype)
             if articulation is not None:
                 reading = articulation, read_state(description, articulation)
                 description.note_unread()
@@ -135,10 +158,14 @@ def _read(
 
 
 def _build(
-    report: Report, description: UsdArticulation, merge_fixed_joints: bool, gravity: npt.ArrayLike | None, dtype: Any
+    report: Report,
+    description: UsdArticulation,
+    links: list[LinkDescription],
+    merge_fixed_joints: bool,
+    gravity: npt.ArrayLike | None,
+    dtype: Any,
 ) -> Articulation | None:
     """The articulation; ``None``, and noted, if the description has errors."""
-    links = description.links()
     stage_gravity = description.gravity()
     if report.num_errors:
         return None
@@ -146,6 +173,7 @@ def _build(
         fixed_base=description.tree.fixed_base,
         gravity=stage_gravity if gravity is None else gravity,
         name=description.name,
+        strict=False,
     )
     try:
         places = add_links(builder, links, merge_fixed_joints=merge_fixed_joints)

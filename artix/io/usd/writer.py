@@ -157,7 +157,7 @@ def _write_body(out: Author, topology: Topology, arrays: Articulation, link: int
     author(body, "point3f", "physics:centerOfMass", vector(com_pose[:3]))
     author(body, "float3", "physics:diagonalInertia", vector(moments))
     author(body, "quatf", "physics:principalAxes", quaternion(axes))
-    if not np.any(moments):
+    if arrays.link_mass[link] == 0.0 or not np.any(moments):
         body.SetCustomDataByKey(ZERO_KEY, True)
         out.cannot_say(body, "USD has no body without mass or inertia; only load_usd reads it as such")
     scale = float(arrays.gravity_scale[link])

@@ -190,12 +190,14 @@ def _solve_dof(
     drive = within_envelope(row.drive, drive, old.drive, velocity, sweep)
     velocity = velocity + row.response * (drive - old.drive)
     friction_so_far = jnp.zeros_like(old.friction) if sweep.restarts else old.friction
-    friction = friction_impulse(row.limit, friction_so_far, velocity, sweep)
-    velocity = velocity + row.response * (friction - friction_so_far)
+    braked = friction_impulse(row.limit, friction_so_far, velocity, sweep) - friction_so_far
+    # Where position sweeps have budgets of their own, velocity sweeps still account for the whole step.
+    friction = old.friction + braked
+    velocity = velocity + row.response * braked
     lower, upper = limit_impulses(row.limit, old.lower, old.upper, velocity, displacement, sweep)
     velocity = velocity + row.response * (lower - old.lower + upper - old.upper)
     capped = velocity_limit_impulse(row.limit, velocity)
-    total = drive - old.drive + friction - friction_so_far + lower - old.lower + upper - old.upper + capped
+    total = drive - old.drive + braked + lower - old.lower + upper - old.upper + capped
     return DofImpulses(drive, friction, lower, upper), total
 
 

@@ -1,0 +1,144 @@
+"""Inertias that no body has: computed with as given, repaired or refused; the same rules for every reader."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from artix.io.common.diagnostics import Place, Report
+from artix.model.validation import (
+    impossible_inertia,
+    inertia_rounding,
+    principal_inertias,
+    without_negative_moments,
+)
+
+#: Lesser moments are raised to this fraction of the largest.
+_LEAST_MOMENT = 1e-6
+
+
+class _Link(Protocol):
+    """What a link must have to be checked."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def mass(self) -> float: ...
+    @property
+    def inertia(self) -> np.ndarray: ...
+
+
+_AnyLink = TypeVar("_AnyLink", bound=_Link)
+
+
+def check_inertias(
+    links: Sequence[_AnyLink], places: Mapping[str, Place], report: Report, *, repair: bool, strict: bool
+) -> list[_AnyLink]:
+    """Checks the masses and inertias of links.
+
+    Moments that are negative within rounding become zero. What no body has but dynamics can be computed with (one
+    principal moment above the sum of the others, inertia without mass) stays as it is, and the reader will raise one
+    warning for all such links together. Negative masses and moments are errors.
+
+    Args:
+      links: dataclasses with ``name``, ``mass`` and ``inertia``.
+      places: where the file gives the mass of a link, by the link's name.
+      report: receives the issues.
+      repair: whether to mend inertias by :func:`repaired_inertia`, and to drop those without mass.
+      strict: whether what no body has is an error.
+
+    Returns:
+      The links, with other inertias where that was necessary.
+    """
+    checked, impossible = [], []
+    for link in links:
+        place = places.get(link.name)
+        inertia = link.inertia
+        if place is not None:
+            inertia, is_given = _checked_inertia(link, place, report, repair=repair, strict=strict)
+            impossible += [link.name] if is_given else []
+        checked.append(link if inertia is link.inertia else _with_inertia(link, inertia))
+    if impossible:
+        names = ", ".join(map(repr, impossible[:10])) + (", ..." if len(impossible) > 10 else "")
+        what = "1 link has an inertia" if len(impossible) == 1 else f"{len(impossible)} links have inertias"
+        report.announce(
+            places[impossible[0]],
+            f"{what} that no body has, computed as given: {names}",
+            "correct them in the file, or let the reader mend them with repair=('inertia',); strict=True refuses them",
+        )
+    return checked
+
+
+def _with_inertia(link: Any, inertia: np.ndarray) -> Any:
+    return dataclasses.replace(link, inertia=inertia)
+
+
+def _checked_inertia(
+    link: _Link, place: Place, report: Report, *, repair: bool, strict: bool
+) -> tuple[np.ndarray, bool]:
+    """The inertia to compute with, and whether it is impossible and left as it is."""
+    mass, inertia = link.mass, link.inertia
+    if mass < 0.0:
+        report.error(place, f"the mass {mass:g} kg is negative", "give the mass in kg, 0 for a massless link")
+        return inertia, False
+    least = float(np.linalg.eigvalsh(inertia)[0])
+    negative = least < -inertia_rounding(mass, inertia)
+    if negative:
+        problem: str | None = f"the inertia is not positive definite: {principal_inertias(inertia)}"
+    else:
+        inertia = without_negative_moments(inertia)
+        problem = impossible_inertia(mass, inertia)
+    if problem is None:
+        _warn_of_points(mass, inertia, place, report)
+        return inertia, False
+    if repair:
+        mended = repaired_inertia(inertia) if mass > 0.0 else np.zeros((3, 3))
+        report.repaired(place, f"{problem}; now {principal_inertias(mended)}", "correct it in the file")
+        return mended, False
+    if negative or strict:
+        report.error(place, problem, "correct it, or let the reader mend it with repair=('inertia',)")
+        return inertia, False
+    report.warning(place, f"{problem}; computed as given", "correct it, or read with repair=('inertia',)")
+    return inertia, True
+
+
+def _warn_of_points(mass: float, inertia: np.ndarray, place: Place, report: Report) -> None:
+    """Notes masses without rotational inertia."""
+    if mass > 0.0 and not np.any(inertia):
+        point = f"a point mass: {mass:g} kg without rotational inertia"
+        report.warning(place, point, "give the inertia about the centre of mass [kg m^2]")
+
+
+def repaired_inertia(inertia: np.ndarray) -> np.ndarray:
+    """The inertia with its principal moments raised as little as a rigid body demands; the axes stay.
+
+    Every moment is first raised to a millionth of the largest. If the two lesser ones then sum to less than the
+    largest, both are raised by half of what is missing. Raised moments slow the motion that they govern;
+    lowering the largest one instead could make a simulation unstable.
+
+    Args:
+      inertia: a symmetric matrix [kg m^2], shape [3, 3].
+    """
+    moments, axes = np.linalg.eigh(inertia)
+    size = np.abs(moments).max()
+    moments = np.maximum(moments, _LEAST_MOMENT * size)
+    missing = moments[2] - moments[0] - moments[1]
+    moments[:2] += 0.5 * max(missing, 0.0)
+    result = (axes * moments) @ axes.T
+    return 0.5 * (result + result.T)
+
+
+def chosen_repairs(repair: Collection[str], known: tuple[str, ...] = ("inertia",)) -> tuple[str, ...]:
+    """The names of the repairs that were asked for, one by itself or several.
+
+    Raises:
+      ValueError: one is unknown; the message lists those that are known.
+    """
+    names = (repair,) if isinstance(repair, str) else tuple(repair)
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ValueError(f"unknown repair {unknown[0]!r}; known repairs: {', '.join(known)}")
+    return names
