@@ -368,6 +368,16 @@ def test_gradients_kind_by_kind(members) -> None:
         assert not np.any(gradient[number, n:])
 
 
+def test_a_new_member_is_evaluated_by_its_kind(members) -> None:
+    fleet = artix.Fleet([members[2], members[3]])
+    other = fleet.replace_member(0, members[3])
+    state = other.random_state(jax.random.key(0))
+    found = other.evaluate(artix.potential_energy, state)
+    for number in range(2):
+        own = other.member_state(state, number)
+        np.testing.assert_allclose(found[number], artix.potential_energy(members[3], own), atol=1e-12)
+
+
 def test_layouts_are_chosen_and_refused(members) -> None:
     assert artix.Fleet([random_tree(k, 3, fixed_base=True) for k in range(40, 49)]).layout == "padded"
     with pytest.raises(ValueError, match="'kinds' or 'padded'"):

@@ -95,7 +95,7 @@ def inverse_matrix(articulation: Articulation, kin: Kinematics, *, armature: boo
 
 
 def factorize(articulation: Articulation, kin: Kinematics, *, armature: bool = True, many: bool = False) -> Factors:
-    """Factors of the mass matrix for :func:`linear_solve`, which differentiates implicitly; ``many`` for many."""
+    """Factors of the mass matrix for one or ``many`` uses of :func:`linear_solve`, which differentiates implicitly."""
     product = mass_product(articulation, kin, armature=armature)
     return factorize_product(articulation.topology, jax.lax.stop_gradient(product), many=many)
 

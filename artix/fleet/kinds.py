@@ -68,15 +68,15 @@ def kinds_of(members: Sequence[Articulation], index: np.ndarray) -> list[Kind]:
       index: which of them each member of the fleet is, [N].
     """
     of_topology: dict[Topology, list[int]] = {}
-    for number, member in enumerate(members):
-        of_topology.setdefault(member.topology, []).append(number)  # type: ignore[arg-type]
+    for number in dict.fromkeys(index.tolist()):
+        of_topology.setdefault(members[number].topology, []).append(number)
     kinds = []
     for numbers in of_topology.values():
         places = np.flatnonzero(np.isin(index, numbers))
         if len(numbers) == 1:
             kinds.append(Kind(members[numbers[0]], True, places))
             continue
-        which = np.searchsorted(numbers, index[places])
+        which = np.array([numbers.index(number) for number in index[places]])
         stacked = jax.tree.map(lambda *leaves, which=which: jnp.stack(leaves)[which], *(members[k] for k in numbers))
         kinds.append(Kind(stacked, False, places))
     return kinds
@@ -94,32 +94,31 @@ def evaluate_by_kind(kinds: Sequence[Kind], padding: Padding, function: Function
       The function of ``state, *arguments``. It raises what ``function`` raises for one of the kinds, and ``ValueError``
       where the shape of a result does not tell what its axes mean.
     """
-    order = np.concatenate([kind.members for kind in kinds])
-    place_of = np.argsort(order)
-    is_ordered = bool(np.all(order == np.arange(len(order))))
     meanings = [_meanings(kind.articulation.topology, padding) for kind in kinds]  # type: ignore[arg-type]
 
     def of_fleet(*arguments: Any) -> Any:
         leaves, structure = jax.tree.flatten(arguments)
-        chosen = _chosen_axes(kinds, meanings, function, leaves, structure)
         results = []
-        for kind, axes in zip(kinds, chosen, strict=True):
-            own = [leaf[_rows(kind.members)][(slice(None), *(axis.place for axis in leaf_axes))]
-                   for leaf, leaf_axes in zip(leaves, axes, strict=True)]  # fmt: skip
+        for kind, axes in zip(kinds, _chosen_axes(kinds, meanings, function, leaves, structure), strict=True):
+            rows = _rows(kind.members)
+            places = [(slice(None), *(axis.place for axis in of_leaf)) for of_leaf in axes]
+            own = [leaf[rows][place] for leaf, place in zip(leaves, places, strict=True)]
             batched = jax.vmap(function, in_axes=(None if kind.is_one else 0, *(0,) * len(arguments)))
             results.append(batched(kind.articulation, *jax.tree.unflatten(structure, own)))
-        flat = [jax.tree.leaves(result) for result in results]
-        joined = []
-        for number, parts in enumerate(zip(*flat, strict=True)):
-            axes = _axes_of_results([part.shape[1:] for part in parts], meanings, number)
-            padded = [
-                jnp.pad(part, [(0, 0), *(axis.padding for axis in own)]) for part, own in zip(parts, axes, strict=True)
-            ]
-            whole = jnp.concatenate(padded)
-            joined.append(whole if is_ordered else whole[place_of])
+        parts = zip(*map(jax.tree.leaves, results), strict=True)
+        joined = [_joined(kinds, meanings, each, number) for number, each in enumerate(parts)]
         return jax.tree.unflatten(jax.tree.structure(results[0]), joined)
 
     return of_fleet
+
+
+def _joined(kinds: Sequence[Kind], meanings: Sequence[_Meanings], parts: Sequence[Array], number: int) -> Array:
+    """A result of all members, in the fleet's order and padding."""
+    axes = _axes_of_results([part.shape[1:] for part in parts], meanings, number)
+    padded = [jnp.pad(part, [(0, 0), *(axis.padding for axis in own)]) for part, own in zip(parts, axes, strict=True)]
+    order = np.concatenate([kind.members for kind in kinds])
+    whole = jnp.concatenate(padded)
+    return whole if np.array_equal(order, np.arange(len(order))) else whole[np.argsort(order)]
 
 
 def _rows(members: np.ndarray) -> slice | np.ndarray:

@@ -147,7 +147,7 @@ def link_inertias(articulation: Articulation, placements: Placement) -> Inertias
     rotation = spatial.rotation_matrix(frame.rotation)
     first = mass[None] * center
     turned = spatial.multiply_transposed(spatial.multiply(rotation, own), rotation)
-    return Inertias(mass, first, turned + first[:, None] * center[None])
+    return Inertias(mass, first, spatial.mirrored(turned + first[:, None] * center[None]))
 
 
 def lumped_masses(articulation: Articulation, placements: Placement, mass: Array) -> tuple[Array, Array]:
