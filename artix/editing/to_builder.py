@@ -1,4 +1,4 @@
-"""From an articulation back to a builder, to change what arrays alone cannot: couplings, frames, links, joint types."""
+"""From an articulation back to a builder, to change what arrays cannot: couplings, frames, links, joint types."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from artix.model.topology import Topology
 
 
 def builder_from_articulation(articulation: Articulation) -> ArticulationBuilder:
-    """A builder that has been told of all that an articulation holds.
+    """A builder that describes an existing articulation.
 
     Its ``build(articulation.dtype)`` gives the articulation back; before that, add links, frames, tendons or mimic
     joints to a robot that was loaded. To join two articulations or to lock joints, see :mod:`artix.editing.surgery`.
