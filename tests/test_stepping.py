@@ -415,7 +415,7 @@ def test_a_fleet_of_different_robots_steps_in_one_program() -> None:
     """Every member as if it were alone, padded entries exactly zero."""
     names = ("e_combo", "f_mimic_mixed")
     members = [physx.build(name) for name in names]
-    fleet = artix.Fleet(members)
+    fleet = artix.Fleet(members, layout="padded")
     states = fleet.stack_states([state_at(physx.states(name), 1) for name in names])
     together, report = fleet.evaluate(artix.step_and_report, states, None, dt=0.005)
     for k, member in enumerate(members):
@@ -550,7 +550,7 @@ def test_refused_arguments() -> None:
         artix.step(articulation, state, Control(drive_target=jnp.zeros(1, "float32")), 0.01)
     with pytest.raises(ValueError, match="give num_steps, or a control with a leading axis"):
         artix.rollout(articulation, state, None, 0.01)
-    fleet = artix.Fleet([articulation, pendulum(2)])
+    fleet = artix.Fleet([articulation, pendulum(2)], layout="padded")
     with pytest.raises(TypeError, match="solver='pgs' needs a static topology"):
         fleet.evaluate(artix.step, fleet.neutral_state(), None, dt=0.01, options=SolverOptions(solver="pgs"))
 
@@ -558,6 +558,6 @@ def test_refused_arguments() -> None:
         joint = TendonJoint(dof="hinge_0", coefficient=1.0, recip_coefficient=1.0)
         builder.add_fixed_tendon(FixedTendon(name="cord", joints=[joint]))
 
-    fleet = artix.Fleet([pendulum(couple=tie), pendulum(2)])
+    fleet = artix.Fleet([pendulum(couple=tie), pendulum(2)], layout="padded")
     with pytest.raises(TypeError, match="tendons and loop joints need a static topology"):
         fleet.evaluate(artix.step, fleet.neutral_state(), None, dt=0.01)
