@@ -163,6 +163,18 @@ def test_relations_are_refused_by_name() -> None:
         artix.step_and_report(a, at(a, 0.0), None, 0.01, RK4)
 
 
+def test_limits_are_passed_over_whether_an_articulation_is_known_or_an_argument() -> None:
+    free = pendulum(2, drive=Drive(stiffness=1.0, target=2.0))
+    bounded = free.replace(joint_upper_limit=jnp.array([0.1, 0.1]), max_joint_velocity=jnp.array([0.2, 0.2]))
+    state = at(free, 0.5, 1.0)
+    wanted = artix.step(free, state, None, 0.01, RK4)
+    known = jax.jit(lambda state: artix.step(bounded, state, None, 0.01, RK4))(state)
+    argument = jax.jit(lambda one, state: artix.step(one, state, None, 0.01, RK4))(bounded, state)
+    for found in (artix.step(bounded, state, None, 0.01, RK4), known, argument):
+        np.testing.assert_allclose(found.joint_position, wanted.joint_position, rtol=1e-12)
+        np.testing.assert_allclose(found.joint_velocity, wanted.joint_velocity, rtol=1e-12)
+
+
 def test_bounds_have_no_part_in_smooth_dynamics() -> None:
     free = pendulum(2, drive=Drive(stiffness=1.0, target=2.0))
     bounded = pendulum(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import jax
@@ -70,3 +71,14 @@ def test_exports_hold_nothing_of_the_machine() -> None:
     exported = export.export(program, platforms=["cpu", "cuda"])(*arguments)
     assert "custom_call" not in exported.mlir_module()
     _agree(exported.call(*arguments), program(*arguments))
+
+
+@pytest.mark.parametrize("name", ["mass_matrix", "inverse_dynamics", "forward_dynamics"])
+def test_exports_of_large_batches_for_gpus_are_straight_lines(name: str) -> None:
+    """One launch for all robots: no loop over blocks of them, and nothing is sorted."""
+    functions = {**FUNCTIONS, "inverse_dynamics": lambda s, force: artix.inverse_dynamics(ARTICULATION, s, force)}
+    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct((65_536, *x.shape[1:]), x.dtype), _arguments(1))
+    module = export.export(jax.jit(jax.vmap(functions[name])), platforms=["cuda"])(*shapes).mlir_module()
+    operations = set(re.findall(r"stablehlo\.\w+", module))
+    assert {"stablehlo.multiply", "stablehlo.add"} <= operations
+    assert not operations & {"stablehlo.while", "stablehlo.sort", "stablehlo.custom_call"}

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.experimental import checkify
+from jax.experimental.jet import jet
 
 import artix
 from artix.evaluation import quantity
@@ -167,6 +168,63 @@ def test_derivatives_of_batches_are_one_operation(name: str) -> None:
     assert forward[-1].params["axes"][0].size == 7
     backward = _operations(jax.vmap(jax.jacrev(lambda state: motion(name, robot, state))), states)
     assert [axis.size for axis in backward[-1].params["axes"]] == [7, robot.topology.num_dofs + 6 * (name != "step")]
+
+
+@pytest.mark.parametrize("fixed_base", [True, False])
+def test_linear_functions_can_be_transposed(fixed_base: bool) -> None:
+    """A symmetric matrix, then one that is not: by jax.linear_transpose as by its matrix."""
+    robot = random_tree(3, 3, fixed_base=fixed_base)
+    states = random_states(robot, 5)
+    state, n = state_at(states, 0), robot.topology.nv
+    force = jnp.asarray(np.random.default_rng(0).normal(size=n))
+
+    def solve(x: jax.Array) -> jax.Array:
+        return artix.mass_matrix_solve(robot, state, x)
+
+    def scaled(x: jax.Array) -> jax.Array:
+        return artix.mass_matrix_solve(robot, state, jnp.arange(1.0, n + 1) * x)
+
+    for linear in (solve, scaled):
+        matrix = jax.jacfwd(linear)(jnp.zeros(n))
+        transposed = jax.linear_transpose(linear, force)
+        _agree(transposed(force)[0], force @ matrix, 1e-9)
+        _agree(jax.jit(lambda y, transposed=transposed: transposed(y)[0])(force), force @ matrix, 1e-9)
+    many = jax.vmap(lambda state, x: artix.mass_matrix_solve(robot, state, x), (0, None))
+    matrices = jax.vmap(lambda state: artix.mass_matrix_inverse(robot, state))(states)
+    cotangents = jnp.asarray(np.random.default_rng(1).normal(size=(5, n)))
+    (found,) = jax.linear_transpose(lambda x: many(states, x), force)(cotangents)
+    _agree(found, jnp.einsum("bi,bij->j", cotangents, matrices), 1e-9)
+
+
+def test_what_cannot_be_transposed_or_expanded_is_refused_by_name() -> None:
+    robot = random_tree(3, 3, fixed_base=True)
+    state = state_at(random_states(robot, 1), 0)
+
+    def gravity(position: jax.Array) -> jax.Array:
+        return artix.gravity_compensation(robot, state.replace(joint_position=position))
+
+    with pytest.raises(TypeError, match=r"gravity_compensation is not linear in an argument .* jax\.vjp"):
+        jax.linear_transpose(gravity, state.joint_position)(jnp.zeros(robot.topology.nv))
+    with pytest.raises(NotImplementedError, match=r"gravity_compensation has no rule for Taylor series: .* jax\.jvp"):
+        jet(gravity, (state.joint_position,), ((jnp.ones_like(state.joint_position),),))
+
+
+def test_gradients_of_rollouts_keep_states_alone() -> None:
+    """On every platform: what a scan stacks for its way back is seen in the traced program, before any lowering."""
+    robot, count = random_tree(3, 6, fixed_base=False), 10
+    state = state_at(random_states(robot, 1), 0)
+    forces = jnp.zeros((count, robot.topology.num_dofs))
+
+    def run(state: artix.State, forces: jax.Array) -> artix.State:
+        return artix.rollout(robot, state, artix.Control(joint_force=forces), 0.01)
+
+    size = sum(x.size for x in jax.tree.leaves(state)) + forces.shape[1]
+    for solver in (run, jax.vmap(run, (0, None))):
+        batch = 1 if solver is run else 64
+        start = state if solver is run else jax.tree.map(lambda x: jnp.stack([x] * 64), state)
+        residuals = lambda *given, f=solver: jax.tree.leaves(jax.vjp(f, *given)[1])  # noqa: E731
+        kept = jax.make_jaxpr(residuals)(start, forces)
+        assert sum(x.size for x in kept.out_avals) <= 3 * batch * count * size
 
 
 @pytest.mark.parametrize("name", ["forward_dynamics", "step"])

@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax._src import dispatch
+from jax.experimental.jet import jet_rules
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
@@ -102,6 +103,8 @@ def _tangent_of(value: Array, change: Array) -> Any:
 
 def _transpose(cotangents: Sequence[Any], *operands: Any, program: Program, axes: Axes) -> list[Any]:
     count = program.num_operand_values
+    if any(ad.is_undefined_primal(operand) for operand in operands[:count]):
+        return _transpose_of_values(cotangents, operands, program, axes)
     seen = [number for number, cotangent in enumerate(cotangents) if not isinstance(cotangent, ad.Zero)]
     asked = [number for number in range(count, len(operands)) if ad.is_undefined_primal(operands[number])]
     backward = program.transpose(asked, seen)
@@ -112,6 +115,31 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, program: Program, axes
         same_for = tuple(place for place, axis in enumerate(axes) if not axis.mapped[number])
         results[number] = jnp.sum(result, axis=same_for) if same_for else result
     return results
+
+
+def _transpose_of_values(cotangents: Sequence[Any], operands: Sequence[Any], program: Program, axes: Axes) -> list[Any]:
+    """By the derivative along what the program is linear in, which is the same everywhere."""
+    asked = [number for number, operand in enumerate(operands) if ad.is_undefined_primal(operand)]
+    if len(operands) > program.num_operand_values or not program.is_linear_in(asked):
+        raise TypeError(
+            f"{program.name} is not linear in an argument by which it is to be transposed: jax.linear_transpose takes "
+            "linear functions alone; the transpose of the derivative at a point is that of jax.vjp"
+        )
+    at_zero = [jnp.zeros(x.aval.shape, x.aval.dtype) if ad.is_undefined_primal(x) else x for x in operands]
+    wider = tuple(Axis(size, (*mapped, *(mapped[number] for number in asked))) for size, mapped in axes)
+    along = [operands[number] for number in asked]
+    found = _transpose(cotangents, *at_zero, *along, program=program.derivative(asked), axes=wider)[len(operands) :]
+    results: list[Any] = [None] * len(operands)
+    for number, result in zip(asked, found, strict=True):
+        results[number] = result
+    return results
+
+
+def _refuse_jet(primals: Any, series: Any, *, program: Program, **_: Any) -> Any:
+    raise NotImplementedError(
+        f"{program.name} has no rule for Taylor series: jax.experimental.jet does not go through functions of artix; "
+        "nest jax.jvp instead, once for each order"
+    )
 
 
 def _batch(
@@ -232,6 +260,7 @@ ad.primitive_jvps[program_p] = _jvp
 ad.primitive_transposes[program_p] = _transpose
 batching.primitive_batchers[program_p] = _batch
 pe.dce_rules[program_p] = _dce
+jet_rules[program_p] = _refuse_jet
 # As ``custom_partitioning``, which is called for batches on several devices: it wants to know them.
 dispatch.prim_requires_devices_during_lowering.add(program_p)
 mlir.register_lowering(program_p, _lower_by_xla)

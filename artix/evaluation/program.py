@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from jax.interpreters.partial_eval import dce_jaxpr
 
 from artix.evaluation.clean_context import clean_context
 
@@ -107,6 +108,12 @@ class Program:
     def derivative(self, moving: Sequence[int]) -> Program:
         """The derivative along tangents of some operands, which follow the operands."""
         return self._derived_from_base(("derivative", tuple(self.traced[number] for number in moving)))
+
+    def is_linear_in(self, asked: Sequence[int]) -> bool:
+        """Whether the derivative along some operands, all together, is the same wherever they are."""
+        jaxpr = self.derivative(asked).jaxpr.jaxpr
+        _, is_used = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
+        return not any(is_used[self.traced[number]] for number in asked)
 
     def transpose(self, asked: Sequence[int], seen: Sequence[int]) -> Program:
         """Of a linear program, cotangents of the operands ``asked`` from cotangents of the results ``seen``.
