@@ -264,7 +264,7 @@ def test_attachments_stay_in_place_when_links_merge():
 
 
 @pytest.mark.parametrize(
-    "second", ["float physics:mass = -2", "float3 physics:diagonalInertia = (1, 1, 9)", "float physics:mass = nan"]
+    "second", ["float physics:mass = -2", "float3 physics:diagonalInertia = (1, 1, -9)", "float physics:mass = nan"]
 )
 def test_bodies_that_cannot_be_are_refused(second):
     name = second.split()[1]
