@@ -210,9 +210,11 @@ from artix.model.tendons import FixedTendon as FixedTendon
 from artix.model.tendons import SpatialTendon as SpatialTendon
 from artix.model.tendons import TendonJoint as TendonJoint
 from artix.model.topology import Topology as Topology
+from artix.simulation.common.contact_memory import ContactMemory as ContactMemory
 from artix.simulation.common.joint_drift import with_joint_drift as with_joint_drift
 from artix.simulation.common.options import Control as Control
 from artix.simulation.common.options import SolverOptions as SolverOptions
+from artix.simulation.common.report import ContactReport as ContactReport
 from artix.simulation.common.report import Residual as Residual
 from artix.simulation.common.report import StepReport as StepReport
 from artix.simulation.continuous import vector_field as vector_field
@@ -224,4 +226,5 @@ from artix.simulation.sleeping import wake_up as wake_up
 from artix.simulation.step import rollout as rollout
 from artix.simulation.step import step as step
 from artix.simulation.step import step_and_report as step_and_report
+from artix.simulation.step import step_with_contact_memory as step_with_contact_memory
 from artix.simulation.step import step_with_joint_drift as step_with_joint_drift

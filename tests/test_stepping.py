@@ -524,7 +524,7 @@ def test_a_joint_without_friction_can_be_pushed_from_rest(solver: str) -> None:
     ("options", "message"),
     [
         ({"substeps": 0}, "substeps must be an integer of at least 1; found 0"),
-        ({"smooth_friction": -1.0}, "smooth_friction must be a finite speed of at least 0; found -1.0"),
+        ({"smooth_friction": -1.0}, "smooth_friction must be finite and at least 0; found -1.0"),
         ({"smooth_friction": 0.1, "solver": "pgs"}, "smooth_friction needs solver='implicit'; found solver='pgs'"),
         ({"solver": "newton"}, "solver must be 'implicit', 'pgs', 'tgs' or 'rk4'; found 'newton'"),
         ({"position_iterations": 0}, "position_iterations must be an integer of at least 1; found 0"),

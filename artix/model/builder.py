@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -18,33 +17,12 @@ from artix.model.couplings import LoopJoint, LoopJoints, MimicJoint, MimicJoints
 from artix.model.geometry import Geometries, Geometry
 from artix.model.joint_parameters import joint_parameters
 from artix.model.joints import IDENTITY_POSE, Joint
+from artix.model.link_parameters import LinkParameters, link_number, link_parameters
 from artix.model.tendons import FixedTendon, FixedTendons, SpatialTendon, SpatialTendons
 from artix.model.topology import Topology
 from artix.model.validation import finite_array, impossible_inertia, number, rotational_inertia, unit_pose
 
 STANDARD_GRAVITY = (0.0, 0.0, -9.81)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Link:
-    name: str
-    parent: int
-    joint: Joint
-    mass: float
-    com_pose: np.ndarray
-    inertia: np.ndarray
-    numbers: dict[str, float]
-
-
-#: Scalars of a link that become arrays [L]: the argument of ``add_link``, the array, and whether it may be infinite.
-LINK_NUMBERS = {
-    "gravity_scale": ("gravity_scale", -np.inf, False),
-    "linear_damping": ("link_linear_damping", 0.0, False),
-    "angular_damping": ("link_angular_damping", 0.0, False),
-    "max_linear_velocity": ("max_link_linear_velocity", 0.0, True),
-    "max_angular_velocity": ("max_link_angular_velocity", 0.0, True),
-    "cfm_scale": ("link_cfm_scale", 0.0, False),
-}
 
 
 class ArticulationBuilder:
@@ -73,7 +51,7 @@ class ArticulationBuilder:
         self.strict = bool(strict)
         self.fixed_base = bool(fixed_base)
         self.gravity = finite_array(gravity, (3,), f"{name!r}: gravity")
-        self._links: list[_Link] = []
+        self._links: list[LinkParameters] = []
         self._names: set[str] = set()
         self._joint_names: set[str] = set()
         self._frames: list[tuple[str, int, np.ndarray]] = []
@@ -150,14 +128,14 @@ class ArticulationBuilder:
             "max_angular_velocity": max_angular_velocity,
             "cfm_scale": cfm_scale,
         }
-        link = _Link(
+        link = LinkParameters(
             name=name,
             parent=-1 if parent is None else int(parent),
             joint=joint,
             mass=mass,
             com_pose=unit_pose(com_pose, f"{where}: com_pose"),
             inertia=inertia,
-            numbers={key: _link_number(key, value, where) for key, value in numbers.items()},
+            numbers={key: link_number(key, value, where) for key, value in numbers.items()},
         )
         self._names.add(name)
         if index:
@@ -308,7 +286,7 @@ class ArticulationBuilder:
             geometries=tuple(one.structure(name, number[link]) for name, link, one in shapes),
         )
         dtype = jnp.zeros(()).dtype if dtype is None else dtype
-        parameters = _link_parameters(links) | joint_parameters([link.joint for link in links])
+        parameters = link_parameters(links) | joint_parameters([link.joint for link in links])
         parameters |= {
             "gravity": self.gravity,
             "frame_local_pose": np.reshape([pose for _, _, pose in self._frames], (-1, 7)),
@@ -328,22 +306,3 @@ class ArticulationBuilder:
         for index in order:
             order += children[index]
         return order
-
-
-def _link_number(argument: str, value: float, where: str) -> float:
-    _, low, infinite = LINK_NUMBERS[argument]
-    found = number(value, f"{where}: {argument}")
-    if not (found >= low and (infinite or np.isfinite(found))):
-        wanted = "finite" if low < 0 else "not negative (inf for none)" if infinite else "finite and not negative"
-        raise ValueError(f"{where}: {argument} must be {wanted}; found {found}")
-    return found
-
-
-def _link_parameters(links: Sequence[_Link]) -> dict[str, Any]:
-    """What the articulation holds per link, as NumPy arrays."""
-    parameters = {name: np.array([link.numbers[key] for link in links]) for key, (name, *_) in LINK_NUMBERS.items()}
-    return parameters | {
-        "link_mass": np.array([link.mass for link in links]),
-        "link_com_pose": np.array([link.com_pose for link in links]),
-        "link_inertia": np.array([link.inertia for link in links]),
-    }

@@ -55,6 +55,14 @@ class SolverOptions:
       smooth_friction: with ``"implicit"``, the speed [rad/s or m/s] below which dry friction fades instead of sticking:
         ``-dynamic v / sqrt(v^2 + smooth_friction^2)``, implicit in time, with derivatives at rest as elsewhere; static
         friction has no part in it. 0 for stick and slip.
+      contact_iterations: with a ground, Newton steps on the laws of all contacts after the sweeps over all rows, each
+        followed by one more sweep.
+      max_contacts_per_geometry: with a ground, the most contacts of one shape with one of its surfaces, of which the
+        nearest are taken; ``None`` for all, which are 8 for a box.
+      allowed_penetration: with a ground, the depth [m] to which rigid contacts may penetrate without being pushed out.
+        Where it is less than what rounding makes of gaps, a box on its corners rests on those that happen to be lowest.
+      max_separation_speed: with a ground, the speed [m/s] at which rigid contacts that penetrate separate at most.
+      restitution_threshold: with a ground, the speed of approach [m/s] above which contacts bounce.
       drive_limits_are_forces: whether a drive's ``max_force`` is a force rather than an impulse per step, PhysX's
         articulation flag ``eDRIVE_LIMITS_ARE_FORCES``.
 
@@ -69,6 +77,11 @@ class SolverOptions:
     external_forces_every_iteration: bool = False
     substeps: int = 1
     smooth_friction: float = 0.0
+    contact_iterations: int = 2
+    max_contacts_per_geometry: int | None = None
+    allowed_penetration: float = 1e-5
+    max_separation_speed: float = 1.0
+    restitution_threshold: float = 0.2
     drive_limits_are_forces: bool = True
 
     def __post_init__(self) -> None:
@@ -80,12 +93,17 @@ class SolverOptions:
             raise ValueError(
                 "tendon_law='virtual_work' needs solver='implicit' or 'rk4'; the others follow PhysX's law"
             )
-        for name, least in (("position_iterations", 1), ("velocity_iterations", 0), ("substeps", 1)):
+        counts = {"position_iterations": 1, "velocity_iterations": 0, "substeps": 1, "contact_iterations": 0}
+        if self.max_contacts_per_geometry is not None:
+            counts["max_contacts_per_geometry"] = 1
+        for name, least in counts.items():
             value = getattr(self, name)
             if not isinstance(value, int) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}; found {value!r}")
-        if not (isinstance(self.smooth_friction, int | float) and 0 <= self.smooth_friction < float("inf")):
-            raise ValueError(f"smooth_friction must be a finite speed of at least 0; found {self.smooth_friction!r}")
+        for name in ("smooth_friction", "max_separation_speed", "restitution_threshold", "allowed_penetration"):
+            value = getattr(self, name)
+            if not (isinstance(value, int | float) and 0 <= value < float("inf")):
+                raise ValueError(f"{name} must be finite and at least 0; found {value!r}")
         if self.smooth_friction and self.solver != "implicit":
             raise ValueError(f"smooth_friction needs solver='implicit'; found solver={self.solver!r}")
         if self.external_forces_every_iteration and self.solver != "tgs":

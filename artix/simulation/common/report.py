@@ -15,9 +15,9 @@ class Residual(struct.PyTreeNode):
     """What a solver's last sweep still had to correct, over all rows; PhysX's ``PxResiduals``.
 
     A row is one of a loop joint (for ``"implicit"`` of its distance alone), a path of a spatial tendon, a joint of a
-    fixed one, a mimic joint, or a DOF with its drive, friction and limits. Its entry is the change of its velocity by
-    the impulses of the last sweep [rad/s or m/s]: zero once the sweeps have converged. Of the hard relations of
-    ``"implicit"``, which no sweep solves, the entries are the velocities by which they are missed.
+    fixed one, a mimic joint, one of three of a contact, or a DOF with its drive, friction and limits. Its entry is the
+    change of its velocity by the impulses of the last sweep [rad/s or m/s]: zero once the sweeps have converged. Of the
+    hard relations of ``"implicit"``, which no sweep solves, the entries are the velocities by which they are missed.
 
     Attributes:
       rms: root of the mean square over all rows, shape [].
@@ -37,6 +37,36 @@ def residual_of(corrections: Array) -> Residual:
     return Residual(rms, jnp.max(jnp.abs(corrections), initial=0))
 
 
+class ContactReport(struct.PyTreeNode):
+    """What contacts with the ground did during a step, K of them; points, normals and gaps are those at its start.
+
+    Attributes:
+      links: the number of the link of each, static, length K.
+      point: where the link touches, in world axes, [K, 3] [m].
+      normal: from the ground towards the link, in world axes, [K, 3].
+      gap: the distance, negative for penetration, [K] [m].
+      force: the mean force on the link, in world axes, [K, 3] [N].
+      impulse: the same over the step, two tangential components, then the normal one, [K, 3] [N s].
+      slip: speed along the ground at the end of the step, [K] [m/s].
+      sticks: whether friction holds it, [K].
+      slides: whether it is in touch and slides, [K]. What neither sticks nor slides has come off.
+      link_force: the forces summed for each link, [L, 3] [N].
+      residual: by how much the impulses fail Signorini's and Coulomb's laws, the largest one, [] [N s].
+    """
+
+    links: tuple[int, ...] = struct.field(pytree_node=False)
+    point: Array
+    normal: Array
+    gap: Array
+    force: Array
+    impulse: Array
+    slip: Array
+    sticks: Array
+    slides: Array
+    link_force: Array
+    residual: Array
+
+
 class StepReport(struct.PyTreeNode):
     """What a step tells besides the next state.
 
@@ -54,6 +84,7 @@ class StepReport(struct.PyTreeNode):
       position_residual: what the last sweep corrected of those that move the positions.
       velocity_residual: the same of the sweeps that leave the final velocities; equal to the former where these are
         the same sweeps.
+      contacts: with the ground; ``None`` where there is no ground.
     """
 
     joint_acceleration: Array
@@ -63,6 +94,7 @@ class StepReport(struct.PyTreeNode):
     loop_joint_force: Array
     position_residual: Residual
     velocity_residual: Residual
+    contacts: ContactReport | None = None
 
     @classmethod
     def zeros(cls, articulation: Articulation) -> StepReport:

@@ -8,14 +8,16 @@ import jax
 import jax.numpy as jnp
 
 from artix.kinematics.displacements import has_all_displacements
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.padding import Tree
 from artix.simulation.common.loop_closures import LoopClosures
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.step_start import HIGHEST, StepStart
-from artix.simulation.implicit.impulses import DistanceRow
+from artix.simulation.implicit.contact_bounds import Touching, contact_rows
+from artix.simulation.implicit.laws import Bounds, Impulses
 from artix.simulation.implicit.rows import bound_rows, distance_rows
-from artix.simulation.implicit.sweeps import Impulses, sweep_over_bounds
+from artix.simulation.implicit.sweeps import sweep_over_bounds
 from artix.simulation.implicit.system import Acting, ImplicitSystem
 from artix.simulation.implicit.velocity import bounded_velocity
 
@@ -35,6 +37,8 @@ class Bounded(NamedTuple):
     """The same of the velocity at the end."""
     loop_impulse: Array
     """Impulses on all rows of the loop joints' anchors."""
+    impulses: Impulses
+    """Of all bounds at the end of the step; those of DOFs in the order of the sweep."""
 
 
 def bounded(
@@ -44,43 +48,54 @@ def bounded(
     acting: Acting,
     system: ImplicitSystem,
     loops: LoopClosures | None,
+    touching: Touching | None,
     options: SolverOptions,
 ) -> Bounded:
     """Sweeps over all bounds, while the hard relations hold."""
     if system.hard is None and loops is None and has_all_displacements(at_start.topology):
-        velocity, corrections = bounded_velocity(articulation, state, acting, system, options)
-        return Bounded(velocity, velocity, corrections, corrections, jnp.zeros_like(velocity, shape=0))
+        swept = bounded_velocity(articulation, state, acting, system, touching, options)
+        velocity, impulses, corrections = swept
+        none = jnp.zeros_like(velocity, shape=0)
+        return Bounded(velocity, velocity, corrections, corrections, none, impulses)
     hard, dt = system.hard, acting.dt
     response = system.response if hard is None else hard.response_within(system.response)
     rows = bound_rows(articulation, state, acting, system.response, response)
     distances = None if loops is None else distance_rows(articulation, loops, response, dt)
+    contacts = remembered = None
+    if touching is not None:
+        contacts = contact_rows(articulation, state, touching.contacts, response, dt, options)
+        remembered = touching.remembered
+    bounds = Bounds(rows, distances, contacts)
     found = []
     # Without mimic joints both velocities are one.
     targets = [None] if hard is None else [hard.position_target, hard.target]
     for target in targets if len(at_start.topology.mimic_dofs) else targets[-1:]:
         start = system.velocity if target is None or hard is None else hard.held(system.velocity, target)
-        velocity, impulses, corrections = sweep_over_bounds(at_start.topology, rows, distances, start, dt, options)
+        velocity, impulses, corrections = sweep_over_bounds(at_start.topology, bounds, start, dt, options, remembered)
         if target is not None and hard is not None:
             corrections = jnp.concatenate([corrections, hard.missing(velocity, target)])
         found.append((velocity, corrections))
-    loop_impulse = _loop_impulses(at_start.topology, system, loops, distances, impulses)
-    return Bounded(found[0][0], found[-1][0], found[0][1], found[-1][1], loop_impulse)
+    loop_impulse = _loop_impulses(at_start.topology, system, loops, bounds, impulses)
+    return Bounded(found[0][0], found[-1][0], found[0][1], found[-1][1], loop_impulse, impulses)
 
 
 def _loop_impulses(
     topology: Tree,
     system: ImplicitSystem,
     loops: LoopClosures | None,
-    distances: DistanceRow | None,
+    bounds: Bounds,
     impulses: Impulses,
 ) -> Array:
     """Impulses on all rows of the loop joints' anchors: what holds the velocity that the bounds alone would leave."""
     given = jnp.zeros_like(system.velocity)
+    distances, contacts = bounds.distances, bounds.contacts
     if loops is None or distances is None:
         return given[:0]
     across = jnp.add(*impulses.distances)
     given = given.at[topology.num_base_dofs + topology.depth_first_dofs].set(impulses.dofs.total)
     given = given + jnp.matmul(across, distances.direction, precision=HIGHEST)
+    if contacts is not None:
+        given = given + matmul(impulses.contacts.reshape(-1), contacts.direction.reshape(-1, len(given)))
     total = jnp.zeros_like(loops.rows.error).at[loops.distances].set(across)
     if len(loops.held) and system.hard is not None:
         unheld = system.velocity + jnp.matmul(system.response, given, precision=HIGHEST)

@@ -8,6 +8,11 @@ and its slope, which is 1/r where a bound holds the velocity and zero where none
 
 with ones on the diagonal of A. It is solved by as many sweeps as the step has, forwards for a derivative and backwards
 with the transpose for a gradient, which so agree to rounding whatever the sweeps leave.
+
+Contacts, whose three rows answer together, have matrices in the place of ``slope`` and of ``1 - slope r``. Sweeps need
+not converge for contacts that slide, and stop short of what many feet on stiff legs need: with contacts, A is
+factorised. It is singular where rows are redundant (four feet of a table); a small regularisation, which proximal
+iterations take out again, then finds a change that satisfies them.
 """
 
 from __future__ import annotations
@@ -19,23 +24,45 @@ import jax.numpy as jnp
 
 from artix.evaluation.devices import scan, varying_alike
 from artix.math.arrays import matmul
+from artix.math.gaussian_elimination import eliminated
+from artix.simulation.implicit.contact_newton import block_diagonal
 
 Array = jax.Array
 
+#: Of A, whose diagonal is about one, in units of its rounding error.
+_REGULARIZATION = 30
+_PROXIMAL_ITERATIONS = 3
+
 
 class ActingBounds(NamedTuple):
-    """The linear equation of the rows' impulses, R rows."""
+    """The linear equation of the rows' impulses, R rows, of which the last 3 K are those of contacts."""
 
     coupling: Array
     """W transposed: what a unit impulse of each row changes of all rows' velocities, [R, R]."""
     slope: Array
-    """How a row's impulse answers its velocity, [R]."""
+    """How a row's impulse answers its velocity, [R - 3 K]."""
     response: Array
-    """Velocity per impulse of each row, [R]."""
+    """Velocity per impulse of each row, [R - 3 K]."""
+    by_contact: tuple[Array, Array] | None
+    """See :func:`artix.simulation.implicit.contact_newton.law_derivatives`; ``None`` if there is no contact."""
+
+    def matrix(self) -> Array:
+        """A, [R, R]."""
+        count, by_row = len(self.slope), self.coupling.T
+        matrix = self.slope[:, None] * by_row[:count] + _padded(jnp.diag(1 - self.slope * self.response), by_row)
+        if self.by_contact is None:
+            return matrix
+        by_impulse, by_rate = self.by_contact
+        rates = by_row[count:].reshape(len(by_rate), 1, 3, -1)
+        answers = jnp.sum(by_rate[:, :, :, None] * rates, axis=2).reshape(-1, len(by_row))
+        own = jnp.pad(block_diagonal(by_impulse), ((0, 0), (count, 0)))
+        return jnp.concatenate([matrix, -answers - own])
 
 
 def impulse_changes(acting: ActingBounds, missing: Array, repetitions: int) -> Array:
     """The changes of all impulses [R] that make up for what is ``missing`` of them [R]."""
+    if acting.by_contact is not None:
+        return _eliminated_changes(acting, missing)
     own = 1 - acting.slope * acting.response
 
     def needed(x: Array) -> Array:
@@ -48,6 +75,31 @@ def impulse_changes(acting: ActingBounds, missing: Array, repetitions: int) -> A
         return _relaxed(repetitions, True, own, jnp.ones_like(own), acting.slope, acting.coupling.T, b)
 
     return jax.lax.custom_linear_solve(needed, missing, sweeps, transposed_sweeps)
+
+
+def _eliminated_changes(acting: ActingBounds, missing: Array) -> Array:
+    """The same by elimination."""
+    matrix = acting.matrix()
+    least = _REGULARIZATION * jnp.finfo(matrix.dtype).eps
+    factors = eliminated(jax.lax.stop_gradient(matrix + least * jnp.eye(len(matrix), dtype=matrix.dtype)))
+
+    def solve(_, b: Array) -> Array:
+        x = factors.solve(b)
+        for _ in range(_PROXIMAL_ITERATIONS - 1):
+            x = x + factors.solve(b - matmul(matrix, x))
+        return x
+
+    def solve_transposed(_, b: Array) -> Array:
+        x = factors.solve_transposed(b)
+        for _ in range(_PROXIMAL_ITERATIONS - 1):
+            x = x + factors.solve_transposed(b - matmul(x, matrix))
+        return x
+
+    return jax.lax.custom_linear_solve(lambda x: matmul(matrix, x), missing, solve, solve_transposed)
+
+
+def _padded(diagonal: Array, rows: Array) -> Array:
+    return jnp.pad(diagonal, ((0, 0), (0, rows.shape[1] - diagonal.shape[1])))
 
 
 def _relaxed(

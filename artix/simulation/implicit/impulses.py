@@ -111,8 +111,7 @@ def bound_imbalance(row: BoundRow, found: BoundImpulses, velocity: Array, sweep:
       sweep: the sweep.
     """
     budget, friction = row.friction.dynamic * sweep.dt, found.friction
-    stops = jnp.abs(friction - velocity / row.response) <= row.friction.static * sweep.dt
-    sticks = stops & ((row.friction.static > 0) | (row.friction.dynamic > 0))
+    sticks = _sticks(row, found, velocity, sweep)
     slides = jnp.where(sticks, 0, jnp.sign(friction)) * budget
     held = sticks | (found.velocity != 0) | (found.lower != 0) | (found.upper != 0)
     # Of several bounds the last that solve_bounds applies decides.
@@ -152,6 +151,12 @@ def _drive_impulse(row: BoundRow, velocity: Array, sweep: Sweep) -> Array:
     given = within_envelope(row.drive, within_limit(row.drive, wanted, sweep), wanted, there, sweep)
     # A drive in the matrix answers a change of velocity, so that less than all of an impulse is lost.
     return (given - row.in_matrix * unlimited) / (1 - inside * row.response)
+
+
+def _sticks(row: BoundRow, found: BoundImpulses, velocity: Array, sweep: Sweep) -> Array:
+    """Whether dry friction holds a DOF."""
+    stops = jnp.abs(found.friction - velocity / row.response) <= row.friction.static * sweep.dt
+    return stops & ((row.friction.static > 0) | (row.friction.dynamic > 0))
 
 
 def _finite(bound: Array) -> Array:

@@ -17,6 +17,7 @@ from artix.kinematics.solve import kinematics
 from artix.kinematics.velocities import generalized_velocity
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.commands import commands_of
+from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.joint_forces import incoming_joint_forces
 from artix.simulation.common.loop_closures import LoopClosures, closure_errors, loop_closures, loop_wrenches
 from artix.simulation.common.momentum_correction import Momentum
@@ -27,6 +28,8 @@ from artix.simulation.common.springs import Springs, coupling_springs, spring_ef
 from artix.simulation.common.step_start import HIGHEST, StepStart, evaluate_step_start, has_tendons, link_motion
 from artix.simulation.common.unconstrained import gravity_and_loads, link_resistance
 from artix.simulation.implicit.bounds import Bounded, bounded
+from artix.simulation.implicit.contact_bounds import Touching, contact_rows
+from artix.simulation.implicit.contact_report import contact_report
 from artix.simulation.implicit.rows import with_drives_chosen
 from artix.simulation.implicit.system import (
     Acting,
@@ -53,27 +56,46 @@ class _Solved(NamedTuple):
     """Gravity, loads and what brakes the links, at their centres of mass, [L, 6]."""
     acting: Acting
     loops: LoopClosures | None
+    touching: Touching | None
     system: ImplicitSystem
     found: Bounded
 
 
 def implicit_step(
-    articulation: Articulation, state: State, control: Control, dt: Array, options: SolverOptions
-) -> State:
-    """One converged step; see :func:`artix.step`."""
-    return _end(articulation, state, _solved(articulation, state, control, dt, options))
+    articulation: Articulation,
+    state: State,
+    control: Control,
+    dt: Array,
+    options: SolverOptions,
+    touching: Touching | None = None,
+) -> tuple[State, ContactMemory | None]:
+    """One converged step, see :func:`artix.step`, and what to remember of its contacts."""
+    solved = _solved(articulation, state, control, dt, options, touching)
+    return _end(articulation, state, solved), _memory(solved)
 
 
 def implicit_step_and_report(
-    articulation: Articulation, state: State, control: Control, dt: Array, options: SolverOptions
+    articulation: Articulation,
+    state: State,
+    control: Control,
+    dt: Array,
+    options: SolverOptions,
+    touching: Touching | None = None,
 ) -> tuple[State, StepReport]:
     """One converged step; see :func:`artix.step_and_report`."""
-    solved = _solved(articulation, state, control, dt, options)
+    solved = _solved(articulation, state, control, dt, options, touching)
     end = _end(articulation, state, solved)
-    return end, _report(articulation, state, solved, end)
+    return end, _report(articulation, state, solved, end, options)
 
 
-def _solved(articulation: Articulation, state: State, control: Control, dt: Array, options: SolverOptions) -> _Solved:
+def _solved(
+    articulation: Articulation,
+    state: State,
+    control: Control,
+    dt: Array,
+    options: SolverOptions,
+    touching: Touching | None,
+) -> _Solved:
     tree = articulation.topology
     at_start = evaluate_step_start(articulation, state, with_all=has_tendons(tree) or len(tree.mimic_dofs) > 0)
     motion = link_motion(at_start, generalized_velocity(articulation, state))
@@ -92,8 +114,8 @@ def _solved(articulation: Articulation, state: State, control: Control, dt: Arra
     acting = with_drives_chosen(articulation, state, at_start, acting, options)
     loops = loop_closures(articulation, state)
     system = implicit_system(articulation, state, at_start, acting, loops)
-    found = bounded(articulation, state, at_start, acting, system, loops, options)
-    return _Solved(at_start, motion, given - taken + brake, acting, loops, system, found)
+    found = bounded(articulation, state, at_start, acting, system, loops, touching, options)
+    return _Solved(at_start, motion, given - taken + brake, acting, loops, touching, system, found)
 
 
 def _end(articulation: Articulation, state: State, solved: _Solved) -> State:
@@ -106,8 +128,9 @@ def _end(articulation: Articulation, state: State, solved: _Solved) -> State:
         return end
     moments, carried = mass_and_momentum(articulation, state)
     momentum = carried[:, 0] + dt * _outer_wrench(articulation, solved, moments)
-    if acting.springs or loops:
-        # PhysX's tendons and loop joints with the world act on the whole.
+    if acting.springs or loops or solved.touching:
+        # PhysX's tendons, loop joints with the world and contacts act on the whole. What they do is what the velocity
+        # found takes, not the impulses found: the difference, rounding, would carry away feet that stand.
         acceleration = _acceleration(articulation, state, solved)
         supplied = rigid_body_forces(articulation, state, acceleration, acting.wrench, gravity=True)
         momentum = momentum + dt * supplied[:6]
@@ -116,7 +139,9 @@ def _end(articulation: Articulation, state: State, solved: _Solved) -> State:
     return _where_free(at_start, free, end.replace(root_pose=state.root_pose))
 
 
-def _report(articulation: Articulation, state: State, solved: _Solved, end: State) -> StepReport:
+def _report(
+    articulation: Articulation, state: State, solved: _Solved, end: State, options: SolverOptions
+) -> StepReport:
     at_start, dt, found = solved.at_start, solved.acting.dt, solved.found
     tree, acceleration = at_start.topology, _acceleration(articulation, state, solved)
     link_acceleration = link_accelerations(articulation, state, acceleration)
@@ -127,12 +152,30 @@ def _report(articulation: Articulation, state: State, solved: _Solved, end: Stat
     if solved.loops:
         on_links, on_link_b = loop_wrenches(at_start, solved.loops, found.loop_impulse / dt)
         wrench = wrench + on_links
+    contacts = None
+    if solved.touching:
+        kin, hard = kinematics(articulation, state), solved.system.hard
+        response = solved.system.response if hard is None else hard.response_within(solved.system.response)
+        touched = solved.touching.contacts
+        rows = contact_rows(articulation, state, touched, response, dt, options)
+        impulse = found.impulses.contacts
+        contacts, on_links = contact_report(articulation, kin, touched, rows, impulse, found.velocity, dt)
+        wrench = wrench + on_links
     tendons = _tendon_wrenches(solved.acting.springs, found.velocity, jnp.zeros_like(wrench), dt)
     end_frame = link_frames(tree, kinematics(articulation, end))
     forces = incoming_joint_forces(articulation, at_start, end_frame, solved.motion, link_acceleration, wrench, tendons)
     residuals = [residual_of(corrections) for corrections in (found.moving_corrections, found.corrections)]
     joints = acceleration[tree.num_base_dofs :]
-    return StepReport(joints, link_velocity, link_acceleration, forces, on_link_b, *residuals)
+    return StepReport(joints, link_velocity, link_acceleration, forces, on_link_b, *residuals, contacts)
+
+
+def _memory(solved: _Solved) -> ContactMemory | None:
+    """What to remember of the contacts."""
+    if solved.touching is None:
+        return None
+    dofs, _, contacts = jax.lax.stop_gradient(solved.found.impulses)
+    order = solved.at_start.topology.depth_first_dofs
+    return ContactMemory(contacts, jnp.zeros_like(dofs.friction).at[order].set(dofs.friction))
 
 
 def _acceleration(articulation: Articulation, state: State, solved: _Solved) -> Array:

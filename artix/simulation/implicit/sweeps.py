@@ -1,9 +1,9 @@
-"""The sweeps of the implicit solver over the bounds of DOFs and of loop joints' distances, row by row."""
+"""The sweeps of the implicit solver over the bounds of DOFs, of loop joints' distances and of contacts, row by row."""
 
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -14,42 +14,23 @@ from artix.math.arrays import matmul, take
 from artix.math.tangents import is_zero, value_and_change
 from artix.model.padding import Tree
 from artix.model.topology import Topology
+from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.common.sweep import Sweep, implicit_sweep
-from artix.simulation.implicit.derivatives import ActingBounds, impulse_changes
+from artix.simulation.implicit.contact_newton import newton_change
+from artix.simulation.implicit.contact_rows import ContactRow, contact_rates, solve_contact_row
+from artix.simulation.implicit.derivatives import impulse_changes
 from artix.simulation.implicit.impulses import (
     BoundImpulses,
     BoundRow,
     DistanceRow,
-    bound_imbalance,
-    distance_imbalance,
-    distance_slope,
     solve_bounds,
     solve_distance,
 )
+from artix.simulation.implicit.laws import Bounds, Impulses, Sweeps, acting_bounds, imbalances
 
 Array = jax.Array
-
-
-class Impulses(NamedTuple):
-    """What the sweeps have applied; derivatives are right for the sum of one row's impulses."""
-
-    dofs: BoundImpulses
-    distances: tuple[Array, Array]
-    """Of the lower and upper bounds, [D] each."""
-
-
-class _Sweeps(NamedTuple):
-    """What is static about them: as often as ``repetitions`` say, row by row."""
-
-    places: tuple[int, ...]
-    """Of the rows in the velocity."""
-    repetitions: int
-    drive_limits_are_forces: bool
-
-    def over(self, dt: Array) -> Sweep:
-        """One of them, over a step of length ``dt``."""
-        return implicit_sweep(dt, drive_limits_are_forces=self.drive_limits_are_forces)
+_Remembered: TypeAlias = tuple[Array, Array]
+"""Impulses of contacts [K, 3], and of the friction of DOFs in the order of the sweep [n]."""
 
 
 class Swept(NamedTuple):
@@ -65,58 +46,61 @@ class Swept(NamedTuple):
 
 def sweep_over_bounds(
     topology: Tree,
-    rows: BoundRow,
-    distances: DistanceRow | None,
+    bounds: Bounds,
     velocity: Array,
     dt: Array,
     options: SolverOptions,
+    remembered: ContactMemory | None = None,
 ) -> Swept:
     """Projects a velocity into its bounds.
 
     Args:
       topology: the topology.
-      rows: all DOFs in the order of the sweep.
-      distances: loop joints' distances.
+      bounds: its bounds.
       velocity: the generalised velocity without bounds, [nv].
       dt: the step [s].
       options: how many sweeps.
+      remembered: impulses to start from, which there are with contacts alone; from none if ``None``.
     """
     order, sweeps = _order(topology, options)
-    found = _ruled_sweeps(sweeps, _ordered(order, rows), distances, velocity if order is None else velocity[order], dt)
+    start, given = velocity if order is None else velocity[order], None
+    if remembered is not None:
+        given = remembered.impulse, take(remembered.joint_friction, topology.depth_first_dofs)
+    found = _ruled_sweeps(sweeps, _ordered(order, bounds), start, dt, given)
     return found if order is None else found._replace(velocity=jnp.zeros_like(velocity).at[order].set(found.velocity))
 
 
 def follow_bounds(
     topology: Tree,
-    rows: BoundRow,
+    bounds: Bounds,
     dt: Array,
     options: SolverOptions,
     found: Swept,
-    d_rows: BoundRow,
+    d_bounds: Bounds,
     d_dt: Array,
     d_velocity: Array,
 ) -> Swept:
-    """The change of what sweeps over all DOFs leave.
+    """The change of what sweeps over bounds leave.
 
     Args:
       topology: the topology.
-      rows: all DOFs in the order of the sweep.
+      bounds: its bounds.
       dt: the step [s].
       options: how many sweeps.
       found: what they left.
-      d_rows: change of the rows.
+      d_bounds: change of the bounds.
       d_dt: change of the step.
       d_velocity: change of the velocity that would be with the impulses found, [nv].
     """
     order, sweeps = _order(topology, options)
     if order is None:
-        return _followed(sweeps, rows, None, dt, found, d_rows, None, d_dt, d_velocity)
+        return _followed(sweeps, bounds, dt, found, d_bounds, d_dt, d_velocity)
     now = found._replace(velocity=found.velocity[order])
-    change = _followed(sweeps, _ordered(order, rows), None, dt, now, d_rows, None, d_dt, d_velocity[order])
+    change = _followed(sweeps, _ordered(order, bounds), dt, now, d_bounds, d_dt, d_velocity[order])
     return change._replace(velocity=jnp.zeros_like(d_velocity).at[order].set(change.velocity))
 
 
-def _order(topology: Tree, options: SolverOptions) -> tuple[Array | None, _Sweeps]:
+def _order(topology: Tree, options: SolverOptions) -> tuple[Array | None, Sweeps]:
     """The order of the velocity in the sweeps, where it is data, and what is static about the sweeps."""
     base, order = topology.num_base_dofs, None
     places = base + np.arange(topology.num_dofs)
@@ -124,87 +108,84 @@ def _order(topology: Tree, options: SolverOptions) -> tuple[Array | None, _Sweep
         places = base + topology.depth_first_dofs
     else:
         order = jnp.concatenate([jnp.arange(base), base + topology.depth_first_dofs])
-    return order, _Sweeps(tuple(places.tolist()), options.position_iterations, options.drive_limits_are_forces)
+    counts = (options.position_iterations, options.contact_iterations)
+    return order, Sweeps(tuple(places.tolist()), *counts, options.drive_limits_are_forces)
 
 
-def _ordered(order: Array | None, rows: BoundRow) -> BoundRow:
-    return rows if order is None else rows._replace(effect=rows.effect[:, order])
+def _ordered(order: Array | None, bounds: Bounds) -> Bounds:
+    # Where the tree is data there are DOFs alone.
+    dofs = bounds.dofs
+    return bounds if order is None else bounds._replace(dofs=dofs._replace(effect=dofs.effect[:, order]))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _ruled_sweeps(sweeps: _Sweeps, rows: BoundRow, distances: DistanceRow | None, velocity: Array, dt: Array) -> Swept:
-    return _plain_sweeps(sweeps, rows, distances, velocity, dt)
+def _ruled_sweeps(sweeps: Sweeps, bounds: Bounds, velocity: Array, dt: Array, remembered: _Remembered | None) -> Swept:
+    return _plain_sweeps(sweeps, bounds, velocity, dt, remembered)
 
 
 @functools.partial(_ruled_sweeps.defjvp, symbolic_zeros=True)
-def _sweeps_jvp(sweeps: _Sweeps, primals, tangents):
+def _sweeps_jvp(sweeps: Sweeps, primals, tangents):
+    """Where the sweeps started does not count."""
     found = _ruled_sweeps(sweeps, *primals)
-    rows, distances, velocity, dt = primals
-    d_rows, d_distances, d_velocity, d_dt = tangents
+    bounds, velocity, dt, _ = primals
+    d_bounds, d_velocity, d_dt, _ = tangents
     d_velocity = jnp.zeros_like(velocity) if is_zero(d_velocity) else d_velocity
-    if not is_zero(d_rows.effect):
-        d_velocity = d_velocity + matmul(found.impulses.dofs.total, d_rows.effect)
-    if distances is not None and not is_zero(d_distances.effect):
-        d_velocity = d_velocity + matmul(jnp.add(*found.impulses.distances), d_distances.effect)
-    return found, _followed(sweeps, rows, distances, dt, found, d_rows, d_distances, d_dt, d_velocity)
+    if not is_zero(d_bounds.dofs.effect):
+        d_velocity = d_velocity + matmul(found.impulses.dofs.total, d_bounds.dofs.effect)
+    if bounds.distances is not None and not is_zero(d_bounds.distances.effect):
+        d_velocity = d_velocity + matmul(jnp.add(*found.impulses.distances), d_bounds.distances.effect)
+    if bounds.contacts is not None and not is_zero(d_bounds.contacts.effect):
+        effect = d_bounds.contacts.effect.reshape(-1, len(velocity))
+        d_velocity = d_velocity + matmul(found.impulses.contacts.reshape(-1), effect)
+    return found, _followed(sweeps, bounds, dt, found, d_bounds, d_dt, d_velocity)
 
 
-def _followed(sweeps: _Sweeps, rows, distances, dt, found: Swept, d_rows, d_distances, d_dt, d_velocity) -> Swept:
+def _followed(sweeps: Sweeps, bounds: Bounds, dt, found: Swept, d_bounds: Bounds, d_dt, d_velocity) -> Swept:
     """The change by the equations that the impulses obey once the sweeps have converged; none is left to correct then.
 
     ``d_velocity`` is the change of the velocity with the impulses found.
     """
-    # The equations do not contain the responses, which only say how far the sweeps go at a time.
-    d_law = d_rows._replace(effect=None, response=None, drive=d_rows.drive._replace(response=None, softened=None))
-    d_spans = None if d_distances is None else d_distances._replace(effect=None, response=None)
 
-    def imbalances(now: tuple[BoundRow, DistanceRow | None, Array, Array]) -> Array:
-        return _imbalances(sweeps, found.impulses, *now)
+    def missing(now: tuple[Bounds, Array, Array]) -> Array:
+        return imbalances(sweeps, found.impulses, *now)
 
-    now, d_now = (rows, distances, found.velocity, dt), (d_law, d_spans, d_velocity, d_dt)
-    acting, effects = _acting(sweeps, found.impulses, *now)
-    change = impulse_changes(acting, value_and_change(imbalances, now, d_now)[1], sweeps.repetitions)
-    d_dofs, d_lengths = jnp.split(change, [len(rows.response)])
+    now, d_now = (bounds, found.velocity, dt), (d_bounds.laws(), d_velocity, d_dt)
+    acting, effects = acting_bounds(sweeps, found.impulses, *now)
+    change = impulse_changes(acting, value_and_change(missing, now, d_now)[1], sweeps.repetitions)
+    d_dofs, d_lengths, d_contacts = _parts(bounds, change)
     zero, none = jnp.zeros_like(d_dofs), jnp.zeros_like(d_lengths)
     # Of one DOF's impulses the equations know the sum alone, and so does everybody else.
-    d_impulses = Impulses(BoundImpulses(d_dofs, zero, zero, zero, zero), (d_lengths, none))
+    d_impulses = Impulses(BoundImpulses(d_dofs, zero, zero, zero, zero), (d_lengths, none), d_contacts)
     return Swept(d_velocity + matmul(change, effects), d_impulses, jnp.zeros_like(found.corrections))
 
 
-def _imbalances(
-    sweeps: _Sweeps, impulses: Impulses, rows: BoundRow, distances: DistanceRow | None, velocity: Array, dt: Array
-) -> Array:
-    """What each row's impulses lack, [R]."""
-    missing = bound_imbalance(rows, impulses.dofs, velocity[jnp.array(sweeps.places, int)], sweeps.over(dt))
-    if distances is None:
-        return missing
-    rates = matmul(distances.direction, velocity)
-    return jnp.concatenate([missing, distance_imbalance(distances, impulses.distances, rates)])
+def _plain_sweeps(sweeps: Sweeps, bounds: Bounds, velocity: Array, dt: Array, remembered: _Remembered | None) -> Swept:
+    start = _started(bounds, velocity, remembered)
+    found, _ = scan(lambda now, _: (_swept_once(sweeps, bounds, dt, now), None), start, length=sweeps.repetitions)
+    best = found
+    for _ in range(0 if bounds.contacts is None else sweeps.newton_steps):
+        found = _improved(sweeps, bounds, dt, found)
+        # Newton steps need not come nearer each time; those that fail shall not count.
+        better = jnp.sum(found.corrections**2) <= jnp.sum(best.corrections**2)
+        best = jax.tree.map(functools.partial(jnp.where, better), found, best)
+    return best
 
 
-def _acting(
-    sweeps: _Sweeps, impulses: Impulses, rows: BoundRow, distances: DistanceRow | None, velocity: Array, dt: Array
-) -> tuple[ActingBounds, Array]:
-    """The equation of the changes of all rows' impulses, and these rows' effects, [R, nv]."""
-    own, places = velocity[jnp.array(sweeps.places, int)], np.array(sweeps.places, int)
-
-    def law(own: Array) -> Array:
-        return bound_imbalance(rows, impulses.dofs, own, sweeps.over(dt))
-
-    slope, response, effects = -jax.jvp(law, (own,), (jnp.ones_like(own),))[1], rows.response, rows.effect
-    if distances is None:
-        return ActingBounds(take(effects, places), slope, response), effects
-    effects = jnp.concatenate([effects, distances.effect])
-    response = jnp.concatenate([response, distances.response])
-    slope = jnp.concatenate([slope, distance_slope(distances, impulses.distances)])
-    coupling = jnp.concatenate([take(effects, places), matmul(effects, distances.direction.T)], axis=1)
-    return ActingBounds(coupling, slope, response), effects
+def _started(bounds: Bounds, velocity: Array, remembered: _Remembered | None) -> Swept:
+    zero = jnp.zeros_like(bounds.dofs.response)
+    counts = [0 if rows is None else len(rows.effect) for rows in bounds[1:]]
+    none = jnp.zeros(counts[0], zero.dtype)
+    contacts, friction = jnp.zeros((counts[1], 3), zero.dtype), zero
+    if bounds.contacts is not None and remembered is not None:
+        contacts, friction = remembered
+        velocity = velocity + matmul(contacts.reshape(-1), bounds.contacts.effect.reshape(-1, len(velocity)))
+        velocity = velocity + matmul(friction, bounds.dofs.effect)
+    impulses = Impulses(BoundImpulses(zero, friction, zero, zero, zero), (none, none), contacts)
+    return Swept(velocity, impulses, jnp.zeros(len(zero) + counts[0] + 3 * counts[1], zero.dtype))
 
 
-def _plain_sweeps(sweeps: _Sweeps, rows: BoundRow, distances: DistanceRow | None, velocity: Array, dt: Array) -> Swept:
-    zero = jnp.zeros_like(rows.response)
-    none = jnp.zeros(0 if distances is None else len(distances.response), zero.dtype)
-    places = jnp.array(sweeps.places, int)
+def _swept_once(sweeps: Sweeps, bounds: Bounds, dt: Array, now: Swept) -> Swept:
+    """One sweep over all rows; contacts come last."""
 
     def turn(velocity: Array, inputs: tuple[Array, BoundRow, BoundImpulses]):
         place, row, old = inputs
@@ -216,17 +197,40 @@ def _plain_sweeps(sweeps: _Sweeps, rows: BoundRow, distances: DistanceRow | None
         new, change = solve_distance(row, old, jnp.sum(row.direction * velocity))
         return velocity + row.effect * change, (new, jnp.sum(row.direction * row.effect) * change)
 
-    def once(carry: tuple[Array, Impulses, Array], _) -> tuple[tuple[Array, Impulses, Array], None]:
-        velocity, (dofs, spans), _ = carry
-        velocity, (dofs, corrected) = scan(turn, velocity, (places, rows, dofs))
-        if distances is not None:
-            velocity, (spans, stretched) = scan(turn_distance, velocity, (distances, spans))
-            corrected = jnp.concatenate([corrected, stretched])
-        return (velocity, Impulses(dofs, spans), corrected), None
+    def turn_contact(velocity: Array, inputs: tuple[ContactRow, Array]):
+        row, old = inputs
+        new = solve_contact_row(row, old, contact_rates(row, old, velocity))
+        return velocity + matmul(new - old, row.effect), (new, matmul(row.block, new - old))
 
-    impulses = Impulses(BoundImpulses(zero, zero, zero, zero, zero), (none, none))
-    start = (velocity, impulses, jnp.concatenate([zero, none]))
-    return Swept(*scan(once, start, length=sweeps.repetitions)[0])
+    velocity, (dofs, spans, contacts), _ = now
+    corrections = []
+    if sweeps.places:
+        velocity, (dofs, corrected) = scan(turn, velocity, (jnp.array(sweeps.places, int), bounds.dofs, dofs))
+        corrections.append(corrected)
+    if bounds.distances is not None:
+        velocity, (spans, corrected) = scan(turn_distance, velocity, (bounds.distances, spans))
+        corrections.append(corrected)
+    if bounds.contacts is not None:
+        velocity, (contacts, corrected) = scan(turn_contact, velocity, (bounds.contacts, contacts))
+        corrections.append(corrected.reshape(-1))
+    return Swept(velocity, Impulses(dofs, spans, contacts), jnp.concatenate([now.corrections[:0], *corrections]))
+
+
+def _improved(sweeps: Sweeps, bounds: Bounds, dt: Array, now: Swept) -> Swept:
+    """A Newton step on the laws of all contacts, then a sweep, which keeps the impulses within their bounds."""
+    rows, old = bounds.contacts, now.impulses.contacts
+    assert rows is not None
+    change = newton_change(rows, old, contact_rates(rows, old, now.velocity))
+    velocity = now.velocity + matmul(change.reshape(-1), rows.effect.reshape(-1, len(now.velocity)))
+    stepped = Swept(velocity, now.impulses._replace(contacts=old + change), now.corrections)
+    return _swept_once(sweeps, bounds, dt, stepped)
+
+
+def _parts(bounds: Bounds, change: Array) -> tuple[Array, Array, Array]:
+    """Changes of the impulses [R] of DOFs, of distances and of contacts, [K, 3]."""
+    first = len(bounds.dofs.response)
+    second = first + (0 if bounds.distances is None else len(bounds.distances.response))
+    return change[:first], change[first:second], change[second:].reshape(-1, 3)
 
 
 def _item(x: Array, index: Array) -> Array:

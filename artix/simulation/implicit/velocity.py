@@ -7,15 +7,19 @@ dynamics, that takes the derivatives of inverse dynamics and neither those of th
 from __future__ import annotations
 
 import functools
+from typing import TypeAlias
 
 import jax
 
+from artix.constraints.contacts import Contacts
 from artix.kinematics.velocities import generalized_velocity
 from artix.math.arrays import matmul
 from artix.math.tangents import value_and_change
 from artix.model.articulation import Articulation, State
+from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.implicit.impulses import BoundRow
+from artix.simulation.implicit.contact_bounds import Touching, contact_impulse, contact_rows
+from artix.simulation.implicit.laws import Bounds
 from artix.simulation.implicit.rows import bound_rows
 from artix.simulation.implicit.sweeps import Swept, follow_bounds, sweep_over_bounds
 from artix.simulation.implicit.system import Acting, ImplicitSystem, impulse_lacking
@@ -24,36 +28,58 @@ Array = jax.Array
 
 
 def bounded_velocity(
-    articulation: Articulation, state: State, acting: Acting, system: ImplicitSystem, options: SolverOptions
-) -> tuple[Array, Array]:
-    """The velocity [nv] at the end of a step without hard relations, and the last sweep's corrections."""
-    found = _swept(options, system.velocity, system.response, (articulation, state, acting))
-    return found.velocity, found.corrections
+    articulation: Articulation,
+    state: State,
+    acting: Acting,
+    system: ImplicitSystem,
+    touching: Touching | None,
+    options: SolverOptions,
+) -> Swept:
+    """What sweeps leave of the velocity at the end of a step without hard relations."""
+    remembered = None if touching is None else touching.remembered
+    given = (articulation, state, acting, None if touching is None else touching.contacts)
+    return _swept(options, system.velocity, system.response, remembered, given)
+
+
+_Given: TypeAlias = tuple[Articulation, State, Acting, Contacts | None]
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _swept(
-    options: SolverOptions, velocity: Array, response: Array, given: tuple[Articulation, State, Acting]
+    options: SolverOptions, velocity: Array, response: Array, remembered: ContactMemory | None, given: _Given
 ) -> Swept:
-    articulation, state, acting = given
-    rows = bound_rows(articulation, state, acting, response, response)
-    return sweep_over_bounds(articulation.topology, rows, None, velocity, acting.dt, options)
+    articulation, dt = given[0], given[2].dt
+    bounds = _bounds(options, response, given)
+    return sweep_over_bounds(articulation.topology, bounds, velocity, dt, options, remembered)
 
 
 @functools.partial(_swept.defjvp, symbolic_zeros=True)
 def _swept_jvp(options: SolverOptions, primals, tangents):
     """Changes of the unbounded velocity and of the response do not count: the equation knows them."""
-    (velocity, response, given), d_given = primals, tangents[2]
-    found = _swept(options, velocity, response, given)
+    (velocity, response, remembered, given), d_given = primals, tangents[3]
+    found = _swept(options, velocity, response, remembered, given)
 
-    def lacking(now: tuple[Articulation, State, Acting]) -> Array:
-        articulation, state, acting = now
+    def lacking(now: _Given) -> Array:
+        articulation, state, acting, contacts = now
         change = found.velocity - generalized_velocity(articulation, state)
-        return impulse_lacking(articulation, state, acting, change)
+        taken = impulse_lacking(articulation, state, acting, change)
+        return (
+            taken
+            if contacts is None
+            else taken - contact_impulse(articulation, state, contacts, found.impulses.contacts)
+        )
 
-    def rows(now: tuple[Articulation, State, Acting]) -> tuple[BoundRow, Array]:
-        return bound_rows(*now, response, response), now[2].dt
+    def bounds(now: _Given) -> tuple[Bounds, Array]:
+        return _bounds(options, response, now), now[2].dt
 
     d_velocity = -matmul(response, value_and_change(lacking, given, d_given)[1])
-    (bounds, dt), (d_bounds, d_dt) = value_and_change(rows, given, d_given)
-    return found, follow_bounds(given[0].topology, bounds, dt, options, found, d_bounds, d_dt, d_velocity)
+    (rows, dt), (d_rows, d_dt) = value_and_change(bounds, given, d_given)
+    return found, follow_bounds(given[0].topology, rows, dt, options, found, d_rows, d_dt, d_velocity)
+
+
+def _bounds(options: SolverOptions, response: Array, given: _Given) -> Bounds:
+    articulation, state, acting, contacts = given
+    rows = bound_rows(articulation, state, acting, response, response)
+    if contacts is None:
+        return Bounds(rows)
+    return Bounds(rows, None, contact_rows(articulation, state, contacts, response, acting.dt, options))

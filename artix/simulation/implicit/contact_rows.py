@@ -1,0 +1,120 @@
+"""Contacts as rows of the implicit solver: three velocities each, two along the tangents and one along the normal.
+
+Signorini's and Coulomb's laws are here one equation of a contact's impulse ``x`` and its velocity ``u``, after Alart
+and Curnier: ``x_n = max(0, x_n - u_n / g_n)``, and ``x_t`` is the point nearest to ``x_t - u_t / g_t`` of the disc of
+radius ``friction x_n``. Its solutions are the same for all positive ``g``, and those of De Saxce's cone condition; it
+has a derivative wherever the contact clearly sticks, slides or separates.
+
+Alart and Curnier, *A mixed formulation for frictional contact problems prone to Newton like solution methods*, 1991.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix.constraints.anchor_sides import moves_links
+from artix.kinematics.bodies import Placement
+from artix.kinematics.solve import Kinematics, generalized_motions
+from artix.math import spatial
+from artix.math.arrays import matmul, take
+from artix.model.articulation import Articulation
+
+Array = jax.Array
+
+
+class ContactRow(NamedTuple):
+    """One contact (or all, with a leading axis [K]): two tangents, then the normal."""
+
+    direction: Array
+    """Its velocity per generalised velocity, [3, nv]."""
+    effect: Array
+    """Change of the generalised velocity by unit impulses, [3, nv]."""
+    approach: Array
+    """What the normal velocity must at least be, with a minus sign: the speed at which the contact may close."""
+    softness: Array
+    """Velocity that compliance gives way per normal impulse."""
+    friction: Array
+    block: Array
+    """Its velocity per impulse, [3, 3]."""
+    sticking: Array
+    """The impulse per velocity that stops all three at once, [3, 3]."""
+    tangential: Array
+    """An upper bound of the tangential velocity per tangential impulse."""
+    normal: Array
+    """The normal velocity per normal impulse, softness included."""
+
+
+def contact_points(articulation: Articulation, kin: Kinematics, links: np.ndarray, point: Array) -> Array:
+    """Points [K, 3] of links' frames relative to the root's centre of mass in world axes, [3, K]."""
+    body = articulation.topology.link_body[links]
+    frames = Placement(take(kin.quaternion, body), take(kin.position, body)) @ kin.placements.take(links)
+    return spatial.rotate(frames.rotation, point.T) + frames.position
+
+
+def contact_jacobian(
+    articulation: Articulation, kin: Kinematics, links: tuple[int, ...], point: Array, frames: Array
+) -> Array:
+    """The velocities of points of links along the axes of frames, per generalised velocity.
+
+    Args:
+      articulation: the articulation.
+      kin: its kinematics.
+      links: numbers of K links.
+      point: in the links' frames, [K, 3].
+      frames: axes in the world, as rows, [K, 3, 3].
+
+    Returns:
+      Shape [K, 3, nv].
+    """
+    numbers = np.array(links, int)
+    lever = contact_points(articulation, kin, numbers, point)
+    motions = generalized_motions(articulation, kin)[:, None]
+    moves = jnp.asarray(moves_links(articulation.topology, numbers), point.dtype)
+    linear = moves[None] * (motions[:3] + spatial.cross(motions[3:], lever[..., None]))
+    # Not a matrix product: those of many small matrices are slow.
+    return jnp.sum(frames[:, :, :, None] * jnp.moveaxis(linear, 0, 1)[:, None], axis=2)
+
+
+def contact_rates(row: ContactRow, impulse: Array, velocity: Array) -> Array:
+    """The velocity [..., 3] that the laws see of a generalised velocity [nv]: the normal one shall not be negative."""
+    rate = matmul(row.direction, velocity)
+    return rate.at[..., 2].add(row.approach + row.softness * impulse[..., 2])
+
+
+def solve_contact_row(row: ContactRow, old: Array, rate: Array) -> Array:
+    """One contact's turn in a sweep: its new impulse [3].
+
+    If an impulse within the cone stops it, that one; else the normal law first, then friction for the tangential
+    velocity that this leaves.
+
+    Args:
+      row: the contact.
+      old: its impulse, [3].
+      rate: see :func:`contact_rates`, [3].
+    """
+    stopping = old - jnp.sum(row.sticking * rate, axis=1)
+    normal = jnp.maximum(old[2] - rate[2] / row.normal, 0)
+    slip = rate[:2] + row.block[:2, 2] * (normal - old[2])
+    sliding = jnp.concatenate([_within_disc(old[:2] - slip / row.tangential, row.friction * normal), normal[None]])
+    reach = row.friction * stopping[2]
+    sticks = (stopping[2] > 0) & (stopping[0] ** 2 + stopping[1] ** 2 <= reach**2)
+    return jnp.where(sticks, stopping, sliding)
+
+
+def contact_imbalance(row: ContactRow, found: Array, rate: Array) -> Array:
+    """What an impulse [3] lacks by the laws at the velocity [3] that belongs to it; zero where they hold."""
+    normal = jnp.maximum(found[2] - rate[2] / row.normal, 0)
+    tangents = _within_disc(found[:2] - rate[:2] / row.tangential, row.friction * normal)
+    return jnp.concatenate([tangents, normal[None]]) - found
+
+
+def _within_disc(vector: Array, radius: Array) -> Array:
+    """The nearest point to a vector [2] of a disc around zero."""
+    square = jnp.sum(vector**2)
+    outside = square > radius**2
+    length = jnp.sqrt(jnp.where(outside, square, 1))
+    return vector * jnp.where(outside, radius / length, 1)

@@ -1,0 +1,115 @@
+"""All that bounds an implicit step's velocity, and by how much impulses fail its laws."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix.math.arrays import matmul, take
+from artix.simulation.common.sweep import Sweep, implicit_sweep
+from artix.simulation.implicit.contact_newton import law_derivatives
+from artix.simulation.implicit.contact_rows import ContactRow, contact_imbalance, contact_rates
+from artix.simulation.implicit.derivatives import ActingBounds
+from artix.simulation.implicit.impulses import (
+    BoundImpulses,
+    BoundRow,
+    DistanceRow,
+    bound_imbalance,
+    distance_imbalance,
+    distance_slope,
+)
+
+Array = jax.Array
+
+
+class Bounds(NamedTuple):
+    """The rows, in the order of the sweep."""
+
+    dofs: BoundRow
+    """All DOFs."""
+    distances: DistanceRow | None = None
+    """Of loop joints."""
+    contacts: ContactRow | None = None
+
+    def laws(self) -> Bounds:
+        """Of changes of the rows those of the laws, which contain no response: it only says how far a sweep goes."""
+        dofs, distances, contacts = self
+        dofs = dofs._replace(effect=None, response=None, drive=dofs.drive._replace(response=None, softened=None))
+        if distances is not None:
+            distances = distances._replace(effect=None, response=None)
+        if contacts is not None:
+            contacts = contacts._replace(effect=None, block=None, sticking=None, tangential=None, normal=None)
+        return Bounds(dofs, distances, contacts)
+
+
+class Impulses(NamedTuple):
+    """What the sweeps have applied; derivatives are right for the sum of one row's impulses."""
+
+    dofs: BoundImpulses
+    distances: tuple[Array, Array]
+    """Of the lower and upper bounds, [D] each."""
+    contacts: Array
+    """Two tangential ones, then the normal one, [K, 3]."""
+
+
+class Sweeps(NamedTuple):
+    """What is static about them: as often as ``repetitions`` say, row by row."""
+
+    places: tuple[int, ...]
+    """Of the DOFs in the velocity."""
+    repetitions: int
+    newton_steps: int
+    """On the laws of all contacts after these sweeps, each followed by one more sweep."""
+    drive_limits_are_forces: bool
+
+    def over(self, dt: Array) -> Sweep:
+        """One of them, over a step of length ``dt``."""
+        return implicit_sweep(dt, drive_limits_are_forces=self.drive_limits_are_forces)
+
+    def dofs(self, velocity: Array) -> Array:
+        """The DOFs' own entries of a generalised velocity."""
+        return velocity[jnp.array(self.places, int)]
+
+
+def imbalances(sweeps: Sweeps, impulses: Impulses, bounds: Bounds, velocity: Array, dt: Array) -> Array:
+    """What each row's impulses lack, [R]."""
+    missing = [bound_imbalance(bounds.dofs, impulses.dofs, sweeps.dofs(velocity), sweeps.over(dt))]
+    if bounds.distances is not None:
+        rates = matmul(bounds.distances.direction, velocity)
+        missing.append(distance_imbalance(bounds.distances, impulses.distances, rates))
+    if bounds.contacts is not None:
+        rates = contact_rates(bounds.contacts, impulses.contacts, velocity)
+        missing.append(jax.vmap(contact_imbalance)(bounds.contacts, impulses.contacts, rates).reshape(-1))
+    return jnp.concatenate(missing)
+
+
+def acting_bounds(
+    sweeps: Sweeps, impulses: Impulses, bounds: Bounds, velocity: Array, dt: Array
+) -> tuple[ActingBounds, Array]:
+    """The equation of the changes of all rows' impulses, and these rows' effects, [R, nv]."""
+    own, places = sweeps.dofs(velocity), np.array(sweeps.places, int)
+
+    def law(own: Array) -> Array:
+        return bound_imbalance(bounds.dofs, impulses.dofs, own, sweeps.over(dt))
+
+    slope, response = -jax.jvp(law, (own,), (jnp.ones_like(own),))[1], bounds.dofs.response
+    effects, others = [bounds.dofs.effect], []
+    if bounds.distances is not None:
+        response = jnp.concatenate([response, bounds.distances.response])
+        slope = jnp.concatenate([slope, distance_slope(bounds.distances, impulses.distances)])
+        effects.append(bounds.distances.effect)
+        others.append(bounds.distances.direction)
+    by_contact = None
+    if bounds.contacts is not None:
+        rates = contact_rates(bounds.contacts, impulses.contacts, velocity)
+        by_contact = law_derivatives(bounds.contacts, impulses.contacts, rates)
+        effects.append(bounds.contacts.effect.reshape(-1, len(velocity)))
+        others.append(bounds.contacts.direction.reshape(-1, len(velocity)))
+    effect = jnp.concatenate(effects)
+    coupling = take(effect, places)
+    if others:
+        coupling = jnp.concatenate([coupling, matmul(effect, jnp.concatenate(others).T)], axis=1)
+    return ActingBounds(coupling, slope, response, by_contact), effect
