@@ -14,7 +14,7 @@ from artix.model import name_resolution
 from artix.model.articulation import Articulation
 from artix.model.composite_joints import CompositeJoint
 from artix.model.couplings import LoopJoint, LoopJoints, MimicJoint, MimicJoints
-from artix.model.geometry import Geometries, Geometry, GeometryStructure
+from artix.model.geometry import Geometries, Geometry
 from artix.model.joint_parameters import joint_parameters
 from artix.model.joints import IDENTITY_POSE, Joint
 from artix.model.link_parameters import LinkParameters, link_number, link_parameters
@@ -176,31 +176,18 @@ class ArticulationBuilder:
         self._names.add(name)
 
     def add_geometry(self, link: int | str, geometry: Geometry, name: str | None = None) -> None:
-        """Adds a shape with which a link touches the ground, or measures its distance from it.
-
-        Shapes are numbered by their links, those of one link in the order in which they were added.
+        """Adds a shape to a link; shapes are numbered by their links, those of one link as they were added.
 
         Args:
           link: the link's number as returned by :meth:`add_link`, or its name.
           geometry: the shape.
-          name: its name; ``<link>:<k>`` for the k-th shape of a link when ``None``.
+          name: its name; ``<link>:<k>`` with the least k that is free when ``None``.
 
         Raises:
           ValueError: there is no such link (the message lists them), or the name is taken.
         """
-        names = [one.name for one in self._links]
-        where = "geometry" if name is None else f"geometry {name!r}"
-        if isinstance(link, str):
-            if link not in names:
-                raise ValueError(f"{where}: there is no link {link!r}; there are: {', '.join(names) or 'none'}")
-            link = names.index(link)
-        if not 0 <= link < len(names):
-            raise ValueError(f"{where}: link {link} is not a link; there are {len(names)}")
-        if name is None:
-            name = f"{names[link]}:{sum(on == link for _, on, _ in self._geometries)}"
-        if name in (known for known, _, _ in self._geometries):
-            raise ValueError(f"geometry {name!r}: the name is taken; give every geometry its own name")
-        self._geometries.append((name, link, geometry))
+        links, known = [one.name for one in self._links], [one for one, _, _ in self._geometries]
+        self._geometries.append((*name_resolution.geometry(links, known, link, name), geometry))
 
     def add_mimic(
         self,
@@ -277,8 +264,7 @@ class ArticulationBuilder:
             raise ValueError(f"{self.name!r}: there is no link; add the root with add_link()")
         order = self._breadth_first()
         number = {old: new for new, old in enumerate(order)}
-        shapes = sorted(self._geometries, key=lambda shape: number[shape[1]])
-        links = [self._links[old] for old in order]
+        links, shapes = [self._links[old] for old in order], sorted(self._geometries, key=lambda one: number[one[1]])
         topology = Topology(
             parent=tuple(-1 if link.parent < 0 else number[link.parent] for link in links),
             joint_types=tuple(link.joint.type for link in links),
@@ -297,10 +283,7 @@ class ArticulationBuilder:
             fixed_tendons=tuple(name_resolution.fixed_tendon(topology, one) for one in self._fixed_tendons),
             spatial_tendons=tuple(name_resolution.spatial_tendon(topology, one) for one in self._spatial_tendons),
             loop_joints=tuple(name_resolution.loop_joint(topology, one) for one in self._loop_joints),
-            geometries=tuple(
-                GeometryStructure(name, one.type, number[link], one.num_points, one.sensor)
-                for name, link, one in shapes
-            ),
+            geometries=tuple(one.structure(name, number[link]) for name, link, one in shapes),
         )
         dtype = jnp.zeros(()).dtype if dtype is None else dtype
         parameters = link_parameters(links) | joint_parameters([link.joint for link in links])

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from artix.io.mjcf.body_writer import BodyWriter
 from artix.io.mjcf.text import number, numbers, place
 from artix.model.geometry import SIZE_NUMBERS, GeometryType
-
-if TYPE_CHECKING:
-    from artix.io.mjcf.body_writer import BodyWriter
 
 
 def write_geoms(writer: BodyWriter, root: ET.Element) -> None:

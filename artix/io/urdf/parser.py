@@ -24,9 +24,9 @@ _XACRO = re.compile(r"\$[{(]")
 
 @dataclasses.dataclass(frozen=True)
 class UrdfLink:
-    """A ``<link>``: mass [kg], mass frame in the link frame [7], inertia in the axes of the mass frame [kg m^2].
+    """A ``<link>``: mass [kg], mass frame in the link frame [7], inertia in its axes [kg m^2], shapes.
 
-    ``inertial`` is the element that says so, if there is one.
+    ``inertial`` is the element of the first three, if there is one.
     """
 
     name: str
@@ -102,8 +102,8 @@ def parse_urdf(path_or_text: str | Path, report: Report) -> UrdfRobot | None:
     for child in element.all("link"):
         name = _unique_name(child, links, report)
         if name is not None:
-            shapes = read_collisions(child, report)
-            links[name] = dataclasses.replace(_link(name, child, report), geometries=shapes)
+            link = _link(name, child, report)
+            links[name] = dataclasses.replace(link, geometries=read_collisions(child, report))
     warn_of_meshes(element, report)
     joints: dict[str, UrdfJoint] = {}
     for child in element.all("joint"):
