@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from artix.constraints.contact_points import contact_jacobian
 from artix.constraints.contacts import Contacts, contact_frames
 from artix.kinematics.configuration import generalized_velocity
 from artix.kinematics.solve import kinematics
@@ -14,7 +15,7 @@ from artix.math.tangents import times
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.implicit.contact_rows import ContactRow, contact_jacobian
+from artix.simulation.implicit.contact_rows import ContactRow
 from artix.simulation.implicit.system import ERROR_REDUCTION
 
 Array = jax.Array
