@@ -2,6 +2,7 @@
 
 from artix import physx as physx
 from artix import robots as robots
+from artix.constraints.anchors import AnchorRows as AnchorRows
 from artix.constraints.contact_solver import ContactSolution as ContactSolution
 from artix.constraints.contact_solver import solve_contact as solve_contact
 from artix.constraints.contacts import ContactForces as ContactForces
@@ -23,6 +24,7 @@ from artix.constraints.dynamics_derivatives import (
     constrained_forward_dynamics_derivatives as constrained_forward_dynamics_derivatives,
 )
 from artix.constraints.dynamics_derivatives import impulse_dynamics_derivatives as impulse_dynamics_derivatives
+from artix.constraints.kkt import KktSolution as KktSolution
 from artix.constraints.model import Constraint as Constraint
 from artix.constraints.model import Constraints as Constraints
 from artix.constraints.operators import constrained_solve as constrained_solve

@@ -13,6 +13,8 @@ import artix
 
 FILE = Path(__file__).parent / "data" / "public_names.txt"
 MODULES = (artix, artix.physx, artix.lie, artix.robots)
+#: Of these, only what is defined there.
+HOMES = {artix.robots: "artix.robots"}
 
 
 def public_names() -> str:
@@ -26,7 +28,7 @@ def _module(module: types.ModuleType) -> Iterator[str]:
         where = f"{module.__name__.replace('.math', '')}.{name}"
         if isinstance(value, type):
             yield from _class(where, value)
-        elif isinstance(value, types.FunctionType) and value.__module__.startswith("artix"):
+        elif isinstance(value, types.FunctionType) and value.__module__.startswith(HOMES.get(module, "artix")):
             yield where + _parameters(value)
 
 

@@ -30,11 +30,11 @@ def test_what_the_documents_link_to_is_there():
 
 def test_the_examples_of_the_first_page_run():
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/index.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 2
     namespace = {}
     for block in blocks:
         exec(compile(block, "index.md", "exec"), namespace)
-    assert namespace["M"].shape == (4096, 18, 18)
+    assert namespace["M"].shape == (64, 18, 18)
 
 
 def test_the_examples_of_the_formats_run(tmp_path, monkeypatch, capsys):

@@ -1,0 +1,1 @@
+"""Loops and contacts: their rows, the linear algebra, and dynamics under them."""

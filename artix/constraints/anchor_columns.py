@@ -1,6 +1,6 @@
-"""Which entries of the generalised velocity move the frames of an anchor, so that derivatives need no others.
+"""Which entries of the generalised velocity move the frames of an anchor; derivatives by all others are zero.
 
-A foot of a humanoid is moved by 12 of 35.
+For a foot of a humanoid these are 12 of 35.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class AnchorColumns(NamedTuple):
         moved = np.ones((len(anchors.structure), tree.nv), bool)
         if isinstance(tree, Topology):
             moved = np.logical_or(*(moves_links(tree, links) for links in anchors.links))
-        most = int(moved.sum(axis=1).max(initial=1))  # At least one: JAX maps over no empty axis.
+        most = int(moved.sum(axis=1).max(initial=1))  # At least one, as JAX cannot map over an empty axis.
         entries = np.full((len(moved), most), tree.nv)
         for row, mask in zip(entries, moved, strict=True):
             row[: mask.sum()] = np.flatnonzero(mask)

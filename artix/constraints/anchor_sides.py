@@ -1,6 +1,6 @@
-"""The two frames of each anchor in motion, and what their rows make of it.
+"""The motion of an anchor's two frames, and the rows computed from it.
 
-Kept apart from how the frames come to move: the same functions serve values, and by ``jvp`` closed-form derivatives.
+The functions do not depend on what moves the frames, so they serve values and, by ``jvp``, closed-form derivatives.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def moves_links(tree: Tree, links: np.ndarray) -> Any:
 
 
 class _Distances(NamedTuple):
-    """Of distance rows, and anything for the others."""
+    """The terms of distance rows; the entries of other rows are meaningless."""
 
     length: Array
     direction: Array
@@ -172,7 +172,7 @@ def _axes(anchors: Anchors, a: Side, b: Side) -> tuple[Array, Array]:
 
 
 def _points(anchors: Anchors, a: Side, b: Side) -> tuple[Array, Array]:
-    """Where the linear rows take the motion of a and of b, [3, K] each."""
+    """The points at which the linear rows measure the motion of a and of b, [3, K] each."""
     here, there = a.placement.position, b.placement.position
     return _where(anchors.has_type(AnchorType.JOINT), there, here), _where(
         anchors.has_type(AnchorType.WELD), here, there
@@ -247,7 +247,7 @@ def _selected(anchors: Anchors, linear: Array, angular: Array) -> Array:
     both = (linear, angular)
     alike = {one.rows for one in anchors.structure}
     if alike in ({(0, 1, 2)}, {(0, 1, 2, 3, 4, 5)}):
-        # The same as below, in a program of half the size.
+        # Equivalent to what follows, with half the operations.
         rows = linear if alike == {(0, 1, 2)} else jnp.concatenate(both)
         return jnp.moveaxis(rows, 0, 1).reshape(-1, *rows.shape[2:])
     return jnp.stack([both[row // 3][row % 3, k] for k, one in enumerate(anchors.structure) for row in one.rows])

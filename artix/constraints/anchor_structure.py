@@ -1,4 +1,4 @@
-"""Pairs of frames that constraints hold together: which links they are on, and what of them is held."""
+"""Pairs of frames that constraints hold together: their links, and which relative motions are held."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class AnchorType(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class AnchorStructure:
-    """What is static of an anchor.
+    """The static structure of an anchor.
 
     Attributes:
       link_a: the link of frame a, -1 for the world.

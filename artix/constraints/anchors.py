@@ -92,7 +92,7 @@ def anchor_rows(articulation: Articulation, state: State, anchors: Anchors) -> A
 
 
 def solved_anchor_rows(articulation: Articulation, state: State, kin: Kinematics, anchors: Anchors) -> AnchorRows:
-    """The same with kinematics already solved."""
+    """The same, given solved kinematics."""
     if not anchors.structure:
         empty = jnp.zeros(0, articulation.dtype)
         return AnchorRows(empty, empty, jnp.zeros((0, articulation.topology.nv), articulation.dtype), empty)

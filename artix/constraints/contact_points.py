@@ -9,8 +9,8 @@ import numpy as np
 from artix.constraints.anchor_sides import moves_links
 from artix.kinematics.bodies import Placement
 from artix.kinematics.solve import Kinematics, generalized_motions
-from artix.kinematics.tree import take
 from artix.math import spatial
+from artix.math.arrays import take
 from artix.model.articulation import Articulation
 
 Array = jax.Array

@@ -28,12 +28,12 @@ Array = jax.Array
 
 
 class ConstrainedAcceleration(NamedTuple):
-    """What constrained forward dynamics yields.
+    """The result of constrained forward dynamics.
 
     Attributes:
       acceleration: generalised acceleration, [nv].
       constraint_force: forces lambda on the rows, [R] [N and N m], Pinocchio's ``lambda_c``.
-      residual: largest of the numbers ``J nu' + bias``, [], what the rows still lack; Pinocchio's
+      residual: largest of the numbers ``J nu' + bias``, [], the remaining error of the rows; Pinocchio's
         ``absolute_residual``. Its derivative is defined as zero.
     """
 
@@ -43,7 +43,7 @@ class ConstrainedAcceleration(NamedTuple):
 
 
 class Impact(NamedTuple):
-    """What an impact does.
+    """The result of an impact.
 
     Attributes:
       velocity: generalised velocity after it, [nv], Pinocchio's ``dq_after``.
@@ -208,7 +208,7 @@ def impulse_dynamics(
 
 
 class ConstrainedForces(NamedTuple):
-    """What constrained inverse dynamics yields."""
+    """The result of constrained inverse dynamics."""
 
     force: Array
     """Generalised forces, [nv]; the root's entries vanish if constraint forces can carry the articulation."""

@@ -1,6 +1,6 @@
 """The system of equations of constrained dynamics: ``M x = force + J^T lambda`` under ``J x = target``.
 
-By the Schur complement: Delassus' matrix ``G = J M^-1 J^T`` is factorised besides M, which keeps its sparsity. Where
+Solved by the Schur complement: M is factorised with its sparsity, and so is Delassus' matrix ``G = J M^-1 J^T``. Where
 rows are redundant or contradict each other G is singular; the proximal iteration
 ``(G + mu) lambda_k = rest + mu lambda_{k-1}`` from ``lambda_0 = 0`` then tends to the smallest forces that satisfy the
 rows as well as can be. Without redundancy each iteration multiplies the error by at most
@@ -28,7 +28,7 @@ DEFAULT_ITERATIONS = 4
 
 
 class KktFactors(NamedTuple):
-    """What serves any number of solves with one configuration and one set of constraints."""
+    """Factors for any number of solves with one configuration and one set of constraints."""
 
     mass: Factors
     half: Array
@@ -40,7 +40,7 @@ class KktFactors(NamedTuple):
 
 
 class KktSolution(NamedTuple):
-    """Of one solve."""
+    """The result of one solve."""
 
     solution: Array
     """x, [nv]."""
@@ -51,7 +51,7 @@ class KktSolution(NamedTuple):
 def factorize_kkt(
     articulation: Articulation, kin: Kinematics, jacobian: Array, damping: float | Array | None
 ) -> KktFactors:
-    """Factorises."""
+    """Factorises M and Delassus' matrix."""
     jacobian = jax.lax.stop_gradient(jacobian)
     mass = factorize(articulation, kin, many=True)
     half = half_solve(mass, jacobian)
@@ -72,7 +72,7 @@ def proximal_iterations(delassus: Array, damped: Factors, rest: Array, iteration
     columns = rest.reshape(len(rest), -1)
     multipliers = solve_columns(damped, columns)
     for _ in range(iterations - 1):
-        # What is still missing is small, and so is what rounding makes of it.
+        # The remainder is small, and so is its rounding error.
         multipliers = multipliers + solve_columns(damped, columns - matmul(delassus, multipliers))
     return multipliers.reshape(rest.shape)
 
@@ -102,7 +102,7 @@ def kkt_solve(
     Its derivative is the solution of the differentiated equations by the same proximal iteration, as if it had
     converged.
     """
-    # Only derivatives look at these; in programs without them they are dead code.
+    # Used by derivatives only; elsewhere this is dead code.
     matrix = inertia_matrix(articulation, kin) + jnp.diag(generalized_armature(articulation))
 
     def equations(unknown: KktSolution) -> tuple[Array, Array]:
@@ -113,7 +113,7 @@ def kkt_solve(
         x, multipliers = kkt_solve_value(factors, *right, iterations)
         return KktSolution(x, -multipliers)
 
-    # In reverse mode JAX asks that both right sides depend on what is differentiated, though one of them be constant.
+    # In reverse mode, JAX requires both right sides to depend on what is differentiated, even if one is constant.
     nothing = 0 * (jnp.sum(force) + jnp.sum(target))
     force, target = force + nothing, target + nothing
     # Symmetric in x and the negated multipliers.

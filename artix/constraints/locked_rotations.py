@@ -1,4 +1,4 @@
-"""Rows of joints that lock one or two rotations: angles that exist however far the free rotations go."""
+"""Rows of joints that lock one or two rotations, as angles that are defined however far the free rotations turn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Array = jax.Array
 
 
 class RotationRows(NamedTuple):
-    """What to make of the relative angular velocity z of frame a against frame b, in the axes of frame a.
+    """How the rows depend on the angular velocity z of frame a relative to frame b, in the axes of frame a.
 
     Attributes:
       error: the angles that shall vanish, [3, K].
@@ -66,7 +66,7 @@ def _two_locked(unit: Array, turn: Array, angular: Array) -> RotationRows:
 def _one_locked(unit: Array, turn: Array, angular: Array) -> RotationRows:
     turn = jnp.where(turn[3] < 0, -turn, turn)
     sine, cosine = spatial.dot(turn[:3], unit), turn[3]
-    # Where the axis points back, a half turn away, there is no twist; zero is as good an answer as any, and finite.
+    # With the axis turned by half a turn the twist is undefined; zero keeps values and derivatives finite.
     exists = sine**2 + cosine**2 > 1e-9
     sine, cosine = jnp.where(exists, sine, jnp.zeros_like(sine)), jnp.where(exists, cosine, jnp.ones_like(cosine))
     axis = spatial.rotate(turn, unit)

@@ -122,7 +122,7 @@ class Constraints(struct.PyTreeNode):
     def of_loop_joints(
         cls, articulation: Articulation, *, position_gain: float = 0.0, velocity_gain: float = 0.0
     ) -> Constraints:
-        """Those of the articulation's loop joints, whose free axes may move far.
+        """The constraints of an articulation's loop joints, whose free axes may move far.
 
         Args:
           articulation: the articulation, not padded to a fleet.

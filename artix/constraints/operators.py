@@ -1,4 +1,4 @@
-"""What constraints look like at a state: Jacobian, bias, Delassus matrix, operational-space inertia."""
+"""Constraints at a state: Jacobian, bias, Delassus matrix, operational-space inertia."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _delassus_matrix_with_jvp(articulation: Articulation, state: State, anchors:
 
 @_delassus_matrix_with_jvp.defjvp
 def _delassus_matrix_jvp(primals, tangents):
-    """By the full solves, which know their derivatives."""
+    """Differentiates the full solves."""
 
     def plain(articulation: Articulation, state: State, anchors: Anchors) -> Array:
         kin = kinematics(articulation, state)

@@ -1,7 +1,7 @@
-"""Closed-form derivatives of what constraints see and do: of their rows, and of their generalised forces.
+"""Closed-form derivatives of the rows of constraints, and of their generalised forces.
 
-Unit displacements and unit velocities move the two frames of each anchor in closed form, as they move links. What the
-rows make of the frames' motion is a small function, whose ``jvp`` along these columns is all that is left.
+Unit displacements and unit velocities move the two frames of each anchor in closed form, as they move links. The
+rows are a small function of the frames' motion, whose ``jvp`` along these columns gives the rest.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def constraint_derivatives(
 
 
 class MovingSides(NamedTuple):
-    """Frames a and b of all anchors, and how they change, with a last axis [C] more.
+    """Frames a and b of all anchors, and their changes, with an additional last axis [C].
 
     The changes are tangents of the sides, ``None`` where there are none. Unlike the sides, they are relative to a point
     that stays: what rows make of two frames does not depend on where both are seen from.

@@ -18,8 +18,8 @@ import numpy as np
 
 from artix.kinematics.bodies import Placement
 from artix.kinematics.solve import Kinematics
-from artix.kinematics.tree import take
 from artix.math import spatial
+from artix.math.arrays import take
 from artix.model.articulation import Articulation
 from artix.model.geometry import GeometryStructure, GeometryType
 from artix.model.topology import Topology

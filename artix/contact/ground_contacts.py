@@ -108,8 +108,8 @@ def contacts_with_ground(
     if not touching:
         raise ValueError(
             f"{topology.name!r} has no geometry that could touch the ground; it has {len(topology.geometries)} shapes, "
-            "where sensors and shapes on a fixed root do not count; give links shapes by the builder's add_geometry "
-            "(artix.builder_from_articulation makes a builder of a robot that was loaded)"
+            "where sensors and shapes on a fixed root do not count; give links shapes by "
+            "ArticulationBuilder.add_geometry (artix.builder_from_articulation gives a builder of a loaded robot)"
         )
     shapes = shapes_of(articulation, kin, touching)
     found = [

@@ -1,0 +1,1 @@
+"""Mass matrix, inverse and forward dynamics, momentum, energy, regressors, and their derivatives."""

@@ -1,1 +1,1 @@
-"""Articulations made of others."""
+"""Articulations made from others, and from an articulation back to a builder."""

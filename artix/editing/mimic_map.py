@@ -86,7 +86,7 @@ def mimic_map(articulation: Articulation) -> MimicMap:
 
 
 def _depth(topology: Topology, above: dict[int, int], follower: int) -> int:
-    """How many relations lie between a follower and the DOF that it follows in the end."""
+    """The number of relations between a follower and the DOF that it ultimately follows."""
     path = [follower]
     while path[-1] in above:
         path.append(above[path[-1]])

@@ -1,7 +1,7 @@
-"""Articulations made of others: joints locked at a configuration, one articulation attached to a link of another.
+"""Articulations made from others: joints locked at a configuration, or one articulation attached to a link of another.
 
 Both work on arrays, so the numbers may be traced: gradients flow through the pose of a locked joint and through every
-parameter of what is put together.
+parameter of the parts.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _joint_placements(articulation: Articulation, topology: Topology, q: Array) 
 
 
 def _kept_couplings(articulation: Articulation, topology: Topology, number: np.ndarray) -> tuple[dict, dict]:
-    """Mimic joints and fixed tendons of which no joint is locked, static part and arrays.
+    """Mimic joints and fixed tendons without locked joints, static part and arrays.
 
     ``number`` [n] holds the new numbers of the DOFs, -1 for those that are locked.
     """
@@ -207,7 +207,7 @@ def _is_free(what: str, topology: Topology, dofs: Sequence[int], number: np.ndar
 
 
 def _bridge(joint: Joint, link: str, dtype: Any) -> Articulation:
-    """Two links and the joint between them, checked as a builder does it."""
+    """Two links and the joint between them, checked by a builder."""
     builder = ArticulationBuilder(fixed_base=True)
     builder.add_link(name=f"parent of {link}")
     builder.add_link(0, joint, name=link)

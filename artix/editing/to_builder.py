@@ -1,4 +1,4 @@
-"""From an articulation back to a builder, to change what arrays alone cannot: couplings, frames, links, joint types."""
+"""From an articulation back to a builder, to change what arrays cannot: couplings, frames, links, joint types."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ import jax
 import numpy as np
 
 from artix.model.articulation import Articulation
-from artix.model.builder import LINK_NUMBERS, ArticulationBuilder
+from artix.model.builder import ArticulationBuilder
 from artix.model.checks import static_topology
 from artix.model.couplings import LoopJoint, LoopJoints, LoopJointType
 from artix.model.geometry import SIZE_NUMBERS, Geometries, Geometry, GeometryStructure, GeometryType
 from artix.model.joint_features import Drive, DriveEnvelope, JointFriction
 from artix.model.joints import Joint
+from artix.model.link_parameters import LINK_NUMBERS
 from artix.model.tendons import Attachment, FixedTendon, FixedTendons, SpatialTendon, SpatialTendons, TendonJoint
 from artix.model.topology import Topology
 
 
 def builder_from_articulation(articulation: Articulation) -> ArticulationBuilder:
-    """A builder that has been told of all that an articulation holds.
+    """A builder that describes an existing articulation.
 
     Its ``build(articulation.dtype)`` gives the articulation back; before that, add links, frames, tendons or mimic
     joints to a robot that was loaded. To join two articulations or to lock joints, see :mod:`artix.editing.surgery`.

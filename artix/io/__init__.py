@@ -1,0 +1,1 @@
+"""Readers and writers of robot descriptions; ``load`` chooses by the suffix of a file."""

@@ -1,1 +1,1 @@
-"""What an articulation is, and how to build one."""
+"""Articulations and states: what they are made of, and how to build them."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -15,36 +14,15 @@ from artix.model import name_resolution
 from artix.model.articulation import Articulation
 from artix.model.composite_joints import CompositeJoint
 from artix.model.couplings import LoopJoint, LoopJoints, MimicJoint, MimicJoints
-from artix.model.geometry import Geometries, Geometry
+from artix.model.geometry import Geometries, Geometry, GeometryStructure
 from artix.model.joint_parameters import joint_parameters
 from artix.model.joints import IDENTITY_POSE, Joint
+from artix.model.link_parameters import LinkParameters, link_number, link_parameters
 from artix.model.tendons import FixedTendon, FixedTendons, SpatialTendon, SpatialTendons
 from artix.model.topology import Topology
 from artix.model.validation import finite_array, impossible_inertia, number, rotational_inertia, unit_pose
 
 STANDARD_GRAVITY = (0.0, 0.0, -9.81)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Link:
-    name: str
-    parent: int
-    joint: Joint
-    mass: float
-    com_pose: np.ndarray
-    inertia: np.ndarray
-    numbers: dict[str, float]
-
-
-#: Scalars of a link that become arrays [L]: the argument of ``add_link``, the array, and whether it may be infinite.
-LINK_NUMBERS = {
-    "gravity_scale": ("gravity_scale", -np.inf, False),
-    "linear_damping": ("link_linear_damping", 0.0, False),
-    "angular_damping": ("link_angular_damping", 0.0, False),
-    "max_linear_velocity": ("max_link_linear_velocity", 0.0, True),
-    "max_angular_velocity": ("max_link_angular_velocity", 0.0, True),
-    "cfm_scale": ("link_cfm_scale", 0.0, False),
-}
 
 
 class ArticulationBuilder:
@@ -73,7 +51,7 @@ class ArticulationBuilder:
         self.strict = bool(strict)
         self.fixed_base = bool(fixed_base)
         self.gravity = finite_array(gravity, (3,), f"{name!r}: gravity")
-        self._links: list[_Link] = []
+        self._links: list[LinkParameters] = []
         self._names: set[str] = set()
         self._joint_names: set[str] = set()
         self._frames: list[tuple[str, int, np.ndarray]] = []
@@ -150,14 +128,14 @@ class ArticulationBuilder:
             "max_angular_velocity": max_angular_velocity,
             "cfm_scale": cfm_scale,
         }
-        link = _Link(
+        link = LinkParameters(
             name=name,
             parent=-1 if parent is None else int(parent),
             joint=joint,
             mass=mass,
             com_pose=unit_pose(com_pose, f"{where}: com_pose"),
             inertia=inertia,
-            numbers={key: _link_number(key, value, where) for key, value in numbers.items()},
+            numbers={key: link_number(key, value, where) for key, value in numbers.items()},
         )
         self._names.add(name)
         if index:
@@ -198,18 +176,31 @@ class ArticulationBuilder:
         self._names.add(name)
 
     def add_geometry(self, link: int | str, geometry: Geometry, name: str | None = None) -> None:
-        """Adds a shape to a link; shapes are numbered by their links, those of one link as they were added.
+        """Adds a shape with which a link touches the ground, or measures its distance from it.
+
+        Shapes are numbered by their links, those of one link in the order in which they were added.
 
         Args:
           link: the link's number as returned by :meth:`add_link`, or its name.
           geometry: the shape.
-          name: its name; ``<link>:<k>`` with the least k that is free when ``None``.
+          name: its name; ``<link>:<k>`` for the k-th shape of a link when ``None``.
 
         Raises:
           ValueError: there is no such link (the message lists them), or the name is taken.
         """
-        links, known = [one.name for one in self._links], [one for one, _, _ in self._geometries]
-        self._geometries.append((*name_resolution.geometry(links, known, link, name), geometry))
+        names = [one.name for one in self._links]
+        where = "geometry" if name is None else f"geometry {name!r}"
+        if isinstance(link, str):
+            if link not in names:
+                raise ValueError(f"{where}: there is no link {link!r}; there are: {', '.join(names) or 'none'}")
+            link = names.index(link)
+        if not 0 <= link < len(names):
+            raise ValueError(f"{where}: link {link} is not a link; there are {len(names)}")
+        if name is None:
+            name = f"{names[link]}:{sum(on == link for _, on, _ in self._geometries)}"
+        if name in (known for known, _, _ in self._geometries):
+            raise ValueError(f"geometry {name!r}: the name is taken; give every geometry its own name")
+        self._geometries.append((name, link, geometry))
 
     def add_mimic(
         self,
@@ -286,7 +277,8 @@ class ArticulationBuilder:
             raise ValueError(f"{self.name!r}: there is no link; add the root with add_link()")
         order = self._breadth_first()
         number = {old: new for new, old in enumerate(order)}
-        links, shapes = [self._links[old] for old in order], sorted(self._geometries, key=lambda one: number[one[1]])
+        shapes = sorted(self._geometries, key=lambda shape: number[shape[1]])
+        links = [self._links[old] for old in order]
         topology = Topology(
             parent=tuple(-1 if link.parent < 0 else number[link.parent] for link in links),
             joint_types=tuple(link.joint.type for link in links),
@@ -305,10 +297,13 @@ class ArticulationBuilder:
             fixed_tendons=tuple(name_resolution.fixed_tendon(topology, one) for one in self._fixed_tendons),
             spatial_tendons=tuple(name_resolution.spatial_tendon(topology, one) for one in self._spatial_tendons),
             loop_joints=tuple(name_resolution.loop_joint(topology, one) for one in self._loop_joints),
-            geometries=tuple(one.structure(name, number[link]) for name, link, one in shapes),
+            geometries=tuple(
+                GeometryStructure(name, one.type, number[link], one.num_points, one.sensor)
+                for name, link, one in shapes
+            ),
         )
         dtype = jnp.zeros(()).dtype if dtype is None else dtype
-        parameters = _link_parameters(links) | joint_parameters([link.joint for link in links])
+        parameters = link_parameters(links) | joint_parameters([link.joint for link in links])
         parameters |= {
             "gravity": self.gravity,
             "frame_local_pose": np.reshape([pose for _, _, pose in self._frames], (-1, 7)),
@@ -328,22 +323,3 @@ class ArticulationBuilder:
         for index in order:
             order += children[index]
         return order
-
-
-def _link_number(argument: str, value: float, where: str) -> float:
-    _, low, infinite = LINK_NUMBERS[argument]
-    found = number(value, f"{where}: {argument}")
-    if not (found >= low and (infinite or np.isfinite(found))):
-        wanted = "finite" if low < 0 else "not negative (inf for none)" if infinite else "finite and not negative"
-        raise ValueError(f"{where}: {argument} must be {wanted}; found {found}")
-    return found
-
-
-def _link_parameters(links: Sequence[_Link]) -> dict[str, Any]:
-    """What the articulation holds per link, as NumPy arrays."""
-    parameters = {name: np.array([link.numbers[key] for link in links]) for key, (name, *_) in LINK_NUMBERS.items()}
-    return parameters | {
-        "link_mass": np.array([link.mass for link in links]),
-        "link_com_pose": np.array([link.com_pose for link in links]),
-        "link_inertia": np.array([link.inertia for link in links]),
-    }

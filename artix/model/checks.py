@@ -48,7 +48,7 @@ _INSTANT = 1e-9
 
 
 def as_time(articulation: Articulation, dt: float | jax.Array) -> Any:
-    """A step in the articulation's dtype; a number stays known while JAX traces.
+    """A step in the articulation's dtype; a Python number stays a constant while JAX traces.
 
     A step of exactly zero becomes a nanosecond, with the same derivative: values and derivatives of steps have a limit
     there that ``0 / 0`` would not find.

@@ -226,4 +226,4 @@ class Geometries(struct.PyTreeNode):
 
         return self.replace(
             **{field.name: take(field.name, getattr(self, field.name)) for field in dataclasses.fields(self)}
-        )  # type: ignore[attr-defined]
+        )

@@ -1,0 +1,1 @@
+"""Steps in time: ``step`` chooses among the solvers in ``implicit`` and ``projected``, and ``continuous``."""

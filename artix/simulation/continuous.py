@@ -31,7 +31,7 @@ from artix.simulation.common.unconstrained import momenta_about_centers
 Array = jax.Array
 TendonLaw = Literal["physx", "virtual_work"]
 
-#: Where in the step each stage of the classical Runge-Kutta method looks, and what its rate counts (Kutta 1901).
+#: Nodes and weights of the classical Runge-Kutta method (Kutta 1901).
 _REACH = (0.0, 0.5, 0.5, 1.0)
 _WEIGHT = (1 / 6, 1 / 3, 1 / 3, 1 / 6)
 

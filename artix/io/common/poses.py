@@ -1,4 +1,7 @@
-"""Poses and inertias in NumPy, for the readers: position [m] and quaternion xyzw, shape [7]."""
+"""Poses and inertias in NumPy, for the readers: position [m] and quaternion xyzw, shape [7].
+
+Not by :mod:`artix.math.spatial`, as readers compute in double precision whatever JAX's mode is.
+"""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from flax import struct
 
 from artix.contact.ground import Ground
 from artix.contact.ground_contacts import ground_contacts
-from artix.kinematics.configuration import neutral_state
 from artix.model.articulation import Articulation
+from artix.model.states import neutral_state
 
 Array = jax.Array
 

@@ -1,4 +1,4 @@
-"""What a step evaluates once, at its start, and keeps: poses, Jacobians, inertias and the inverse mass matrix.
+"""Quantities evaluated once, at the start of a step: poses, Jacobians, inertias and the inverse mass matrix.
 
 Positions are relative to the root's centre of mass at the start of the step, in world axes.
 """
@@ -85,7 +85,7 @@ class StepStart(NamedTuple):
 def evaluate_step_start(
     articulation: Articulation, state: State, drift: Array | None = None, *, with_all: bool = True
 ) -> StepStart:
-    """Evaluates everything that stays as it is during the step.
+    """Evaluates what is held constant during the step.
 
     The links' Jacobian and accelerations and the inverse mass matrix are left out if not asked for: most steps of the
     implicit solver do without.
@@ -150,7 +150,7 @@ def world_inertias(at_start: StepStart) -> Array:
 
 def link_motion(at_start: StepStart, velocity: Array) -> Array:
     """The links' velocities [L, 6] that a generalised velocity [nv] makes (or displacements, or impulses' effects)."""
-    # Sums over the tree, not the Jacobian, which solvers without tendons so never evaluate.
+    # By sums over the tree, so that solvers without tendons never evaluate the Jacobian.
     tree, base = at_start.topology, at_start.topology.num_base_dofs
     root = root_motion(tree, velocity[:base] if base else jnp.zeros_like(velocity, shape=6))
     return center_velocities(tree, at_start.motions, root, velocity[base:], at_start.center.T).T
@@ -162,7 +162,7 @@ def response(at_start: StepStart, impulse: Array) -> Array:
 
 
 def inertial_wrenches(at_start: StepStart, motion: Array, acceleration: Array) -> Array:
-    """The wrenches [L, 6] at the links' centres of mass that their motion and acceleration take (Newton and Euler)."""
+    """The wrenches [L, 6] at the links' centres of mass required for their motion (Newton-Euler)."""
     omega, alpha = motion[:, 3:].T, acceleration[:, 3:].T
     moment = spins(at_start, alpha) + spatial.cross(omega, spins(at_start, omega))
     return jnp.concatenate([at_start.mass[:, None] * acceleration[:, :3], moment.T], axis=1)
@@ -210,6 +210,6 @@ def axis_row(at_start: StepStart, dof: np.ndarray, link: np.ndarray | Array, poi
 
 
 def static_topology(at_start: StepStart) -> Topology:
-    """The topology for what padded articulations do not have: PhysX's solvers, and tendons."""
+    """The static topology, which PhysX's solvers and tendons need; padded articulations do not get here."""
     assert isinstance(at_start.topology, Topology)
     return at_start.topology

@@ -1,4 +1,4 @@
-"""What all rows of one Gauss-Seidel sweep have in common."""
+"""Parameters shared by all rows of one Gauss-Seidel sweep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Velocities before any constraint: what gravity, loads, damping and inertia make of them."""
+"""Velocities before any constraint acts, after gravity, loads, damping and inertial forces."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def clamp_joint_velocities(articulation: Articulation, state: State) -> State:
 def link_resistance(
     articulation: Articulation, at_start: StepStart, motion: Array, given: Array, dt: Array
 ) -> tuple[Array, Array]:
-    """Wrenches at the links' centres of mass, [L, 6] each: what links take off those that are given, and their brakes.
+    """Wrenches at the links' centres of mass, [L, 6] each: by which damping reduces those given, and of brakes.
 
     Link damping also attenuates gravity and loads by ``1 - damping dt``, as in PhysX. A link beyond its speed limit
     is braked to it within the step.
@@ -69,7 +69,7 @@ def link_resistance(
 
 
 def gravity_and_loads(articulation: Articulation, load: Array | None) -> Array:
-    """Wrenches of gravity and of what is given besides on the links at their centres of mass, [L, 6]."""
+    """Wrenches of gravity and of external loads on the links at their centres of mass, [L, 6]."""
     a = articulation
     linear = (a.link_mass * a.gravity_scale)[:, None] * a.gravity[None]
     weight = jnp.concatenate([linear, jnp.zeros_like(linear)], axis=1)

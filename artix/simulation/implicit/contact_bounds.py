@@ -8,10 +8,10 @@ from flax import struct
 
 from artix.constraints.contact_points import contact_jacobian
 from artix.constraints.contacts import Contacts, contact_frames
-from artix.kinematics.configuration import generalized_velocity
 from artix.kinematics.solve import kinematics
+from artix.kinematics.velocities import generalized_velocity
 from artix.math import spatial
-from artix.math.tangents import times
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
@@ -36,10 +36,10 @@ def contact_rows(
     frames = contact_frames(contacts.normal)
     kin = kinematics(articulation, state)
     direction = contact_jacobian(articulation, kin, contacts.links, contacts.point, frames)
-    effect = times(direction, response.T)
+    effect = matmul(direction, response.T)
     block = jnp.sum(direction[:, :, None] * effect[:, None], axis=3)
     softness = _softness(contacts, dt)
-    closing = times(direction[:, 2], generalized_velocity(articulation, state))
+    closing = matmul(direction[:, 2], generalized_velocity(articulation, state))
     tangential = jnp.maximum(block[:, 0, 0], block[:, 1, 1]) + jnp.abs(block[:, 0, 1])
     # What hard relations lock shall get no impulse from a division by its vanishing mobility.
     least = _LEAST_MOBILITY * jnp.finfo(dt.dtype).eps * jnp.max(jnp.abs(response))
@@ -63,7 +63,7 @@ def contact_impulse(articulation: Articulation, state: State, contacts: Contacts
     """The generalised impulse [nv] of impulses [K, 3] on the contacts' rows."""
     frames = contact_frames(contacts.normal)
     direction = contact_jacobian(articulation, kinematics(articulation, state), contacts.links, contacts.point, frames)
-    return times(impulse.reshape(-1), direction.reshape(-1, direction.shape[-1]))
+    return matmul(impulse.reshape(-1), direction.reshape(-1, direction.shape[-1]))
 
 
 #: What hard relations leave less than this of its mobility, in units of the rounding error, is locked.

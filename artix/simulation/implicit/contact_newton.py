@@ -13,8 +13,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from artix.math.arrays import matmul
 from artix.math.gaussian_elimination import eliminated
-from artix.math.tangents import times
 from artix.simulation.implicit.contact_rows import ContactRow, contact_imbalance
 
 Array = jax.Array
@@ -42,7 +42,7 @@ def imbalance_matrix(rows: ContactRow, impulse: Array, rate: Array) -> Array:
     """By how much what the laws lack shrinks with the impulses, [3 K, 3 K]."""
     by_impulse, by_rate = law_derivatives(rows, impulse, rate)
     count = len(impulse)
-    delassus = times(rows.direction.reshape(3 * count, -1), rows.effect.reshape(3 * count, -1).T)
+    delassus = matmul(rows.direction.reshape(3 * count, -1), rows.effect.reshape(3 * count, -1).T)
     answers = jnp.sum(by_rate[:, :, :, None] * delassus.reshape(count, 1, 3, -1), axis=2)
     return -answers.reshape(3 * count, -1) - block_diagonal(by_impulse)
 

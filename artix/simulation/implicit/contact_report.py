@@ -10,7 +10,7 @@ from artix.constraints.contact_points import contact_points
 from artix.constraints.contacts import Contacts, contact_frames
 from artix.kinematics.solve import Kinematics, link_centers
 from artix.math import spatial
-from artix.math.tangents import times
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation
 from artix.simulation.common.report import ContactReport
 from artix.simulation.implicit.contact_rows import ContactRow, contact_imbalance, contact_rates
@@ -45,7 +45,7 @@ def contact_report(
     lever = place - link_centers(articulation, kin)[:, links]
     wrench = jnp.concatenate([force, spatial.cross(lever, force.T).T], axis=1)
     onto = jnp.asarray(links[None] == np.arange(articulation.topology.num_links)[:, None], force.dtype)
-    on_links = times(onto, wrench)
+    on_links = matmul(onto, wrench)
     rates = contact_rates(rows, impulse, velocity)
     lacking = jax.vmap(contact_imbalance)(rows, impulse, rates)
     # In touch and within the cone but for rounding.

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.math.tangents import times
+from artix.math.arrays import matmul
 
 Array = jax.Array
 
@@ -44,7 +44,7 @@ class ContactRow(NamedTuple):
 
 def contact_rates(row: ContactRow, impulse: Array, velocity: Array) -> Array:
     """The velocity [..., 3] that the laws see of a generalised velocity [nv]: the normal one shall not be negative."""
-    rate = times(row.direction, velocity)
+    rate = matmul(row.direction, velocity)
     return rate.at[..., 2].add(row.approach + row.softness * impulse[..., 2])
 
 

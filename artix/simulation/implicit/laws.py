@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.kinematics.tree import take
-from artix.math.tangents import times
+from artix.math.arrays import matmul, take
 from artix.simulation.common.sweep import Sweep, implicit_sweep
 from artix.simulation.implicit.contact_newton import law_derivatives
 from artix.simulation.implicit.contact_rows import ContactRow, contact_imbalance, contact_rates
@@ -79,7 +78,7 @@ def imbalances(sweeps: Sweeps, impulses: Impulses, bounds: Bounds, velocity: Arr
     """What each row's impulses lack, [R]."""
     missing = [bound_imbalance(bounds.dofs, impulses.dofs, sweeps.dofs(velocity), sweeps.over(dt))]
     if bounds.distances is not None:
-        rates = times(bounds.distances.direction, velocity)
+        rates = matmul(bounds.distances.direction, velocity)
         missing.append(distance_imbalance(bounds.distances, impulses.distances, rates))
     if bounds.contacts is not None:
         rates = contact_rates(bounds.contacts, impulses.contacts, velocity)
@@ -112,5 +111,5 @@ def acting_bounds(
     effect = jnp.concatenate(effects)
     coupling = take(effect, places)
     if others:
-        coupling = jnp.concatenate([coupling, times(effect, jnp.concatenate(others).T)], axis=1)
+        coupling = jnp.concatenate([coupling, matmul(effect, jnp.concatenate(others).T)], axis=1)
     return ActingBounds(coupling, slope, response, by_contact), effect

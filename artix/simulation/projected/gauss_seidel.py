@@ -68,7 +68,7 @@ class SweepImpulses(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """What one sweep knows of the step so far besides the impulses."""
+    """The state of the step that a sweep sees besides the impulses."""
 
     motion: Array
     """Displacement since the start of the step, by the generalised velocity, [nv]; 0 for PGS."""
@@ -183,7 +183,7 @@ def _sweep_dofs(rows: DofRow, change: Array, impulses: DofImpulses, displacement
 def _solve_dof(
     row: DofRow, old: DofImpulses, velocity: Array, displacement: Array, sweep: Sweep
 ) -> tuple[DofImpulses, Array]:
-    """Drive, friction, limits and velocity limit of one DOF, each seeing what the one before it did."""
+    """Drive, friction, limits and velocity limit of one DOF, one after another."""
     drive = old.drive
     if sweep.moves_positions or not sweep.temporal:
         drive = drive_impulse(row.drive, drive, velocity, displacement, sweep)

@@ -23,7 +23,7 @@ Array = jax.Array
 
 
 class Solution(NamedTuple):
-    """What the sweeps found."""
+    """The result of the sweeps."""
 
     change: Array
     """Change of the generalised velocity by impulses, [nv]."""
@@ -39,7 +39,7 @@ class Solution(NamedTuple):
 
 
 class _Carry(NamedTuple):
-    """What goes from position sweep to position sweep."""
+    """The carry of the position sweeps."""
 
     change: Array
     total_change: Array
@@ -59,7 +59,7 @@ def iterate(
     dt: Array,
     options: SolverOptions,
 ) -> Solution:
-    """Sweeps over all rows as often as the options say.
+    """Sweeps over all rows as often as the options ask for.
 
     Args:
       articulation: the articulation.
@@ -144,7 +144,7 @@ def _advanced(
     progress: Progress,
     time: Array,
 ) -> tuple[Configuration, Progress]:
-    """Moves for a time with the velocities of now."""
+    """Moves for a time with the current velocities."""
     velocity = free.velocity + change
     motion = free.motion + link_motion(at_start, change)
     row_velocity = rows.dofs.free_velocity + change[rows.dofs.place]

@@ -23,7 +23,7 @@ Array = jax.Array
 
 
 class Configuration(NamedTuple):
-    """Where an articulation is, within a step."""
+    """The configuration of an articulation within a step."""
 
     root_center: Array
     """Displacement of the root's centre of mass since the start of the step, [3, 1]."""
@@ -80,7 +80,7 @@ def to_state(articulation: Articulation, topology: Topology, configuration: Conf
 def with_drift_of(
     articulation: Articulation, topology: Topology, configuration: Configuration, end: State
 ) -> tuple[Articulation, Array]:
-    """The articulation whose links stand as the configuration says when its state is ``end``, and its drift [L, 3]."""
+    """The articulation whose links are at the configuration when its state is ``end``, and its drift [L, 3]."""
     drift = jnp.zeros_like(articulation.joint_parent_pose[:, :3])
     if topology.has_spherical:
         named = spatial.quaternion_exp(by_body(topology, end.joint_position))

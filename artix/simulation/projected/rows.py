@@ -1,4 +1,4 @@
-"""The rows of a step: what its Gauss-Seidel sweeps need to know of joints, couplings and loop joints."""
+"""The rows of a step: joints, couplings and loop joints as its Gauss-Seidel sweeps need them."""
 
 from __future__ import annotations
 

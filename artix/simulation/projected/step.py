@@ -1,4 +1,4 @@
-"""One step as PhysX's articulation solver takes it."""
+"""One step by PhysX's articulation solver."""
 
 from __future__ import annotations
 

@@ -1,0 +1,56 @@
+"""Numbers of single links: what a builder is told, and the arrays that they become."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from artix.model.joints import Joint
+from artix.model.validation import number
+
+
+@dataclasses.dataclass(frozen=True)
+class LinkParameters:
+    """What a builder is told of one link."""
+
+    name: str
+    parent: int
+    joint: Joint
+    mass: float
+    com_pose: np.ndarray
+    inertia: np.ndarray
+    numbers: dict[str, float]
+
+
+#: Scalars of a link that become arrays [L]: the argument of ``add_link``, the array, and whether it may be infinite.
+LINK_NUMBERS = {
+    "gravity_scale": ("gravity_scale", -np.inf, False),
+    "linear_damping": ("link_linear_damping", 0.0, False),
+    "angular_damping": ("link_angular_damping", 0.0, False),
+    "max_linear_velocity": ("max_link_linear_velocity", 0.0, True),
+    "max_angular_velocity": ("max_link_angular_velocity", 0.0, True),
+    "cfm_scale": ("link_cfm_scale", 0.0, False),
+}
+
+
+def link_number(argument: str, value: float, where: str) -> float:
+    """One of ``LINK_NUMBERS``; raises ``ValueError`` if it is out of its range."""
+    _, low, infinite = LINK_NUMBERS[argument]
+    found = number(value, f"{where}: {argument}")
+    if not (found >= low and (infinite or np.isfinite(found))):
+        wanted = "finite" if low < 0 else "not negative (inf for none)" if infinite else "finite and not negative"
+        raise ValueError(f"{where}: {argument} must be {wanted}; found {found}")
+    return found
+
+
+def link_parameters(links: Sequence[LinkParameters]) -> dict[str, Any]:
+    """What the articulation holds per link, as NumPy arrays."""
+    parameters = {name: np.array([link.numbers[key] for link in links]) for key, (name, *_) in LINK_NUMBERS.items()}
+    return parameters | {
+        "link_mass": np.array([link.mass for link in links]),
+        "link_com_pose": np.array([link.com_pose for link in links]),
+        "link_inertia": np.array([link.inertia for link in links]),
+    }
