@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from artix.constraints.anchors import Anchors, AnchorStructure, AnchorType, solved_anchor_rows
+from artix.constraints.contact_points import contact_jacobian
 from artix.constraints.contact_solver import ContactMethod, solve_contact
 from artix.dynamics.forward import forward_dynamics
 from artix.dynamics.solve import factorize, linear_solve
 from artix.evaluation import quantity
-from artix.kinematics.solve import Kinematics, kinematics
+from artix.kinematics.solve import kinematics
 from artix.kinematics.velocities import generalized_velocity
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
@@ -174,23 +174,10 @@ def _problem(articulation, state, force, contacts, dt, external_force) -> tuple[
     velocity = generalized_velocity(articulation, state) + dt * acceleration
     kin = kinematics(articulation, state)
     frames = contact_frames(contacts.normal)
-    jacobian = _point_jacobian(articulation, state, kin, contacts)
-    jacobian = jnp.sum(frames[:, :, :, None] * jacobian.reshape(-1, 1, 3, jacobian.shape[-1]), axis=2)
-    jacobian = jacobian.reshape(3 * count, -1)
+    jacobian = contact_jacobian(articulation, kin, contacts.links, contacts.point, frames).reshape(3 * count, -1)
     factors = factorize(articulation, kin, many=True)
     responses = jax.vmap(lambda row: linear_solve(articulation, kin, factors, row))(jacobian)
     delassus = matmul(responses, jacobian.T)
     approach = jnp.maximum(contacts.gap, jnp.zeros_like(contacts.gap)) / dt
     free = matmul(jacobian, velocity).reshape(count, 3).at[:, 2].add(approach).reshape(-1)
     return ContactProblem(0.5 * (delassus + delassus.T), free, jacobian, frames), velocity, responses
-
-
-def _point_jacobian(articulation: Articulation, state: State, kin: Kinematics, contacts: Contacts) -> Array:
-    """The Jacobian of the points' velocities in world axes, [3 K, nv]."""
-    structure = tuple(
-        AnchorStructure(link, -1, AnchorType.POINT, (0, 1, 2), "world_aligned") for link in contacts.links
-    )
-    turn = jnp.zeros((len(structure), 4), contacts.point.dtype).at[:, 3].set(1)
-    pose = jnp.concatenate([contacts.point, turn], axis=1)
-    anchors = Anchors(structure, pose, jnp.concatenate([jnp.zeros_like(contacts.point), turn], axis=1))
-    return solved_anchor_rows(articulation, state, kin, anchors).jacobian

@@ -273,11 +273,14 @@ def rollout(
         now: tuple[State, ContactMemory | None], now_control: Control | None
     ) -> tuple[tuple[State, ContactMemory | None], State]:
         given = control if num_steps is not None else now_control
-        if ground is None or now[1] is None:
-            new = step(articulation, now[0], given, dt, options), None
+        before, remembered = now
+        if ground is None or remembered is None:
+            end = step(articulation, before, given, dt, options)
         else:
-            new = step_with_contact_memory(articulation, *now, given, dt, options, ground=ground)
-        return new, new[0]
+            end, remembered = step_with_contact_memory(
+                articulation, before, remembered, given, dt, options, ground=ground
+            )
+        return (end, remembered), end
 
     return scan(advance, (state, memory), None if num_steps is not None else control, length=num_steps)[1]
 

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from artix.constraints.contact_points import contact_jacobian
 from artix.constraints.contacts import Contacts, contact_frames
 from artix.kinematics.solve import kinematics
 from artix.kinematics.velocities import generalized_velocity
@@ -14,7 +15,7 @@ from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.implicit.contact_rows import ContactRow, contact_jacobian
+from artix.simulation.implicit.contact_rows import ContactRow
 from artix.simulation.implicit.system import ERROR_REDUCTION
 
 Array = jax.Array

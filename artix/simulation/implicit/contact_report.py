@@ -6,13 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.constraints.contact_points import contact_points
 from artix.constraints.contacts import Contacts, contact_frames
 from artix.kinematics.solve import Kinematics, link_centers
 from artix.math import spatial
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation
 from artix.simulation.common.report import ContactReport
-from artix.simulation.implicit.contact_rows import ContactRow, contact_imbalance, contact_points, contact_rates
+from artix.simulation.implicit.contact_rows import ContactRow, contact_imbalance, contact_rates
 
 Array = jax.Array
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +36,9 @@ class Bounds(NamedTuple):
 
     def laws(self) -> Bounds:
         """Of changes of the rows those of the laws, which contain no response: it only says how far a sweep goes."""
-        dofs, distances, contacts = self
+        dofs: Any = self.dofs
+        distances: Any = self.distances
+        contacts: Any = self.contacts
         dofs = dofs._replace(effect=None, response=None, drive=dofs.drive._replace(response=None, softened=None))
         if distances is not None:
             distances = distances._replace(effect=None, response=None)

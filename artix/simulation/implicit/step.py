@@ -164,9 +164,16 @@ def _report(
     tendons = _tendon_wrenches(solved.acting.springs, found.velocity, jnp.zeros_like(wrench), dt)
     end_frame = link_frames(tree, kinematics(articulation, end))
     forces = incoming_joint_forces(articulation, at_start, end_frame, solved.motion, link_acceleration, wrench, tendons)
-    residuals = [residual_of(corrections) for corrections in (found.moving_corrections, found.corrections)]
-    joints = acceleration[tree.num_base_dofs :]
-    return StepReport(joints, link_velocity, link_acceleration, forces, on_link_b, *residuals, contacts)
+    return StepReport(
+        joint_acceleration=acceleration[tree.num_base_dofs :],
+        link_velocity=link_velocity,
+        link_acceleration=link_acceleration,
+        incoming_joint_force=forces,
+        loop_joint_force=on_link_b,
+        position_residual=residual_of(found.moving_corrections),
+        velocity_residual=residual_of(found.corrections),
+        contacts=contacts,
+    )
 
 
 def _memory(solved: _Solved) -> ContactMemory | None:

@@ -89,8 +89,15 @@ def drifting_step(
         wrench = wrench + on_links
     tendons = tendon_wrenches(rows, solution.impulses, dt, static_topology(at_start).num_links)
     joint_forces = incoming_joint_forces(articulation, at_start, end_frame, motion, link_acceleration, wrench, tendons)
-    residuals = [residual_of(found) for found in (solution.position_corrections, solution.velocity_corrections)]
-    report = StepReport(acceleration[base:], link_velocity, link_acceleration, joint_forces, on_link_b, *residuals)
+    report = StepReport(
+        joint_acceleration=acceleration[base:],
+        link_velocity=link_velocity,
+        link_acceleration=link_acceleration,
+        incoming_joint_force=joint_forces,
+        loop_joint_force=on_link_b,
+        position_residual=residual_of(solution.position_corrections),
+        velocity_residual=residual_of(solution.velocity_corrections),
+    )
     return end, drift, report
 
 
