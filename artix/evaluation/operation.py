@@ -260,7 +260,8 @@ ad.primitive_jvps[program_p] = _jvp
 ad.primitive_transposes[program_p] = _transpose
 batching.primitive_batchers[program_p] = _batch
 pe.dce_rules[program_p] = _dce
-jet_rules[program_p] = _refuse_jet
+_jet_rules: dict[Any, Any] = jet_rules
+_jet_rules[program_p] = _refuse_jet
 # As ``custom_partitioning``, which is called for batches on several devices: it wants to know them.
 dispatch.prim_requires_devices_during_lowering.add(program_p)
 mlir.register_lowering(program_p, _lower_by_xla)
