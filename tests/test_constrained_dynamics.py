@@ -285,6 +285,7 @@ def test_constraints_of_descriptors() -> None:
         artix.impulse_dynamics(a, state, found, iterations=0)
 
 
+@pytest.mark.slow
 def test_reverse_mode_by_forces_or_velocities_alone() -> None:
     """One right side of the equations does not depend on them then."""
     a = artix.robots.load("quadruped").astype("float64")

@@ -51,6 +51,7 @@ def test_against_pinocchio(method: str) -> None:
         assert 3 <= np.sum(kind) <= len(touching) - 3
 
 
+@pytest.mark.slow
 def test_derivatives_against_differences() -> None:
     """Implicit ones, in both modes, of contacts that stick, slide and separate."""
     delassus, velocity = problems(12)

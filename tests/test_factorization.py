@@ -132,6 +132,7 @@ def test_articulated_bodies_move_as_their_elimination_does(fixed_base: bool, all
         np.testing.assert_allclose(a, b, atol=1e-9 * max(float(jnp.max(jnp.abs(b))), 1e-3))
 
 
+@pytest.mark.slow
 def test_articulated_bodies_solve_in_parts() -> None:
     articulation = zoo(fixed_base=False, armature=0.2)
     state = state_at(random_states(articulation, 1), 0)
@@ -199,6 +200,7 @@ def test_a_batch_of_one_argument_alone(what: str) -> None:
     np.testing.assert_allclose(jax.jit(jax.vmap(moved))(scales), wanted, atol=1e-10 * float(jnp.max(jnp.abs(wanted))))
 
 
+@pytest.mark.slow
 def test_inside_a_batched_condition() -> None:
     articulation = zoo(fixed_base=False, armature=0.2)
     states, force = random_states(articulation, 3), jnp.ones(articulation.topology.nv)

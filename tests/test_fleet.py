@@ -100,6 +100,7 @@ def fleet(members) -> artix.Fleet:
     return artix.Fleet([members[i] for i in (0, 1, 2, 3, 4, 2)], layout="padded")
 
 
+@pytest.mark.slow
 def test_a_fleet_equals_its_members(fleet, members) -> None:
     state = fleet.random_state(jax.random.key(0))
     found = fleet.evaluate(everything, state)
@@ -111,6 +112,7 @@ def test_a_fleet_equals_its_members(fleet, members) -> None:
                 assert_equal_inside(name, leaf[member], alone, members[kind].topology, tree, 1e-12)
 
 
+@pytest.mark.slow
 def test_functions_with_arguments(fleet, members) -> None:
     state = fleet.random_state(jax.random.key(1))
     tree, rng = fleet.articulation.topology, np.random.default_rng(0)
@@ -133,6 +135,7 @@ def test_functions_with_arguments(fleet, members) -> None:
                 np.testing.assert_allclose(value[member][where], wanted[name], atol=1e-11, rtol=1e-11)
 
 
+@pytest.mark.slow
 def test_jacobians_of_configurations(members) -> None:
     pair = artix.Fleet(members[2:4], layout="padded")
     tree = pair.articulation.topology

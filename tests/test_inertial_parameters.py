@@ -73,6 +73,7 @@ def test_every_theta_is_a_body_that_may_exist_and_comes_back(theta) -> None:
     np.testing.assert_allclose(again, theta, atol=1e-13 * moments[2] / max(moments[0], rounding) + 1e-13)
 
 
+@pytest.mark.slow
 def test_derivatives_are_finite_and_right_to_second_order() -> None:
     theta = jnp.asarray(np.random.default_rng(0).normal(size=10))
     check_grads(from_theta, (theta,), order=2, modes=("fwd", "rev"), rtol=1e-5)

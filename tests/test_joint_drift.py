@@ -57,6 +57,7 @@ def _poses(articulation, state, drift, num_steps):
     return artix.link_poses(artix.with_joint_drift(articulation, drift), state), state, drift
 
 
+@pytest.mark.slow
 def test_only_the_rotation_of_a_joint_matters() -> None:
     """Whichever part of it the positions name, and whichever the drift: the step and its drives are the same."""
     a = _universal()

@@ -316,6 +316,7 @@ def test_sweeps_find_the_forces_of_the_converged_solver(solver: str, fixed_base:
     assert found.position_residual.max < 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", SWEEPS)
 def test_sweeps_keep_a_four_bar_linkage_closed(solver: str) -> None:
     """Errors of the second order in the step, of which a part is taken out again; the motion is of the first order."""
@@ -331,6 +332,7 @@ def test_sweeps_keep_a_four_bar_linkage_closed(solver: str) -> None:
     assert differences[1] < differences[0] / 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", SWEEPS)
 def test_sweeps_bound_distances(solver: str) -> None:
     """A ball on a rope that starts taut, and one that hangs straight."""
@@ -353,6 +355,7 @@ def test_sweeps_bound_distances(solver: str) -> None:
     np.testing.assert_allclose(found.loop_joint_force, 0, atol=0)
 
 
+@pytest.mark.slow
 def test_redundant_rows_push_nothing() -> None:
     """Out of its plane nothing moves a four-bar linkage, and no rounding error becomes a force."""
     a = four_bar()

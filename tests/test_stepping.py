@@ -196,6 +196,7 @@ def _crowded(sweeps: int):
     return articulation, states, SolverOptions(position_iterations=sweeps)
 
 
+@pytest.mark.slow
 def test_sweeps_converge_beside_drives_at_their_limits() -> None:
     """Without the drives' own choice the corrections grew to 1e16 after 256 sweeps; the bounds hold in the end."""
     articulation, states, _ = _crowded(1)
@@ -213,6 +214,7 @@ def test_sweeps_converge_beside_drives_at_their_limits() -> None:
     assert (np.where(beyond > 0, speed - back, 0).max() < 1e-6) and (np.where(beyond < 0, back - speed, 0).max() < 1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sweeps", [4, 1000])
 def test_derivatives_beside_drives_at_their_limits(sweeps: int) -> None:
     """Forward and reverse agree however many sweeps there are; with enough of them, with central differences too."""
@@ -411,6 +413,7 @@ def test_a_fleet_of_one_topology_steps_with_different_parameters(dtype) -> None:
         np.testing.assert_allclose(together.joint_position[k], alone.joint_position, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_fleet_of_different_robots_steps_in_one_program() -> None:
     """Every member as if it were alone, padded entries exactly zero."""
     names = ("e_combo", "f_mimic_mixed")
@@ -465,6 +468,7 @@ def test_substeps_are_steps() -> None:
         np.testing.assert_allclose(whole.joint_velocity, parts.joint_velocity, rtol=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", [*SOLVERS, "rk4"])
 def test_the_derivative_by_the_step_is_the_vector_field_where_the_step_is_zero(solver: str) -> None:
     for dtype, tolerance in (("float64", 2e-6), ("float32", 1e-4)):
@@ -508,6 +512,7 @@ def test_smooth_friction_follows_its_law_and_has_derivatives_at_rest() -> None:
     assert np.isfinite(jax.jacfwd(jax.grad(after))(jnp.zeros(())))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_joint_without_friction_can_be_pushed_from_rest(solver: str) -> None:
     """At rest and without loads every impulse is zero, which must not be taken for sticking."""
