@@ -135,9 +135,9 @@ def _transpose_of_values(cotangents: Sequence[Any], operands: Sequence[Any], pro
     return results
 
 
-def _refuse_jet(primals: Any, series: Any, *, program: Program, **_: Any) -> Any:
+def _refuse_jet(primals_in: Any, series_in: Any, **params: Any) -> Any:
     raise NotImplementedError(
-        f"{program.name} has no rule for Taylor series: jax.experimental.jet does not go through functions of artix; "
+        f"{params['program'].name} has no rule for Taylor series: jax.experimental.jet does not go through functions of artix; "
         "nest jax.jvp instead, once for each order"
     )
 
