@@ -137,8 +137,8 @@ def _transpose_of_values(cotangents: Sequence[Any], operands: Sequence[Any], pro
 
 def _refuse_jet(primals_in: Any, series_in: Any, **params: Any) -> Any:
     raise NotImplementedError(
-        f"{params['program'].name} has no rule for Taylor series: jax.experimental.jet does not go through functions of artix; "
-        "nest jax.jvp instead, once for each order"
+        f"{params['program'].name} has no rule for Taylor series: jax.experimental.jet does not go through functions of "
+        "artix; nest jax.jvp instead, once for each order"
     )
 
 
@@ -260,8 +260,7 @@ ad.primitive_jvps[program_p] = _jvp
 ad.primitive_transposes[program_p] = _transpose
 batching.primitive_batchers[program_p] = _batch
 pe.dce_rules[program_p] = _dce
-_jet_rules: dict[Any, Any] = jet_rules
-_jet_rules[program_p] = _refuse_jet
+jet_rules[program_p] = _refuse_jet
 # As ``custom_partitioning``, which is called for batches on several devices: it wants to know them.
 dispatch.prim_requires_devices_during_lowering.add(program_p)
 mlir.register_lowering(program_p, _lower_by_xla)
