@@ -137,7 +137,7 @@ def _transpose_of_values(cotangents: Sequence[Any], operands: Sequence[Any], pro
 
 def _refuse_jet(primals_in: Any, series_in: Any, **params: Any) -> Any:
     raise NotImplementedError(
-        f"{params['program'].name} has no rule for Taylor series: jax.experimental.jet does not go through functions of "
+        f"{params['program'].name} has no rule for Taylor series: jax.experimental.jet does not enter functions of "
         "artix; nest jax.jvp instead, once for each order"
     )
 
