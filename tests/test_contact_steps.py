@@ -65,7 +65,9 @@ def test_a_block_sticks_to_an_incline(degrees: float, dtype) -> None:
 def test_a_block_slides_down_an_incline(degrees: float, dtype) -> None:
     """Its velocity is ``g (sin - mu cos) t``."""
     a, ground = box(dtype), incline(degrees, dtype)
-    end = artix.rollout(a, placed_on(a, degrees, 0.1), None, 0.005, num_steps=200, ground=ground)
+    # Two Newton steps leave 7e-5 m/s of the first step, which has no memory to begin with.
+    options = artix.SolverOptions(contact_iterations=4)
+    end = artix.rollout(a, placed_on(a, degrees, 0.1), None, 0.005, options, num_steps=200, ground=ground)
     angle = np.deg2rad(degrees)
     wanted = G * (np.sin(angle) - 0.7 * np.cos(angle))
     np.testing.assert_allclose(np.asarray(end.root_velocity[-1, :3]) @ downhill(degrees), wanted, rtol=1e-4)
