@@ -65,7 +65,9 @@ def test_a_block_sticks_to_an_incline(degrees: float, dtype) -> None:
 def test_a_block_slides_down_an_incline(degrees: float, dtype) -> None:
     """Its velocity is ``g (sin - mu cos) t``."""
     a, ground = box(dtype), incline(degrees, dtype)
-    end = artix.rollout(a, placed_on(a, degrees, 0.1), None, 0.005, num_steps=200, ground=ground)
+    # Two Newton steps leave 7e-5 m/s of the first step, which has no memory to begin with.
+    options = artix.SolverOptions(contact_iterations=4)
+    end = artix.rollout(a, placed_on(a, degrees, 0.1), None, 0.005, options, num_steps=200, ground=ground)
     angle = np.deg2rad(degrees)
     wanted = G * (np.sin(angle) - 0.7 * np.cos(angle))
     np.testing.assert_allclose(np.asarray(end.root_velocity[-1, :3]) @ downhill(degrees), wanted, rtol=1e-4)
@@ -123,12 +125,13 @@ def test_a_sphere_ends_rolling(dtype) -> None:
 def test_a_block_tips_at_its_angle(degrees: float, falls: bool) -> None:
     """Its centre is 0.3 m above an edge of 0.1 m: it tips beyond ``atan(1/3)``, 18.43 degrees."""
     a, ground = box("float64", half=(0.1, 0.2, 0.3), friction=2.0), incline(degrees, "float64")
-    start = placed_on(a, degrees, 0.3)
-    end = artix.rollout(a, start, None, 0.005, num_steps=200, ground=ground)
+    # Two Newton steps leave 1e-5 of the first step, which has no memory to begin with.
+    start, options = placed_on(a, degrees, 0.3), artix.SolverOptions(contact_iterations=4)
+    end = artix.rollout(a, start, None, 0.005, options, num_steps=200, ground=ground)
     turned = np.max(np.abs(end.root_pose[-1, 3:] - start.root_pose[3:]))
     assert (turned > 0.05) == falls
     if not falls:
-        assert turned <= 1e-5
+        assert turned <= 1e-12
 
 
 def tumbling(a: artix.Articulation) -> artix.State:
