@@ -58,7 +58,13 @@ def counted() -> dict[str, Callable[[], int]]:
         # How the robot stands is known, as its parameters are.
         return functools.partial(operations, lambda a, s, x: function(a, s, x, c, k), a, s, x)
 
-    return {name: of(function) for name, function in FUNCTIONS.items()}
+    counts = {name: of(function) for name, function in FUNCTIONS.items()}
+    return counts | {"step on the ground": _step_on_the_ground}
+
+
+def _step_on_the_ground() -> int:
+    robot, ground = artix.robots.load("quadruped"), artix.Ground.flat(friction=0.8)
+    return operations(lambda a, s: artix.step(a, s, None, 0.005, ground=ground), robot, artix.neutral_state(robot))
 
 
 @pytest.mark.slow

@@ -182,6 +182,7 @@ def test_the_table_covers_the_public_functions() -> None:
     small |= {"ground_contacts", "geometry_distances"}
     # Counted by solver.
     stepping = {"step", "step_and_report", "rollout", "vector_field", "step_with_sleep", "step_with_joint_drift"}
+    stepping |= {"step_with_contact_memory"}  # and on the ground
     from tests.test_constraint_programs import FUNCTIONS as CONSTRAINED
 
     later = functions - set(FUNCTIONS) - set(QUANTITIES) - set(CONSTRAINED) - small - stepping
