@@ -84,6 +84,7 @@ def stop(dtype, v0, mu, dt: float = 0.001, steps: int = 400):
     return artix.rollout(a, start, None, dt, options, num_steps=steps, ground=ground).root_pose[-1, 0]
 
 
+@pytest.mark.slow
 def test_slide_to_a_stop_and_its_derivatives() -> None:
     """``v0^2 / (2 mu g) - v0 dt / 2``: of steps of length dt, each with the velocity at its end."""
     v0, mu = jnp.float64(1.4), jnp.float64(0.5)
@@ -211,6 +212,7 @@ def test_a_quadruped_stands_still() -> None:
     assert not np.any(report.contacts.slides)
 
 
+@pytest.mark.slow
 def test_gradients_of_a_landing_quadruped() -> None:
     """Forward and reverse, by targets, state, friction and masses, against differences in float64."""
     a, state, control = standing_quadruped("float64", height=2e-3)
@@ -305,6 +307,7 @@ def test_a_thousand_falls() -> None:
     assert jnp.max(last) <= 1e-3
 
 
+@pytest.mark.slow
 def test_energy_of_a_fall() -> None:
     """Without restitution an impact takes energy: what a step adds is an error of its order in time."""
     a, ground = falling_quadruped("float64"), Ground.flat().astype("float64")
@@ -331,6 +334,7 @@ def tied_legs(dtype) -> artix.Articulation:
     return builder.build(dtype)
 
 
+@pytest.mark.slow
 def test_contacts_and_hard_relations() -> None:
     """Contacts see what a hard mimic joint holds: legs stay equal, feet stay where they are and carry the weight."""
     a, ground = tied_legs("float64"), Ground.flat().astype("float64")

@@ -339,6 +339,7 @@ def _flat(where: tuple[slice, ...], shape: tuple[int, ...]) -> np.ndarray:
     return np.arange(int(np.prod(shape))).reshape(shape)[where].ravel()
 
 
+@pytest.mark.slow
 def test_kinds_step_as_their_members_do() -> None:
     """With tendons, loop joints and PhysX's solvers, which trees that are data do not have."""
     arm, mechanism = robots.load("arm7"), small_mechanism()

@@ -138,7 +138,7 @@ def _gradient_of_step(a, state):
 
 
 @pytest.mark.parametrize(
-    "robot", ["arm", "quadruped", *(pytest.param(robot, marks=pytest.mark.slow) for robot in ("humanoid", "chain"))]
+    "robot", ["arm", *(pytest.param(robot, marks=pytest.mark.slow) for robot in ("quadruped", "humanoid", "chain"))]
 )
 def test_operations(robot: str) -> None:
     assert within_budgets(robot, counted(robot)) == {}

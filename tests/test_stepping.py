@@ -486,6 +486,7 @@ def test_the_derivative_by_the_step_is_the_vector_field_where_the_step_is_zero(s
             np.testing.assert_allclose(rate.joint_velocity, wanted.joint_velocity, rtol=tolerance)
 
 
+@pytest.mark.slow
 def test_smooth_friction_follows_its_law_and_has_derivatives_at_rest() -> None:
     static, dynamic, speed, inertia = 0.6, 0.4, 0.05, 1 / 3
     articulation = pendulum(gravity=(0.0, 0.0, 0.0), friction=artix.JointFriction(static=static, dynamic=dynamic))
