@@ -227,7 +227,7 @@ def test_rules_agree_with_plain_differentiation(fixed_base: bool) -> None:
         return jnp.concatenate([artix.inverse_dynamics(a, s, x, w), jnp.ravel(artix.mass_matrix(a, s))])
 
     def plain(a, s, x, w):
-        force = inverse._plain_inverse_dynamics(True, a, s, x, w)
+        force = inverse._inverse_dynamics(True, a, s, x, w)
         force = force.at[a.topology.num_base_dofs :].add(a.armature * x[a.topology.num_base_dofs :])
         return jnp.concatenate([force, jnp.ravel(inertia_matrix(a, kinematics(a, s)))])
 

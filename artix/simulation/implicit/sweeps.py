@@ -66,7 +66,7 @@ def sweep_over_bounds(
     start, given = velocity if order is None else velocity[order], None
     if remembered is not None:
         given = remembered.impulse, take(remembered.joint_friction, topology.depth_first_dofs)
-    found = _ruled_sweeps(sweeps, _ordered(order, bounds), start, dt, given)
+    found = _sweeps_with_jvp(sweeps, _ordered(order, bounds), start, dt, given)
     return found if order is None else found._replace(velocity=jnp.zeros_like(velocity).at[order].set(found.velocity))
 
 
@@ -119,14 +119,16 @@ def _ordered(order: Array | None, bounds: Bounds) -> Bounds:
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _ruled_sweeps(sweeps: Sweeps, bounds: Bounds, velocity: Array, dt: Array, remembered: _Remembered | None) -> Swept:
-    return _plain_sweeps(sweeps, bounds, velocity, dt, remembered)
+def _sweeps_with_jvp(
+    sweeps: Sweeps, bounds: Bounds, velocity: Array, dt: Array, remembered: _Remembered | None
+) -> Swept:
+    return _sweeps(sweeps, bounds, velocity, dt, remembered)
 
 
-@functools.partial(_ruled_sweeps.defjvp, symbolic_zeros=True)
+@functools.partial(_sweeps_with_jvp.defjvp, symbolic_zeros=True)
 def _sweeps_jvp(sweeps: Sweeps, primals, tangents):
     """Where the sweeps started does not count."""
-    found = _ruled_sweeps(sweeps, *primals)
+    found = _sweeps_with_jvp(sweeps, *primals)
     bounds, velocity, dt, _ = primals
     d_bounds, d_velocity, d_dt, _ = tangents
     d_velocity = jnp.zeros_like(velocity) if is_zero(d_velocity) else d_velocity
@@ -159,7 +161,7 @@ def _followed(sweeps: Sweeps, bounds: Bounds, dt, found: Swept, d_bounds: Bounds
     return Swept(d_velocity + matmul(change, effects), d_impulses, jnp.zeros_like(found.corrections))
 
 
-def _plain_sweeps(sweeps: Sweeps, bounds: Bounds, velocity: Array, dt: Array, remembered: _Remembered | None) -> Swept:
+def _sweeps(sweeps: Sweeps, bounds: Bounds, velocity: Array, dt: Array, remembered: _Remembered | None) -> Swept:
     start = _started(bounds, velocity, remembered)
     found, _ = scan(lambda now, _: (_swept_once(sweeps, bounds, dt, now), None), start, length=sweeps.repetitions)
     best = found
