@@ -39,7 +39,7 @@ def run_demo(*, members: int, output: str, seed: int) -> int:
     state = fleet.random_state(state_key)
     acceleration = random_acceleration(fleet, state, acceleration_key)
     programs = compile_all(fleet, state, acceleration)
-    measurements = [measure(program, fleet, state, acceleration) for program in programs]
+    measurements = [measure(program, state, acceleration) for program in programs]
     values = {measurement.quantity.name: measurement.value for measurement in measurements}
     identities = verified_identities(fleet, state, acceleration, values)
     print(f"\n{_throughput_table(measurements, members)}\n\n{_identity_table(identities)}\n")
@@ -61,7 +61,7 @@ def mixed_fleet(members: int) -> artix.Fleet:
 
 def random_acceleration(fleet: artix.Fleet, state: artix.State, key: Array) -> Array:
     """Normally distributed generalised accelerations, zero where a member has no such coordinate, [N, nv]."""
-    velocity = jax.vmap(artix.generalized_velocity)(fleet.articulation, state)
+    velocity = fleet.evaluate(artix.generalized_velocity, state)
     keep = (velocity != 0).astype(velocity.dtype)  # normal draws are never exactly zero, padding always is
     return keep * jax.random.normal(key, velocity.shape, velocity.dtype)
 

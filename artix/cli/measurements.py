@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import time
 from collections.abc import Callable
@@ -33,9 +34,9 @@ class Quantity:
     group: str
     accelerated: bool = False
 
-    def arguments(self, fleet: artix.Fleet, state: artix.State, acceleration: Array) -> tuple[Any, ...]:
-        """What the function is called with for the whole fleet."""
-        return (fleet.articulation, state, acceleration) if self.accelerated else (fleet.articulation, state)
+    def arguments(self, state: artix.State, acceleration: Array) -> tuple[Any, ...]:
+        """What the function is called with for the whole fleet, besides its articulations."""
+        return (state, acceleration) if self.accelerated else (state,)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +86,7 @@ class Measurement:
       quantity: what was evaluated.
       value: the result, leading axis N.
       seconds: time of one evaluation of the whole fleet, the median of several.
-      compile_seconds: time to trace and compile it, two quantities at a time.
+      compile_seconds: time of the first call, which traces and compiles it, two quantities at a time.
     """
 
     quantity: Quantity
@@ -105,8 +106,8 @@ def compile_all(fleet: artix.Fleet, state: artix.State, acceleration: Array) -> 
 
     def compiled(quantity: Quantity) -> Program:
         begin = time.perf_counter()
-        arguments = quantity.arguments(fleet, state, acceleration)
-        evaluate = jax.jit(artix.vmap_in_blocks(quantity.function)).lower(*arguments).compile()
+        evaluate = functools.partial(fleet.evaluate, quantity.function)
+        jax.block_until_ready(evaluate(*quantity.arguments(state, acceleration)))
         return Program(quantity, evaluate, time.perf_counter() - begin)
 
     programs = []
@@ -118,9 +119,9 @@ def compile_all(fleet: artix.Fleet, state: artix.State, acceleration: Array) -> 
     return programs
 
 
-def measure(program: Program, fleet: artix.Fleet, state: artix.State, acceleration: Array) -> Measurement:
+def measure(program: Program, state: artix.State, acceleration: Array) -> Measurement:
     """Evaluates a compiled quantity several times to time it."""
-    arguments = program.quantity.arguments(fleet, state, acceleration)
+    arguments = program.quantity.arguments(state, acceleration)
 
     def timed() -> tuple[Any, float]:
         begin = time.perf_counter()
