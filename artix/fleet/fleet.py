@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias
@@ -193,8 +194,7 @@ class Fleet:
                 "build the fleet with a padding that fits both, artix.Fleet(..., padding=artix.Padding.covering([...]))"
             )
         shaped = articulation if self.padding is None else pad_articulation(articulation, self.padding)
-        other = object.__new__(Fleet)
-        other.padding, other.layout, other._compiled = self.padding, self.layout, {}
+        other = self._copy()
         other._different, other._index = [*self._different, articulation], self._index.copy()
         other._index[member] = len(self._different)
         other.topologies = (*self.topologies[:member], topology, *self.topologies[member + 1 :])
@@ -207,10 +207,15 @@ class Fleet:
         If it is mixed, its trees are data from then on (``layout="padded"``): the members of a kind may lie on several
         devices, and none waits for another so.
         """
-        other = object.__new__(Fleet)
-        other.padding, other.topologies, other.layout, other._compiled = self.padding, self.topologies, "padded", {}
-        other._different, other._index = self._different, self._index
+        other = self._copy()
+        other.layout = "padded"
         other.articulation = jax.device_put(self.articulation, sharding)
+        return other
+
+    def _copy(self) -> Fleet:
+        """The same fleet, nothing compiled for it yet."""
+        other = copy.copy(self)
+        other._compiled = {}
         return other
 
 

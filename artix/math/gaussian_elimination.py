@@ -12,6 +12,10 @@ import jax.numpy as jnp
 
 Array = jax.Array
 
+#: Added to the diagonal of matrices that may be singular, in units of the rounding error, where their diagonal is about
+#: one.
+_REGULARIZATION = 30
+
 
 class Eliminated(NamedTuple):
     """A matrix [n, n] as L U, L with ones on its diagonal."""
@@ -54,3 +58,9 @@ def eliminated(matrix: Array) -> Eliminated:
         beside.append(matrix[0, 1:])
         matrix = matrix[1:, 1:] - below[-1][:, None] * beside[-1][None]
     return Eliminated(below, beside, inverse_pivots)
+
+
+def eliminated_regularized(matrix: Array) -> Eliminated:
+    """Factorises a matrix [n, n] with a diagonal of about one, and little added to that, as it may be singular."""
+    least = _REGULARIZATION * jnp.finfo(matrix.dtype).eps
+    return eliminated(matrix + least * jnp.eye(len(matrix), dtype=matrix.dtype))

@@ -33,9 +33,7 @@ def contact_rows(
     articulation: Articulation, state: State, contacts: Contacts, response: Array, dt: Array, options: SolverOptions
 ) -> ContactRow:
     """The rows of all contacts, for a response [nv, nv] within the hard relations."""
-    frames = contact_frames(contacts.normal)
-    kin = kinematics(articulation, state)
-    direction = contact_jacobian(articulation, kin, contacts.links, contacts.point, frames)
+    direction = _directions(articulation, state, contacts)
     effect = matmul(direction, response.T)
     block = jnp.sum(direction[:, :, None] * effect[:, None], axis=3)
     softness = _softness(contacts, dt)
@@ -61,9 +59,14 @@ def contact_rows(
 
 def contact_impulse(articulation: Articulation, state: State, contacts: Contacts, impulse: Array) -> Array:
     """The generalised impulse [nv] of impulses [K, 3] on the contacts' rows."""
-    frames = contact_frames(contacts.normal)
-    direction = contact_jacobian(articulation, kinematics(articulation, state), contacts.links, contacts.point, frames)
+    direction = _directions(articulation, state, contacts)
     return matmul(impulse.reshape(-1), direction.reshape(-1, direction.shape[-1]))
+
+
+def _directions(articulation: Articulation, state: State, contacts: Contacts) -> Array:
+    """The contacts' velocities along two tangents and the normal, per generalised velocity, [K, 3, nv]."""
+    kin, frames = kinematics(articulation, state), contact_frames(contacts.normal)
+    return contact_jacobian(articulation, kin, contacts.links, contacts.point, frames)
 
 
 #: What hard relations leave less than this of its mobility, in units of the rounding error, is locked.

@@ -14,13 +14,10 @@ import jax
 import jax.numpy as jnp
 
 from artix.math.arrays import matmul
-from artix.math.gaussian_elimination import eliminated
+from artix.math.gaussian_elimination import eliminated_regularized
 from artix.simulation.implicit.contact_rows import ContactRow, contact_imbalance
 
 Array = jax.Array
-
-#: Of the matrix, whose diagonal is about one, in units of its rounding error.
-_REGULARIZATION = 30
 
 
 def newton_change(rows: ContactRow, impulse: Array, rate: Array) -> Array:
@@ -33,9 +30,7 @@ def newton_change(rows: ContactRow, impulse: Array, rate: Array) -> Array:
     """
     missing = jax.vmap(contact_imbalance)(rows, impulse, rate).reshape(-1)
     matrix = imbalance_matrix(rows, impulse, rate)
-    least = _REGULARIZATION * jnp.finfo(matrix.dtype).eps
-    change = eliminated(matrix + least * jnp.eye(len(matrix), dtype=matrix.dtype)).solve(missing)
-    return change.reshape(-1, 3)
+    return eliminated_regularized(matrix).solve(missing).reshape(-1, 3)
 
 
 def imbalance_matrix(rows: ContactRow, impulse: Array, rate: Array) -> Array:
@@ -43,8 +38,13 @@ def imbalance_matrix(rows: ContactRow, impulse: Array, rate: Array) -> Array:
     by_impulse, by_rate = law_derivatives(rows, impulse, rate)
     count = len(impulse)
     delassus = matmul(rows.direction.reshape(3 * count, -1), rows.effect.reshape(3 * count, -1).T)
-    answers = jnp.sum(by_rate[:, :, :, None] * delassus.reshape(count, 1, 3, -1), axis=2)
-    return -answers.reshape(3 * count, -1) - block_diagonal(by_impulse)
+    return -answers_to_rates(by_rate, delassus) - block_diagonal(by_impulse)
+
+
+def answers_to_rates(by_rate: Array, rates: Array) -> Array:
+    """Derivatives of the laws by the contacts' rates, [K, 3, 3], times what changes these, [3 K, R]."""
+    count = len(by_rate)
+    return jnp.sum(by_rate[:, :, :, None] * rates.reshape(count, 1, 3, -1), axis=2).reshape(3 * count, -1)
 
 
 def law_derivatives(rows: ContactRow, impulse: Array, rate: Array) -> tuple[Array, Array]:

@@ -24,13 +24,11 @@ import jax.numpy as jnp
 
 from artix.evaluation.devices import scan, varying_alike
 from artix.math.arrays import matmul
-from artix.math.gaussian_elimination import eliminated
-from artix.simulation.implicit.contact_newton import block_diagonal
+from artix.math.gaussian_elimination import eliminated_regularized
+from artix.simulation.implicit.contact_newton import answers_to_rates, block_diagonal
 
 Array = jax.Array
 
-#: Of A, whose diagonal is about one, in units of its rounding error.
-_REGULARIZATION = 30
 _PROXIMAL_ITERATIONS = 3
 
 
@@ -53,8 +51,7 @@ class ActingBounds(NamedTuple):
         if self.by_contact is None:
             return matrix
         by_impulse, by_rate = self.by_contact
-        rates = by_row[count:].reshape(len(by_rate), 1, 3, -1)
-        answers = jnp.sum(by_rate[:, :, :, None] * rates, axis=2).reshape(-1, len(by_row))
+        answers = answers_to_rates(by_rate, by_row[count:])
         own = jnp.pad(block_diagonal(by_impulse), ((0, 0), (count, 0)))
         return jnp.concatenate([matrix, -answers - own])
 
@@ -80,8 +77,7 @@ def impulse_changes(acting: ActingBounds, missing: Array, repetitions: int) -> A
 def _eliminated_changes(acting: ActingBounds, missing: Array) -> Array:
     """The same by elimination."""
     matrix = acting.matrix()
-    least = _REGULARIZATION * jnp.finfo(matrix.dtype).eps
-    factors = eliminated(jax.lax.stop_gradient(matrix + least * jnp.eye(len(matrix), dtype=matrix.dtype)))
+    factors = eliminated_regularized(jax.lax.stop_gradient(matrix))
 
     def solve(_, b: Array) -> Array:
         x = factors.solve(b)
