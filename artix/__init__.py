@@ -1,232 +1,138 @@
-"""artix: the dynamics of articulations in JAX, for one robot or for thousands."""
+"""artix: the dynamics of articulations in JAX, for one robot or for thousands.
 
-from artix import physx as physx
-from artix import robots as robots
-from artix.constraints.anchors import AnchorRows as AnchorRows
-from artix.constraints.contact_solver import ContactSolution as ContactSolution
-from artix.constraints.contact_solver import solve_contact as solve_contact
-from artix.constraints.contacts import ContactForces as ContactForces
-from artix.constraints.contacts import ContactProblem as ContactProblem
-from artix.constraints.contacts import Contacts as Contacts
-from artix.constraints.contacts import contact_forces as contact_forces
-from artix.constraints.contacts import contact_problem as contact_problem
-from artix.constraints.dynamics import ConstrainedAcceleration as ConstrainedAcceleration
-from artix.constraints.dynamics import ConstrainedForces as ConstrainedForces
-from artix.constraints.dynamics import Impact as Impact
-from artix.constraints.dynamics import constrained_forward_dynamics as constrained_forward_dynamics
-from artix.constraints.dynamics import constrained_inverse_dynamics as constrained_inverse_dynamics
-from artix.constraints.dynamics import impulse_dynamics as impulse_dynamics
-from artix.constraints.dynamics_derivatives import (
-    ConstrainedForwardDynamicsDerivatives as ConstrainedForwardDynamicsDerivatives,
-)
-from artix.constraints.dynamics_derivatives import ImpactDerivatives as ImpactDerivatives
-from artix.constraints.dynamics_derivatives import (
-    constrained_forward_dynamics_derivatives as constrained_forward_dynamics_derivatives,
-)
-from artix.constraints.dynamics_derivatives import impulse_dynamics_derivatives as impulse_dynamics_derivatives
-from artix.constraints.kkt import KktSolution as KktSolution
-from artix.constraints.model import Constraint as Constraint
-from artix.constraints.model import Constraints as Constraints
-from artix.constraints.operators import constrained_solve as constrained_solve
-from artix.constraints.operators import constraint_bias as constraint_bias
-from artix.constraints.operators import constraint_jacobian as constraint_jacobian
-from artix.constraints.operators import constraint_kinematics as constraint_kinematics
-from artix.constraints.operators import delassus_matrix as delassus_matrix
-from artix.constraints.operators import operational_space_inertia as operational_space_inertia
-from artix.constraints.row_derivatives import ConstraintDerivatives as ConstraintDerivatives
-from artix.constraints.row_derivatives import constraint_derivatives as constraint_derivatives
-from artix.contact.ground import Ground as Ground
-from artix.contact.ground_contacts import GroundContacts as GroundContacts
-from artix.contact.ground_contacts import geometry_distances as geometry_distances
-from artix.contact.ground_contacts import ground_contacts as ground_contacts
-from artix.contact.height_field import HeightField as HeightField
-from artix.contact.plane import Plane as Plane
-from artix.dynamics.articulated_inertia import articulated_body_inertias as articulated_body_inertias
-from artix.dynamics.coriolis import VelocityProducts as VelocityProducts
-from artix.dynamics.coriolis import composite_spatial_inertia_rates as composite_spatial_inertia_rates
-from artix.dynamics.coriolis import coriolis_matrix as coriolis_matrix
-from artix.dynamics.coriolis import velocity_product_matrices as velocity_product_matrices
-from artix.dynamics.derivatives import ForwardDynamicsDerivatives as ForwardDynamicsDerivatives
-from artix.dynamics.derivatives import InverseDynamicsDerivatives as InverseDynamicsDerivatives
-from artix.dynamics.derivatives import Linearization as Linearization
-from artix.dynamics.derivatives import forward_dynamics_derivatives as forward_dynamics_derivatives
-from artix.dynamics.derivatives import gravity_derivatives as gravity_derivatives
-from artix.dynamics.derivatives import inverse_dynamics_derivatives as inverse_dynamics_derivatives
-from artix.dynamics.derivatives import linearize as linearize
-from artix.dynamics.dynamic_parameters import dynamic_parameters as dynamic_parameters
-from artix.dynamics.dynamic_parameters import with_dynamic_parameters as with_dynamic_parameters
-from artix.dynamics.energy import kinetic_energy as kinetic_energy
-from artix.dynamics.energy import mechanical_energy as mechanical_energy
-from artix.dynamics.energy import potential_energy as potential_energy
-from artix.dynamics.forward import forward_dynamics as forward_dynamics
-from artix.dynamics.inverse import bias_force as bias_force
-from artix.dynamics.inverse import coriolis_compensation as coriolis_compensation
-from artix.dynamics.inverse import generalized_external_force as generalized_external_force
-from artix.dynamics.inverse import gravity_compensation as gravity_compensation
-from artix.dynamics.inverse import inverse_dynamics as inverse_dynamics
-from artix.dynamics.inverse import static_torque as static_torque
-from artix.dynamics.joint_wrenches import joint_wrenches as joint_wrenches
-from artix.dynamics.joint_wrenches import link_momenta as link_momenta
-from artix.dynamics.joint_wrenches import supported_force as supported_force
-from artix.dynamics.mass_matrix import mass_matrix as mass_matrix
-from artix.dynamics.momentum import CentroidalDerivatives as CentroidalDerivatives
-from artix.dynamics.momentum import center_of_mass as center_of_mass
-from artix.dynamics.momentum import center_of_mass_jacobian as center_of_mass_jacobian
-from artix.dynamics.momentum import centroidal_derivatives as centroidal_derivatives
-from artix.dynamics.momentum import centroidal_momentum as centroidal_momentum
-from artix.dynamics.momentum import centroidal_momentum_matrix as centroidal_momentum_matrix
-from artix.dynamics.momentum import centroidal_momentum_matrix_rate as centroidal_momentum_matrix_rate
-from artix.dynamics.momentum import centroidal_momentum_rate as centroidal_momentum_rate
-from artix.dynamics.regressors import body_regressor as body_regressor
-from artix.dynamics.regressors import frame_body_regressor as frame_body_regressor
-from artix.dynamics.regressors import joint_torque_regressor as joint_torque_regressor
-from artix.dynamics.regressors import kinetic_energy_regressor as kinetic_energy_regressor
-from artix.dynamics.regressors import link_body_regressors as link_body_regressors
-from artix.dynamics.regressors import potential_energy_regressor as potential_energy_regressor
-from artix.dynamics.regressors import static_regressor as static_regressor
-from artix.dynamics.second_derivatives import InverseDynamicsSecondDerivatives as InverseDynamicsSecondDerivatives
-from artix.dynamics.second_derivatives import inverse_dynamics_second_derivatives as inverse_dynamics_second_derivatives
-from artix.dynamics.solve import mass_matrix_cholesky as mass_matrix_cholesky
-from artix.dynamics.solve import mass_matrix_inverse as mass_matrix_inverse
-from artix.dynamics.solve import mass_matrix_solve as mass_matrix_solve
-from artix.dynamics.spatial_inertia import centroidal_inertia as centroidal_inertia
-from artix.dynamics.spatial_inertia import composite_spatial_inertias as composite_spatial_inertias
-from artix.dynamics.spatial_inertia import link_spatial_inertias as link_spatial_inertias
-from artix.dynamics.spatial_inertia import supported_inertia as supported_inertia
-from artix.dynamics.subtree import center_of_mass_acceleration as center_of_mass_acceleration
-from artix.dynamics.subtree import center_of_mass_velocity as center_of_mass_velocity
-from artix.dynamics.subtree import subtree_center_of_mass_accelerations as subtree_center_of_mass_accelerations
-from artix.dynamics.subtree import subtree_center_of_mass_jacobian as subtree_center_of_mass_jacobian
-from artix.dynamics.subtree import subtree_center_of_mass_velocities as subtree_center_of_mass_velocities
-from artix.dynamics.subtree import subtree_centers_of_mass as subtree_centers_of_mass
-from artix.dynamics.subtree import subtree_masses as subtree_masses
-from artix.editing.mimic_map import MimicMap as MimicMap
-from artix.editing.mimic_map import mimic_map as mimic_map
-from artix.editing.select_geometry import select_geometry as select_geometry
-from artix.editing.surgery import attach_articulation as attach_articulation
-from artix.editing.surgery import lock_joints as lock_joints
-from artix.editing.to_builder import builder_from_articulation as builder_from_articulation
-from artix.evaluation import use_kernels as use_kernels
-from artix.evaluation.explain import Explanation as Explanation
-from artix.evaluation.explain import OperationCost as OperationCost
-from artix.evaluation.explain import explain as explain
-from artix.fleet.batches import vmap_in_blocks as vmap_in_blocks
-from artix.fleet.fleet import Fleet as Fleet
-from artix.io.archive.npz import check_archive as check_archive
-from artix.io.archive.npz import load_archive as load_archive
-from artix.io.archive.npz import save_archive as save_archive
-from artix.io.common.diagnostics import DescriptionError as DescriptionError
-from artix.io.common.diagnostics import DescriptionWarning as DescriptionWarning
-from artix.io.common.diagnostics import Issue as Issue
-from artix.io.load import check as check
-from artix.io.load import load as load
-from artix.io.load import save as save
-from artix.io.mjcf.ground import load_mjcf_ground as load_mjcf_ground
-from artix.io.mjcf.reader import check_mjcf as check_mjcf
-from artix.io.mjcf.reader import load_mjcf as load_mjcf
-from artix.io.mjcf.reader import load_mjcf_all as load_mjcf_all
-from artix.io.mjcf.state import MujocoCoordinates as MujocoCoordinates
-from artix.io.mjcf.writer import save_mjcf as save_mjcf
-from artix.io.urdf.reader import check_urdf as check_urdf
-from artix.io.urdf.reader import load_urdf as load_urdf
-from artix.io.urdf.writer import save_urdf as save_urdf
-from artix.io.urdf.xacro import check_xacro as check_xacro
-from artix.io.urdf.xacro import load_xacro as load_xacro
-from artix.io.usd import check_usd as check_usd
-from artix.io.usd import load_usd as load_usd
-from artix.io.usd import load_usd_with_state as load_usd_with_state
-from artix.io.usd import save_usd as save_usd
-from artix.kinematics.configuration import difference as difference
-from artix.kinematics.configuration import distance as distance
-from artix.kinematics.configuration import integrate as integrate
-from artix.kinematics.configuration import interpolate as interpolate
-from artix.kinematics.configuration import is_normalized as is_normalized
-from artix.kinematics.configuration import is_same_configuration as is_same_configuration
-from artix.kinematics.configuration import normalize as normalize
-from artix.kinematics.configuration import squared_distance as squared_distance
-from artix.kinematics.configuration_derivatives import DifferenceDerivatives as DifferenceDerivatives
-from artix.kinematics.configuration_derivatives import IntegrateDerivatives as IntegrateDerivatives
-from artix.kinematics.configuration_derivatives import configuration_rate_map as configuration_rate_map
-from artix.kinematics.configuration_derivatives import difference_derivatives as difference_derivatives
-from artix.kinematics.configuration_derivatives import integrate_derivatives as integrate_derivatives
-from artix.kinematics.configuration_derivatives import transport as transport
-from artix.kinematics.frame_derivatives import FrameAccelerationDerivatives as FrameAccelerationDerivatives
-from artix.kinematics.frame_derivatives import FrameVelocityDerivatives as FrameVelocityDerivatives
-from artix.kinematics.frame_derivatives import frame_acceleration_derivatives as frame_acceleration_derivatives
-from artix.kinematics.frame_derivatives import frame_kinematic_hessian as frame_kinematic_hessian
-from artix.kinematics.frame_derivatives import frame_kinematic_regressor as frame_kinematic_regressor
-from artix.kinematics.frame_derivatives import frame_velocity_derivatives as frame_velocity_derivatives
-from artix.kinematics.frames import frame_acceleration as frame_acceleration
-from artix.kinematics.frames import frame_jacobian as frame_jacobian
-from artix.kinematics.frames import frame_jacobian_rate as frame_jacobian_rate
-from artix.kinematics.frames import frame_pose as frame_pose
-from artix.kinematics.frames import frame_velocity as frame_velocity
-from artix.kinematics.joint_jacobians import JointMotionDerivatives as JointMotionDerivatives
-from artix.kinematics.joint_jacobians import joint_jacobians as joint_jacobians
-from artix.kinematics.joint_jacobians import joint_jacobians_rate as joint_jacobians_rate
-from artix.kinematics.joint_jacobians import joint_jacobians_second_rate as joint_jacobians_second_rate
-from artix.kinematics.joint_jacobians import joint_kinematic_hessians as joint_kinematic_hessians
-from artix.kinematics.joint_jacobians import joint_motion_derivatives as joint_motion_derivatives
-from artix.kinematics.link_derivatives import LinkAccelerationDerivatives as LinkAccelerationDerivatives
-from artix.kinematics.link_derivatives import LinkVelocityDerivatives as LinkVelocityDerivatives
-from artix.kinematics.link_derivatives import link_acceleration_derivatives as link_acceleration_derivatives
-from artix.kinematics.link_derivatives import link_velocity_derivatives as link_velocity_derivatives
-from artix.kinematics.link_frame_motion import joint_placements as joint_placements
-from artix.kinematics.link_frame_motion import link_frame_accelerations as link_frame_accelerations
-from artix.kinematics.link_frame_motion import link_frame_velocities as link_frame_velocities
-from artix.kinematics.links import LinkStates as LinkStates
-from artix.kinematics.links import dense_jacobian as dense_jacobian
-from artix.kinematics.links import forward_kinematics as forward_kinematics
-from artix.kinematics.links import link_accelerations as link_accelerations
-from artix.kinematics.links import link_poses as link_poses
-from artix.kinematics.links import link_velocities as link_velocities
-from artix.kinematics.velocities import generalized_velocity as generalized_velocity
-from artix.kinematics.velocities import joint_rate_from_velocity as joint_rate_from_velocity
-from artix.kinematics.velocities import joint_velocity_from_rate as joint_velocity_from_rate
-from artix.kinematics.velocities import with_generalized_velocity as with_generalized_velocity
-from artix.math import lie as lie
-from artix.model.articulation import Articulation as Articulation
-from artix.model.articulation import State as State
-from artix.model.builder import ArticulationBuilder as ArticulationBuilder
-from artix.model.composite_joints import CompositeJoint as CompositeJoint
-from artix.model.couplings import LoopJoint as LoopJoint
-from artix.model.couplings import LoopJointType as LoopJointType
-from artix.model.geometry import Geometry as Geometry
-from artix.model.geometry import GeometryType as GeometryType
-from artix.model.inertial_parameters import inertia_from_log_cholesky as inertia_from_log_cholesky
-from artix.model.inertial_parameters import log_cholesky_from_articulation as log_cholesky_from_articulation
-from artix.model.inertial_parameters import log_cholesky_from_inertia as log_cholesky_from_inertia
-from artix.model.inertial_parameters import with_log_cholesky as with_log_cholesky
-from artix.model.joint_features import Drive as Drive
-from artix.model.joint_features import DriveEnvelope as DriveEnvelope
-from artix.model.joint_features import JointFriction as JointFriction
-from artix.model.joints import Axis as Axis
-from artix.model.joints import Joint as Joint
-from artix.model.joints import JointType as JointType
-from artix.model.padding import PaddedTopology as PaddedTopology
-from artix.model.padding import Padding as Padding
-from artix.model.states import neutral_state as neutral_state
-from artix.model.states import random_state as random_state
-from artix.model.tendons import Attachment as Attachment
-from artix.model.tendons import FixedTendon as FixedTendon
-from artix.model.tendons import SpatialTendon as SpatialTendon
-from artix.model.tendons import TendonJoint as TendonJoint
-from artix.model.topology import Topology as Topology
-from artix.simulation.common.contact_memory import ContactMemory as ContactMemory
-from artix.simulation.common.joint_drift import with_joint_drift as with_joint_drift
-from artix.simulation.common.options import Control as Control
-from artix.simulation.common.options import SolverOptions as SolverOptions
-from artix.simulation.common.report import ContactReport as ContactReport
-from artix.simulation.common.report import Residual as Residual
-from artix.simulation.common.report import StepReport as StepReport
-from artix.simulation.continuous import vector_field as vector_field
-from artix.simulation.sleeping import SleepState as SleepState
-from artix.simulation.sleeping import is_sleeping as is_sleeping
-from artix.simulation.sleeping import put_to_sleep as put_to_sleep
-from artix.simulation.sleeping import step_with_sleep as step_with_sleep
-from artix.simulation.sleeping import wake_up as wake_up
-from artix.simulation.step import rollout as rollout
-from artix.simulation.step import step as step
-from artix.simulation.step import step_and_report as step_and_report
-from artix.simulation.step import step_with_contact_memory as step_with_contact_memory
-from artix.simulation.step import step_with_joint_drift as step_with_joint_drift
+``__all__`` lists the names that most users need first. All other public names belong to a room, such as
+``artix.kinematics.joint_jacobians_rate`` or ``artix.constraints.delassus_matrix``, with ``artix.<name>`` as an alias.
+"""
+
+from types import ModuleType
+
+from artix import physx, robots
+from artix.constraints import *
+from artix.contact import *
+from artix.dynamics import *
+from artix.editing import *
+from artix.evaluation import *
+from artix.fleet import *
+from artix.io import *
+from artix.kinematics import *
+from artix.math import lie
+from artix.model import *
+from artix.simulation import *
+
+__all__ = [
+    "Articulation",
+    "ArticulationBuilder",
+    "Attachment",
+    "Axis",
+    "CompositeJoint",
+    "Constraint",
+    "Constraints",
+    "ContactMemory",
+    "Contacts",
+    "Control",
+    "DescriptionError",
+    "DescriptionWarning",
+    "Drive",
+    "DriveEnvelope",
+    "FixedTendon",
+    "Fleet",
+    "FrictionAnchors",
+    "Geometry",
+    "Ground",
+    "HeightField",
+    "Joint",
+    "JointFriction",
+    "JointType",
+    "LoopJoint",
+    "LoopJointType",
+    "MujocoCoordinates",
+    "Plane",
+    "SolverOptions",
+    "SpatialTendon",
+    "State",
+    "TendonJoint",
+    "Topology",
+    "attach_articulation",
+    "bias_force",
+    "builder_from_articulation",
+    "center_of_mass",
+    "center_of_mass_jacobian",
+    "center_of_mass_velocity",
+    "centroidal_momentum",
+    "centroidal_momentum_matrix",
+    "check",
+    "constrained_forward_dynamics",
+    "contact_forces",
+    "coriolis_compensation",
+    "coriolis_matrix",
+    "dense_jacobian",
+    "difference",
+    "distance",
+    "dynamic_parameters",
+    "explain",
+    "forward_dynamics",
+    "forward_dynamics_derivatives",
+    "forward_kinematics",
+    "frame_acceleration",
+    "frame_jacobian",
+    "frame_jacobian_rate",
+    "frame_pose",
+    "frame_velocity",
+    "generalized_external_force",
+    "generalized_velocity",
+    "geometry_distances",
+    "geometry_pair_distances",
+    "gravity_compensation",
+    "ground_contacts",
+    "impulse_dynamics",
+    "integrate",
+    "interpolate",
+    "inverse_dynamics",
+    "inverse_dynamics_derivatives",
+    "joint_torque_regressor",
+    "joint_wrenches",
+    "kinetic_energy",
+    "lie",
+    "linearize",
+    "link_accelerations",
+    "link_frame_velocities",
+    "link_poses",
+    "link_velocities",
+    "load",
+    "load_mjcf",
+    "load_mjcf_ground",
+    "load_urdf",
+    "load_usd",
+    "load_usd_with_state",
+    "lock_joints",
+    "log_cholesky_from_articulation",
+    "mass_matrix",
+    "mass_matrix_cholesky",
+    "mass_matrix_inverse",
+    "mass_matrix_solve",
+    "mechanical_energy",
+    "mimic_map",
+    "neutral_state",
+    "normalize",
+    "physx",
+    "potential_energy",
+    "quantity",
+    "random_state",
+    "robots",
+    "rollout",
+    "save",
+    "select_geometry",
+    "step",
+    "step_and_report",
+    "step_with_contact_memory",
+    "use_kernels",
+    "vector_field",
+    "with_dynamic_parameters",
+    "with_generalized_velocity",
+    "with_log_cholesky",
+]
+
+
+def __dir__() -> list[str]:
+    """What completion offers: ``__all__`` and the rooms, without the aliases."""
+    return sorted({*__all__, *(name for name, value in globals().items() if isinstance(value, ModuleType))})

@@ -1,4 +1,4 @@
-"""The ``artix`` command: a demonstration, a look at a robot, a check of its description, and its conversion."""
+"""The ``artix`` command: demonstrates, inspects, checks and converts robot descriptions, and trains policies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from artix.cli.errors import UnreadableRobot
+from artix.cli.errors import TrainingFailure, UnreadableRobot
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -22,14 +22,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without Unicode shows "?" for a branch, not a traceback
+            stream.reconfigure(errors="replace")  # Terminals without Unicode then show "?" instead of a traceback.
     options = _parser().parse_args(arguments)
     try:
         return options.run(options)
-    except UnreadableRobot as error:
+    except (UnreadableRobot, TrainingFailure) as error:
         print(f"artix: {error}", file=sys.stderr)
         return 1
-    except BrokenPipeError:  # the reader of a pipe, such as ``head``, has seen enough
+    except BrokenPipeError:  # The reader of a pipe, such as ``head``, has closed it.
         sys.stderr.close()
         return 0
     except KeyboardInterrupt:
@@ -49,6 +49,8 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--seed", type=int, default=0, help="seed of the random states (default: %(default)s)")
     trajectory_help = "instead: swing-up by gradient descent, and a reach by iLQR, with a plot"
     demo.add_argument("--trajectory-optimization", action="store_true", help=trajectory_help)
+    view_help = "afterwards: show some of the fleet moving in a browser, until Ctrl-C (needs the extra viewer)"
+    demo.add_argument("--view", action="store_true", help=view_help)
     demo.set_defaults(run=_demo)
 
     robot_help = "path of a URDF, xacro, MJCF, USD or .npz file, or the name of a built-in robot"
@@ -57,18 +59,53 @@ def _parser() -> argparse.ArgumentParser:
     _add_reading_options(info)
     info.set_defaults(run=_info)
 
-    check = commands.add_parser("check", help="what is wrong with a robot's description; exit code 1 for errors")
+    check = commands.add_parser("check", help="report problems of a robot's description; exit code 1 for errors")
     check.add_argument("robot", help=robot_help)
     _add_checking_options(check)
     check.set_defaults(run=_check)
 
-    convert = commands.add_parser("convert", help="a robot's description in another format, and what is lost")
+    convert = commands.add_parser("convert", help="convert a description to another format, and report what is lost")
     convert.add_argument("robot", help=robot_help)
     convert.add_argument("output", help="the file to write: .urdf, .xml (MJCF), .usda or .npz, which keeps everything")
     _add_reading_options(convert)
     convert.add_argument("--merge-fixed-joints", action="store_true", default=None, help="merge links on fixed joints")
     convert.set_defaults(run=_convert)
+
+    view = commands.add_parser("view", help="a robot in a browser with a slider for each joint, or as HTML or a PNG")
+    view.add_argument("robot", help=robot_help)
+    view.add_argument("--html", metavar="FILE", help="instead: save its joints moving one after another, as one file")
+    view.add_argument("--png", metavar="FILE", help="instead: save a picture of it")
+    view.add_argument("--collision", action="store_true", help="show the shapes with which it touches, too")
+    package_help = "folders in which to look for the meshes of package:// addresses"
+    view.add_argument("--package-dirs", nargs="+", metavar="DIR", default=[], help=package_help)
+    view.add_argument("--host", default="127.0.0.1", help="address to listen to; 0.0.0.0 lets other machines in")
+    view.add_argument("--port", type=int, help="port of the server (default: the first free one from 8080)")
+    view.add_argument("--no-browser", action="store_true", help="do not open a browser, only say where to look")
+    _add_reading_options(view)
+    view.set_defaults(run=_view)
+
+    _add_training_commands(commands)
     return parser
+
+
+def _add_training_commands(commands: Any) -> None:
+    train = commands.add_parser("train", help="train a policy for a task by PPO; Ctrl-C leaves a checkpoint")
+    train.add_argument("task", help="the name of a task, such as cart_pole; an unknown one lists all")
+    train.add_argument("--steps", type=_count, help="environment steps, such as 20M (default: what the task takes)")
+    train.add_argument("--envs", type=_count, help="environments at once (default: what suits the task)")
+    train.add_argument("--seed", type=int, help="seed of everything random (default: 0)")
+    train.add_argument("--output", help="folder for checkpoints, curve and policy (default: runs/TASK)")
+    train.add_argument("--resume", action="store_true", help="continue from the checkpoint in that folder")
+    train.set_defaults(run=_train)
+
+    play = commands.add_parser("play", help="print statistics of episodes of a trained policy, and animate one")
+    play.add_argument(
+        "checkpoint", help="a policy.npz or checkpoint.npz of artix train, its folder, or quadruped_velocity"
+    )
+    play.add_argument("--episodes", type=_positive, default=64, help="number of episodes (default: %(default)s)")
+    play.add_argument("--seed", type=int, default=1, help="seed of the episodes (default: %(default)s)")
+    play.add_argument("--html", help="save the first episode as an animation in a single HTML file")
+    play.set_defaults(run=_play)
 
 
 def _add_reading_options(command: argparse.ArgumentParser) -> None:
@@ -81,14 +118,14 @@ def _add_reading_options(command: argparse.ArgumentParser) -> None:
 def _add_checking_options(command: argparse.ArgumentParser) -> None:
     root_help = "path of the prim that is the articulation's root, for USD with several (default: the only one)"
     command.add_argument("--root", help=root_help)
-    command.add_argument("--skip", nargs="+", metavar="KIND", help="what of an MJCF may be left out, such as actuator")
+    command.add_argument("--skip", nargs="+", metavar="KIND", help="elements to leave out of an MJCF, such as actuator")
     command.add_argument("--repair", nargs="+", metavar="KIND", help="what to repair: inertia, or mimic in a URDF")
-    strict_help = "refuse inertias that no body has, instead of computing with them as given"
+    strict_help = "refuse physically impossible inertias instead of computing with them as given"
     command.add_argument("--strict", action="store_true", default=None, help=strict_help)
 
 
 def _given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
-    """The options of readers that were given."""
+    """The reading options that the user gave."""
     values = {name: getattr(options, name) for name in (*names, "root", "skip", "repair", "strict")}
     if values["skip"] == ["all"]:
         values["skip"] = "all"
@@ -102,7 +139,17 @@ def _positive(text: str) -> int:
     return value
 
 
-# Commands import what they run only when they run: ``artix --help`` should not wait for Matplotlib.
+def _count(text: str) -> int:
+    """A whole number that may be abbreviated: 20M, 1.5M, 4k."""
+    factor = {"k": 1e3, "m": 1e6, "g": 1e9}.get(text[-1:].lower())
+    try:
+        value = round(float(text if factor is None else text[:-1]) * (factor or 1))
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(f"must be a number such as 4096, 20k or 1.5M; found {text!r}") from None
+    return _positive(str(value))
+
+
+# Commands are imported only when they run, so that ``artix --help`` does not wait for Matplotlib.
 
 
 def _demo(options: argparse.Namespace) -> int:
@@ -112,7 +159,8 @@ def _demo(options: argparse.Namespace) -> int:
         return run_trajectory_demo(output=options.output or "artix_trajectories.png", seed=options.seed)
     from artix.cli.demo import run_demo
 
-    return run_demo(members=options.members, output=options.output or "artix_demo.png", seed=options.seed)
+    output = options.output or "artix_demo.png"
+    return run_demo(members=options.members, output=output, seed=options.seed, show=options.view)
 
 
 def _info(options: argparse.Namespace) -> int:
@@ -131,3 +179,30 @@ def _convert(options: argparse.Namespace) -> int:
     from artix.cli.convert import run_convert
 
     return run_convert(options.robot, options.output, **_given(options, "fixed_base", "body", "merge_fixed_joints"))
+
+
+def _view(options: argparse.Namespace) -> int:
+    from artix.cli.view import run_view
+
+    return run_view(
+        options.robot,
+        html=options.html,
+        png=options.png,
+        collision=options.collision,
+        package_dirs=options.package_dirs,
+        server={"host": options.host, "port": options.port, "open_browser": not options.no_browser},
+        reading=_given(options, "fixed_base", "body"),
+    )
+
+
+def _train(options: argparse.Namespace) -> int:
+    from artix.cli.train import run_train
+
+    given = {name: getattr(options, name) for name in ("steps", "seed", "output", "resume")}
+    return run_train(options.task, num_envs=options.envs, **given)
+
+
+def _play(options: argparse.Namespace) -> int:
+    from artix.cli.play import run_play
+
+    return run_play(options.checkpoint, episodes=options.episodes, seed=options.seed, html=options.html)

@@ -1,4 +1,4 @@
-"""``artix check``: the diagnostics of a robot description alone."""
+"""``artix check``: prints the diagnostics of a robot description."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``artix convert``: one robot description into another format."""
+"""``artix convert``: converts a robot description to another format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from artix.io.load import save
 
 
 def run_convert(robot: str, output: str, **options: Any) -> int:
-    """Reads a robot in double precision, writes it, and prints what was remarkable and what the new format cannot say.
+    """Reads a robot in double precision, writes it, and prints all warnings and what the new format cannot express.
 
     Args:
       robot: path of a robot description, or the name of a built-in robot.
@@ -59,7 +59,7 @@ def _fail(issues: Sequence[Issue], message: str) -> int:
 
 @contextlib.contextmanager
 def _double_precision() -> Iterator[None]:
-    """Conversion keeps all digits, whatever precision JAX is set to."""
+    """Enables double precision, so that conversion keeps all digits."""
     before = jax.config.read("jax_enable_x64")
     jax.config.update("jax_enable_x64", True)
     try:

@@ -6,24 +6,30 @@ import sys
 import time
 
 import jax
+import jax.numpy as jnp
 
 import artix
-from artix import robots
+from artix import robots, viewer
 from artix.cli.demo_plot import save_plot
+from artix.cli.errors import UnreadableRobot
 from artix.cli.identities import Identity, verified_identities
 from artix.cli.measurements import Measurement, compile_all, measure
 from artix.cli.text import rate, table, writable
 
 Array = jax.Array
 
+#: How many robots ``artix demo --view`` shows, and in how many frames.
+SHOWN, FRAMES = 60, 120
 
-def run_demo(*, members: int, output: str, seed: int) -> int:
+
+def run_demo(*, members: int, output: str, seed: int, show: bool = False) -> int:
     """Runs the demonstration.
 
     Args:
       members: number of robots.
       output: path of the plot, a PNG file.
       seed: seed of the random states.
+      show: whether some of the fleet is shown in a browser afterwards, until the process is interrupted.
 
     Returns:
       0 if every identity held and the plot was saved, 1 otherwise.
@@ -50,11 +56,34 @@ def run_demo(*, members: int, output: str, seed: int) -> int:
         print(f"artix: these identities do not hold: {', '.join(failed)}", file=sys.stderr)
         return 1
     print("all identities hold")
+    if show:
+        show_fleet(fleet, state)
     return 0
 
 
+def show_fleet(fleet: artix.Fleet, state: artix.State) -> None:
+    """Shows some of a fleet in a browser, their joints swinging to random positions and back, until interrupted.
+
+    Raises:
+      UnreadableRobot: viser is not installed.
+    """
+    count = min(fleet.num_members, SHOWN)
+    some = artix.Fleet([fleet.member(k) for k in range(count)])
+    width = some.neutral_state().joint_position.shape[1]
+    swing = jnp.sin(jnp.linspace(0.0, 2 * jnp.pi, FRAMES, endpoint=False)) ** 2
+    joints = swing[:, None, None] * state.joint_position[:count, :width]
+    still = some.neutral_state()
+    states = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (FRAMES, *leaf.shape)), still)
+    try:
+        shown = viewer.view(some, states.replace(joint_position=joints), 1 / 30, open_browser=True)
+    except ImportError as error:
+        raise UnreadableRobot(str(error)) from error
+    print(f"{count} of the robots at {shown.url}; end with Ctrl-C", flush=True)
+    shown.wait()
+
+
 def mixed_fleet(members: int) -> artix.Fleet:
-    """A fleet in which the built-in robots take turns."""
+    """A fleet in which the built-in robots alternate."""
     kinds = [robots.load(name) for name in robots.names()]
     return artix.Fleet([kinds[member % len(kinds)] for member in range(members)])
 

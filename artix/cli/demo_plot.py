@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 import artix
+from artix import viewer
 from artix.cli.identities import Identity
 from artix.cli.measurements import Measurement
 from artix.cli.text import rate
 
 INK, MUTED, PAPER, GRID = "#1f2933", "#7b8794", "#fbfaf7", "#e4e2dc"
-ROBOT_COLORS = ("#e4572e", "#e8a628", "#2e86ab", "#5b8e3c", "#7d4fa8", "#c2478d", "#3aa6a0", "#6b705c")
 GROUP_COLORS = {"kinematics": "#2e86ab", "dynamics": "#e4572e", "momentum": "#7d4fa8", "energy": "#5b8e3c"}
-GHOSTS = 9
-VIEW = np.array([[0.87, -0.5, 0.0], [0.15, 0.26, 0.954]])  # orthographic, from the front, the left and above
+GHOSTS = 4
+GAP, ROOM = 0.2, 2.0  # between neighbours in the row, and the least width for one and its label [m]
+AZIMUTH = -0.95  # from where the row is seen: the front, to the right of the robots
+DPI = 120
+SIZE = (16.0, 9.0)  # inches
 
 
 def save_plot(
@@ -41,7 +44,7 @@ def save_plot(
       identities: the identities, as verified.
       output: path of the file.
     """
-    figure = Figure(figsize=(16, 9), dpi=120, facecolor=PAPER)
+    figure = Figure(figsize=SIZE, dpi=DPI, facecolor=PAPER)
     FigureCanvasAgg(figure)
     kinds, device = len(set(fleet.topologies)), jax.devices()[0]
     figure.text(0.02, 0.94, "artix", fontsize=30, fontweight="bold", color=INK, va="center")
@@ -58,86 +61,69 @@ def save_plot(
 
 def _draw_fleet(axes: Axes, fleet: artix.Fleet, state: artix.State) -> None:
     """Draws one robot of each kind in its neutral position before some of its relatives, all to one scale."""
-    poses, centers = _standing_poses(fleet, state)
+    scene, feet = _scene(fleet, state)
+    box, (width, height) = axes.get_position(), SIZE
+    size = (round(width * box.width * DPI), round(height * box.height * DPI))
+    corners = scene.corners()
+    camera = viewer.Camera.around(
+        corners, azimuth=AZIMUTH, elevation=0.2, aspect=size[0] / size[1], fov=0.25, margin=1.0
+    )
+    axes.imshow(viewer.draw_scene(scene, size=size, camera=camera), interpolation="none")
+    axes.axis("off")
+    for crowd, foot in zip(scene.crowds, feet, strict=True):
+        topology = next(topology for topology in fleet.topologies if topology.name == crowd.name)
+        middle = float(camera.project(foot, size)[0])
+        _label(axes, middle, size[1], topology, _accent(crowd.visuals))
+
+
+def _scene(fleet: artix.Fleet, state: artix.State) -> tuple[viewer.Scene, list[np.ndarray]]:
+    """The robots in a row across the line of sight, and the middle of each on the floor [3]."""
     members: dict[artix.Topology, list[int]] = {}
     for member, topology in enumerate(fleet.topologies):
         members.setdefault(topology, []).append(member)
-    scenes = [_scene(topology, relatives, poses, centers) for topology, relatives in members.items()]
-    height = max(np.ptp(points[:, 1]) for _, points in scenes)
-    widths = [max(np.ptp(points[:, 0]), 0.55 * height) for _, points in scenes]
-    box = axes.get_position()
-    total = height * 16 * box.width / (9 * box.height)  # the width that fills the axes at equal scales
-    gap = max((total - sum(widths)) / len(scenes), 0.1 * height)
-    middle = 0.0
-    for number, (topology, (drawings, points)) in enumerate(zip(members, scenes, strict=True)):
-        color = ROBOT_COLORS[number % len(ROBOT_COLORS)]
-        middle += 0.5 * (widths[number] + gap)
-        floor = points[:, 1].min() if topology.fixed_base else drawings[0][:, :, 1].min()
-        shift = np.array([middle - 0.5 * (points[:, 0].min() + points[:, 0].max()), -floor])
-        for strokes in drawings[1:]:
-            axes.add_collection(LineCollection(list(strokes + shift), colors=color, alpha=0.13, linewidths=2, zorder=2))
-        _draw_robot(axes, drawings[0] + shift, color)
-        _label(axes, middle, topology, color)
-        middle += 0.5 * (widths[number] + gap)
-    axes.axhline(0, color=GRID, linewidth=1.5, zorder=1)
-    axes.set_aspect("equal")
-    axes.set_xlim(0, middle)
-    axes.set_ylim(-0.03 * height, 1.02 * height)
-    axes.axis("off")
+    neutral, moved = _poses(fleet, state)
+    across = np.array([-np.sin(AZIMUTH), np.cos(AZIMUTH), 0.0])
+    crowds, feet, place = list[viewer.Crowd](), list[np.ndarray](), 0.0
+    for number, (topology, relatives) in enumerate(members.items()):
+        drawn = [neutral[relatives[0]], *(moved[member] for member in relatives[1 : GHOSTS + 1])]
+        visuals = viewer.colored(viewer.visuals_of(fleet.member(relatives[0])), number)
+        poses = np.stack(drawn)[None, :, : topology.num_links]
+        opacities = np.where(np.arange(len(drawn)) == 0, 1.0, 0.12)
+        crowd = viewer.Crowd(topology.name, topology.link_names, visuals, (), poses, opacities)
+        points = crowd.corners()[:, 0]  # of each surface and robot
+        low = points[..., 2].min() if topology.fixed_base else points[:, 0, :, 2].min()
+        along = points @ across
+        width = max(float(np.ptp(along)), ROOM)
+        shift = (place + 0.5 * (width - np.ptp(along)) - along.min()) * across - [0.0, 0.0, low]
+        poses[..., :3] += shift
+        crowds.append(crowd)
+        feet.append((place + 0.5 * width) * across)
+        place += width + GAP
+    return viewer.scene_of(crowds), feet
 
 
-def _scene(topology: artix.Topology, relatives: list[int], poses, centers) -> tuple[list[np.ndarray], np.ndarray]:
-    """The strokes of one robot and its ghosts, and all their points."""
-    drawings = [_strokes(topology, poses[k][member], centers[k][member]) for k, member in _appearances(relatives)]
-    return drawings, np.concatenate([strokes.reshape(-1, 2) for strokes in drawings])
-
-
-def _label(axes: Axes, middle: float, topology: artix.Topology, color: str) -> None:
-    base = "fixed base" if topology.fixed_base else "floating base"
-    name = topology.name.replace("_", " ")
-    detail = f"{topology.num_links} links, {topology.num_dofs} DOFs, {base}"
-    place: dict[str, Any] = {"xycoords": "data", "textcoords": "offset points", "ha": "center", "va": "top"}
-    axes.annotate(name, (middle, 0), (0, -12), fontsize=15, fontweight="bold", color=color, **place)
-    axes.annotate(detail, (middle, 0), (0, -34), fontsize=10.5, color=MUTED, **place)
-
-
-def _standing_poses(fleet: artix.Fleet, state: artix.State) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Link frames and centres of mass: first in the neutral state, then with the joints moved a little.
+def _poses(fleet: artix.Fleet, state: artix.State) -> list[np.ndarray]:
+    """Link frames, first in the neutral state, then with the joints moved a little and the roots where they were.
 
     The programs that were compiled for the measurement serve here too.
     """
     neutral = fleet.neutral_state()
     moved = dataclasses.replace(neutral, joint_position=0.3 * state.joint_position)
-    both = [np.asarray(fleet.evaluate(artix.forward_kinematics, s).pose, float) for s in (neutral, moved)]
-    local = np.asarray(fleet.articulation.link_com_pose, float)[..., :3]
-    return both, [poses[..., :3] + _rotate(poses[..., 3:], local) for poses in both]
+    return [np.asarray(fleet.evaluate(artix.forward_kinematics, s).pose, float) for s in (neutral, moved)]
 
 
-def _appearances(relatives: list[int]) -> list[tuple[int, int]]:
-    """The robot to draw in full and its ghosts, as (neutral 0 or moved 1, member)."""
-    return [(0, relatives[0])] + [(1, member) for member in relatives[1 : GHOSTS + 1]]
+def _accent(visuals: Sequence[viewer.Visual]) -> tuple[float, float, float]:
+    """The most colourful of a robot's colours."""
+    return max((one.color for one in visuals if one.color is not None), key=lambda color: max(color) - min(color))
 
 
-def _strokes(topology: artix.Topology, poses: np.ndarray, centers: np.ndarray) -> np.ndarray:
-    """Lines in the plane of view from each link's frame to its children's; a leaf's line passes its centre of mass."""
-    origin, leaves = poses[:, :3], set(range(topology.num_links)) - set(topology.parent)
-    pairs = [(origin[topology.parent[link]], origin[link]) for link in range(1, topology.num_links)]
-    pairs += [(origin[link], 2 * centers[link] - origin[link]) for link in sorted(leaves)]
-    return np.array(pairs) @ VIEW.T
-
-
-def _draw_robot(axes: Axes, strokes: np.ndarray, color: str) -> None:
-    axes.add_collection(LineCollection(list(strokes), colors=INK, linewidths=7.5, capstyle="round", zorder=3))
-    axes.add_collection(LineCollection(list(strokes), colors=color, linewidths=4.5, capstyle="round", zorder=4))
-    joints = strokes[:, 0]
-    axes.plot(
-        joints[:, 0], joints[:, 1], "o", color=PAPER, markeredgecolor=INK, markersize=6, markeredgewidth=1.3, zorder=5
-    )
-
-
-def _rotate(quaternion: np.ndarray, vector: np.ndarray) -> np.ndarray:
-    turn, real = quaternion[..., :3], quaternion[..., 3:]
-    return vector + 2 * np.cross(turn, np.cross(turn, vector) + real * vector)
+def _label(axes: Axes, middle: float, bottom: float, topology: artix.Topology, color: tuple[float, ...]) -> None:
+    base = "fixed base" if topology.fixed_base else "floating base"
+    name = topology.name.replace("_", " ")
+    detail = f"{topology.num_links} links, {topology.num_dofs} DOFs, {base}"
+    place: dict[str, Any] = {"xycoords": "data", "textcoords": "offset points", "ha": "center", "va": "top"}
+    axes.annotate(name, (middle, bottom), (0, -2), fontsize=15, fontweight="bold", color=color, **place)
+    axes.annotate(detail, (middle, bottom), (0, -24), fontsize=10.5, color=MUTED, **place)
 
 
 # --- the numbers ----------------------------------------------------------------------------------------------------

@@ -2,4 +2,8 @@
 
 
 class UnreadableRobot(Exception):
-    """What was named is neither a readable file nor a built-in robot; the message is for the user."""
+    """The robot's name is neither a readable file nor a built-in robot; the message is for the user."""
+
+
+class TrainingFailure(Exception):
+    """A training cannot be started, continued or saved; the message is for the user."""

@@ -16,11 +16,11 @@ class Identity:
     """One identity and how well it held.
 
     Attributes:
-      name: what it says in words.
-      formula: what it says in symbols.
+      name: the identity in words.
+      formula: the identity in symbols.
       value: the worst residual over all members, relative to the largest entries (or another number, see
         ``lower``).
-      bound: what ``value`` may not exceed.
+      bound: upper bound of ``value``.
       lower: whether ``bound`` is instead a lower bound of ``value``.
     """
 
@@ -114,9 +114,9 @@ def _times(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:
 
 
 def _residual(left: np.ndarray, right: np.ndarray, kinds: np.ndarray) -> float:
-    """The worst member's largest difference, relative to that member's largest entry or to its kind's mean one.
+    """The largest relative difference of all members, relative to the member's largest entry or to its kind's mean.
 
-    The mean of the kind counts where a member's own entries happen to cancel.
+    The mean of the kind serves where a member's own entries happen to cancel.
     """
     members = len(left)
     if not members:

@@ -15,7 +15,7 @@ from artix.model.topology import Topology
 
 
 def run_info(robot: str, **options: Any) -> int:
-    """Prints what is known of a robot.
+    """Prints a summary of a robot, its tree, its degrees of freedom and any warnings.
 
     Args:
       robot: path of a robot description, or the name of a built-in robot.
@@ -50,8 +50,8 @@ def summary(articulation: Articulation) -> str:
         (topology.spatial_tendons, "spatial tendon"),
         (topology.loop_joints, "loop joint"),
         (topology.frame_names, "additional frame"),
-        ([one for one in topology.geometries if not one.sensor], "shape"),
-        ([one for one in topology.geometries if one.sensor], "sensor"),
+        ([shape for shape in topology.geometries if not shape.sensor], "shape"),
+        ([shape for shape in topology.geometries if shape.sensor], "sensor"),
     )
     extras = [_count(len(names), noun) for names, noun in parts if names] + _joint_features(articulation)
     total = quantity(float(np.sum(np.asarray(articulation.link_mass, float))))

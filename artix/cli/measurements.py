@@ -1,4 +1,4 @@
-"""What ``artix demo`` measures: quantities, compiled and timed for a whole fleet."""
+"""The quantities that ``artix demo`` compiles and times for a whole fleet."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Quantity:
     accelerated: bool = False
 
     def arguments(self, state: artix.State, acceleration: Array) -> tuple[Any, ...]:
-        """What the function is called with for the whole fleet, besides its articulations."""
+        """The function's arguments for the whole fleet, besides the articulations."""
         return (state, acceleration) if self.accelerated else (state,)
 
 
@@ -102,7 +102,7 @@ class Measurement:
 
 
 def compile_all(fleet: artix.Fleet, state: artix.State, acceleration: Array) -> list[Program]:
-    """Compiles every quantity for the whole fleet, two at a time, and says so as each is done."""
+    """Compiles every quantity for the whole fleet, two at a time, and prints progress."""
 
     def compiled(quantity: Quantity) -> Program:
         begin = time.perf_counter()

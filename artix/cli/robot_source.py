@@ -1,4 +1,4 @@
-"""From what was typed on the command line to a robot description."""
+"""Finds and reads the robot description that the command line names."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from artix.io.load import BINARY_SUFFIXES, SUFFIXES, check, load
 from artix.io.urdf.reader import check_urdf, load_urdf
 from artix.model.articulation import Articulation
 
-#: Options that say what is read, and not whether the description is right.
-_OF_READING_ALONE = ("fixed_base", "body", "merge_fixed_joints")
+#: Options that only readers take, not checkers.
+_READER_OPTIONS = ("fixed_base", "body", "merge_fixed_joints")
 
 
 def description_path(robot: str) -> Path:
@@ -48,17 +48,17 @@ def description_path(robot: str) -> Path:
 def check_robot(robot: str, **options: Any) -> list[Issue]:
     """The issues of the description that ``robot`` names.
 
-    A file whose suffix says nothing is taken for a URDF.
+    A file with an unknown suffix is assumed to be a URDF.
 
     Args:
       robot: a path, or the name of a built-in robot.
-      **options: options of the reader of its format; those that concern reading alone are passed over.
+      **options: options of the reader of its format; those that only readers take are ignored.
 
     Raises:
       UnreadableRobot: as :func:`description_path`, an option does not fit the format, or its package is missing.
     """
     path = description_path(robot)
-    options = {name: value for name, value in options.items() if name not in _OF_READING_ALONE}
+    options = {name: value for name, value in options.items() if name not in _READER_OPTIONS}
     return _explained(path, check if path.suffix.lower() in SUFFIXES else check_urdf, options)
 
 
@@ -82,7 +82,7 @@ _Result = TypeVar("_Result")
 
 
 def _explained(path: Path, reader: Callable[..., _Result], options: dict[str, Any]) -> _Result:
-    """Calls a reader and turns what the caller of a command can mend into a message for them."""
+    """Calls a reader, and converts errors that the user of a command can fix to messages for them."""
     try:
         return reader(str(path) if reader is robots.load else path, **options)
     except DescriptionError:

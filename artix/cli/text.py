@@ -1,4 +1,4 @@
-"""Plain-text tables and numbers for people to read, and whether a file may be written."""
+"""Plain-text tables, numbers for people to read, and a check of output paths."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def rate(per_second: float) -> str:
 
 
 def quantity(value: float, digits: int = 4) -> str:
-    """A number with few digits, ``∞`` for an infinite one and ``0`` for what rounding left of zero."""
+    """A number with few digits; ``∞`` for an infinite one, ``0`` for a rounding error."""
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
     return f"{0.0 if abs(value) < 1e-12 else value:.{digits}g}"
 
 
 def writable(output: str) -> bool:
-    """Whether there is a folder for a file to be written; says on stderr if not."""
+    """Whether the folder of an output file exists; prints an error if not."""
     folder = Path(output).resolve().parent
     if folder.is_dir():
         return True

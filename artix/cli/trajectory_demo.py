@@ -41,30 +41,33 @@ def run_trajectory_demo(*, output: str, seed: int) -> int:
     return 0
 
 
-def _swing_up_report(found: SwingUpResult) -> str:
-    task, (iterations, starts) = found.task, found.costs.shape
+def _swing_up_report(result: SwingUpResult) -> str:
+    task, (iterations, starts) = result.task, result.costs.shape
     held = (
-        f"{100 * found.lowest_held:.1f} % of full height or more over the last {task.hold * task.dt * task.steps:g} s"
+        f"{100 * result.lowest_held:.1f} % of full height or more over the last {task.hold * task.dt * task.steps:g} s"
     )
-    peak = np.abs(found.torques).max(axis=0)
+    peak = np.abs(result.torques).max(axis=0)
     rows = [
-        ("tip at the end", f"{100 * found.heights[-1] / swing_up.FULL_HEIGHT:.1f} % of full height, {held}"),
-        ("speed at the end", f"{found.final_speed:.2f} rad/s"),
+        ("tip at the end", f"{100 * result.heights[-1] / swing_up.FULL_HEIGHT:.1f} % of full height, {held}"),
+        ("speed at the end", f"{result.final_speed:.2f} rad/s"),
         ("largest torques", f"shoulder {peak[0]:.1f}, elbow {peak[1]:.1f} N m; holding it level takes 19.6 and 4.9"),
-        ("cost", f"{np.median(found.costs[0]):.3g} -> {np.nanmin(found.costs[-1]):.3g}, the best of {starts} starts"),
-        ("work", f"{iterations} iterations of {starts} x {task.steps} steps in {found.seconds:.1f} s with compilation"),
+        ("cost", f"{np.median(result.costs[0]):.3g} -> {np.nanmin(result.costs[-1]):.3g}, the best of {starts} starts"),
+        (
+            "work",
+            f"{iterations} iterations of {starts} x {task.steps} steps in {result.seconds:.1f} s with compilation",
+        ),
     ]
     return table(("swing-up", ""), rows, align="ll")
 
 
-def _reach_report(found: ReachResult) -> str:
-    task, costs = found.task, found.solution.costs
-    distance, angle = found.errors[-1]
+def _reach_report(result: ReachResult) -> str:
+    task, costs = result.task, result.solution.costs
+    distance, angle = result.errors[-1]
     rows = [
         ("tool at the end", f"{1e3 * distance:.2f} mm and {1e3 * angle:.2f} mrad from its target"),
-        ("speed at the end", f"{found.final_speed:.1g} rad/s"),
-        ("largest torque", f"{100 * np.abs(found.effort).max():.0f} % of its limit"),
+        ("speed at the end", f"{result.final_speed:.1g} rad/s"),
+        ("largest torque", f"{100 * np.abs(result.effort).max():.0f} % of its limit"),
         ("cost", f"{costs[0]:.4g} -> {costs[-1]:.4g}"),
-        ("work", f"{len(costs) - 1} iterations of {task.steps} steps in {found.seconds:.1f} s with compilation"),
+        ("work", f"{len(costs) - 1} iterations of {task.steps} steps in {result.seconds:.1f} s with compilation"),
     ]
     return table(("reach", ""), rows, align="ll")

@@ -1,4 +1,4 @@
-"""The plot of the trajectory optimisation: both motions as exposures over time, what drove them, and the costs."""
+"""The plot of the trajectory optimisation: both motions as exposures over time, their torques, and the costs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 import artix
-from artix.cli.demo_plot import GRID, INK, MUTED, PAPER, ROBOT_COLORS, VIEW
+from artix.cli.demo_plot import GRID, INK, MUTED, PAPER
 from artix.cli.trajectory_results import ReachResult, SwingUpResult
 from artix.examples import swing_up
 
 TIME_COLORS = LinearSegmentedColormap.from_list("time", ["#d9d6cc", "#8fb8cc", "#2e86ab", "#7d4fa8", "#e4572e"])
+ROBOT_COLORS = ("#e4572e", "#e8a628", "#2e86ab", "#5b8e3c", "#7d4fa8", "#c2478d", "#3aa6a0", "#6b705c")
+VIEW = np.array([[0.87, -0.5, 0.0], [0.15, 0.26, 0.954]])  # orthographic, from the front, the left and above
 SHOWN = 26
 """Exposures of a motion."""
 
@@ -48,11 +50,11 @@ def save_plot(swung: SwingUpResult, reached: ReachResult, output: str) -> None:
 # --- the swing-up ---------------------------------------------------------------------------------------------------
 
 
-def _draw_pendulum(axes: Axes, found: SwingUpResult) -> None:
-    task = found.task
+def _draw_pendulum(axes: Axes, result: SwingUpResult) -> None:
+    task = result.task
     pendulum = task.pendulum
-    elbow = jax.vmap(lambda state: artix.frame_pose(pendulum, state, "lower")[:3])(found.states)
-    points = np.stack([np.zeros_like(elbow), np.asarray(elbow), np.asarray(task.tips(found.states))], axis=1)
+    elbow = jax.vmap(lambda state: artix.frame_pose(pendulum, state, "lower")[:3])(result.states)
+    points = np.stack([np.zeros_like(elbow), np.asarray(elbow), np.asarray(task.tips(result.states))], axis=1)
     points = points[:, :, [0, 2]]  # seen along the joints' axes
     _draw_exposures(axes, points)
     reach = 1.04 * swing_up.FULL_HEIGHT
@@ -61,42 +63,42 @@ def _draw_pendulum(axes: Axes, found: SwingUpResult) -> None:
     _caption(axes, "Swing-up", f"double pendulum, {task.steps * task.dt:g} s, motors too weak to lift it at once")
 
 
-def _draw_torques(axes: Axes, found: SwingUpResult) -> None:
-    time = found.task.dt * np.arange(1, found.task.steps + 1)
+def _draw_torques(axes: Axes, result: SwingUpResult) -> None:
+    time = result.task.dt * np.arange(1, result.task.steps + 1)
     for k, name in enumerate(("shoulder", "elbow")):
         axes.step(
-            time, found.torques[:, k], where="pre", color=ROBOT_COLORS[2 * k], linewidth=2, label=f"{name} torque"
+            time, result.torques[:, k], where="pre", color=ROBOT_COLORS[2 * k], linewidth=2, label=f"{name} torque"
         )
-        limit = found.task.torque_limits[k]
+        limit = result.task.torque_limits[k]
         axes.hlines([-limit, limit], 0, time[-1], color=ROBOT_COLORS[2 * k], linewidth=1, linestyle=":")
-    axes.set_ylim(-1.55 * max(found.task.torque_limits), 1.2 * max(found.task.torque_limits))
+    axes.set_ylim(-1.55 * max(result.task.torque_limits), 1.2 * max(result.task.torque_limits))
     axes.legend(loc="lower right", frameon=False, fontsize=10, labelcolor=INK, ncols=2)
     _style(axes, "Torques [N m] and height of the tip [m, black]", "time [s]")
     height = axes.twinx()
-    height.plot(time, found.heights, color=INK, linewidth=2.5)
+    height.plot(time, result.heights, color=INK, linewidth=2.5)
     height.set_ylim(-1.55 * swing_up.FULL_HEIGHT, 1.2 * swing_up.FULL_HEIGHT)
     height.set_yticks([-2, -1, 0, 1, 2])
     _bare(height)
 
 
-def _draw_starts(axes: Axes, found: SwingUpResult) -> None:
-    best = int(np.nanargmin(found.costs[-1]))
-    for k in range(found.costs.shape[1]):
+def _draw_starts(axes: Axes, result: SwingUpResult) -> None:
+    best = int(np.nanargmin(result.costs[-1]))
+    for k in range(result.costs.shape[1]):
         chosen = k == best
         color, width = (ROBOT_COLORS[0], 2.5) if chosen else (MUTED, 1.0)
         label = "best start" if chosen else None
-        axes.plot(found.costs[:, k], color=color, linewidth=width, alpha=1 if chosen else 0.45, zorder=3, label=label)
+        axes.plot(result.costs[:, k], color=color, linewidth=width, alpha=1 if chosen else 0.45, zorder=3, label=label)
     axes.set_yscale("log")
     axes.legend(loc="upper right", frameon=False, fontsize=10, labelcolor=INK)
-    _style(axes, f"Cost of {found.costs.shape[1]} starts, {found.seconds:.0f} s in all", "iteration of Adam")
+    _style(axes, f"Cost of {result.costs.shape[1]} starts, {result.seconds:.0f} s in all", "iteration of Adam")
 
 
 # --- the reach ------------------------------------------------------------------------------------------------------
 
 
-def _draw_arm(axes: Axes, found: ReachResult) -> None:
-    task = found.task
-    poses = np.asarray(jax.vmap(lambda state: artix.link_poses(task.arm, state))(found.solution.states))
+def _draw_arm(axes: Axes, result: ReachResult) -> None:
+    task = result.task
+    poses = np.asarray(jax.vmap(lambda state: artix.link_poses(task.arm, state))(result.solution.states))
     points = poses[:, :, :3] @ VIEW.T
     _draw_exposures(axes, points)
     target = VIEW @ np.array(task.target[:3])
@@ -107,26 +109,26 @@ def _draw_arm(axes: Axes, found: ReachResult) -> None:
     axes.set_xlim(middle[0] - 1.35 * size, middle[0] + 1.35 * size)
     axes.set_ylim(middle[1] - size, middle[1] + size)
     axes.plot([points[0, 0, 0] - 0.12, points[0, 0, 0] + 0.12], [0, 0], color=INK, linewidth=4, zorder=1)
-    detail = f"seven-axis arm, {task.steps * task.dt:g} s, ends {1e3 * found.errors[-1, 0]:.1f} mm off, at rest"
+    detail = f"seven-axis arm, {task.steps * task.dt:g} s, ends {1e3 * result.errors[-1, 0]:.1f} mm off, at rest"
     _caption(axes, "Reach", detail)
 
 
-def _draw_effort(axes: Axes, found: ReachResult) -> None:
-    time = found.task.dt * np.arange(1, found.task.steps + 1)
-    topology = found.task.arm.topology
+def _draw_effort(axes: Axes, result: ReachResult) -> None:
+    time = result.task.dt * np.arange(1, result.task.steps + 1)
+    topology = result.task.arm.topology
     assert isinstance(topology, artix.Topology)  # not the padded one of a fleet
     for k, name in enumerate(topology.dof_names):
         label = name.replace("_", " ")
-        axes.step(time, 100 * found.effort[:, k], where="pre", color=ROBOT_COLORS[k], linewidth=1.8, label=label)
+        axes.step(time, 100 * result.effort[:, k], where="pre", color=ROBOT_COLORS[k], linewidth=1.8, label=label)
     axes.legend(loc="best", frameon=False, fontsize=9, labelcolor=INK, ncols=2)
     _style(axes, "Torques [% of the limit]", "time [s]")
 
 
-def _draw_iterations(axes: Axes, found: ReachResult) -> None:
-    costs = found.solution.costs
+def _draw_iterations(axes: Axes, result: ReachResult) -> None:
+    costs = result.solution.costs
     axes.plot(costs, "o-", color=ROBOT_COLORS[0], linewidth=2.5, markersize=7)
     axes.set_yscale("log")
-    _style(axes, f"Cost, {found.seconds:.0f} s in all", "iteration of iLQR")
+    _style(axes, f"Cost, {result.seconds:.0f} s in all", "iteration of iLQR")
 
 
 # --- strokes and axes -----------------------------------------------------------------------------------------------

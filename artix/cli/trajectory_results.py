@@ -11,7 +11,7 @@ import numpy as np
 
 import artix
 from artix import robots
-from artix.examples import ilqr, reach, swing_up
+from artix.examples import reach, swing_up
 
 REACHED = 1e-2
 """Largest final distance [m] and angle [rad] of the tool at which the reach has converged."""
@@ -25,12 +25,12 @@ class SwingUpResult:
     """The swing-up, solved.
 
     Attributes:
-      task: what was asked.
+      task: the task.
       costs: cost of every start before every iteration, [iterations, starts].
       torques: the best torques, [T, 2].
       states: the states after each step under them.
       heights: heights of the tip above the shoulder in these states [m], [T].
-      seconds: what it took, compilation included.
+      seconds: time to solve it, compilation included.
     """
 
     task: swing_up.SwingUp
@@ -61,14 +61,14 @@ class ReachResult:
     """The reach, solved.
 
     Attributes:
-      task: what was asked.
+      task: the task.
       solution: the trajectory and the costs of the iterations.
       errors: the tool's distance [m] and angle [rad] from the target after each step, [T, 2].
-      seconds: what it took, compilation included.
+      seconds: time to solve it, compilation included.
     """
 
     task: reach.Reach
-    solution: ilqr.Solution
+    solution: reach.Reached
     errors: np.ndarray
     seconds: float
 
@@ -92,12 +92,12 @@ def solve_swing_up(seed: int = 0) -> SwingUpResult:
     """Solves the swing-up of the built-in double pendulum."""
     begin = time.perf_counter()
     task = swing_up.SwingUp(robots.load("double_pendulum"))
-    found = jax.block_until_ready(swing_up.solve(task, seed=seed))
+    shooting = jax.block_until_ready(swing_up.solve(task, seed=seed))
     seconds = time.perf_counter() - begin
-    torques = task.torques(found.best)
+    torques = task.torques(shooting.best)
     states = jax.jit(task.states)(torques)
     heights = task.tips(states)[:, 2]
-    return SwingUpResult(task, np.asarray(found.costs), np.asarray(torques), states, np.asarray(heights), seconds)
+    return SwingUpResult(task, np.asarray(shooting.costs), np.asarray(torques), states, np.asarray(heights), seconds)
 
 
 def solve_reach() -> ReachResult:

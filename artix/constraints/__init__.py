@@ -1,1 +1,62 @@
 """Loops and contacts: their rows, the linear algebra, and dynamics under them."""
+
+from artix.constraints.anchors import AnchorRows
+from artix.constraints.contact_solver import ContactSolution, solve_contact
+from artix.constraints.contacts import ContactForces, ContactProblem, Contacts, contact_forces, contact_problem
+from artix.constraints.dynamics import (
+    ConstrainedAcceleration,
+    ConstrainedForces,
+    Impact,
+    constrained_forward_dynamics,
+    constrained_inverse_dynamics,
+    impulse_dynamics,
+)
+from artix.constraints.dynamics_derivatives import (
+    ConstrainedForwardDynamicsDerivatives,
+    ImpactDerivatives,
+    constrained_forward_dynamics_derivatives,
+    impulse_dynamics_derivatives,
+)
+from artix.constraints.kkt import KktSolution
+from artix.constraints.model import Constraint, Constraints
+from artix.constraints.operators import (
+    constrained_solve,
+    constraint_bias,
+    constraint_jacobian,
+    constraint_kinematics,
+    delassus_matrix,
+    operational_space_inertia,
+)
+from artix.constraints.row_derivatives import ConstraintDerivatives, constraint_derivatives
+
+__all__ = [
+    "AnchorRows",
+    "ConstrainedAcceleration",
+    "ConstrainedForces",
+    "ConstrainedForwardDynamicsDerivatives",
+    "Constraint",
+    "ConstraintDerivatives",
+    "Constraints",
+    "ContactForces",
+    "ContactProblem",
+    "ContactSolution",
+    "Contacts",
+    "Impact",
+    "ImpactDerivatives",
+    "KktSolution",
+    "constrained_forward_dynamics",
+    "constrained_forward_dynamics_derivatives",
+    "constrained_inverse_dynamics",
+    "constrained_solve",
+    "constraint_bias",
+    "constraint_derivatives",
+    "constraint_jacobian",
+    "constraint_kinematics",
+    "contact_forces",
+    "contact_problem",
+    "delassus_matrix",
+    "impulse_dynamics",
+    "impulse_dynamics_derivatives",
+    "operational_space_inertia",
+    "solve_contact",
+]

@@ -1,6 +1,6 @@
-"""Which entries of the generalised velocity move the frames of an anchor; derivatives by all others are zero.
+"""The entries of the generalised velocity that move the frames of an anchor; derivatives by all others are zero.
 
-For a foot of a humanoid these are 12 of 35.
+For a foot of a humanoid these are 12 of 35 entries.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class AnchorColumns(NamedTuple):
     """C entries for each of K anchors.
 
     Attributes:
-      entries: numbers 0 .. nv - 1, in order; nv where fewer move an anchor, shape [K, C].
+      entries: indices 0 .. nv - 1, ascending; filled up with nv where fewer than C move an anchor, shape [K, C].
       nv: length of the generalised velocity.
     """
 
@@ -32,7 +32,7 @@ class AnchorColumns(NamedTuple):
 
     @classmethod
     def of(cls, articulation: Articulation, anchors: Anchors) -> AnchorColumns:
-        """The entries that move frame a or frame b of each anchor; all, where the tree is data."""
+        """The entries that move frame a or frame b of each anchor; all of them where the tree is data."""
         tree = articulation.topology
         moved = np.ones((len(anchors.structure), tree.nv), bool)
         if isinstance(tree, Topology):
@@ -43,21 +43,21 @@ class AnchorColumns(NamedTuple):
             row[: mask.sum()] = np.flatnonzero(mask)
         return cls(entries, tree.nv)
 
-    def taken(self, columns: Array) -> Array:
-        """Of columns [..., K, nv], or [..., 1, nv] for all anchors, these: [..., K, C], zero where fewer move one."""
+    def gather(self, columns: Array) -> Array:
+        """These entries of columns [..., K, nv], or [..., 1, nv] for all anchors: [..., K, C], zero in the filling."""
         groups = columns.shape[-2]
         first = np.arange(groups)[:, None] * (self.nv + 1)
         padded = jnp.pad(columns, ((0, 0),) * (columns.ndim - 1) + ((0, 1),))
-        return _picked(padded.reshape(*columns.shape[:-2], -1), first + self.entries)
+        return _at(padded.reshape(*columns.shape[:-2], -1), first + self.entries)
 
     def spread(self, columns: Array, anchor: np.ndarray) -> Array:
         """Columns [..., R, C] of rows that belong to anchors [R], as [..., R, nv], zero in all other entries."""
         rows, count = columns.shape[-2:]
-        places = np.full((rows, self.nv + 1), rows * count)
-        np.put_along_axis(places, self.entries[anchor], np.arange(rows * count).reshape(rows, count), axis=1)
+        indices = np.full((rows, self.nv + 1), rows * count)
+        np.put_along_axis(indices, self.entries[anchor], np.arange(rows * count).reshape(rows, count), axis=1)
         flat = columns.reshape(*columns.shape[:-2], -1)
-        return _picked(jnp.pad(flat, ((0, 0),) * (flat.ndim - 1) + ((0, 1),)), places[:, :-1])
+        return _at(jnp.pad(flat, ((0, 0),) * (flat.ndim - 1) + ((0, 1),)), indices[:, :-1])
 
 
-def _picked(x: Array, places: np.ndarray) -> Array:
-    return x.at[..., places].get(mode="promise_in_bounds")
+def _at(x: Array, indices: np.ndarray) -> Array:
+    return x.at[..., indices].get(mode="promise_in_bounds")

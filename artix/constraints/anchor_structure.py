@@ -1,4 +1,4 @@
-"""Pairs of frames that constraints hold together: their links, and which relative motions are held."""
+"""Pairs of frames that constraints hold together: their links, and the relative motions that are constrained."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ConstraintAxes = Literal["local", "world_aligned"]
 
 
 class AnchorType(enum.Enum):
-    """What the six rows of an anchor are, three linear before three angular."""
+    """The meaning of an anchor's six rows, three linear, then three angular."""
 
     POINT = "point"
     """The two origins as material points: velocity and classical acceleration of their distance; no angular rows.
@@ -24,8 +24,8 @@ class AnchorType(enum.Enum):
     WELD = "weld"
     """The relative spatial velocity at the origin of a, and its spatial acceleration. Pinocchio's ``CONTACT_6D``."""
     JOINT = "joint"
-    """Those of a loop joint: coordinates of one frame seen from the other, with their exact derivatives, so that rows
-    which stay free may move far."""
+    """A loop joint: coordinates of one frame relative to the other, with their exact derivatives, so that the free ones
+    may move far."""
     DISTANCE = "distance"
     """One row: the distance of the two origins."""
 
@@ -38,7 +38,7 @@ class AnchorStructure:
       link_a: the link of frame a, -1 for the world.
       link_b: the link of frame b, -1 for the world.
       type: the meaning of the rows.
-      rows: the rows that are held: numbers 0 .. 5, linear before angular; ``(0,)`` for a distance.
+      rows: the constrained rows: numbers 0 .. 5, linear before angular; ``(0,)`` for a distance.
       axes: whether the rows are along the axes of frame a, or of the world.
     """
 
@@ -53,7 +53,7 @@ class Anchors(struct.PyTreeNode):
     """K pairs of frames.
 
     Attributes:
-      structure: what is static of each.
+      structure: the static structure of each.
       pose_a: frames a in their links' frames, or in the world, position and quaternion xyzw, shape [K, 7].
       pose_b: frames b likewise.
     """
@@ -65,31 +65,33 @@ class Anchors(struct.PyTreeNode):
     @property
     def num_rows(self) -> int:
         """Number of rows of all anchors."""
-        return sum(len(one.rows) for one in self.structure)
+        return sum(len(anchor.rows) for anchor in self.structure)
 
     @property
     def row_anchor(self) -> np.ndarray:
         """The anchor that each row belongs to, [R]."""
-        return np.repeat(np.arange(len(self.structure)), [len(one.rows) for one in self.structure])
+        return np.repeat(np.arange(len(self.structure)), [len(anchor.rows) for anchor in self.structure])
 
     def has_type(self, kind: AnchorType) -> np.ndarray:
         """Which anchors are of a type, [K]."""
-        return np.array([one.type is kind for one in self.structure])
+        return np.array([anchor.type is kind for anchor in self.structure])
 
     @property
     def is_world_aligned(self) -> np.ndarray:
         """Which anchors have rows along the world's axes, [K]."""
-        return np.array([one.axes == "world_aligned" for one in self.structure])
+        return np.array([anchor.axes == "world_aligned" for anchor in self.structure])
 
     @property
     def links(self) -> tuple[np.ndarray, np.ndarray]:
         """The links of frames a and of frames b, -1 for the world, [K] each."""
-        return np.array([one.link_a for one in self.structure]), np.array([one.link_b for one in self.structure])
+        return np.array([anchor.link_a for anchor in self.structure]), np.array(
+            [anchor.link_b for anchor in self.structure]
+        )
 
     @property
     def locked_rotations(self) -> list[tuple[int, ...]]:
         """The rotations 0 .. 2 that each anchor of type ``JOINT`` locks; none for the others."""
         return [
-            tuple(row - 3 for row in one.rows if row >= 3) if one.type is AnchorType.JOINT else ()
-            for one in self.structure
+            tuple(row - 3 for row in anchor.rows if row >= 3) if anchor.type is AnchorType.JOINT else ()
+            for anchor in self.structure
         ]

@@ -1,8 +1,9 @@
 """The kinematics of pairs of frames that constraints hold together: errors, velocities, Jacobians and drifts.
 
-An anchor is a pair of frames, a and b, each on a link or in the world. Everything is of a relative to b: an error, its
-velocity ``J nu`` and its acceleration ``J nu' + bias``. A force ``lambda`` on the rows pushes a and pushes back on b;
-it enters the equation of motion as ``+ J^T lambda``. These are Pinocchio's signs, its ``joint1`` being a.
+An anchor is a pair of frames, a and b, each on a link or in the world. All quantities are those of a relative to b: an
+error, its velocity ``J nu`` and its acceleration ``J nu' + bias``. A force ``lambda`` on the rows acts on a and with
+opposite sign on b; it enters the equation of motion as ``+ J^T lambda``. These are Pinocchio's signs, with a its
+``joint1``.
 """
 
 from __future__ import annotations
@@ -33,6 +34,13 @@ class AnchorRows(NamedTuple):
       velocity: ``jacobian @ nu``, [R].
       jacobian: [R, nv].
       bias: the acceleration of the rows at zero generalised acceleration, [R].
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> constraints = artix.Constraints.of(arm, [artix.Constraint(frame_a="tool")])
+      >>> rows = artix.constraints.constraint_kinematics(arm, artix.neutral_state(arm), constraints)
+      >>> print(rows.error.shape, rows.jacobian.shape)
+      (3,) (3, 7)
     """
 
     error: Array
@@ -92,7 +100,7 @@ def anchor_rows(articulation: Articulation, state: State, anchors: Anchors) -> A
 
 
 def solved_anchor_rows(articulation: Articulation, state: State, kin: Kinematics, anchors: Anchors) -> AnchorRows:
-    """The same, given solved kinematics."""
+    """:func:`anchor_rows`, from solved kinematics."""
     if not anchors.structure:
         empty = jnp.zeros(0, articulation.dtype)
         return AnchorRows(empty, empty, jnp.zeros((0, articulation.topology.nv), articulation.dtype), empty)

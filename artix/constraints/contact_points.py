@@ -1,4 +1,4 @@
-"""Points of links that touch: where they are, and their velocities per generalised velocity."""
+"""Contact points on links: their positions and Jacobians."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def contact_points(articulation: Articulation, kin: Kinematics, links: np.ndarra
 def contact_jacobian(
     articulation: Articulation, kin: Kinematics, links: tuple[int, ...], point: Array, frames: Array
 ) -> Array:
-    """The velocities of points of links along the axes of frames, per generalised velocity.
+    """Jacobians of points of links along the axes of frames.
 
     Args:
       articulation: the articulation.
@@ -38,10 +38,25 @@ def contact_jacobian(
     Returns:
       Shape [K, 3, nv].
     """
-    numbers = np.array(links, int)
-    lever = contact_points(articulation, kin, numbers, point)
-    motions = generalized_motions(articulation, kin)[:, None]
-    moves = jnp.asarray(moves_links(articulation.topology, numbers), point.dtype)
-    linear = moves[None] * (motions[:3] + spatial.cross(motions[3:], lever[..., None]))
-    # Not a matrix product: those of many small matrices are slow.
+    indices = np.array(links, int)
+    linear = motions_at(articulation, kin, indices, contact_points(articulation, kin, indices, point))[:3]
+    # A sum rather than a matrix product: batched products of many small matrices are slow.
     return jnp.sum(frames[:, :, :, None] * jnp.moveaxis(linear, 0, 1)[:, None], axis=2)
+
+
+def motions_at(articulation: Articulation, kin: Kinematics, links: np.ndarray, point: Array) -> Array:
+    """Velocities of points of links per generalised velocity.
+
+    Args:
+      articulation: the articulation.
+      kin: its kinematics.
+      links: numbers of K links.
+      point: points fixed to them, relative to the root's centre of mass in world axes, [3, K].
+
+    Returns:
+      The velocities of the points, then the links' angular velocities, in world axes, [6, K, nv].
+    """
+    motions = generalized_motions(articulation, kin)[:, None]
+    moves = jnp.asarray(moves_links(articulation.topology, links), point.dtype)
+    linear = moves[None] * (motions[:3] + spatial.cross(motions[3:], point[..., None]))
+    return jnp.concatenate([linear, moves[None] * motions[3:]])

@@ -37,6 +37,11 @@ class ContactSolution(NamedTuple):
       residual: how far the laws are from being kept: the largest of ``lambda - P(lambda - r (sigma + correction))``,
         with P the projection onto the cones and r the inverse of G's mean diagonal [N s]. Its derivative is defined as
         zero.
+
+    Examples:
+      >>> solution = artix.constraints.solve_contact(jnp.eye(3), jnp.array([0.0, 0.0, -1.0]), jnp.array([0.5]))
+      >>> print(solution.impulse, solution.velocity)
+      [0. 0. 1.] [0. 0. 0.]
     """
 
     impulse: Array
@@ -78,6 +83,13 @@ def solve_contact(
     Derivatives are implicit, of the laws that hold at convergence, in both modes: of each contact that sticks, slides
     or separates as it does; where the impulses are not unique, the smallest change that keeps the laws. The iterations
     are not differentiated, and compile to one loop.
+
+    Examples:
+      >>> approach = jnp.array([0.3, 0.0, -1.0])  # one kilogram slides at 0.3 m/s and falls at 1 m/s
+      >>> print(artix.constraints.solve_contact(jnp.eye(3), approach, jnp.array([0.5])).velocity)  # it sticks
+      [ 0.  0.  0.]
+      >>> print(artix.constraints.solve_contact(jnp.eye(3), approach, jnp.array([0.1])).velocity)  # 0.2 m/s are left
+      [0.2 0.  0. ]
     """
     count = friction.shape[0] if getattr(friction, "ndim", 0) == 1 else 0
     dtype = delassus.dtype
@@ -89,7 +101,7 @@ def solve_contact(
         raise ValueError("friction: at least one contact is needed")
     if method not in ("admm", "pgs"):
         raise ValueError(f"method must be 'admm' or 'pgs'; found {method!r}")
-    impulse = _ruled(method, iterations, penalty, delassus, free_velocity, friction)
+    impulse = _solve_with_jvp(method, iterations, penalty, delassus, free_velocity, friction)
     velocity = matmul(delassus, impulse) + free_velocity
     residual = jnp.max(jnp.abs(natural_map(impulse, delassus, free_velocity, friction)))
     return ContactSolution(impulse, velocity, jax.lax.stop_gradient(residual))
@@ -106,7 +118,7 @@ def project_onto_cones(x: Array, friction: Array) -> Array:
 
 
 def natural_map(impulse: Array, delassus: Array, free_velocity: Array, friction: Array) -> Array:
-    """What vanishes at solutions, and only there, [3 K]; see :attr:`ContactSolution.residual`."""
+    """The residual map [3 K], which vanishes exactly at solutions; see :attr:`ContactSolution.residual`."""
     velocity = (matmul(delassus, impulse) + free_velocity).reshape(-1, 3)
     corrected = velocity.at[:, 2].add(friction * _length(velocity[:, :2]))
     scale = 1 / jax.lax.stop_gradient(jnp.mean(jnp.diagonal(delassus)))
@@ -115,16 +127,16 @@ def natural_map(impulse: Array, delassus: Array, free_velocity: Array, friction:
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
-def _ruled(method, iterations, penalty, delassus, free_velocity, friction) -> Array:
+def _solve_with_jvp(method, iterations, penalty, delassus, free_velocity, friction) -> Array:
     if method == "pgs":
         return _projected_gauss_seidel(delassus, free_velocity, friction, iterations)
     return _alternating_directions(delassus, free_velocity, friction, iterations, penalty)
 
 
-@_ruled.defjvp
+@_solve_with_jvp.defjvp
 def _solve_contact_jvp(method, iterations, penalty, primals, tangents):
     """Differentiates ``natural_map == 0``."""
-    impulse = _ruled(method, iterations, penalty, *primals)
+    impulse = _solve_with_jvp(method, iterations, penalty, *primals)
     by_impulse = jax.jacfwd(natural_map)(impulse, *primals)
     change = jax.jvp(lambda *problem: natural_map(impulse, *problem), primals, tangents)[1]
     # Least squares, since impulses need not be unique.
@@ -160,16 +172,16 @@ def _projected_gauss_seidel(delassus: Array, free_velocity: Array, friction: Arr
     def sweep(impulse, _):
         for k in range(count):
             rows = slice(3 * k, 3 * k + 3)
-            own = delassus[rows, rows]
+            block = delassus[rows, rows]
             velocity = matmul(delassus[rows], impulse) + free_velocity[rows]
             old = impulse[rows]
             normal = jnp.maximum(old[2] - velocity[2] / diagonal[k, 2], 0.0)
-            slip = velocity[:2] + own[:2, 2] * (normal - old[2])
-            # The largest eigenvalue of the tangential block is at most twice its larger diagonal entry.
-            pull = old[:2] - slip / (tangential[k] + jnp.abs(own[0, 1]))
-            length, bound = _length(pull[None])[0], friction[k] * normal
-            pull = pull * jnp.where(length > bound, bound / jnp.where(length > bound, length, 1.0), 1.0)
-            impulse = impulse.at[rows].set(jnp.concatenate([pull, normal[None]]))
+            slip = velocity[:2] + block[:2, 2] * (normal - old[2])
+            # The divisor bounds the largest eigenvalue of the tangential block.
+            stick = old[:2] - slip / (tangential[k] + jnp.abs(block[0, 1]))
+            length, bound = _length(stick[None])[0], friction[k] * normal
+            scale = jnp.where(length > bound, bound / jnp.where(length > bound, length, 1.0), 1.0)
+            impulse = impulse.at[rows].set(jnp.concatenate([stick * scale, normal[None]]))
         return impulse, None
 
     start = varying_alike(jnp.zeros_like(free_velocity), delassus, friction)
@@ -183,7 +195,7 @@ def _length(vectors: Array) -> Array:
 
 
 def _geometric_mean_eigenvalue(matrix: Array) -> Array:
-    """The geometric mean of the extreme eigenvalues, estimated; the lower one is taken not below 1 % of the upper."""
+    """An estimate of the geometric mean of the extreme eigenvalues, the lower one being at least 1 % of the upper."""
     vector = jnp.cos(jnp.arange(1.0, len(matrix) + 1, dtype=matrix.dtype))
     largest = inverse = vector / jnp.sqrt(jnp.sum(vector**2))
     upper = lower = jnp.mean(jnp.diagonal(matrix))

@@ -37,6 +37,14 @@ class Contacts(struct.PyTreeNode):
       relaxation_time: times in which compliant contacts give way, damping over stiffness, [K] [s]; ``None`` for zero.
 
     :func:`contact_problem` and :func:`contact_forces` look at neither of the last three.
+
+    Examples:
+      >>> robot = artix.robots.load("quadruped")
+      >>> feet = artix.ground_contacts(robot, artix.neutral_state(robot), artix.Ground.flat(friction=0.7)).contacts
+      >>> print([robot.topology.link_names[link] for link in feet.links])
+      ['front_left_foot', 'front_right_foot', 'rear_left_foot', 'rear_right_foot']
+      >>> print(feet.normal[0], feet.friction[0])
+      [0. 0. 1.] 0.7
     """
 
     links: tuple[int, ...] = struct.field(pytree_node=False)
@@ -57,6 +65,16 @@ class ContactProblem(NamedTuple):
       free_velocity: velocities of the contacts after the step without contact, with gaps on the way, [3 K].
       jacobian: J, [3 K, nv].
       frames: the two tangents and the normal of each contact in world axes, as rows, [K, 3, 3].
+
+    Examples:
+      >>> builder = artix.ArticulationBuilder()
+      >>> _ = builder.add_link(mass=1.0, inertia=(0.004, 0.004, 0.004), name="ball")
+      >>> ball = builder.build()
+      >>> down = jnp.array([[0.0, 0.0, -0.1]])  # the point, in the ball's frame
+      >>> touch = artix.Contacts((0,), down, jnp.array([[0.0, 0.0, 1.0]]), jnp.array([0.5]), jnp.zeros(1))
+      >>> problem = artix.constraints.contact_problem(ball, artix.neutral_state(ball), jnp.zeros(6), touch, 0.01)
+      >>> print(problem.delassus.diagonal())  # [1/kg]: along the ground 1 + 0.1^2 / 0.004, across it 1
+      [3.5 3.5 1. ]
     """
 
     delassus: Array
@@ -72,6 +90,16 @@ class ContactForces(NamedTuple):
       force: on the links at the points, in world axes, [K, 3] [N].
       velocity: generalised velocity after the step, [nv].
       residual: see :class:`artix.ContactSolution`.
+
+    Examples:
+      >>> builder = artix.ArticulationBuilder()
+      >>> _ = builder.add_link(mass=1.0, inertia=(0.004, 0.004, 0.004), name="ball")
+      >>> ball = builder.build()
+      >>> down = jnp.array([[0.0, 0.0, -0.1]])  # the point, in the ball's frame
+      >>> touch = artix.Contacts((0,), down, jnp.array([[0.0, 0.0, 1.0]]), jnp.array([0.5]), jnp.zeros(1))
+      >>> found = artix.contact_forces(ball, artix.neutral_state(ball), jnp.zeros(6), touch, 0.01)
+      >>> print(found.force, found.residual < 1e-6)
+      [[0.   0.   9.81]] True
     """
 
     force: Array
@@ -104,6 +132,18 @@ def contact_problem(
     Raises:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> builder = artix.ArticulationBuilder()
+      >>> _ = builder.add_link(mass=1.0, inertia=(0.004, 0.004, 0.004), name="ball")
+      >>> ball = builder.build()
+      >>> down = jnp.array([[0.0, 0.0, -0.1]])  # the point, in the ball's frame
+      >>> touch = artix.Contacts((0,), down, jnp.array([[0.0, 0.0, 1.0]]), jnp.array([0.5]), jnp.zeros(1))
+      >>> problem = artix.constraints.contact_problem(ball, artix.neutral_state(ball), jnp.zeros(6), touch, 0.01)
+      >>> print(problem.free_velocity)  # 9.81 m/s^2 for 0.01 s
+      [ 0.     0.    -0.098]
+      >>> print(artix.constraints.solve_contact(problem.delassus, problem.free_velocity, touch.friction).impulse)
+      [0.    0.    0.098]
     """
     problem, _, _ = _problem(articulation, state, force, contacts, dt, external_force)
     return problem
@@ -139,6 +179,17 @@ def contact_forces(
     Raises:
       ValueError: an array has the wrong shape, the method is unknown, or there is no iteration.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> builder = artix.ArticulationBuilder()
+      >>> _ = builder.add_link(mass=1.0, inertia=(0.004, 0.004, 0.004), name="ball")
+      >>> ball = builder.build()
+      >>> down = jnp.array([[0.0, 0.0, -0.1]])  # the point, in the ball's frame
+      >>> touch = artix.Contacts((0,), down, jnp.array([[0.0, 0.0, 1.0]]), jnp.array([0.5]), jnp.zeros(1))
+      >>> push = jnp.zeros(6).at[0].set(7.0)  # along x at the centre [N]
+      >>> found = artix.contact_forces(ball, artix.neutral_state(ball), push, touch, 0.01)
+      >>> print(found.force)  # it rolls: friction holds the point with 2/7 of the push
+      [[-2.    0.    9.81]]
     """
     problem, velocity, responses = _problem(articulation, state, force, contacts, dt, external_force)
     solution = solve_contact(

@@ -13,7 +13,7 @@ from artix.constraints.kkt import DEFAULT_ITERATIONS, factorize_kkt, kkt_solve, 
 from artix.constraints.model import Constraints
 from artix.constraints.operators import check_iterations, stabilized_bias
 from artix.dynamics.factorization import factorize_dense, solve
-from artix.dynamics.inverse import force_change, inverse_dynamics
+from artix.dynamics.inverse import equation_of_motion_change, inverse_dynamics
 from artix.dynamics.newton_euler import generalized_forces, newton_euler
 from artix.evaluation import quantity
 from artix.kinematics.displacements import has_all_displacements
@@ -35,6 +35,16 @@ class ConstrainedAcceleration(NamedTuple):
       constraint_force: forces lambda on the rows, [R] [N and N m], Pinocchio's ``lambda_c``.
       residual: largest of the numbers ``J nu' + bias``, [], the remaining error of the rows; Pinocchio's
         ``absolute_residual``. Its derivative is defined as zero.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> end = (0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 1.0)
+      >>> tip = artix.Constraint(frame_a="lower", pose_a=end, rows=[0])  # its x alone
+      >>> constraints = artix.Constraints.of(pendulum, [tip])
+      >>> state = artix.neutral_state(pendulum)
+      >>> result = artix.constrained_forward_dynamics(pendulum, state, jnp.zeros(2), constraints)
+      >>> print(result.acceleration.shape, result.constraint_force.shape, result.residual < 1e-4)
+      (2,) (1,) True
     """
 
     acceleration: Array
@@ -48,6 +58,16 @@ class Impact(NamedTuple):
     Attributes:
       velocity: generalised velocity after it, [nv], Pinocchio's ``dq_after``.
       impulse: impulses on the rows, [R] [N s and N m s], Pinocchio's ``impulse_c``.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> end = (0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 1.0)
+      >>> tip = artix.Constraint(frame_a="lower", pose_a=end, rows=[0])  # its x alone
+      >>> constraints = artix.Constraints.of(pendulum, [tip])
+      >>> swinging = artix.neutral_state(pendulum).replace(joint_velocity=jnp.array([1.0, 0.0]))
+      >>> impact = artix.impulse_dynamics(pendulum, swinging, constraints)
+      >>> print(impact.velocity, impact.impulse)
+      [ 1.499 -2.998] [0.584]
     """
 
     velocity: Array
@@ -93,6 +113,16 @@ def constrained_forward_dynamics(
     unique: those returned are the smallest, and the derivatives returned are the smallest changes of them that keep the
     differentiated equations. ``J^T lambda`` and the acceleration have unique derivatives as long as the constraints can
     still be kept.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> level = artix.neutral_state(pendulum).replace(joint_position=jnp.array([jnp.pi / 2, 0.0]))
+      >>> end = (0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 1.0)
+      >>> tip = artix.Constraint(frame_a="lower", pose_a=end, rows=[2], axes="world_aligned")  # the height of the tip
+      >>> constraints = artix.Constraints.of(pendulum, [tip])
+      >>> held = artix.constrained_forward_dynamics(pendulum, level, jnp.zeros(2), constraints)
+      >>> print(held.acceleration, held.constraint_force)  # the tip bears a part of the 19.62 N
+      [-14.705  29.41 ] [2.457]
     """
     tree = articulation.topology
     check_state(articulation, state)
@@ -127,25 +157,19 @@ def _constrained_forward_dynamics_jvp(iterations, primals, tangents):
     result = _constrained_forward_dynamics(iterations, *primals)
     acceleration, constraint_force, _ = result
     kin = kinematics(articulation, state)
-    rnea = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
-    moved = force_change(
-        True,
+    required = equation_of_motion_change(
+        kin,
         (articulation, state, acceleration, external_force),
         (d_articulation, d_state, None, d_external_force),
-        kin,
-        rnea,
     )
-    if not is_zero(d_articulation) and not is_zero(d_articulation.armature):
-        base = articulation.topology.num_base_dofs
-        moved = add(moved, jnp.pad(d_articulation.armature * acceleration[base:], (base, 0)))
 
     def rows_of(inputs) -> Array:
-        return _rows(inputs[0], inputs[1], inputs[2], acceleration, constraint_force)
+        return _forces_and_rows(inputs[0], inputs[1], inputs[2], acceleration, constraint_force)
 
     rows = along(rows_of, (articulation, state, constraints), (d_articulation, d_state, d_constraints))
     sides = anchor_sides(articulation, state, kin, constraints.anchors)
     jacobian = anchor_jacobian(articulation, kin, constraints.anchors, *sides)
-    change = add(None if is_zero(d_force) else d_force, None if moved is None else -moved)
+    change = add(None if is_zero(d_force) else d_force, None if required is None else -required)
     target = jnp.zeros_like(constraint_force)
     if rows is not None:
         nv = articulation.topology.nv
@@ -157,13 +181,15 @@ def _constrained_forward_dynamics_jvp(iterations, primals, tangents):
     return result, ConstrainedAcceleration(x, multipliers, jnp.zeros_like(result.residual))
 
 
-def _rows(articulation: Articulation, state: State, constraints: Constraints, acceleration, constraint_force) -> Array:
+def _forces_and_rows(
+    articulation: Articulation, state: State, constraints: Constraints, acceleration: Array, constraint_force: Array
+) -> Array:
     """``J^T lambda`` and the acceleration of the rows, [nv + R]."""
     kin = kinematics(articulation, state)
     sides = anchor_sides(articulation, state, kin, constraints.anchors, acceleration)
-    moving = stabilized_bias(constraints, *relative_motion(constraints.anchors, *sides))
+    rows = stabilized_bias(constraints, *relative_motion(constraints.anchors, *sides))
     jacobian = anchor_jacobian(articulation, kin, constraints.anchors, *sides)
-    return jnp.concatenate([matmul(constraint_force, jacobian), moving])
+    return jnp.concatenate([matmul(constraint_force, jacobian), rows])
 
 
 @quantity
@@ -195,6 +221,17 @@ def impulse_dynamics(
     Raises:
       ValueError: an array has the wrong shape, or there is no iteration.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> end = (0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 1.0)
+      >>> tip = artix.Constraint(frame_a="lower", pose_a=end, rows=[0])  # its x alone
+      >>> constraints = artix.Constraints.of(pendulum, [tip])
+      >>> swinging = artix.neutral_state(pendulum).replace(joint_velocity=jnp.array([1.0, 0.0]))
+      >>> impact = artix.impulse_dynamics(pendulum, swinging, constraints)
+      >>> jacobian = artix.constraints.constraint_jacobian(pendulum, swinging, constraints)
+      >>> print(jacobian @ swinging.joint_velocity, jnp.abs(jacobian @ impact.velocity) < 1e-4)  # stopped
+      [-2.] [ True]
     """
     check_state(articulation, state)
     check_iterations(iterations)
@@ -208,7 +245,18 @@ def impulse_dynamics(
 
 
 class ConstrainedForces(NamedTuple):
-    """The result of constrained inverse dynamics."""
+    """The result of constrained inverse dynamics.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> end = (0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 1.0)
+      >>> tip = artix.Constraint(frame_a="lower", pose_a=end, rows=[0])  # its x alone
+      >>> constraints = artix.Constraints.of(pendulum, [tip])
+      >>> state = artix.neutral_state(pendulum)
+      >>> result = artix.constraints.constrained_inverse_dynamics(pendulum, state, jnp.zeros(2), constraints)
+      >>> print(result.force, result.constraint_force)
+      [0. 0.] [0.]
+    """
 
     force: Array
     """Generalised forces, [nv]; the root's entries vanish if constraint forces can carry the articulation."""
@@ -249,6 +297,17 @@ def constrained_inverse_dynamics(
       TypeError: an array has another dtype than the articulation.
 
     Identity: ``constrained_forward_dynamics`` of the forces is the acceleration again, if it keeps the constraints.
+
+    Examples:
+      >>> robot = artix.robots.load("quadruped")
+      >>> feet = [link for link in robot.topology.link_names if link.endswith("foot")]
+      >>> constraints = artix.Constraints.of(robot, [artix.Constraint(frame_a=foot) for foot in feet])
+      >>> state = artix.neutral_state(robot)
+      >>> standing = artix.constraints.constrained_inverse_dynamics(robot, state, jnp.zeros(18), constraints)
+      >>> print(jnp.abs(standing.force[:6]).max() < 1e-3)  # nothing pushes the trunk but its legs
+      True
+      >>> print(standing.constraint_force.reshape(4, 3)[:, 2].sum() / 9.81)  # the feet carry all of it [kg]
+      14.24
     """
     if constraint_force is not None:
         check_vector("constraint_force", constraint_force, (constraints.num_rows,), articulation.dtype, "R rows")
@@ -256,12 +315,12 @@ def constrained_inverse_dynamics(
     kin, anchors = kinematics(articulation, state), constraints.anchors
     jacobian = anchor_jacobian(articulation, kin, anchors, *anchor_sides(articulation, state, kin, anchors))
     if constraint_force is None:
-        constraint_force = _smallest_carrying(articulation, jacobian, force, damping)
+        constraint_force = _supporting_forces(articulation, jacobian, force, damping)
     return ConstrainedForces(force - matmul(constraint_force, jacobian), constraint_force)
 
 
-def _smallest_carrying(articulation: Articulation, jacobian: Array, force: Array, damping: float | Array) -> Array:
-    """The smallest forces on the rows that carry a floating base, [R]."""
+def _supporting_forces(articulation: Articulation, jacobian: Array, force: Array, damping: float | Array) -> Array:
+    """The smallest forces on the rows that support a floating base, [R]."""
     base = articulation.topology.num_base_dofs
     if not base:
         return jnp.zeros(len(jacobian), force.dtype)

@@ -26,6 +26,7 @@ from artix.kinematics.solve import Kinematics, kinematics
 from artix.kinematics.velocities import generalized_velocity
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
+from artix.model.states import at_rest
 
 Array = jax.Array
 
@@ -38,6 +39,15 @@ class ConstrainedForwardDynamicsDerivatives(NamedTuple):
         ``ddq_dq``, ``ddq_dv``, ``ddq_dtau``.
       constraint_force: of the forces on the rows, [R, nv] each; ``dlambda_dq``, ``dlambda_dv``, ``dlambda_dtau``.
       constraint: of the rows themselves at the acceleration held.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> constraints = artix.Constraints.of(pendulum, [artix.Constraint(frame_a="lower", rows=[0])])  # the elbow
+      >>> state = artix.neutral_state(pendulum)
+      >>> force, derivatives_of = jnp.zeros(2), artix.constraints.constrained_forward_dynamics_derivatives
+      >>> derivatives = derivatives_of(pendulum, state, force, constraints)
+      >>> print(derivatives.acceleration.force.shape, derivatives.constraint_force.force.shape)
+      (2, 2) (1, 2)
     """
 
     acceleration: ForwardDynamicsDerivatives
@@ -46,7 +56,17 @@ class ConstrainedForwardDynamicsDerivatives(NamedTuple):
 
 
 class ImpactDerivatives(NamedTuple):
-    """Derivatives of :func:`artix.impulse_dynamics`; Pinocchio's ``ddq_dv`` is ``velocity_by_velocity`` less one."""
+    """Derivatives of :func:`artix.impulse_dynamics`; Pinocchio's ``ddq_dv`` is ``velocity_by_velocity`` less one.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> constraints = artix.Constraints.of(pendulum, [artix.Constraint(frame_a="lower", rows=[0])])
+      >>> state = artix.neutral_state(pendulum)
+      >>> derivatives = artix.constraints.impulse_dynamics_derivatives(pendulum, state, constraints)
+      >>> print(derivatives.velocity_by_velocity)  # what the shoulder had is gone
+      [[0.    0.   ]
+       [2.499 1.   ]]
+    """
 
     velocity_by_configuration: Array
     """[nv, nv]"""
@@ -86,6 +106,16 @@ def constrained_forward_dynamics_derivatives(
     Raises:
       ValueError: an array has the wrong shape, or there is no iteration.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> constraints = artix.Constraints.of(pendulum, [artix.Constraint(frame_a="lower", rows=[0])])  # the elbow
+      >>> state = artix.neutral_state(pendulum)
+      >>> force, derivatives_of = jnp.zeros(2), artix.constraints.constrained_forward_dynamics_derivatives
+      >>> derivatives = derivatives_of(pendulum, state, force, constraints)
+      >>> print(derivatives.acceleration.force)  # only the lower rod still moves
+      [[ 0.     0.   ]
+       [ 0.     2.998]]
     """
     acceleration, constraint_force, _ = constrained_forward_dynamics(
         articulation, state, force, constraints, external_force, damping=damping, iterations=iterations
@@ -95,9 +125,9 @@ def constrained_forward_dynamics_derivatives(
     by = force_derivatives(articulation, kin, rnea, external_force, gravity=True)
     moving = moving_sides(articulation, state, kin, constraints.anchors, acceleration)
     rows = row_derivatives(articulation, kin, constraints, moving)
-    pushed = constraint_force_derivative(articulation, kin, constraints.anchors, moving, constraint_force)
+    by_rows = constraint_force_derivative(articulation, kin, constraints.anchors, moving, constraint_force)
     operators = _solution_operators(articulation, kin, rows.jacobian, damping, iterations)
-    forces = pushed - generalized_columns(tree, by.configuration), -generalized_columns(tree, by.velocity)
+    forces = by_rows - generalized_columns(tree, by.configuration), -generalized_columns(tree, by.velocity)
     targets = -rows.acceleration_by_configuration, -rows.acceleration_by_velocity
     solutions = [operators.solve(*right) for right in zip(forces, targets, strict=True)]
     x, multipliers = zip(*solutions, (operators.free, -operators.held), strict=True)
@@ -132,47 +162,51 @@ def impulse_dynamics_derivatives(
     Raises:
       ValueError: an array has the wrong shape, or there is no iteration.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> constraints = artix.Constraints.of(pendulum, [artix.Constraint(frame_a="lower", rows=[0])])
+      >>> state = artix.neutral_state(pendulum)
+      >>> derivatives = artix.constraints.impulse_dynamics_derivatives(pendulum, state, constraints, 1.0)  # elastic
+      >>> print(derivatives.velocity_by_velocity[0])  # the shoulder turns back
+      [-1.  0.]
     """
     tree, base = articulation.topology, articulation.topology.num_base_dofs
-    # The impact keeps ``M jump == J^T impulse`` and ``J (jump + bounce nu) == 0``.
+    # The impact satisfies ``M jump == J^T impulse`` and ``J (jump + bounce nu) == 0``.
     impact = impulse_dynamics(articulation, state, constraints, restitution, damping=damping, iterations=iterations)
     bounce = 1 + jnp.asarray(restitution, articulation.dtype)
     before = generalized_velocity(articulation, state)
     jump = impact.velocity - before
     kin = kinematics(articulation, state)
-    zero = jnp.zeros_like
-    rest = state.replace(root_velocity=zero(state.root_velocity), joint_velocity=zero(state.joint_velocity))
+    rest = at_rest(state)
     rnea = newton_euler(articulation, kin, rest, jump, gravity=False)
     by = force_derivatives(articulation, kin, rnea, gravity=False)
-    kept = jump + bounce * before
-    root = kept[:6] if base else rest.root_velocity
-    moving = moving_sides(
-        articulation, rest.replace(root_velocity=root, joint_velocity=kept[base:]), kin, constraints.anchors, None
-    )
+    constrained = jump + bounce * before
+    root = constrained[:6] if base else rest.root_velocity
+    state = rest.replace(root_velocity=root, joint_velocity=constrained[base:])
+    moving = moving_sides(articulation, state, kin, constraints.anchors, None)
     rows = row_derivatives(articulation, kin, constraints, moving)
-    pushed = constraint_force_derivative(articulation, kin, constraints.anchors, moving, impact.impulse)
+    by_rows = constraint_force_derivative(articulation, kin, constraints.anchors, moving, impact.impulse)
     operators = _solution_operators(articulation, kin, rows.jacobian, damping, iterations)
-    force = pushed - generalized_columns(tree, by.configuration)
+    force = by_rows - generalized_columns(tree, by.configuration)
     x, impulse = operators.solve(force, -rows.velocity_by_configuration)
-    returned = bounce * rows.jacobian
+    target = bounce * rows.jacobian
     unit = jnp.eye(tree.nv, dtype=before.dtype)
-    return ImpactDerivatives(
-        x, unit - matmul(operators.held.T, returned), impulse, -matmul(operators.stiffness, returned)
-    )
+    return ImpactDerivatives(x, unit - matmul(operators.held.T, target), impulse, -matmul(operators.stiffness, target))
 
 
 class _Operators(NamedTuple):
-    """Solutions of the equations of :mod:`artix.constraints.kkt` as matrices, which serve any number of right sides."""
+    """Solutions of the equations of :mod:`artix.constraints.kkt` as matrices, for any number of right-hand sides."""
 
     free: Array
-    """Of x by the force, [nv, nv]: the inverse of the mass matrix of what the rows leave free."""
+    """Maps the force to x, [nv, nv]: the inverse mass matrix of the motions that the rows leave free."""
     held: Array
-    """Of x by the target, and of the negated multipliers by the force, transposed, [R, nv]."""
+    """Maps the force to the negated multipliers; its transpose maps the target to x, [R, nv]."""
     stiffness: Array
-    """Of the multipliers by the target, [R, R]."""
+    """Maps the target to the multipliers, [R, R]."""
 
     def solve(self, force: Array, target: Array) -> tuple[Array, Array]:
-        """Solutions [nv, m] and multipliers [R, m] of right sides [nv, m] and [R, m]."""
+        """Solutions [nv, m] and multipliers [R, m] of right-hand sides [nv, m] and [R, m]."""
         x = matmul(self.free, force) + matmul(self.held.T, target)
         return x, matmul(self.stiffness, target) - matmul(self.held, force)
 

@@ -1,9 +1,9 @@
 """The system of equations of constrained dynamics: ``M x = force + J^T lambda`` under ``J x = target``.
 
-Solved by the Schur complement: M is factorised with its sparsity, and so is Delassus' matrix ``G = J M^-1 J^T``. Where
-rows are redundant or contradict each other G is singular; the proximal iteration
-``(G + mu) lambda_k = rest + mu lambda_{k-1}`` from ``lambda_0 = 0`` then tends to the smallest forces that satisfy the
-rows as well as can be. Without redundancy each iteration multiplies the error by at most
+It is solved by the Schur complement: M is factorised with its sparsity, then Delassus' matrix ``G = J M^-1 J^T``. Where
+rows are redundant or contradict each other, G is singular; the proximal iteration
+``(G + mu) lambda_k = rest + mu lambda_{k-1}`` from ``lambda_0 = 0`` then converges to the smallest forces that satisfy
+the rows as well as possible. Without redundancy each iteration multiplies the error by at most
 ``mu / (mu + smallest eigenvalue of G)``.
 
 Carpentier, Budhiraja and Mansard, *Proximal and sparse resolution of constrained dynamic equations*, RSS 2021.
@@ -36,11 +36,20 @@ class KktFactors(NamedTuple):
     delassus: Array
     """G without damping, [R, R]."""
     damped: Factors
-    """Of G with damping."""
+    """Factors of G with damping."""
 
 
 class KktSolution(NamedTuple):
-    """The result of one solve."""
+    """The result of one solve.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> constraints = artix.Constraints.of(pendulum, [artix.Constraint(frame_a="lower", rows=[0])])
+      >>> state = artix.neutral_state(pendulum)
+      >>> solved = artix.constraints.constrained_solve(pendulum, state, constraints, jnp.ones(2), jnp.zeros(1))
+      >>> print(solved.solution.shape, solved.multipliers.shape)
+      (2,) (1,)
+    """
 
     solution: Array
     """x, [nv]."""
@@ -68,11 +77,11 @@ def kkt_solve_value(factors: KktFactors, force: Array, target: Array, iterations
 
 
 def proximal_iterations(delassus: Array, damped: Factors, rest: Array, iterations: int) -> Array:
-    """Forces on the rows that satisfy ``G lambda = rest``, for right sides [R] or [R, m]."""
+    """Forces on the rows that satisfy ``G lambda = rest``, for right-hand sides [R] or [R, m]."""
     columns = rest.reshape(len(rest), -1)
     multipliers = solve_columns(damped, columns)
     for _ in range(iterations - 1):
-        # The remainder is small, and so is its rounding error.
+        # In this form the correction is small, and so is its rounding error.
         multipliers = multipliers + solve_columns(damped, columns - matmul(delassus, multipliers))
     return multipliers.reshape(rest.shape)
 
@@ -102,7 +111,7 @@ def kkt_solve(
     Its derivative is the solution of the differentiated equations by the same proximal iteration, as if it had
     converged.
     """
-    # Used by derivatives only; elsewhere this is dead code.
+    # Only derivatives use the matrix itself; elsewhere it is dead code.
     matrix = inertia_matrix(articulation, kin) + jnp.diag(generalized_armature(articulation))
 
     def equations(unknown: KktSolution) -> tuple[Array, Array]:
@@ -113,9 +122,9 @@ def kkt_solve(
         x, multipliers = kkt_solve_value(factors, *right, iterations)
         return KktSolution(x, -multipliers)
 
-    # In reverse mode, JAX requires both right sides to depend on what is differentiated, even if one is constant.
-    nothing = 0 * (jnp.sum(force) + jnp.sum(target))
-    force, target = force + nothing, target + nothing
+    # In reverse mode, JAX requires both right-hand sides to depend on the differentiated inputs, even constant ones.
+    zero = 0 * (jnp.sum(force) + jnp.sum(target))
+    force, target = force + zero, target + zero
     # Symmetric in x and the negated multipliers.
     x, negative = jax.lax.custom_linear_solve(
         lambda unknown: KktSolution(*equations(unknown)), KktSolution(force, target), solve, symmetric=True

@@ -1,4 +1,4 @@
-"""Rows of joints that lock one or two rotations, as angles that are defined however far the free rotations turn."""
+"""Rows of joints that lock one or two rotations, as angles that remain defined however far the free axes rotate."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Array = jax.Array
 
 
 class RotationRows(NamedTuple):
-    """How the rows depend on the angular velocity z of frame a relative to frame b, in the axes of frame a.
+    """Locked angles and their dependence on the angular velocity z of frame a relative to b, in the axes of frame a.
 
     Attributes:
-      error: the angles that shall vanish, [3, K].
-      projection: P, whose product with z is their rate, [3, 3, K].
+      error: the angles that should vanish, [3, K].
+      projection: the matrix P whose product with z is their rate, [3, 3, K].
       drift: ``dP/dt z``, [3, K].
     """
 
@@ -33,7 +33,7 @@ def locked_rotations(locked: Sequence[tuple[int, ...]], turn: Array, angular: Ar
 
     With all three rotations locked, or none, the angles are the rotation vector and P the identity, which has the same
     null space as their derivative. With two locked, they are the components of the cross product of the two free axes.
-    With one locked, it is the twist about that axis, which turns with the bisector of the two frames' axes.
+    With one locked, the angle is the twist about that axis, whose rate is along the bisector of the two frames' axes.
 
     Args:
       locked: which of the axes 0 .. 2 of frame a each joint locks, K tuples.
@@ -46,11 +46,11 @@ def locked_rotations(locked: Sequence[tuple[int, ...]], turn: Array, angular: Ar
     for count, make in ((2, _two_locked), (1, _one_locked)):
         chosen = np.array([len(axes) == count for axes in locked])
         if chosen.any():
-            # The axis that is locked alone or free alone, axis 0 for the joints that are not meant.
-            special = [sum(axes) if count == 1 else 3 - sum(axes) for axes in locked]
-            unit = np.eye(3)[np.where(chosen, special, 0)].T
-            made = make(jnp.asarray(unit, turn.dtype), turn, angular)
-            rows = RotationRows(*(jnp.where(chosen, new, old) for new, old in zip(made, rows, strict=True)))
+            # The only locked or the only free axis; axis 0 for all other joints, whose result is not used.
+            single = [sum(axes) if count == 1 else 3 - sum(axes) for axes in locked]
+            unit = np.eye(3)[np.where(chosen, single, 0)].T
+            special = make(jnp.asarray(unit, turn.dtype), turn, angular)
+            rows = RotationRows(*(jnp.where(chosen, new, old) for new, old in zip(special, rows, strict=True)))
     return rows
 
 
@@ -66,7 +66,7 @@ def _two_locked(unit: Array, turn: Array, angular: Array) -> RotationRows:
 def _one_locked(unit: Array, turn: Array, angular: Array) -> RotationRows:
     turn = jnp.where(turn[3] < 0, -turn, turn)
     sine, cosine = spatial.dot(turn[:3], unit), turn[3]
-    # With the axis turned by half a turn the twist is undefined; zero keeps values and derivatives finite.
+    # The twist is undefined where the axes are opposite; zero keeps values and derivatives finite.
     exists = sine**2 + cosine**2 > 1e-9
     sine, cosine = jnp.where(exists, sine, jnp.zeros_like(sine)), jnp.where(exists, cosine, jnp.ones_like(cosine))
     axis = spatial.rotate(turn, unit)

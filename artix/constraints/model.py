@@ -45,6 +45,12 @@ class Constraint:
 
     Raises:
       ValueError: a pose or number is malformed, both frames are the world, or the rows do not fit the type.
+
+    Examples:
+      >>> foot = artix.Constraint(frame_a="front_left_foot")  # a point, held where it is
+      >>> grip = artix.Constraint(frame_a="left_hand", frame_b="right_hand", type="weld", position_gain=100.0)
+      >>> print(foot.rows, grip.rows)
+      (0, 1, 2) (0, 1, 2, 3, 4, 5)
     """
 
     frame_a: str | None
@@ -86,6 +92,13 @@ class Constraints(struct.PyTreeNode):
       position_gain: Baumgarte's gains on the errors, [K] [1/s^2].
       velocity_gain: Baumgarte's gains on the velocities, [K] [1/s].
       desired_acceleration: acceleration that the rows shall have, [R], Pinocchio's ``contact_acceleration_desired``.
+
+    Examples:
+      >>> robot = artix.robots.load("quadruped")
+      >>> feet = [artix.Constraint(frame_a=foot) for foot in ("front_left_foot", "rear_right_foot")]
+      >>> constraints = artix.Constraints.of(robot, feet)
+      >>> print(constraints.num_rows)
+      6
     """
 
     anchors: Anchors
@@ -107,7 +120,7 @@ class Constraints(struct.PyTreeNode):
         """
         if not constraints:
             raise ValueError("no constraints were given; without any, use artix.forward_dynamics and its kin")
-        ends = [[_end(articulation, *one) for one in _ends(each)] for each in constraints]
+        ends = [[_end(articulation, *end) for end in _ends(each)] for each in constraints]
         structure = []
         for each, ((link_a, _), (link_b, _)) in zip(constraints, ends, strict=True):
             if link_a == link_b:
@@ -158,7 +171,7 @@ def _ends(constraint: Constraint) -> tuple[tuple[str | None, npt.ArrayLike], ...
 
 
 def _end(articulation: Articulation, frame: str | None, pose: npt.ArrayLike) -> tuple[int, Array]:
-    """The link of a frame, -1 for the world, and a pose in that frame as one in the link's."""
+    """The link of a frame, -1 for the world, and a pose in that frame expressed in the link's."""
     topology = articulation.topology
     if not isinstance(topology, Topology):
         raise ValueError("the members of a padded fleet name their links differently; make constraints of one of them")

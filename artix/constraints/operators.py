@@ -38,6 +38,14 @@ def constraint_kinematics(articulation: Articulation, state: State, constraints:
       TypeError: an array has another dtype than the articulation.
 
     Identity: ``velocity == jacobian @ nu``.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> goal = (0.1, 0.0, -1.0, 0.0, 0.0, 0.0, 1.0)
+      >>> constraints = artix.Constraints.of(pendulum, [artix.Constraint(frame_a="lower", pose_b=goal)])
+      >>> rows = artix.constraints.constraint_kinematics(pendulum, artix.neutral_state(pendulum), constraints)
+      >>> print(rows.error)  # the elbow is 0.1 m short of where it shall be
+      [-0.1  0.   0. ]
     """
     return anchor_rows(articulation, state, constraints.anchors)
 
@@ -57,6 +65,14 @@ def constraint_jacobian(articulation: Articulation, state: State, constraints: C
     Raises:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> constraints = artix.Constraints.of(pendulum, [artix.Constraint(frame_a="lower", axes="world_aligned")])
+      >>> print(artix.constraints.constraint_jacobian(pendulum, artix.neutral_state(pendulum), constraints))
+      [[-1.  0.]
+       [ 0.  0.]
+       [ 0.  0.]]
     """
     return anchor_rows(articulation, state, constraints.anchors).jacobian
 
@@ -78,12 +94,20 @@ def constraint_bias(articulation: Articulation, state: State, constraints: Const
     Raises:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> constraints = artix.Constraints.of(pendulum, [artix.Constraint(frame_a="lower", axes="world_aligned")])
+      >>> turning = artix.neutral_state(pendulum).replace(joint_velocity=jnp.array([2.0, 0.0]))
+      >>> print(artix.constraints.constraint_bias(pendulum, turning, constraints))  # (2 rad/s)^2 1 m, up
+      [0. 0. 4.]
     """
-    return stabilized_bias(constraints, *_motion(anchor_rows(articulation, state, constraints.anchors)))
+    rows = anchor_rows(articulation, state, constraints.anchors)
+    return stabilized_bias(constraints, rows.error, rows.velocity, rows.bias)
 
 
 def stabilized_bias(constraints: Constraints, error: Array, velocity: Array, acceleration: Array) -> Array:
-    """An acceleration [R] with Baumgarte's terms, less the desired one."""
+    """An acceleration [R] of the rows plus Baumgarte's terms, minus the desired acceleration."""
     check_vector(
         "constraints.desired_acceleration",
         constraints.desired_acceleration,
@@ -117,6 +141,14 @@ def delassus_matrix(
     Raises:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> end = (0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 1.0)
+      >>> tip = artix.Constraint(frame_a="lower", pose_a=end, rows=[0])  # its x alone
+      >>> constraints = artix.Constraints.of(pendulum, [tip])
+      >>> print(artix.constraints.delassus_matrix(pendulum, artix.neutral_state(pendulum), constraints))  # [1/kg]
+      [[3.424]]
     """
     matrix = _delassus_matrix_with_jvp(articulation, state, constraints.anchors)
     return matrix + jnp.asarray(damping, matrix.dtype) * jnp.eye(len(matrix), dtype=matrix.dtype)
@@ -163,6 +195,15 @@ def operational_space_inertia(
     Raises:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> end = (0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 1.0)
+      >>> tip = artix.Constraint(frame_a="lower", pose_a=end, rows=[0])  # its x alone
+      >>> constraints = artix.Constraints.of(pendulum, [tip])
+      >>> state = artix.neutral_state(pendulum)
+      >>> print(artix.constraints.operational_space_inertia(pendulum, state, constraints))  # felt at the tip [kg]
+      [[0.292]]
     """
     return _inverse(delassus_matrix(articulation, state, constraints, damping=damping))
 
@@ -206,6 +247,14 @@ def constrained_solve(
     Raises:
       ValueError: an array has the wrong shape, or there is no iteration.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> constraints = artix.Constraints.of(pendulum, [artix.Constraint(frame_a="lower", rows=[0])])  # the elbow's x
+      >>> state = artix.neutral_state(pendulum)
+      >>> solved = artix.constraints.constrained_solve(pendulum, state, constraints, jnp.ones(2), jnp.zeros(1))
+      >>> print(solved.solution)  # the shoulder stays
+      [0.    2.998]
     """
     check_vector("force", force, (articulation.topology.nv,), articulation.dtype, "nv")
     check_vector("target", target, (constraints.num_rows,), articulation.dtype, "R rows")
@@ -220,7 +269,3 @@ def check_iterations(iterations: int) -> None:
     """Raises ``ValueError`` unless there is at least one iteration."""
     if iterations < 1:
         raise ValueError(f"iterations must be at least 1; found {iterations}")
-
-
-def _motion(rows: AnchorRows) -> tuple[Array, Array, Array]:
-    return rows.error, rows.velocity, rows.bias

@@ -1,7 +1,7 @@
 """Closed-form derivatives of the rows of constraints, and of their generalised forces.
 
-Unit displacements and unit velocities move the two frames of each anchor in closed form, as they move links. The
-rows are a small function of the frames' motion, whose ``jvp`` along these columns gives the rest.
+How unit displacements and unit velocities move the two frames of each anchor is known in closed form, as for links. The
+rows are a small function of the frames' motion, whose ``jvp`` along these columns gives their derivatives.
 """
 
 from __future__ import annotations
@@ -57,6 +57,14 @@ class ConstraintDerivatives(NamedTuple):
       acceleration_by_configuration: of ``J nu' + constraint_bias``, Pinocchio's ``dac_dq``, Baumgarte's terms included.
       acceleration_by_velocity: likewise, ``dac_dv``.
       jacobian: by the generalised acceleration, ``dac_da``.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> constraints = artix.Constraints.of(arm, [artix.Constraint(frame_a="tool")])
+      >>> state = artix.neutral_state(arm)
+      >>> derivatives = artix.constraints.constraint_derivatives(arm, state, jnp.zeros(7), constraints)
+      >>> print(derivatives.acceleration_by_velocity.shape)
+      (3, 7)
     """
 
     error_by_configuration: Array
@@ -84,6 +92,15 @@ def constraint_derivatives(
     Raises:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> constraints = artix.Constraints.of(arm, [artix.Constraint(frame_a="tool", axes="world_aligned")])
+      >>> state = artix.random_state(arm, jax.random.key(0))
+      >>> derivatives = artix.constraints.constraint_derivatives(arm, state, jnp.zeros(7), constraints)
+      >>> jacobian = artix.constraints.constraint_jacobian(arm, state, constraints)
+      >>> print(jnp.allclose(derivatives.error_by_configuration, jacobian, atol=1e-5))
+      True
     """
     check_vector("acceleration", acceleration, (articulation.topology.nv,), articulation.dtype, "nv")
     kin = kinematics(articulation, state)
@@ -94,13 +111,13 @@ def constraint_derivatives(
 class MovingSides(NamedTuple):
     """Frames a and b of all anchors, and their changes, with an additional last axis [C].
 
-    The changes are tangents of the sides, ``None`` where there are none. Unlike the sides, they are relative to a point
-    that stays: what rows make of two frames does not depend on where both are seen from.
+    The changes are tangents of the sides, ``None`` where they vanish. Unlike the sides, they are relative to a fixed
+    point, which is allowed because the rows depend only on the two frames relative to each other.
     """
 
     columns: AnchorColumns
     translations: Array | None
-    """How unit displacements move the root's centre of mass, [3, K, C]; ``None`` if it is fixed."""
+    """Displacements of the root's centre of mass by unit displacements, [3, K, C]; ``None`` if it is fixed."""
     sides: tuple[Side, Side]
     by_configuration: tuple[Any, Any]
     by_velocity: tuple[Any, Any]
@@ -113,19 +130,19 @@ def moving_sides(
     tree = articulation.topology
     sides = anchor_sides(articulation, state, kin, anchors, acceleration)
     joints = dof_motions(tree, kin)
-    bodies = body_accelerations(tree, kin, joints, state, acceleration)
+    bodies = body_accelerations(tree, joints, state, acceleration)
     columns = AnchorColumns.of(articulation, anchors)
     displaced = [
-        Motion(*(columns.taken(generalized_columns(tree, part)) for part in motion))
+        Motion(*(columns.gather(generalized_columns(tree, part)) for part in motion))
         for motion in moving_displacements(articulation, kin, joints, *bodies)
     ]
     translations = None
     if tree.num_base_dofs:
         unit = free_root(tree, jnp.eye(3, dtype=kin.position.dtype))[:, None]
-        translations = columns.taken(jnp.pad(unit, ((0, 0), (0, 0), (0, tree.nv - 3))))
+        translations = columns.gather(jnp.pad(unit, ((0, 0), (0, 0), (0, tree.nv - 3))))
     root = root_motion(tree, state.root_velocity).linear
     changes = [
-        _side_derivatives(side, columns.taken(moved), root, translations, displaced)
+        _side_derivatives(side, columns.gather(moved), root, translations, displaced)
         if (links >= 0).any()
         else (_RESTING, _RESTING)
         for side, moved, links in zip(sides, moved_sides(articulation, anchors), anchors.links, strict=True)
@@ -154,40 +171,40 @@ def row_derivatives(
 def constraint_force_derivative(
     articulation: Articulation, kin: Kinematics, anchors: Anchors, moving: MovingSides, force: Array
 ) -> Array:
-    """Derivative of ``J^T force`` by the configuration, the forces [R] on the rows held, shape [nv, nv]."""
+    """Derivative of ``J^T force`` by the configuration, at constant forces [R] on the rows, shape [nv, nv]."""
     tree = articulation.topology
     motions = generalized_motions(articulation, kin)
     wrenches = anchor_wrenches(anchors, *moving.sides, force)
-    seen = [_seen_from_root(change, moving.translations) for change in moving.by_configuration]
-    changes = _along_columns(lambda a, b: anchor_wrenches(anchors, a, b, force), moving.sides, (seen[0], seen[1]))
+    first, second = (_about_root(change, moving.translations) for change in moving.by_configuration)
+    changes = _along_columns(lambda a, b: anchor_wrenches(anchors, a, b, force), moving.sides, (first, second))
     derivative, loads = jnp.zeros((tree.nv, tree.nv), motions.dtype), jnp.zeros_like(motions)
     for wrench, change, moved in zip(wrenches, changes, moved_sides(articulation, anchors), strict=True):
         loads = loads + matmul(wrench, moved)
-        pushed = moved.T[None] * motions[..., None]
+        moving_motions = moved.T[None] * motions[..., None]
         change = moving.columns.spread(change, np.arange(len(anchors.structure)))
-        derivative = derivative + sum(matmul(pushed[k], change[k]) for k in range(6))
-    # The DOFs that a displacement carries along: S_j changes by S_c x S_j, whose work on a load is S_c . (S_j x* load).
+        derivative = derivative + sum(matmul(moving_motions[k], change[k]) for k in range(6))
+    # A displacement also moves DOFs: S_j changes by S_c x S_j, whose power on a load is S_c . (S_j x* load).
     base = tree.num_base_dofs
-    linear, angular, pull, torque = motions[:3], motions[3:], loads[:3], loads[3:]
-    turned = [spatial.cross(angular, pull), spatial.cross(linear, pull) + spatial.cross(angular, torque)]
+    linear, angular, load, torque = motions[:3], motions[3:], loads[:3], loads[3:]
+    crossed = [spatial.cross(angular, load), spatial.cross(linear, load) + spatial.cross(angular, torque)]
     carried = jnp.asarray(displacements(tree).moved_by, motions.dtype)[:, : NUM_ROOT + tree.num_dofs]
     carried = generalized_columns(tree, carried)
-    return derivative + jnp.pad(carried, ((base, 0), (0, 0))) * matmul(jnp.concatenate(turned).T, motions)
+    return derivative + jnp.pad(carried, ((base, 0), (0, 0))) * matmul(jnp.concatenate(crossed).T, motions)
 
 
 # --- internals ------------------------------------------------------------------------------------------------------
 
 
 def _tangent(rotation: Any, position: Any, *motion: Any) -> Any:
-    """Of a :class:`Side`."""
+    """The tangent of a :class:`Side`."""
     return Side(Placement(rotation, position), *motion)
 
 
 _RESTING = _tangent(None, None, None, None, None, None)
 
 
-def _seen_from_root(change: Any, translations: Array | None) -> Any:
-    """A change of a side whose positions are relative to the root's centre of mass, which moves, too."""
+def _about_root(change: Any, translations: Array | None) -> Any:
+    """A change of a side relative to the root's centre of mass, which moves, too."""
     if translations is None:
         return change
     rotation, position = change.placement
@@ -196,7 +213,7 @@ def _seen_from_root(change: Any, translations: Array | None) -> Any:
 
 
 def _along_columns(function: Callable[..., Any], sides: tuple[Side, Side], columns: tuple[Any, Any]) -> Any:
-    """Derivatives of a function of two sides along each of the columns, which are last in the result."""
+    """Derivatives of a function of two sides along each of the columns, on the last axis of the result."""
 
     def along(column):
         return value_and_change(lambda both: function(*both), sides, column)[1]
@@ -207,28 +224,30 @@ def _along_columns(function: Callable[..., Any], sides: tuple[Side, Side], colum
 def _side_derivatives(
     side: Side, moved: Array, root: Array, translations: Array | None, columns: list[Motion]
 ) -> tuple[Side, Side]:
-    """By the configuration and by the velocity; see :func:`artix.link_acceleration_derivatives` for the formulas.
+    """Derivatives by the configuration and by the velocity; the formulas are those of links' accelerations.
 
     Args:
       side: the frames.
       moved: which entries of the generalised velocity move them, [K, C].
-      root: velocity of the root's centre of mass, [3, 1]; the formulas hold seen from there.
-      translations: how the entries move that, [3, K, C], if they do.
-      columns: what unit displacements do, as :func:`artix.kinematics.link_derivatives.moving_displacements`, [3, K, C].
+      root: velocity of the root's centre of mass, [3, 1]; the formulas hold in the inertial frame that moves with it.
+      translations: how the entries displace the root's centre of mass, [3, K, C], if they do.
+      columns: see :func:`artix.kinematics.link_derivatives.moving_displacements`, [3, K, C].
     """
     motions, first, second, rate = columns
     rotation, position = side.placement
-    parts = (position, side.velocity - root, side.angular, side.acceleration, side.turning)
-    point, velocity, omega, linear, turning = (part[..., None] for part in parts)
+    parts = (position, side.velocity - root, side.angular, side.acceleration, side.angular_acceleration)
+    point, velocity, omega, linear, alpha = (part[..., None] for part in parts)
 
     displaced = (motions.linear + spatial.cross(motions.angular, point)) * moved
     if translations is not None:
         displaced = displaced + translations * moved
-    turned = motions.angular * moved
+    rotated = motions.angular * moved
     vector, scalar = rotation[:3, :, None], rotation[3:, :, None]
-    spin = 0.5 * jnp.concatenate([scalar * turned + spatial.cross(turned, vector), -spatial.dot(turned, vector)[None]])
+    d_rotation = 0.5 * jnp.concatenate(
+        [scalar * rotated + spatial.cross(rotated, vector), -spatial.dot(rotated, vector)[None]]
+    )
     by_configuration = _tangent(
-        spin,
+        d_rotation,
         displaced,
         moved * (first.linear + spatial.cross(first.angular, point) + spatial.cross(motions.angular, velocity)),
         moved * (first.angular + spatial.cross(motions.angular, omega)),
@@ -239,13 +258,13 @@ def _side_derivatives(
             + 2 * spatial.cross(first.angular, velocity)
             + spatial.cross(motions.angular, linear)
         ),
-        moved * (second.angular - spatial.cross(omega, first.angular) + spatial.cross(motions.angular, turning)),
+        moved * (second.angular - spatial.cross(omega, first.angular) + spatial.cross(motions.angular, alpha)),
     )
     by_velocity = _tangent(
         None,
         None,
         displaced,
-        turned,
+        rotated,
         moved * (rate.linear + spatial.cross(rate.angular, point) + 2 * spatial.cross(motions.angular, velocity)),
         moved * (rate.angular - spatial.cross(omega, motions.angular)),
     )

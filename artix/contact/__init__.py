@@ -1,1 +1,18 @@
 """Contact: shapes on links, the ground, and where the two may touch."""
+
+from artix.contact.ground import Ground
+from artix.contact.ground_contacts import GroundContacts, geometry_distances, ground_contacts
+from artix.contact.height_field import HeightField
+from artix.contact.pairs import PairDistances, geometry_pair_distances
+from artix.contact.plane import Plane
+
+__all__ = [
+    "Ground",
+    "GroundContacts",
+    "HeightField",
+    "PairDistances",
+    "Plane",
+    "geometry_distances",
+    "geometry_pair_distances",
+    "ground_contacts",
+]

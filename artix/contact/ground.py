@@ -18,17 +18,21 @@ class Ground(struct.PyTreeNode):
     """What does not move and may be touched: one or several surfaces, and how coefficients of pairs are found.
 
     Each surface touches by itself, so a foot in a corner of two planes has contacts with both. Every number is an
-    array that may be replaced, batched (a ground for each robot) and differentiated::
-
-        ground = artix.Ground.flat(friction=0.8)
-        slope = artix.Ground(surfaces=(artix.Plane.of(normal=(0.3, 0.0, 1.0)),))
-        rough = artix.Ground(surfaces=(artix.HeightField.of(heights, spacing=(0.1, 0.1), origin=(-5.0, -5.0, 0.0)),))
+    array that may be replaced, batched (a ground for each robot) and differentiated.
 
     Attributes:
       surfaces: planes and height fields.
       friction_combination: how the friction of two surfaces makes that of the pair: ``max`` as in MuJoCo, the default,
         ``average`` as in PhysX, ``min``, ``multiply``, or the coefficient of the ``robot`` or of the ``ground`` alone.
       restitution_combination: the same for restitution.
+
+    Examples:
+      >>> level = artix.Ground.flat(friction=0.8)
+      >>> slope = artix.Ground(surfaces=(artix.Plane.of(normal=(0.3, 0.0, 1.0)),))
+      >>> terrain = artix.HeightField.of(jnp.zeros((20, 20)), spacing=(0.1, 0.1), origin=(-1.0, -1.0, 0.0))
+      >>> both = artix.Ground(surfaces=(terrain, artix.Plane.of(normal=(1.0, 0.0, 0.0), point=(-1.0, 0.0, 0.0))))
+      >>> print(len(level.surfaces), len(both.surfaces), both.friction_combination)
+      1 2 max
     """
 
     surfaces: tuple[Surface, ...]

@@ -8,10 +8,10 @@ import numpy as np
 from flax import struct
 
 from artix.constraints.contacts import Contacts
-from artix.contact.candidates import Candidates, Shapes, candidates_of, shapes_of
+from artix.contact.candidates import Candidates, Shapes, candidates_of, num_candidates, shapes_of
 from artix.contact.ground import Ground, Surface
 from artix.contact.materials import COMBINATIONS, Softness
-from artix.contact.selection import lowest
+from artix.contact.selection import Choice, lowest
 from artix.evaluation import quantity
 from artix.kinematics.solve import Kinematics, kinematics
 from artix.math import spatial
@@ -29,11 +29,19 @@ class GroundContacts(struct.PyTreeNode):
       contacts: K points, surface by surface of the ground and, for each, shape by shape.
       geometries: the number of the shape of each, static, length K.
       omitted: how many candidates that touch are not among them, [], int32.
+      choice: which candidates of their shapes they are.
+
+    Examples:
+      >>> robot = artix.robots.load("humanoid")
+      >>> found = artix.ground_contacts(robot, artix.neutral_state(robot), artix.Ground.flat(), max_per_geometry=4)
+      >>> print(found.geometries)  # four corners of each foot
+      (0, 0, 0, 0, 1, 1, 1, 1)
     """
 
     contacts: Contacts
     geometries: tuple[int, ...] = struct.field(pytree_node=False)
     omitted: Array
+    choice: Choice
 
 
 @quantity
@@ -61,10 +69,13 @@ def ground_contacts(
         of the articulation can touch it, or the articulation is one of a padded fleet.
       TypeError: an array has another dtype than the articulation.
 
-    Example::
-
-        found = artix.ground_contacts(robot, state, artix.Ground.flat(), max_per_geometry=4)
-        touches = found.contacts.gap <= 0  # [K]
+    Examples:
+      >>> robot = artix.robots.load("quadruped")
+      >>> state = artix.neutral_state(robot)
+      >>> state = state.replace(root_pose=state.root_pose.at[2].set(0.43))
+      >>> contacts = artix.ground_contacts(robot, state, artix.Ground.flat()).contacts
+      >>> print(contacts.gap, (contacts.gap <= 0).all())  # all feet touch
+      [-0.01 -0.01 -0.01 -0.01] True
     """
     return contacts_with_ground(articulation, kinematics(articulation, state), ground, max_per_geometry)
 
@@ -84,6 +95,13 @@ def geometry_distances(articulation: Articulation, state: State, ground: Ground)
     Raises:
       ValueError: an array has the wrong shape, the ground has no surface, or the articulation is one of a padded fleet.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> robot = artix.robots.load("quadruped")
+      >>> state = artix.neutral_state(robot)
+      >>> raised = state.replace(root_pose=state.root_pose.at[2].set(0.5))
+      >>> print(artix.geometry_distances(robot, raised, artix.Ground.flat()))  # of the four feet [m]
+      [0.06 0.06 0.06 0.06]
     """
     topology = _checked(articulation, ground)
     kin = kinematics(articulation, state)
@@ -122,6 +140,10 @@ def contacts_with_ground(
         joined.replace(links=sum((one.contacts.links for one in found), ())),
         sum((one.geometries for one in found), ()),
         jnp.sum(jnp.stack([one.omitted for one in found]), dtype=jnp.int32),
+        Choice(
+            jnp.concatenate([one.choice.candidate for one in found]),
+            sum((one.choice.groups for one in found), ()),
+        ),
     )
 
 
@@ -169,7 +191,9 @@ def _contacts_with(
     owner = shapes.owner
     inward = spatial.apply_transposed(shapes.rotation[:, :, owner], normal)
     inward = spatial.rotate(shapes.local.rotation[:, owner], inward)
-    columns = jnp.concatenate([gap[None], candidates.link_point - candidates.radius * inward, normal])
+    counts = [num_candidates(one) for one in shapes.structures]
+    numbers = jnp.asarray(np.concatenate([np.arange(count) for count in counts]), gap.dtype)
+    columns = jnp.concatenate([gap[None], candidates.link_point - candidates.radius * inward, normal, numbers[None]])
     if most is not None:
         parts = [columns[:, owner == k] for k in range(len(shapes.numbers))]
         kept = [part if part.shape[1] <= most else lowest(part, most) for part in parts]
@@ -179,11 +203,13 @@ def _contacts_with(
     contacts = Contacts(
         links=tuple(shapes.structures[k].link for k in owner),
         point=columns[1:4].T,
-        normal=columns[4:].T,
+        normal=columns[4:7].T,
         gap=columns[0],
         **_materials(articulation, ground, surface, np.array(shapes.numbers)[owner]),
     )
-    return GroundContacts(contacts, tuple(shapes.numbers[k] for k in owner), omitted)
+    kept_counts = np.bincount(owner, minlength=len(counts)).tolist()
+    choice = Choice(columns[7], tuple(zip(kept_counts, counts, strict=True)))
+    return GroundContacts(contacts, tuple(shapes.numbers[k] for k in owner), omitted, choice)
 
 
 def _count_touching(gap: Array) -> Array:

@@ -15,9 +15,6 @@ from artix.model.validation import finite_array
 
 Array = jax.Array
 
-#: Fields of at most so many heights are part of kernels; larger ones are looked up by XLA.
-MOST_CHOSEN = 300
-
 
 class HeightField(struct.PyTreeNode):
     """Ground below a surface that is bilinear between heights on a grid, and level beyond its edges.
@@ -31,6 +28,16 @@ class HeightField(struct.PyTreeNode):
       restitution: ratio of the normal speeds after and before an impact, [].
       stiffness: normal force per penetration of each candidate [N/m], ``inf`` for rigid, [].
       damping: normal force per speed of penetration [N s/m], [].
+
+    Examples:
+      >>> along = jnp.linspace(0.0, 2.0, 21)
+      >>> wave = jnp.broadcast_to(0.1 * jnp.sin(along)[:, None], (21, 11))
+      >>> terrain = artix.HeightField.of(wave, spacing=(0.1, 0.1), friction=0.9)
+      >>> robot = artix.robots.load("quadruped")
+      >>> high = artix.neutral_state(robot).replace(root_pose=jnp.array([1.0, 0.5, 0.6, 0.0, 0.0, 0.0, 1.0]))
+      >>> front, _, rear, _ = artix.geometry_distances(robot, high, artix.Ground((terrain,)))
+      >>> print(front < rear)  # uphill, the front feet are closer
+      True
     """
 
     heights: Array
@@ -92,30 +99,6 @@ class HeightField(struct.PyTreeNode):
         )
         return cls(*(jnp.asarray(array, dtype) for array in (heights, origin, spacing)), **material)
 
-    def around(self, place: Array, size: tuple[int, int]) -> HeightField:
-        """The part of the field around a place: the same surface there, and level beyond its own edges.
-
-        A field of at most 300 heights is part of a kernel, so that a step on it is as fast as on a plane; a larger one
-        is left to XLA. Where robots walk on large terrain, give each the part that it can reach::
-
-            ground = artix.Ground((terrain.around(state.root_pose[:2], (12, 12)),))
-
-        Args:
-          place: x and y in world axes [m], [2]; may be traced.
-          size: how many heights along x and y.
-
-        Raises:
-          ValueError: the size is less than 2 or more than the field has.
-        """
-        if not all(2 <= part <= whole for part, whole in zip(size, self.heights.shape, strict=True)):
-            raise ValueError(f"size must be from (2, 2) to {self.heights.shape}, that of the field; found {size}")
-        last = jnp.array(self.heights.shape) - jnp.array(size)
-        cell = jnp.floor(jax.lax.stop_gradient((place - self.origin[:2]) / self.spacing)).astype(last.dtype)
-        first = jnp.clip(cell + 1 - jnp.array(size, last.dtype) // 2, 0, last)
-        corner = self.origin[:2] + first.astype(self.origin.dtype) * self.spacing
-        heights = jax.lax.dynamic_slice(self.heights, list(first), size)
-        return self.replace(heights=heights, origin=jnp.concatenate([corner, self.origin[2:]]))
-
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shapes of the arrays of one field, but for its material."""
@@ -137,8 +120,7 @@ class HeightField(struct.PyTreeNode):
         rows, columns = self.heights.shape
         i, s, inside_x = _cells(x / self.spacing[0], rows)
         j, t, inside_y = _cells(y / self.spacing[1], columns)
-        look_up = _chosen if self.heights.size <= MOST_CHOSEN else _gathered
-        h00, h01, h10, h11 = look_up(self.heights, i, j)
+        h00, h01, h10, h11 = _corners(self.heights, i, j)
         near, far = h00 + t * (h01 - h00), h10 + t * (h11 - h10)
         left, right = h00 + s * (h10 - h00), h01 + s * (h11 - h01)
         level = jnp.zeros_like(near)
@@ -155,20 +137,9 @@ def _cells(place: Array, count: int) -> tuple[Array, Array, Array]:
     return cell, kept - cell, inside
 
 
-def _gathered(heights: Array, i: Array, j: Array) -> Array:
+def _corners(heights: Array, i: Array, j: Array) -> Array:
     """The heights at the four corners of cells (i, j), [4, C]."""
     _, columns = heights.shape
     first = i.astype(jnp.int32) * columns + j.astype(jnp.int32)
     corners = first[None] + jnp.array([[0], [1], [columns], [columns + 1]], jnp.int32)
     return heights.reshape(-1).at[corners].get(mode="promise_in_bounds", wrap_negative_indices=False)
-
-
-def _chosen(heights: Array, i: Array, j: Array) -> list[Array]:
-    """The same by comparisons with all places, which is what kernels can do; about four operations a height."""
-    rows, columns = (jnp.arange(size, dtype=heights.dtype)[:, None] for size in heights.shape)
-    zero = jnp.zeros((), heights.dtype)
-    corners = []
-    for row in (i, i + 1):
-        along = jnp.sum(jnp.where((rows == row)[:, None], heights[:, :, None], zero), axis=0)
-        corners += [jnp.sum(jnp.where(columns == column, along, zero), axis=0) for column in (j, j + 1)]
-    return corners

@@ -27,6 +27,11 @@ class Plane(struct.PyTreeNode):
       restitution: ratio of the normal speeds after and before an impact, [].
       stiffness: normal force per penetration of each candidate [N/m], ``inf`` for rigid, [].
       damping: normal force per speed of penetration [N s/m], [].
+
+    Examples:
+      >>> slope = artix.Plane.of(normal=(0.0, 0.6, 0.8), point=(0.0, 0.0, 1.0), friction=0.5)
+      >>> print(slope.normal, slope.height)
+      [0.  0.6 0.8] 0.8
     """
 
     normal: Array

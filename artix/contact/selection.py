@@ -1,11 +1,57 @@
-"""The lowest of a few values, with what belongs to them."""
+"""The lowest of a few values, with what belongs to them, and which of them were chosen."""
 
 from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+from flax import struct
 
 Array = jax.Array
+
+
+class Choice(struct.PyTreeNode):
+    """Which of its shapes' candidates each contact is: what is remembered of a candidate meets the same one again.
+
+    Attributes:
+      candidate: of each contact the number of its candidate among those of its shape, [K].
+      groups: for each shape and surface the number of its contacts and that of its candidates, static.
+    """
+
+    candidate: Array
+    groups: tuple[tuple[int, int], ...] = struct.field(pytree_node=False)
+
+    @property
+    def num_candidates(self) -> int:
+        """Of all shapes and surfaces."""
+        return sum(candidates for _, candidates in self.groups)
+
+    def recalled(self, remembered: Array) -> Array:
+        """Of what is remembered of all candidates [C, 3], that of the contacts, [K, 3]."""
+        found, first_contact, first = [], 0, 0
+        for contacts, candidates in self.groups:
+            part = remembered[first : first + candidates]
+            if contacts < candidates:
+                is_chosen = self._is_chosen(first_contact, contacts, candidates)
+                part = jnp.sum(jnp.where(is_chosen, part[None], 0), axis=1)
+            found.append(part)
+            first_contact, first = first_contact + contacts, first + candidates
+        return jnp.concatenate(found)
+
+    def recorded(self, values: Array) -> Array:
+        """What is to be remembered of all candidates [C, 3]: that of the contacts [K, 3], and zeros."""
+        found, first_contact = [], 0
+        for contacts, candidates in self.groups:
+            part = values[first_contact : first_contact + contacts]
+            if contacts < candidates:
+                is_chosen = self._is_chosen(first_contact, contacts, candidates)
+                part = jnp.sum(jnp.where(is_chosen, part[:, None], 0), axis=0)
+            found.append(part)
+            first_contact += contacts
+        return jnp.concatenate(found)
+
+    def _is_chosen(self, first: int, contacts: int, candidates: int) -> Array:
+        own = self.candidate[first : first + contacts]
+        return (own[:, None] == jnp.arange(candidates, dtype=own.dtype))[:, :, None]
 
 
 def lowest(columns: Array, count: int) -> Array:

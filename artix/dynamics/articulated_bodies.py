@@ -1,10 +1,10 @@
-"""Solving with the mass matrix by the articulated-body algorithm.
+"""Solves with the mass matrix by the articulated-body algorithm.
 
 The entries of the generalised velocity are eliminated from the leaves upwards (Featherstone 1983, *The calculation of
-robot dynamics using articulated-body inertias*; 2008, section 7.3): each removes ``F D^-1 F^T``, with
-``F = I^A S`` and ``D = S . F``, from the articulated inertia of what it moves, and passes the rest on to its parent.
-Everything is about one point and in world axes, so nothing is transformed on the way. The number of operations grows
-linearly with the number of entries.
+robot dynamics using articulated-body inertias*; 2008, section 7.3): each subtracts ``F D^-1 F^T``, with ``F = I^A S``
+and ``D = S . F``, from the articulated inertia that it moves, and passes the rest on to its parent. Everything is about
+one point and in world axes, so nothing is transformed on the way. The number of operations grows linearly with the
+number of entries.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class ArticulatedFactors:
     """The factors of ``M = U D U^T``, where column j of U has ``S_i . F_j / D_j`` above the diagonal."""
 
     motions: Array
-    """Unit motions S, [6, nv], here and below in the order of the levels."""
+    """Unit motions S, [6, nv]; all arrays here are in the order of the levels."""
     forces: Array
-    """What these take, as accelerations, while all below moves freely: F, [6, nv]."""
+    """Forces F that unit accelerations take while everything below moves freely, [6, nv]."""
     inverses: Array
     """1 / D, [nv]."""
     paths: Paths = struct.field(pytree_node=False)
@@ -51,25 +51,25 @@ class ArticulatedFactors:
         return take(take(above, place, 0), place)
 
     def solve_upper(self, rights: Array) -> Array:
-        """``U^-1 rights`` for right sides [nv, m]: forces that remain while everything above is held."""
-        right, force, found = take(rights, self.paths.order, 0).T, None, []
+        """``U^-1 rights`` for right-hand sides [nv, m]: the forces that remain while everything above is held."""
+        right, force, levels = take(rights, self.paths.order, 0).T, None, []
         for depth, level in reversed([*enumerate(self.paths.slices)]):
             below = _to_parents(self.paths, depth + 1, force, (6, len(right)), right)
             left = right[:, level] - spatial.dot(self.motions[:, None, level], below)
             force = below + self.forces[:, None, level] * (left * self.inverses[level])[None]
-            found.append(left)
-        return take(jnp.concatenate(found[::-1], axis=1).T, self.paths.place, 0)
+            levels.append(left)
+        return take(jnp.concatenate(levels[::-1], axis=1).T, self.paths.place, 0)
 
     def solve_upper_transposed(self, rights: Array) -> Array:
         """``U^-T x`` for x [nv, m]: accelerations, from those with everything above held."""
-        right, found = take(rights, self.paths.order, 0).T, []
+        right, levels = take(rights, self.paths.order, 0).T, []
         motion = jnp.zeros_like(right, shape=(6, len(right), len(self.paths.levels[0])))
         for depth, level in enumerate(self.paths.slices):
             above = take(motion, self.paths.parents(depth)) if depth else motion
             solution = right[:, level] - spatial.dot(self.forces[:, None, level], above) * self.inverses[level]
             motion = above + self.motions[:, None, level] * solution[None]
-            found.append(solution)
-        return take(jnp.concatenate(found, axis=1).T, self.paths.place, 0)
+            levels.append(solution)
+        return take(jnp.concatenate(levels, axis=1).T, self.paths.place, 0)
 
 
 def factorize(tree: Topology, motions: Array, inertias: Inertias, added: Array) -> ArticulatedFactors:
@@ -78,7 +78,7 @@ def factorize(tree: Topology, motions: Array, inertias: Inertias, added: Array) 
     Args:
       tree: the tree.
       motions: unit motions of the generalised velocity, linear part first, [6, nv].
-      inertias: those of the bodies, about the same point.
+      inertias: mass moments of the bodies about the same point.
       added: what to add to the diagonal, [nv].
     """
     return _eliminated(tree, motions, inertias, added)[0]
@@ -94,22 +94,22 @@ def passed_on(tree: Topology, motions: Array, inertias: Inertias, added: Array) 
 
 def _eliminated(tree: Topology, motions: Array, inertias: Inertias, added: Array) -> tuple[ArticulatedFactors, Array]:
     paths = Paths.of(tree)
-    own = spatial_inertias(inertias)
-    own = take(jnp.concatenate([own, jnp.zeros_like(own[..., :1])], axis=-1), _bodies(tree)[paths.order])
+    rigid = spatial_inertias(inertias)
+    rigid = take(jnp.concatenate([rigid, jnp.zeros_like(rigid[..., :1])], axis=-1), _bodies(tree)[paths.order])
     motions, added = take(motions, paths.order), take(added, paths.order)
-    passed, found = None, []
+    passed, levels = None, []
     for depth, level in reversed([*enumerate(paths.slices)]):
-        inertia = own[..., level] + _to_parents(paths, depth + 1, passed, (6, 6), motions)
+        inertia = rigid[..., level] + _to_parents(paths, depth + 1, passed, (6, 6), motions)
         force = spatial.apply(inertia, motions[:, level])
         inverse = 1 / (spatial.dot(motions[:, level], force) + added[level])
         passed = inertia - spatial.mirrored(force[:, None] * (force * inverse[None])[None])
-        found.append((force, inverse, passed))
-    forces, inverses, passed = (jnp.concatenate(parts, axis=-1) for parts in zip(*found[::-1], strict=True))
+        levels.append((force, inverse, passed))
+    forces, inverses, passed = (jnp.concatenate(parts, axis=-1) for parts in zip(*levels[::-1], strict=True))
     return ArticulatedFactors(motions, forces, inverses, paths), take(passed, paths.place)
 
 
 def _to_parents(paths: Paths, depth: int, x: Array | None, shape: tuple[int, ...], like: Array) -> Array:
-    """Sums [..., entries above] over the children in a level; zeros where there is no such level."""
+    """Sums over the children in a level, [..., entries of the level above]; zeros where there is no such level."""
     above = len(paths.levels[depth - 1])
     if x is None:
         return jnp.zeros_like(like, shape=(*shape, above))
@@ -118,7 +118,7 @@ def _to_parents(paths: Paths, depth: int, x: Array | None, shape: tuple[int, ...
 
 @functools.lru_cache(maxsize=256)
 def _bodies(tree: Topology) -> np.ndarray:
-    """The body whose last entry each entry is; the number of bodies where it is not the last of any, [nv]."""
+    """The body of each entry that is its body's last; the number of bodies for all other entries, [nv]."""
     base, dofs = tree.num_base_dofs, tree.dof_body
     bodies = np.full(tree.nv, tree.num_bodies)
     bodies[:base][-1:] = 0

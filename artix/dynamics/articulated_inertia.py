@@ -1,4 +1,4 @@
-"""Articulated-body inertias: what a force on a link meets when everything below it is free to move."""
+"""Articulated-body inertias: the inertia of a link when everything below it is free to move."""
 
 from __future__ import annotations
 
@@ -54,6 +54,16 @@ def articulated_body_inertias(
         fleet, whose tree is not known while JAX traces.
 
     Identity: ``S_j . I^A_j S_j`` is D_j of :func:`artix.mass_matrix_cholesky` for joints of one DOF.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> state = artix.neutral_state(pendulum)
+      >>> lower = artix.dynamics.articulated_body_inertias(pendulum, state)[2]
+      >>> upper = artix.dynamics.articulated_body_inertias(pendulum, state)[1]
+      >>> print(lower[2, 2], upper[2, 2])  # to lift the upper rod is to lift both
+      1.0 2.0
+      >>> print(upper[0, 0])  # but the lower one gives way to what pushes it sideways
+      1.251
     """
     check_axes(axes)
     tree = static_topology(
@@ -64,16 +74,16 @@ def articulated_body_inertias(
     motions = generalized_motions(articulation, kin)
     inertias = reference_inertias(articulation, kin)
     passed = passed_on(tree, motions, inertias, added if armature else jnp.zeros_like(added))
-    own = spatial_inertias(link_reference_inertias(articulation, kin))
+    rigid = spatial_inertias(link_reference_inertias(articulation, kin))
     within, attached, first = _attachments(tree)
     below = take(passed, first)
-    matrices = masked_sum(own, within) + masked_sum(below, attached)
+    matrices = masked_sum(rigid, within) + masked_sum(below, attached)
     if projected:
         places = np.arange(tree.num_links)
         places[tree.body_link[1:]] = tree.num_links + np.arange(tree.num_bodies - 1)
         matrices = take(jnp.concatenate([matrices, below], axis=-1), places)
     frames = link_frames(tree, kin)
-    for _ in range(2):  # The columns are forces and, by symmetry, the rows.
+    for _ in range(2):  # The columns are forces, and by symmetry so are the rows.
         columns = jax.vmap(lambda force: force_in_axes(kin, frames, force, axes), 1, 1)(matrices)
         matrices = jnp.swapaxes(columns, 0, 1)
     return jnp.moveaxis(matrices, -1, 0)
@@ -81,7 +91,7 @@ def articulated_body_inertias(
 
 @functools.lru_cache(maxsize=256)
 def _attachments(tree: Topology) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What each link carries: itself, links attached by fixed joints, and the bodies attached to those.
+    """The links and bodies that each link carries: itself, links on fixed joints, and the bodies that hang on those.
 
     Returns:
       ``[m, l]``: whether link m is link l or rigidly below it, [L, L]; ``[b, l]``: whether body b + 1 hangs on one of

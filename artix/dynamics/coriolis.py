@@ -1,4 +1,4 @@
-"""The Coriolis matrix, and the products of inertias and velocities that it is assembled from."""
+"""The Coriolis matrix, and products of inertias and velocities."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from artix.evaluation import quantity
 from artix.kinematics.axes import inertias_in_axes, motion_in_axes
 from artix.kinematics.displacements import generalized_columns
 from artix.kinematics.links import link_frames, live_links
-from artix.kinematics.solve import Motion, body_velocities, dof_motions, kinematics, root_motion
+from artix.kinematics.solve import Motion, kinematics, state_velocities
 from artix.math import spatial
-from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 
 Array = jax.Array
@@ -43,6 +42,14 @@ def coriolis_matrix(articulation: Articulation, state: State) -> Array:
       TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``C + C.T`` is the rate of change of ``mass_matrix(a, s)``.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.random_state(arm, jax.random.key(0))
+      >>> matrix = artix.coriolis_matrix(arm, state)
+      >>> force = matrix @ artix.generalized_velocity(arm, state)
+      >>> print(jnp.allclose(force, artix.coriolis_compensation(arm, state), atol=1e-3))
+      True
     """
     kin = kinematics(articulation, state)
     rnea = newton_euler(articulation, kin, state, None, gravity=False)
@@ -50,7 +57,14 @@ def coriolis_matrix(articulation: Articulation, state: State) -> Array:
 
 
 class VelocityProducts(NamedTuple):
-    """Products of the inertias and velocities of all links at and below each link, [L, 6, 6] each."""
+    """Products of the inertias and velocities of all links at and below each link, [L, 6, 6] each.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> products = artix.dynamics.velocity_product_matrices(arm, artix.random_state(arm, jax.random.key(0)))
+      >>> print(products.coriolis.shape, products.right.shape, products.left.shape)
+      (9, 6, 6) (9, 6, 6) (9, 6, 6)
+    """
 
     coriolis: Array
     """``B = (v x* I - I v x + (I v) xbar*) / 2``; Pinocchio's ``B``."""
@@ -76,14 +90,19 @@ def velocity_product_matrices(articulation: Articulation, state: State) -> Veloc
       TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``right - left`` is :func:`composite_spatial_inertia_rates`, and ``right == -left.T``.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.random_state(arm, jax.random.key(0))
+      >>> products = artix.dynamics.velocity_product_matrices(arm, state)
+      >>> rates = artix.dynamics.composite_spatial_inertia_rates(arm, state)
+      >>> print(jnp.allclose(products.right - products.left, rates, atol=1e-3))
+      True
     """
     tree = articulation.topology
     kin = kinematics(articulation, state)
     frames = link_frames(tree, kin)
-    root = root_motion(tree, state.root_velocity)
-    bodies = body_velocities(tree, dof_motions(tree, kin), root, state.joint_velocity)
-    of_links = Motion(*(take(part, tree.link_body) for part in bodies))
-    velocity = motion_in_axes(kin, frames, of_links, "world")
+    velocity = motion_in_axes(kin, frames, state_velocities(tree, kin, state).take(tree.link_body), "world")
     inertias = inertias_in_axes(kin, frames, link_reference_inertias(articulation, kin), "world")
     matrix, momenta = spatial_inertias(inertias), momentum_of_motion(inertias, Motion.from_rows(velocity))
     left = spatial.multiply(matrix, _motion_cross_matrix(velocity))
@@ -107,6 +126,13 @@ def composite_spatial_inertia_rates(articulation: Articulation, state: State) ->
     Raises:
       ValueError: an array of the state has the wrong shape.
       TypeError: an array of the state has another dtype than the articulation.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.random_state(arm, jax.random.key(0))
+      >>> rates = artix.dynamics.composite_spatial_inertia_rates(arm, state)
+      >>> print(rates.shape, jnp.abs(rates[:, 0, 0]).max() < 1e-4)  # masses do not change
+      (9, 6, 6) True
     """
     products = velocity_product_matrices(articulation, state)
     return products.right - products.left

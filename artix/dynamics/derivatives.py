@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.dynamics.force_derivatives import force_derivatives
-from artix.dynamics.forward import forward_dynamics
+from artix.dynamics.forward import solve_acceleration
 from artix.dynamics.mass_matrix import generalized_armature, inertia_matrix
 from artix.dynamics.newton_euler import newton_euler
 from artix.dynamics.solve import factorize, inverse_matrix, linear_solve
@@ -26,12 +26,21 @@ from artix.kinematics.velocities import generalized_velocity
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
+from artix.model.states import at_rest
 
 Array = jax.Array
 
 
 class InverseDynamicsDerivatives(NamedTuple):
-    """Derivatives of the generalised forces of inverse dynamics, [nv, nv] each."""
+    """Derivatives of the generalised forces of inverse dynamics, [nv, nv] each.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> derivatives = artix.inverse_dynamics_derivatives(pendulum, artix.neutral_state(pendulum), jnp.zeros(2))
+      >>> print(derivatives.configuration)  # the stiffness with which gravity holds it down [N m/rad]
+      [[19.62   4.905]
+       [ 4.905  4.905]]
+    """
 
     configuration: Array
     velocity: Array
@@ -40,7 +49,15 @@ class InverseDynamicsDerivatives(NamedTuple):
 
 
 class ForwardDynamicsDerivatives(NamedTuple):
-    """Derivatives of the generalised acceleration of forward dynamics, [nv, nv] each."""
+    """Derivatives of the generalised acceleration of forward dynamics, [nv, nv] each.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> derivatives = artix.forward_dynamics_derivatives(pendulum, artix.neutral_state(pendulum), jnp.zeros(2))
+      >>> frequencies = jnp.sqrt(jnp.linalg.eigvals(-derivatives.configuration).real)
+      >>> print(jnp.sort(frequencies))  # of small swings [rad/s]
+      [2.68  7.182]
+    """
 
     configuration: Array
     velocity: Array
@@ -73,6 +90,15 @@ def inverse_dynamics_derivatives(
       TypeError: an array has another dtype than the articulation.
 
     Identity: ``.acceleration == mass_matrix(a, s, armature=True)``.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.random_state(arm, jax.random.key(0))
+      >>> derivatives = artix.inverse_dynamics_derivatives(arm, state, jnp.zeros(7))
+      >>> print(derivatives.velocity.shape)
+      (7, 7)
+      >>> print(jnp.allclose(derivatives.acceleration, artix.mass_matrix(arm, state, armature=True), atol=1e-4))
+      True
     """
     kin, by_configuration, by_velocity = _force_derivatives(articulation, state, acceleration, external_force)
     matrix = inertia_matrix(articulation, kin) + jnp.diag(generalized_armature(articulation))
@@ -101,8 +127,17 @@ def forward_dynamics_derivatives(
       TypeError: an array has another dtype than the articulation.
 
     Identity: ``.force == mass_matrix_inverse(a, s)``.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.random_state(arm, jax.random.key(0))
+      >>> derivatives = artix.forward_dynamics_derivatives(arm, state, jnp.zeros(7))
+      >>> print(derivatives.configuration.shape)
+      (7, 7)
+      >>> print(jnp.allclose(derivatives.force, artix.mass_matrix_inverse(arm, state), rtol=1e-2, atol=1e-2))
+      True
     """
-    acceleration = forward_dynamics(articulation, state, force, external_force)
+    acceleration = solve_acceleration(articulation, state, force, external_force, many=True)
     kin, by_configuration, by_velocity = _force_derivatives(articulation, state, acceleration, external_force)
     factors = factorize(articulation, kin, many=True)
 
@@ -130,11 +165,16 @@ def gravity_derivatives(articulation: Articulation, state: State) -> Array:
     Raises:
       ValueError: an array of the state has the wrong shape.
       TypeError: an array of the state has another dtype than the articulation.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> hanging = artix.neutral_state(pendulum)
+      >>> print(artix.dynamics.gravity_derivatives(pendulum, hanging))
+      [[19.62   4.905]
+       [ 4.905  4.905]]
     """
-    zero = jnp.zeros_like
-    rest = state.replace(root_velocity=zero(state.root_velocity), joint_velocity=zero(state.joint_velocity))
-    kin = kinematics(articulation, rest)
-    rnea = newton_euler(articulation, kin, rest, None, gravity=True)
+    kin = kinematics(articulation, state)
+    rnea = newton_euler(articulation, kin, at_rest(state), None, gravity=True)
     columns = force_derivatives(articulation, kin, rnea, gravity=True).configuration
     return generalized_columns(articulation.topology, columns)
 
@@ -142,7 +182,7 @@ def gravity_derivatives(articulation: Articulation, state: State) -> Array:
 def _force_derivatives(
     articulation: Articulation, state: State, acceleration: Array, external_force: Array | None
 ) -> tuple[Kinematics, Array, Array]:
-    """Solved kinematics and the derivatives of inverse dynamics by configuration and velocity, [nv, nv]."""
+    """Solved kinematics, and the derivatives of inverse dynamics by configuration and velocity, [nv, nv] each."""
     check_state(articulation, state)
     check_vector("acceleration", acceleration, (articulation.topology.nv,), articulation.dtype, "nv")
     kin = kinematics(articulation, state)
@@ -153,7 +193,14 @@ def _force_derivatives(
 
 
 class Linearization(NamedTuple):
-    """``x' = A x + B u`` of deviations: x of configuration and velocity, [2 nv], u of the forces, [nv]."""
+    """``x' = A x + B u`` of deviations: x of configuration and velocity, [2 nv], u of the forces, [nv].
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> model = artix.linearize(pendulum, artix.neutral_state(pendulum), jnp.zeros(2), 0.01)
+      >>> print(model.state_matrix.shape, model.input_matrix.shape)
+      (4, 4) (4, 2)
+    """
 
     state_matrix: Array
     """A, [2 nv, 2 nv]."""
@@ -187,15 +234,23 @@ def linearize(
     Raises:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> pole = artix.robots.load("cart_pole")
+      >>> upright = artix.neutral_state(pole)
+      >>> model = artix.linearize(pole, upright, jnp.zeros(2), 0.01)
+      >>> growth = jnp.abs(jnp.linalg.eigvals(model.state_matrix)).max()
+      >>> print(growth > 1)  # upright, the pole falls
+      True
     """
     dt, nv = jnp.asarray(dt, articulation.dtype), articulation.topology.nv
-    acceleration = forward_dynamics(articulation, state, force, external_force)
+    acceleration = solve_acceleration(articulation, state, force, external_force, many=True)
     velocity = generalized_velocity(articulation, state) + dt * acceleration
     by_start, by_displacement = integrate_derivatives(articulation, state, dt * velocity)
     by = forward_dynamics_derivatives(articulation, state, force, external_force)
     lower = jnp.concatenate([dt * by.configuration, jnp.eye(nv, dtype=dt.dtype) + dt * by.velocity], axis=1)
     upper = dt * matmul(by_displacement, lower) + jnp.pad(by_start, ((0, 0), (0, nv)))
-    pushed = dt * by.force
+    by_force = dt * by.force
     return Linearization(
-        jnp.concatenate([upper, lower]), jnp.concatenate([dt * matmul(by_displacement, pushed), pushed])
+        jnp.concatenate([upper, lower]), jnp.concatenate([dt * matmul(by_displacement, by_force), by_force])
     )

@@ -33,12 +33,18 @@ def dynamic_parameters(articulation: Articulation) -> Array:
       [L, 10].
 
     Identity: ``joint_torque_regressor(a, s, acc) @ dynamic_parameters(a).ravel()`` is the inverse dynamics.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> print(artix.dynamic_parameters(pendulum)[1, :4])  # 1 kg, its centre half a metre below the joint
+      [ 1.   0.   0.  -0.5]
     """
     frames = Placement.from_poses(articulation.link_com_pose)
     mass, center = articulation.link_mass, frames.position
     rotation = spatial.rotation_matrix(frames.rotation)
-    own = jnp.moveaxis(articulation.link_inertia, 0, -1)
-    inertia = spatial.multiply_transposed(spatial.multiply(rotation, 0.5 * (own + own.swapaxes(0, 1))), rotation)
+    inertia = jnp.moveaxis(articulation.link_inertia, 0, -1)
+    inertia = 0.5 * (inertia + inertia.swapaxes(0, 1))
+    inertia = spatial.multiply_transposed(spatial.multiply(rotation, inertia), rotation)
     inertia = inertia + mass[None, None] * _point_inertia(center)
     entries = [inertia[i, j] for i, j in zip(_ROWS, _COLUMNS, strict=True)]
     return jnp.stack([mass, *(mass[None] * center), *entries], axis=1)
@@ -61,6 +67,13 @@ def with_dynamic_parameters(articulation: Articulation, parameters: Array) -> Ar
       TypeError: the parameters have another dtype than the articulation.
 
     Identity: ``dynamic_parameters`` of the result are the parameters.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> parameters = artix.dynamic_parameters(pendulum)
+      >>> heavier = artix.with_dynamic_parameters(pendulum, 2 * parameters)
+      >>> print(heavier.link_mass, heavier.link_com_pose[1, :3])
+      [0. 2. 2.] [ 0.   0.  -0.5]
     """
     shape = (articulation.topology.num_links, NUM_PARAMETERS)
     check_vector("parameters", parameters, shape, articulation.dtype, "ten per link")

@@ -1,8 +1,8 @@
 """Elimination along the paths of a tree: the factors of ``M = U D U^T`` where M has a mass matrix's pattern.
 
-Eliminating the entries from the leaves upwards keeps the pattern of M: column j of U is zero but for the entries on the
-path from the root to j (Featherstone 2005, *Efficient factorization of the joint-space inertia matrix for branched
-kinematic trees*). Entries of one depth do not couple with each other and are eliminated at once.
+Eliminating the entries from the leaves upwards keeps the pattern of M: column j of U is zero except for the entries on
+the path from the root to j (Featherstone 2005, *Efficient factorization of the joint-space inertia matrix for branched
+kinematic trees*). Entries of the same depth do not couple with each other and are eliminated together.
 """
 
 from __future__ import annotations
@@ -101,19 +101,19 @@ class PathFactors:
 
     def solve_upper(self, rights: Array) -> Array:
         """``U^-1 rights``, [n, m], from the leaves upwards."""
-        left, found = take(rights, self.paths.order, 0), []
+        left, levels = take(rights, self.paths.order, 0), []
         for column, level in zip(reversed(self.columns), reversed(self.paths.slices), strict=True):
-            found.append(left[level])
+            levels.append(left[level])
             left = left[: level.start] - matmul(column, left[level])
-        return take(jnp.concatenate(found[::-1]), self.paths.place, 0)
+        return take(jnp.concatenate(levels[::-1]), self.paths.place, 0)
 
     def solve_upper_transposed(self, rights: Array) -> Array:
         """``U^-T rights``, [n, m], from the root downwards."""
         right = take(rights, self.paths.order, 0)
-        found = right[:0]
+        x = right[:0]
         for column, level in zip(self.columns, self.paths.slices, strict=True):
-            found = jnp.concatenate([found, right[level] - matmul(column.T, found)])
-        return take(found, self.paths.place, 0)
+            x = jnp.concatenate([x, right[level] - matmul(column.T, x)])
+        return take(x, self.paths.place, 0)
 
 
 def eliminate(paths: Paths, matrix: Array, added: Array) -> PathFactors:
@@ -121,7 +121,7 @@ def eliminate(paths: Paths, matrix: Array, added: Array) -> PathFactors:
 
     Args:
       paths: its pattern.
-      matrix: the matrix, [n, n], of which only the upper half on the paths counts.
+      matrix: the matrix, [n, n]; only the entries of its upper half on the paths are read.
       added: what to add to its diagonal, [n].
     """
     pattern = np.asarray(np.triu(paths.pattern, 1), matrix.dtype)

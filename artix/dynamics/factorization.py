@@ -1,9 +1,9 @@
-"""Factorising the mass matrix along the tree, ``M = U D U^T``.
+"""Factorises the mass matrix along the tree, ``M = U D U^T``.
 
-There are three algorithms; the topology decides. Where paths have up to ``DEEPEST_PATH`` entries, the elimination goes
-from level to level (:mod:`artix.dynamics.elimination`) and follows the tree's sparsity. Deeper trees use articulated
-bodies (:mod:`artix.dynamics.articulated_bodies`). Trees of padded fleets, which are data, and matrices of other
-patterns are halved (:mod:`artix.dynamics.halving`).
+The topology decides between three algorithms. Where paths have up to ``DEEPEST_PATH`` entries, elimination proceeds
+level by level (:mod:`artix.dynamics.elimination`) and follows the tree's sparsity. Deeper trees use articulated bodies
+(:mod:`artix.dynamics.articulated_bodies`). Padded trees, which are data, and matrices with other patterns are split in
+halves (:mod:`artix.dynamics.halving`).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from artix.model.topology import Topology
 
 Array = jax.Array
 
-# For one right side and for many: which algorithm has fewer scalar operations. Elimination and articulated bodies take,
-# for forward dynamics of chains of 4, 8, 12, 16, 20 and 32 joints, 1,998 / 2,233, 4,342 / 4,573, 7,198 / 6,913,
-# 10,694 / 9,253, 14,958 / 11,593 and 33,638 / 18,613, and of a floating humanoid with paths of 13 entries 18,907 /
-# 17,712; for its derivatives and chains of 12, 16 and 20 joints 24,605 / 32,185, 44,031 / 52,645 and 72,209 / 78,097.
-# In float32 chains of 64 entries are wrong by 2e-2 when their matrix is factorised, and by 5e-4 as articulated bodies.
+# The longest paths, for one and for many right-hand sides, for which elimination has fewer scalar operations than
+# articulated bodies. For forward dynamics of chains of 4, 8, 12, 16, 20 and 32 joints they take 1,998 / 2,233, 4,342 /
+# 4,573, 7,198 / 6,913, 10,694 / 9,253, 14,958 / 11,593 and 33,638 / 18,613; of a floating humanoid with paths of 13
+# entries 18,907 / 17,712; for its derivatives and chains of 12, 16 and 20 joints 24,605 / 32,185, 44,031 / 52,645 and
+# 72,209 / 78,097. In float32 the error for chains of 64 entries is 2e-2 by elimination, 5e-4 by articulated bodies.
 DEEPEST_PATH, DEEPEST_PATH_OF_MANY = 11, 20
 
 Factors: TypeAlias = PathFactors | ArticulatedFactors | FullFactors
@@ -42,15 +42,15 @@ class MassProduct(NamedTuple):
     motions: Array
     """Unit motions of the generalised velocity, [6, nv]."""
     momenta: Array
-    """The momenta that these give to all that they move, [6, nv]."""
+    """Momenta of the composite bodies for these motions, [6, nv]."""
     inertias: Inertias
-    """Those of the bodies, about the same point."""
+    """Mass moments of the bodies about the same point."""
     added: Array
-    """What the matrix has on its diagonal besides, [nv]."""
+    """Added to the matrix's diagonal, such as armature, [nv]."""
 
 
 def factorize_product(tree: Tree, product: MassProduct, *, many: bool = False) -> Factors:
-    """The factors of a tree's mass matrix, for one right side or about as many as there are DOFs."""
+    """The factors of a tree's mass matrix, for one right-hand side or for ``many``, about as many as DOFs."""
     motions, momenta, inertias, added = product
     if not _has_paths(tree):
         return halve(jnp.asarray(tree.mass_matrix_halves[0], motions.dtype) * matmul(motions.T, momenta), added)
@@ -60,7 +60,7 @@ def factorize_product(tree: Tree, product: MassProduct, *, many: bool = False) -
 
 
 def factorize_dense(matrix: Array, added: Array) -> Factors:
-    """The factors of any symmetric positive definite matrix [n, n], ``added`` [n] to its diagonal."""
+    """The factors of any symmetric positive definite matrix [n, n], with ``added`` [n] on its diagonal."""
     return halve(matrix, added)
 
 
@@ -70,12 +70,12 @@ def solve(factors: Factors, right: Array) -> Array:
 
 
 def solve_columns(factors: Factors, rights: Array) -> Array:
-    """:func:`solve` for right sides [n, m]."""
+    """:func:`solve` for right-hand sides [n, m]."""
     return factors.solve_upper_transposed(factors.solve_upper(rights) * factors.inverse_diagonal[:, None])
 
 
 def half_solve(factors: Factors, rights: Array) -> Array:
-    """``D^-1/2 U^-1 right`` for the R rows of ``rights``, [R, n]; products of two are ``left . M^-1 right``."""
+    """``D^-1/2 U^-1 right`` for the rows of ``rights``, [R, n]; the dot product of two is ``left . M^-1 right``."""
     return factors.solve_upper(rights.T).T * jnp.sqrt(factors.inverse_diagonal)[None]
 
 
@@ -92,26 +92,23 @@ def inverse_of(factors: Factors) -> Array:
 
 
 def inverse_of_matrix(matrix: Array, added: Array) -> Array:
-    """The inverse of any symmetric positive definite matrix [n, n], ``added`` [n] to its diagonal."""
+    """The inverse of any symmetric positive definite matrix [n, n], with ``added`` [n] on its diagonal."""
     return with_derivative(matrix, added, factorize_dense(*jax.lax.stop_gradient((matrix, added))))
 
 
 def inverse_of_product(tree: Tree, matrix: Array, product: MassProduct) -> Array:
-    """The inverse [nv, nv] of a tree's mass matrix, which is also given multiplied out and without what is added to it.
-
-    Derivatives look at that alone.
-    """
+    """The inverse [nv, nv] of a tree's mass matrix; derivatives use ``matrix``, the product multiplied out."""
     return with_derivative(matrix, product.added, factorize_product(tree, jax.lax.stop_gradient(product), many=True))
 
 
 def with_derivative(matrix: Array, added: Array, factors: Factors) -> Array:
-    """The inverse of constant factors, with the derivative of the inverse of the matrix plus a diagonal."""
+    """The inverse from constant factors; its derivative is that of the inverse of ``matrix + diag(added)``."""
     return _known_inverse(matrix + jnp.diag(added), inverse_of(factors))
 
 
 @jax.custom_jvp
 def _known_inverse(matrix: Array, inverse: Array) -> Array:
-    """The inverse of a matrix, which is known and counts as constant."""
+    """``inverse``, which counts as a constant, with the derivative of the inverse of ``matrix``."""
     return inverse
 
 
@@ -122,7 +119,7 @@ def _known_inverse_jvp(primals, tangents):
 
 
 def _has_paths(tree: Tree) -> TypeGuard[Topology]:
-    """Whether the tree is static, and has entries."""
+    """Whether the tree is static and has entries."""
     return isinstance(tree, Topology) and tree.nv > 0
 
 

@@ -1,10 +1,11 @@
 """Closed-form derivatives of inverse dynamics in mask form.
 
-Let c displace a body and all below it. Seen from the displaced bodies, every velocity below changes by one motion
-``first_c = v_above x S_c`` and every acceleration by ``second_c - v x first_c`` with
-``second_c = a_above x S_c + v_above x first_c``: neither depends on the body. So one vector per displacement and one
-per composite body suffice, and all n^2 derivatives are outer products of them under the ancestor masks (Carpentier and
-Mansard, RSS 2018; Singh, Russell and Wensing, RA-L 2022, whose ``B`` matrix enters here as the moments of momentum).
+Let c displace a body and everything below it. Seen from the displaced bodies, all velocities below change by the same
+motion ``first_c = v_above x S_c`` and all accelerations by ``second_c - v x first_c`` with
+``second_c = a_above x S_c + v_above x first_c``, neither of which depends on the body. So one vector per displacement
+and one per composite body suffice, and all n^2 derivatives are their outer products under the ancestor masks
+(Carpentier and Mansard, RSS 2018; Singh, Russell and Wensing, RA-L 2022, whose ``B`` matrix appears here as the moments
+of momentum).
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from artix.kinematics.displacements import (
     displacement_motions,
     displacements,
 )
-from artix.kinematics.solve import Kinematics, Motion, link_centers, motion_cross
+from artix.kinematics.solve import Kinematics, Motion, link_centers, motion_rates
 from artix.kinematics.tree import free_root
 from artix.math import spatial
-from artix.math.arrays import masked_sum, matmul, take
+from artix.math.arrays import masked_sum, matmul
 from artix.model.articulation import Articulation
 from artix.model.padding import Tree
 
@@ -35,18 +36,18 @@ Array = jax.Array
 
 
 class WorldForces(NamedTuple):
-    """Forces that keep their world components when a body is displaced: wrenches, and what cancels gravity."""
+    """Forces that keep their world components when a body is displaced: wrenches, and corrections of gravity."""
 
     force: Array
     """[3, k]"""
     moments: Array
-    """Sum of f r^T over the points where they act, [3, 3, k]."""
+    """Sums of f r^T over the points of application, [3, 3, k]."""
     torque: Array
-    """Torques besides, [3, k]."""
+    """Pure torques, [3, k]."""
 
 
 class Composites(NamedTuple):
-    """Sums over the bodies that each unit displacement carries along."""
+    """Sums over the bodies that each unit displacement moves."""
 
     inertias: Inertias
     momentum: Array
@@ -54,7 +55,7 @@ class Composites(NamedTuple):
     momentum_moments: Array
     """Integral of velocity r^T dm, [3, 3, c]."""
     force: Array
-    """Forces that the bodies take, [6, c]."""
+    """Forces that the bodies need, [6, c]."""
     world: WorldForces | None
 
 
@@ -68,7 +69,7 @@ class ForceDerivatives(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """How each unit displacement changes the motion of everything it moves, and the inertias of that."""
+    """How each unit displacement changes the motion of everything it moves, and sums over the bodies moved."""
 
     motions: Motion
     first: Motion
@@ -87,15 +88,15 @@ def displacement_rates(
 
 
 def forces_by_configuration(rates: Rates) -> Array:
-    """Change of the force on all that each unit displacement moves, in world axes, [6, c]."""
+    """Change of the force on the bodies that each unit displacement moves, in world axes, [6, c]."""
     motions, first, second, sums = rates
     forces = jnp.concatenate(momentum_of_motion(sums.inertias, second)) + twice_coriolis(sums, first.angular)
     forces = forces + force_cross(motions, sums.force)
-    return forces if sums.world is None else forces + turned_back(sums.world, motions.angular)
+    return forces if sums.world is None else forces + world_force_changes(sums.world, motions.angular)
 
 
 def forces_by_velocity(rates: Rates, changes: Motion) -> Array:
-    """Change of the force on all that unit velocities move, [6, 3 + n], from :func:`changes_by_velocity`."""
+    """Change of the force on the bodies that unit velocities move, [6, 3 + n], from :func:`changes_by_velocity`."""
     sums, angular = jax.tree.map(lambda x: x[..., : changes.linear.shape[1]], (rates.sums, rates.motions.angular))
     return jnp.concatenate(momentum_of_motion(sums.inertias, changes)) + twice_coriolis(sums, angular)
 
@@ -114,41 +115,41 @@ def force_derivatives(
     rates = displacement_rates(articulation, kin, rnea, external_force, gravity=gravity)
     dofs = jax.tree.map(lambda x: x[..., NUM_ROOT:count], rates.sums)
     momenta = jnp.concatenate(momentum_of_motion(dofs.inertias, rnea.motions))
-    turns = twice_coriolis_transposed(dofs, rnea.motions)
-    rows, columns = [momenta, turns], [*rates.second, rates.first.angular]
+    coriolis = twice_coriolis_transposed(dofs, rnea.motions)
+    rows, columns = [momenta, coriolis], [*rates.second, rates.first.angular]
     if dofs.world is not None:
-        rows.append(turned_back_transposed(dofs.world, rnea.motions))
+        rows.append(world_force_changes_transposed(dofs.world, rnea.motions))
         columns.append(rates.motions.angular)
     by_configuration = _assemble(articulation, rnea.motions, forces_by_configuration(rates), rows, columns)
     changes = changes_by_velocity(tree, rnea.motions, rnea.velocity, rates.first)
     columns = [*changes, rates.motions.angular[:, :count]]
     forces = forces_by_velocity(rates, changes)
-    by_velocity = _assemble(articulation, rnea.motions, forces, [momenta, turns], columns)
+    by_velocity = _assemble(articulation, rnea.motions, forces, [momenta, coriolis], columns)
     return ForceDerivatives(by_configuration, by_velocity)
 
 
 def coriolis_columns(articulation: Articulation, kin: Kinematics, rnea: NewtonEuler) -> Array:
     """The Coriolis matrix's columns of the root's angular velocity and the joint velocities, [nv, 3 + n].
 
-    Seen from the root's centre of mass in uniform motion, where the root's own motions do not change.
+    In the inertial frame that moves with the root's centre of mass, where the root's own motions do not change.
     """
     tree = articulation.topology
     count = NUM_ROOT + tree.num_dofs
     sums = _composites(articulation, kin, rnea, None, gravity=False)
     motions = Motion(*(part[:, :count] for part in displacement_motions(tree, kin, rnea.motions)))
-    carried = motion_cross(Motion(*(take(part, tree.dof_body) for part in rnea.velocity)), rnea.motions)
-    rates = Motion(*(jnp.pad(part, ((0, 0), (NUM_ROOT, 0))) for part in carried))
-    moved, dofs = (jax.tree.map(lambda x, k=first: x[..., k:count], sums) for first in (0, NUM_ROOT))
-    forces = jnp.concatenate(momentum_of_motion(moved.inertias, rates)) + 0.5 * twice_coriolis(moved, motions.angular)
+    rates = motion_rates(tree, rnea.velocity, rnea.motions)
+    rates = Motion(*(jnp.pad(part, ((0, 0), (NUM_ROOT, 0))) for part in rates))
+    sums, dofs = (jax.tree.map(lambda x, k=first: x[..., k:count], sums) for first in (0, NUM_ROOT))
+    forces = jnp.concatenate(momentum_of_motion(sums.inertias, rates)) + 0.5 * twice_coriolis(sums, motions.angular)
     rows = [*momentum_of_motion(dofs.inertias, rnea.motions), 0.5 * twice_coriolis_transposed(dofs, rnea.motions)]
     return _assemble(articulation, rnea.motions, forces, rows, [*rates, motions.angular])
 
 
 def _assemble(articulation: Articulation, motions: Motion, forces: Array, rows: list, columns: list) -> Array:
-    """The matrix [nv, c] from what each displacement does to all that it moves, and from rows of the DOFs below."""
+    """The matrix [nv, c]: for DOFs above a displacement, powers of the force changes; below it, rows times columns."""
     tree = articulation.topology
-    where, count = displacements(tree), forces.shape[1]
-    above, below = (jnp.asarray(mask, forces.dtype)[:, :count] for mask in (where.moves_below, where.moved_by))
+    masks, count = displacements(tree), forces.shape[1]
+    above, below = (jnp.asarray(mask, forces.dtype)[:, :count] for mask in (masks.moves_below, masks.moved_by))
     upper, lower = matmul(jnp.concatenate(motions).T, forces), matmul(jnp.concatenate(rows).T, jnp.concatenate(columns))
     joints = above * upper + below * lower
     if tree.num_base_dofs == 0:
@@ -160,8 +161,8 @@ def _composites(
     articulation: Articulation, kin: Kinematics, rnea: NewtonEuler, external_force: Array | None, *, gravity: bool
 ) -> Composites:
     tree, (mass, first, second) = articulation.topology, rnea.inertias
-    moving, moments = moments_of_momentum(rnea.inertias, rnea.velocity)
-    rows = [first, moving, second.reshape(9, -1), moments.reshape(9, -1), rnea.force, mass[None]]
+    momentum, moments = moments_of_momentum(rnea.inertias, rnea.velocity)
+    rows = [first, momentum, second.reshape(9, -1), moments.reshape(9, -1), rnea.force, mass[None]]
     sums = _sums(tree, jnp.concatenate(rows))
     second, moments = (sums[start : start + 9].reshape(3, 3, -1) for start in (6, 15))
     world = _weightless(articulation, kin) if gravity else None
@@ -175,12 +176,12 @@ def moments_of_momentum(inertias: Inertias, velocity: Motion) -> tuple[Array, Ar
     """Integrals of velocity dm [3, k] and of velocity r^T dm [3, 3, k] over moving bodies."""
     mass, first, second = inertias
     linear, angular = velocity
-    moving = mass[None] * linear + spatial.cross(angular, first)
-    return moving, linear[:, None] * first[None] + spatial.multiply(spatial.skew(angular), second)
+    momentum = mass[None] * linear + spatial.cross(angular, first)
+    return momentum, linear[:, None] * first[None] + spatial.multiply(spatial.skew(angular), second)
 
 
 def _sums(tree: Tree, rows: Array) -> Array:
-    """Sums [k, B] over the bodies that each unit displacement carries along, [k, c]."""
+    """Sums of rows [k, B] over the bodies that each unit displacement moves, [k, c]."""
     return masked_sum(rows, tree.bodies_below[:, displacements(tree).sums])
 
 
@@ -193,7 +194,7 @@ def _weightless(articulation: Articulation, kin: Kinematics) -> WorldForces:
 
 
 def _wrenches(articulation: Articulation, kin: Kinematics, external_force: Array) -> WorldForces:
-    """The opposites of the wrenches on the composites."""
+    """The external wrenches on the composites, with opposite sign."""
     tree = articulation.topology
     force, torque = -external_force[:, :3].T, -external_force[:, 3:].T
     moments = force[:, None] * link_centers(articulation, kin)[None]
@@ -203,13 +204,13 @@ def _wrenches(articulation: Articulation, kin: Kinematics, external_force: Array
 
 
 def force_cross(motion: Motion, force: Array) -> Array:
-    """Rate of change of forces [6, k] that are carried along with motions."""
+    """Rate of change of forces [6, k] that move along with motions: the spatial cross product ``motion x* force``."""
     linear, torque = spatial.cross(motion.angular, force[:3]), spatial.cross(motion.angular, force[3:])
     return jnp.concatenate([linear, torque + spatial.cross(motion.linear, force[:3])])
 
 
-# A change x of all velocities, of which only the angular part w counts, changes the acceleration of each point by twice
-# the cross product of w and its velocity. The forces for it are linear in w and go with the moments of momentum.
+# Changing all velocities by a motion with angular part w changes the acceleration of each point by twice the cross
+# product of w and its velocity. The forces for this are linear in w, with the moments of momentum as coefficients.
 
 
 def twice_coriolis(sums: Composites, angular: Array) -> Array:
@@ -220,20 +221,20 @@ def twice_coriolis(sums: Composites, angular: Array) -> Array:
 
 
 def twice_coriolis_transposed(sums: Composites, motion: Motion) -> Array:
-    """Rows [3, k] that give the powers of those forces along motions: the transpose of :func:`twice_coriolis`."""
+    """Rows [3, k] that map ``angular`` to the power of these forces along motions, so the transposed map."""
     moments = sums.momentum_moments
     torque = spatial.trace(moments)[None] * motion.angular - spatial.apply_transposed(moments, motion.angular)
     return 2 * (spatial.cross(sums.momentum, motion.linear) + torque)
 
 
-def turned_back(world: WorldForces, angular: Array) -> Array:
-    """Change of world forces as seen from composites that turn by ``angular``, [6, k]."""
+def world_force_changes(world: WorldForces, angular: Array) -> Array:
+    """Change of world forces as seen from composites that rotate by ``angular``, [6, k]."""
     torque = spatial.apply(world.moments, angular) - spatial.trace(world.moments)[None] * angular
     return jnp.concatenate([spatial.cross(world.force, angular), torque + spatial.cross(world.torque, angular)])
 
 
-def turned_back_transposed(world: WorldForces, motion: Motion) -> Array:
-    """Rows [3, k] of the powers of :func:`turned_back` along motions."""
+def world_force_changes_transposed(world: WorldForces, motion: Motion) -> Array:
+    """Rows [3, k] that map ``angular`` to the power of these changes along motions."""
     torque = (
         spatial.apply_transposed(world.moments, motion.angular) - spatial.trace(world.moments)[None] * motion.angular
     )

@@ -7,7 +7,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from artix.dynamics.inverse import force_change
+from artix.dynamics.inverse import equation_of_motion_change
 from artix.dynamics.newton_euler import generalized_forces, newton_euler
 from artix.dynamics.solve import factorize, linear_solve
 from artix.evaluation import quantity
@@ -48,50 +48,51 @@ def forward_dynamics(
 
     Identity: ``inverse_dynamics(a, s, forward_dynamics(a, s, tau, w), w) == tau``.
 
-    Example:
-      >>> arm = artix.robots.load("arm7")
-      >>> state = artix.neutral_state(arm)
-      >>> acceleration = artix.forward_dynamics(arm, state, artix.gravity_compensation(arm, state))
-      >>> bool(jnp.all(jnp.abs(acceleration) < 1e-3))
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> level = artix.neutral_state(pendulum).replace(joint_position=jnp.array([jnp.pi / 2, 0.0]))
+      >>> print(artix.forward_dynamics(pendulum, level, jnp.zeros(2)))  # let go
+      [-12.606  16.796]
+      >>> held = artix.forward_dynamics(pendulum, level, artix.gravity_compensation(pendulum, level))
+      >>> print(jnp.abs(held).max() < 1e-4)
       True
     """
+    return solve_acceleration(articulation, state, force, external_force)
+
+
+def solve_acceleration(articulation, state, force, external_force, *, many: bool = False) -> Array:
+    """:func:`forward_dynamics`; ``many`` chooses the factors of callers that also solve for many right-hand sides."""
     check_state(articulation, state)
     check_vector("force", force, (articulation.topology.nv,), articulation.dtype, "nv")
     if not has_all_displacements(articulation.topology):
-        return _forward_dynamics(articulation, state, force, external_force)
-    return _forward_dynamics_with_jvp(articulation, state, force, external_force)
+        return _forward_dynamics(many, articulation, state, force, external_force)
+    return _forward_dynamics_with_jvp(many, articulation, state, force, external_force)
 
 
-def _forward_dynamics(articulation, state, force, external_force) -> Array:
+def _forward_dynamics(many, articulation, state, force, external_force) -> Array:
     kin = kinematics(articulation, state)
     rnea = newton_euler(articulation, kin, state, None, external_force, gravity=True)
     rest = force - generalized_forces(articulation.topology, rnea.motions, rnea.force)
-    return linear_solve(articulation, kin, factorize(articulation, kin), rest)
+    return linear_solve(articulation, kin, factorize(articulation, kin, many=many), rest)
 
 
-@jax.custom_jvp
-def _forward_dynamics_with_jvp(articulation, state, force, external_force) -> Array:
-    return _forward_dynamics(articulation, state, force, external_force)
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _forward_dynamics_with_jvp(many, articulation, state, force, external_force) -> Array:
+    return _forward_dynamics(many, articulation, state, force, external_force)
 
 
 @functools.partial(_forward_dynamics_with_jvp.defjvp, symbolic_zeros=True)
-def _forward_dynamics_jvp(primals, tangents):
+def _forward_dynamics_jvp(many, primals, tangents):
     """Differentiates ``inverse_dynamics(forward_dynamics(force)) == force``."""
     (articulation, state, _, external_force), (d_articulation, d_state, d_force, d_external_force) = primals, tangents
-    acceleration = _forward_dynamics_with_jvp(*primals)
+    acceleration = _forward_dynamics_with_jvp(many, *primals)
     kin = kinematics(articulation, state)
-    rnea = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
-    moved = force_change(
-        True,
+    required = equation_of_motion_change(
+        kin,
         (articulation, state, acceleration, external_force),
         (d_articulation, d_state, None, d_external_force),
-        kin,
-        rnea,
     )
-    if not is_zero(d_articulation) and not is_zero(d_articulation.armature):
-        base = articulation.topology.num_base_dofs
-        moved = add(moved, jnp.pad(d_articulation.armature * acceleration[base:], (base, 0)))
-    change = add(None if is_zero(d_force) else d_force, None if moved is None else -moved)
+    change = add(None if is_zero(d_force) else d_force, None if required is None else -required)
     if change is None:
         return acceleration, jnp.zeros_like(acceleration)
-    return acceleration, linear_solve(articulation, kin, factorize(articulation, kin), change)
+    return acceleration, linear_solve(articulation, kin, factorize(articulation, kin, many=many), change)

@@ -1,4 +1,4 @@
-"""Factorising a symmetric matrix, ``M = U D U^T``, by halving it.
+"""Factorises a symmetric matrix, ``M = U D U^T``, by splitting it in halves.
 
 With A above and C below,
 
@@ -44,7 +44,7 @@ def halve(matrix: Array, added: Array) -> FullFactors:
     """The factors of a matrix.
 
     Args:
-      matrix: the matrix, [n, n], of which only the upper half counts.
+      matrix: the matrix, [n, n]; only its upper half is read.
       added: what to add to its diagonal, [n].
     """
     size = len(added)

@@ -1,4 +1,4 @@
-"""Inertias and momenta of bodies: the basis of the other modules of this room."""
+"""Inertias and momenta of bodies, on which the other modules of this room are built."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def reference_inertias(articulation: Articulation, kin: Kinematics) -> Inertias:
 
 
 def link_reference_inertias(articulation: Articulation, kin: Kinematics) -> Inertias:
-    """The same for single links, without those rigidly attached to them (L items)."""
+    """The same for single links, without the links rigidly attached to them (L items)."""
     body = articulation.topology.link_body
     inertias = link_inertias(articulation, kin.placements)
     return _about_reference(inertias, take(kin.rotation, body), take(kin.position, body))
 
 
 def subtree_inertias(tree: Tree, inertias: Inertias) -> Inertias:
-    """Mass moments of each link and all links below it, from those of the links about one point (L items)."""
+    """Mass moments of each link together with all links below it, from the links' own, about one point (L items)."""
     return Inertias(*(link_subtree_sums(tree, part) for part in inertias))
 
 
@@ -39,28 +39,28 @@ def link_subtree_sums(tree: Tree, x: Array) -> Array:
 
 
 def _about_reference(inertias: Inertias, rotation: Array, position: Array) -> Inertias:
-    """From frames with these rotations and positions to the reference point and world axes."""
+    """Converts mass moments from frames at these rotations and positions to the reference point and world axes."""
     mass, first, second = inertias
     half = spatial.multiply(rotation, second) + position[:, None] * first[None]
-    moved = spatial.apply(rotation, first) + mass[None] * position
-    turned = spatial.multiply_transposed(half, rotation) + moved[:, None] * position[None]
-    return Inertias(mass, moved, spatial.mirrored(turned))
+    first = spatial.apply(rotation, first) + mass[None] * position
+    second = spatial.multiply_transposed(half, rotation) + first[:, None] * position[None]
+    return Inertias(mass, first, spatial.mirrored(second))
 
 
 def composite_inertias(tree: Tree, inertias: Inertias) -> tuple[Inertias, Inertias]:
-    """Mass moments of the whole articulation (1 item) and of what each DOF moves (n items); all about one point."""
+    """Mass moments of the whole articulation (1 item) and of all that each DOF moves (n items), about one point."""
     rows = jnp.concatenate([inertias.mass[None], inertias.first, inertias.second.reshape(9, -1)])
     total, below = (Inertias(sums[0], sums[1:4], sums[4:].reshape(3, 3, -1)) for sums in subtree_sums(tree, rows))
     return total, below
 
 
-def displaced_inertias(inertias: Inertias, moved: Motion) -> Inertias:
-    """Rates of change of mass moments about a fixed point, of bodies that move: masses do not change."""
+def displaced_inertias(inertias: Inertias, motion: Motion) -> Inertias:
+    """Rates of change of the mass moments of moving bodies about a fixed point."""
     mass, first, second = inertias
-    linear, angular = moved
-    shifted = linear[:, None] * first[None] + spatial.multiply(spatial.skew(angular), second)
+    linear, angular = motion
+    half = linear[:, None] * first[None] + spatial.multiply(spatial.skew(angular), second)
     return Inertias(
-        jnp.zeros_like(mass), mass[None] * linear + spatial.cross(angular, first), shifted + shifted.swapaxes(0, 1)
+        jnp.zeros_like(mass), mass[None] * linear + spatial.cross(angular, first), half + half.swapaxes(0, 1)
     )
 
 
@@ -72,13 +72,13 @@ def momentum_of_motion(inertias: Inertias, motion: Motion) -> Motion:
 
 
 def spatial_inertias(inertias: Inertias) -> Array:
-    """Inertias as matrices that take motions to momenta, linear parts first, [6, 6, n]."""
+    """Inertias as matrices that map motions to momenta, linear parts first, [6, 6, n]."""
     first, second = inertias.first, inertias.second
     unit, moment = spatial.identity_like(first), spatial.skew(first)
     mass = jnp.broadcast_to(inertias.mass[None, None] * unit, second.shape)
-    turning = spatial.trace(second)[None, None] * unit - second
+    rotational = spatial.trace(second)[None, None] * unit - second
     return jnp.concatenate(
-        [jnp.concatenate([mass, -moment], axis=1), jnp.concatenate([moment, turning], axis=1)], axis=0
+        [jnp.concatenate([mass, -moment], axis=1), jnp.concatenate([moment, rotational], axis=1)], axis=0
     )
 
 
@@ -89,10 +89,10 @@ def first_moments(articulation: Articulation, kin: Kinematics, mass: Array) -> t
 
 
 def weights(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
-    """The same, weighted by ``gravity_scale``: the masses that gravity acts on."""
+    """The same for the masses that gravity acts on: those of the links times ``gravity_scale``."""
     return first_moments(articulation, kin, articulation.link_mass * articulation.gravity_scale)
 
 
 def weightless(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
-    """The same for what gravity does not act on: zero except for links with a ``gravity_scale`` other than 1."""
+    """The same for the masses that gravity does not act on: zero unless a link's ``gravity_scale`` differs from 1."""
     return first_moments(articulation, kin, articulation.link_mass * (1 - articulation.gravity_scale))

@@ -57,12 +57,13 @@ def inverse_dynamics(
 
     Identity: ``inverse_dynamics(a, s, acc) == mass_matrix(a, s, armature=True) @ acc + bias_force(a, s)``.
 
-    Example:
-      >>> arm = artix.robots.load("arm7")
-      >>> state = artix.neutral_state(arm)
-      >>> force = artix.inverse_dynamics(arm, state, jnp.zeros(7, arm.dtype))  # at rest, what gravity asks for
-      >>> bool(jnp.allclose(force, artix.gravity_compensation(arm, state), atol=1e-5))
-      True
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> state = artix.neutral_state(pendulum).replace(joint_position=jnp.array([jnp.pi / 2, 0.0]))  # level
+      >>> print(artix.inverse_dynamics(pendulum, state, jnp.zeros(2)))  # at rest: gravity alone
+      [19.62   4.905]
+      >>> print(artix.inverse_dynamics(pendulum, state, jnp.array([2.0, 0.0])))  # lifted at 2 rad/s^2
+      [24.954  6.572]
     """
     tree = articulation.topology
     check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
@@ -90,6 +91,13 @@ def bias_force(articulation: Articulation, state: State) -> Array:
       TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``bias_force(a, s) == inverse_dynamics(a, s, 0)``.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> state = artix.random_state(pendulum, jax.random.key(0))
+      >>> both = artix.coriolis_compensation(pendulum, state) + artix.gravity_compensation(pendulum, state)
+      >>> print(jnp.allclose(artix.bias_force(pendulum, state), both, atol=1e-4))
+      True
     """
     return rigid_body_forces(articulation, state, None, gravity=True)
 
@@ -111,6 +119,15 @@ def coriolis_compensation(articulation: Articulation, state: State) -> Array:
       TypeError: an array of the state has another dtype than the articulation.
 
     Identity: quadratic in the velocities, and independent of the root's linear velocity.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> bent = artix.neutral_state(pendulum).replace(joint_position=jnp.array([0.0, jnp.pi / 2]))
+      >>> turning = bent.replace(joint_velocity=jnp.array([2.0, 0.0]))
+      >>> print(artix.coriolis_compensation(pendulum, turning))  # the elbow holds the lower rod back
+      [0. 2.]
+      >>> print(artix.coriolis_compensation(pendulum, bent.replace(joint_velocity=jnp.array([4.0, 0.0]))))
+      [0. 8.]
     """
     return rigid_body_forces(articulation, state, None, gravity=False)
 
@@ -131,6 +148,12 @@ def gravity_compensation(articulation: Articulation, state: State) -> Array:
       TypeError: an array of the state has another dtype than the articulation.
 
     Identity: the gradient of ``potential_energy`` along ``integrate``.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> level = artix.neutral_state(pendulum).replace(joint_position=jnp.array([jnp.pi / 2, 0.0]))
+      >>> print(artix.gravity_compensation(pendulum, level))  # 9.81 (0.5 + 1.5) and 9.81 * 0.5 N m
+      [19.62   4.905]
     """
     kin = kinematics(articulation, state)
     tree = articulation.topology
@@ -163,9 +186,16 @@ def static_torque(articulation: Articulation, state: State, external_force: Arra
       TypeError: an array has another dtype than the articulation.
 
     Identity: ``gravity_compensation(a, s) - generalized_external_force(a, s, external_force)``.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> level = artix.neutral_state(pendulum).replace(joint_position=jnp.array([jnp.pi / 2, 0.0]))
+      >>> lift = jnp.zeros((3, 6)).at[2, 2].set(9.81)  # a hand that carries the lower rod
+      >>> print(artix.dynamics.static_torque(pendulum, level), artix.dynamics.static_torque(pendulum, level, lift)[0])
+      [19.62   4.905] 4.905
     """
-    held = gravity_compensation(articulation, state)
-    return held if external_force is None else held - generalized_external_force(articulation, state, external_force)
+    force = gravity_compensation(articulation, state)
+    return force if external_force is None else force - generalized_external_force(articulation, state, external_force)
 
 
 @quantity
@@ -188,6 +218,13 @@ def generalized_external_force(articulation: Articulation, state: State, externa
       TypeError: an array has another dtype than the articulation.
 
     Identity: ``dense_jacobian(a, s).T @ external_force.ravel()`` (for a fixed base without the root's wrench).
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> hanging = artix.neutral_state(pendulum)
+      >>> push = jnp.zeros((3, 6)).at[2, 0].set(10.0)  # 10 N along x at the centre of the lower rod
+      >>> print(artix.generalized_external_force(pendulum, hanging, push))  # levers of 1.5 m and 0.5 m
+      [-15.  -5.]
     """
     kin = kinematics(articulation, state)
     return _generalized_wrenches(articulation, kin, external_force)
@@ -233,21 +270,33 @@ def _inverse_dynamics_jvp(gravity: bool, primals, tangents):
 
 
 def force_change(gravity: bool, primals, tangents, kin: Kinematics, rnea: NewtonEuler) -> Array | None:
-    """Change of the generalised forces along tangents of articulation, state and wrenches, the acceleration held."""
+    """Change of the generalised forces along tangents of articulation, state and wrenches, at constant acceleration."""
     articulation, state, acceleration, external_force = primals
     d_articulation, d_state, _, d_external_force = tangents
     tree = articulation.topology
-    moved = displacement_of(tree, state, d_state.root_pose, d_state.joint_position)
-    speeds = _velocity_change(articulation, d_state)
+    displacement = displacement_of(tree, state, d_state.root_pose, d_state.joint_position)
+    d_velocity = _velocity_change(articulation, d_state)
     by = force_derivatives(articulation, kin, rnea, external_force, gravity=gravity)
-    change = None if moved is None else matmul(by.configuration, moved)
-    change = change if speeds is None else add(change, matmul(by.velocity, speeds))
+    change = None if displacement is None else matmul(by.configuration, displacement)
+    change = change if d_velocity is None else add(change, matmul(by.velocity, d_velocity))
     if not is_zero(d_external_force):
         change = add(change, -_generalized_wrenches(articulation, kin, d_external_force))
     by_parameters = along(
         lambda a: _inverse_dynamics(gravity, a, state, acceleration, external_force), articulation, d_articulation
     )
     return add(change, by_parameters)
+
+
+def equation_of_motion_change(kin: Kinematics, primals, tangents) -> Array | None:
+    """:func:`force_change` under gravity, with the armature's: the change of forward dynamics' right-hand side."""
+    articulation, state, acceleration, external_force = primals
+    rnea = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
+    change = force_change(True, primals, tangents, kin, rnea)
+    d_articulation = tangents[0]
+    if not is_zero(d_articulation) and not is_zero(d_articulation.armature):
+        base = articulation.topology.num_base_dofs
+        change = add(change, jnp.pad(d_articulation.armature * acceleration[base:], (base, 0)))
+    return change
 
 
 def _velocity_change(articulation: Articulation, tangent: State) -> Array | None:

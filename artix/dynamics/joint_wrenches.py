@@ -6,19 +6,17 @@ import jax
 import jax.numpy as jnp
 
 from artix.dynamics.inertia import link_reference_inertias, link_subtree_sums, momentum_of_motion
-from artix.dynamics.newton_euler import forces_of_motion, link_wrenches, pull
+from artix.dynamics.newton_euler import forces_of_motion, gravity_wrenches, link_wrenches
 from artix.evaluation import quantity
 from artix.kinematics.axes import Axes, check_axes, force_in_axes
 from artix.kinematics.frames import link_of_frame, locate_frame
 from artix.kinematics.links import link_frames, live_links
 from artix.kinematics.solve import (
     Kinematics,
-    Motion,
     body_accelerations,
-    body_velocities,
     dof_motions,
     kinematics,
-    root_motion,
+    state_velocities,
 )
 from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
@@ -58,6 +56,14 @@ def joint_wrenches(
       TypeError: an array has another dtype than the articulation.
 
     Identity: the components along a joint's axes are ``inverse_dynamics(a, s, acceleration, armature=False)``.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.neutral_state(arm)
+      >>> wrenches = artix.joint_wrenches(arm, state, jnp.zeros(7))
+      >>> carried = wrenches[arm.topology.link_index("wrist"), 2] / 9.81  # the force up, in kg
+      >>> print(carried, arm.link_mass[6:].sum())
+      1.8 1.8
     """
     check_axes(axes)
     tree = articulation.topology
@@ -92,6 +98,16 @@ def supported_force(
       KeyError: no link or frame has this name.
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> quadruped = artix.robots.load("quadruped")
+      >>> state = artix.neutral_state(quadruped)
+      >>> falling = jnp.zeros(18).at[2].set(-9.81)
+      >>> print(jnp.abs(artix.dynamics.supported_force(quadruped, state, falling, "front_left_shank")).max() < 1e-4)
+      True
+      >>> held = artix.dynamics.supported_force(quadruped, state, jnp.zeros(18), "front_left_shank")
+      >>> print(held[2] / 9.81)  # of the shank and the foot [kg]
+      0.26
     """
     kin = kinematics(articulation, state)
     _, placement = locate_frame(articulation, kin, frame, offset)
@@ -119,14 +135,19 @@ def link_momenta(
       TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``link_spatial_inertias(a, s) @ link_frame_velocities(a, s)`` link by link, in any axes.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> swinging = artix.neutral_state(pendulum).replace(joint_velocity=jnp.array([1.0, 0.0]))
+      >>> momenta = artix.dynamics.link_momenta(pendulum, swinging)
+      >>> print(momenta[1:, 0])  # along x, of the upper and the lower rod [kg m/s]
+      [-0.5 -1.5]
     """
     check_axes(axes)
     tree = articulation.topology
     kin = kinematics(articulation, state)
-    root = root_motion(tree, state.root_velocity)
-    velocity = body_velocities(tree, dof_motions(tree, kin), root, state.joint_velocity)
-    of_links = Motion(*(take(part, tree.link_body) for part in velocity))
-    momenta = jnp.concatenate(momentum_of_motion(link_reference_inertias(articulation, kin), of_links))
+    velocity = state_velocities(tree, kin, state).take(tree.link_body)
+    momenta = jnp.concatenate(momentum_of_motion(link_reference_inertias(articulation, kin), velocity))
     if subtree:
         momenta = link_subtree_sums(tree, momenta)
     return live_links(tree, force_in_axes(kin, link_frames(tree, kin), momenta, axes).T)
@@ -138,12 +159,12 @@ def _transmitted(
     """Wrenches through the joints about the reference point, [6, L]."""
     tree = articulation.topology
     check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
-    bodies = body_accelerations(tree, kin, dof_motions(tree, kin), state, acceleration)
-    velocity, rate = (Motion(*(take(part, tree.link_body) for part in motion)) for motion in bodies)
+    bodies = body_accelerations(tree, dof_motions(tree, kin), state, acceleration)
+    velocity, rate = (motion.take(tree.link_body) for motion in bodies)
     inertias = link_reference_inertias(articulation, kin)
     scale = articulation.gravity_scale
     forces = forces_of_motion(velocity, rate, inertias)
-    forces = forces - pull(articulation, scale * inertias.mass, scale[None] * inertias.first)
+    forces = forces - gravity_wrenches(articulation, scale * inertias.mass, scale[None] * inertias.first)
     if external_force is not None:
         forces = forces - link_wrenches(articulation, kin, external_force)
     return link_subtree_sums(tree, forces)

@@ -1,8 +1,8 @@
 """The joint-space inertia matrix by the composite-rigid-body algorithm in mask form.
 
-With S_j the motion that a unit velocity of DOF j gives to what lies below it, and I^c_j the inertia of all that as one
-rigid body, ``M_ij = S_i . (I^c_j S_j)`` where DOF i is DOF j or lies above it, and zero where neither lies above the
-other. Featherstone, *Rigid Body Dynamics Algorithms* (2008), section 6.2.
+Let S_j be the motion that a unit velocity of DOF j gives to the bodies below it, and I^c_j the inertia of these bodies
+as one rigid body. Then ``M_ij = S_i . (I^c_j S_j)`` where DOF i is DOF j or lies above it, and zero where neither lies
+above the other. Featherstone, *Rigid Body Dynamics Algorithms* (2008), section 6.2.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from artix.dynamics.inertia import composite_inertias, displaced_inertias, momen
 from artix.evaluation import quantity
 from artix.kinematics.bodies import Inertias
 from artix.kinematics.displacements import displaced_bodies, displacement_of, has_all_displacements
-from artix.kinematics.solve import Kinematics, Motion, generalized_motions, kinematics, motion_cross
-from artix.math.arrays import matmul, take
+from artix.kinematics.solve import Kinematics, Motion, generalized_motions, kinematics, motion_rates
+from artix.math.arrays import matmul
 from artix.math.tangents import add, along
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state
@@ -49,11 +49,16 @@ def mass_matrix(articulation: Articulation, state: State, *, armature: bool = Fa
 
     Identity: ``nu @ mass_matrix(a, s) @ nu / 2 == kinetic_energy(a, s)``.
 
-    Example:
-      >>> arm = artix.robots.load("arm7")
-      >>> state = artix.neutral_state(arm)
-      >>> artix.mass_matrix(arm, state).shape
-      (7, 7)
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")  # two rods of 1 kg and 1 m
+      >>> straight = artix.neutral_state(pendulum)
+      >>> print(artix.mass_matrix(pendulum, straight))
+      [[2.667 0.834]
+       [0.834 0.334]]
+      >>> bent = straight.replace(joint_position=jnp.array([0.0, jnp.pi / 2]))
+      >>> print(artix.mass_matrix(pendulum, bent))
+      [[1.667 0.334]
+       [0.334 0.334]]
     """
     check_state(articulation, state)
     has_rule = has_all_displacements(articulation.topology)
@@ -66,13 +71,13 @@ def _mass_matrix(articulation: Articulation, state: State) -> Array:
 
 
 def inertia_matrix(articulation: Articulation, kin: Kinematics) -> Array:
-    """The mass matrix without armature, of solved kinematics."""
-    return _symmetric_product(articulation.topology, *generalized_momenta(articulation, kin))
+    """The mass matrix without armature, from solved kinematics."""
+    motions, momenta = generalized_momenta(articulation, kin)
+    return _from_upper_half(articulation.topology, matmul(motions.T, momenta))
 
 
 def generalized_momenta(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
-    """For each entry of the generalised velocity, its unit motion S_j and the momentum ``I^c_j S_j`` of all that it
-    moves.
+    """Unit motions S_j of the generalised velocity and momenta ``I^c_j S_j`` of the bodies that they move.
 
     Both are [6, nv], linear part first, about the reference point and in world axes.
     """
@@ -82,24 +87,20 @@ def generalized_momenta(articulation: Articulation, kin: Kinematics) -> tuple[Ar
 
 
 def _momenta(tree: Tree, inertias: Inertias, motions: Array) -> Array:
-    """Momenta [6, nv] that motions [6, nv] give to all that the entries of the generalised velocity move."""
+    """Momenta ``I^c_j S_j`` [6, nv] of the composite bodies for motions S_j [6, nv]."""
     total, below = composite_inertias(tree, inertias)
     base = tree.num_base_dofs
-    forces = jnp.concatenate(momentum_of_motion(below, Motion(motions[:3, base:], motions[3:, base:])))
+    joints = jnp.concatenate(momentum_of_motion(below, Motion.from_rows(motions[:, base:])))
     if base == 0:
-        return forces
-    root = jnp.concatenate(momentum_of_motion(total, Motion(motions[:3, :base], motions[3:, :base])))
-    return jnp.concatenate([root, forces], axis=1)
+        return joints
+    root = jnp.concatenate(momentum_of_motion(total, Motion.from_rows(motions[:, :base])))
+    return jnp.concatenate([root, joints], axis=1)
 
 
-def _symmetric_product(tree: Tree, motions: Array, forces: Array) -> Array:
-    """The mass matrix from unit motions [6, nv] and the momenta [6, nv] that they give to all that they move."""
-    return _from_upper_half(tree, matmul(motions.T, forces))
-
-
-def _from_upper_half(tree: Tree, above: Array) -> Array:
-    upper, lower = (jnp.asarray(half, above.dtype) for half in tree.mass_matrix_halves)
-    return upper * above + lower * above.T
+def _from_upper_half(tree: Tree, matrix: Array) -> Array:
+    """The symmetric matrix with the tree's pattern whose upper half is that of ``matrix``."""
+    upper, lower = (jnp.asarray(half, matrix.dtype) for half in tree.mass_matrix_halves)
+    return upper * matrix + lower * matrix.T
 
 
 def generalized_armature(articulation: Articulation) -> Array:
@@ -118,30 +119,29 @@ def _mass_matrix_with_jvp(articulation: Articulation, state: State) -> Array:
 
 @functools.partial(_mass_matrix_with_jvp.defjvp, symbolic_zeros=True)
 def _mass_matrix_jvp(primals, tangents):
-    """Bodies and DOFs move by path sums of displacements; their inertias and motions move along."""
+    """The inertias of bodies and the motions of DOFs move along with the bodies, by path sums of displacements."""
     (articulation, state), (d_articulation, d_state) = primals, tangents
     tree, base = articulation.topology, articulation.topology.num_base_dofs
     kin = kinematics(articulation, state)
-    motions, forces = generalized_momenta(articulation, kin)
-    matrix = _symmetric_product(tree, motions, forces)
+    motions, momenta = generalized_momenta(articulation, kin)
+    matrix = _from_upper_half(tree, matmul(motions.T, momenta))
     change = along(lambda a: _mass_matrix(a, state), articulation, d_articulation)
     displacement = displacement_of(tree, state, d_state.root_pose, d_state.joint_position)
     if displacement is not None:
-        joints = Motion(motions[:3, base:], motions[3:, base:])
-        moved = displaced_bodies(tree, kin, joints, displacement)
+        joints = Motion.from_rows(motions[:, base:])
+        d_bodies = displaced_bodies(tree, kin, joints, displacement)
         inertias = reference_inertias(articulation, kin)
-        d_joints = motion_cross(Motion(*(take(part, tree.dof_body) for part in moved)), joints)
-        d_motions = jnp.pad(jnp.concatenate(d_joints), ((0, 0), (base, 0)))
-        d_forces = momenta_rates(tree, inertias, moved, motions, d_motions)
-        change = add(change, _from_upper_half(tree, matmul(d_motions.T, forces) + matmul(motions.T, d_forces)))
+        d_motions = jnp.pad(jnp.concatenate(motion_rates(tree, d_bodies, joints)), ((0, 0), (base, 0)))
+        d_momenta = momenta_rates(tree, inertias, d_bodies, motions, d_motions)
+        change = add(change, _from_upper_half(tree, matmul(d_motions.T, momenta) + matmul(motions.T, d_momenta)))
     return matrix, jnp.zeros_like(matrix) if change is None else change
 
 
-def momenta_rates(tree: Tree, inertias: Inertias, moved: Motion, motions: Array, d_motions: Array) -> Array:
+def momenta_rates(tree: Tree, inertias: Inertias, d_bodies: Motion, motions: Array, d_motions: Array) -> Array:
     """Changes of the momenta ``I^c_j S_j`` [6, nv] with motions [3, B] of the bodies and changes [6, nv] of the S_j.
 
     The root's own motions do not change.
     """
     base = tree.num_base_dofs
-    turned = jnp.pad(_momenta(tree, inertias, d_motions)[:, base:], ((0, 0), (base, 0)))
-    return _momenta(tree, displaced_inertias(inertias, moved), motions) + turned
+    by_motions = jnp.pad(_momenta(tree, inertias, d_motions)[:, base:], ((0, 0), (base, 0)))
+    return _momenta(tree, displaced_inertias(inertias, d_bodies), motions) + by_motions

@@ -19,7 +19,7 @@ from artix.dynamics.newton_euler import newton_euler
 from artix.evaluation import quantity
 from artix.kinematics.bodies import Placement
 from artix.kinematics.displacements import changes_by_velocity, generalized_columns
-from artix.kinematics.solve import Kinematics, body_velocities, dof_motions, kinematics, motion_rates, root_motion
+from artix.kinematics.solve import Kinematics, kinematics, motion_rates, state_velocities
 from artix.math import spatial
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
@@ -43,6 +43,14 @@ def center_of_mass(articulation: Articulation, state: State, frame: Literal["wor
     Raises:
       ValueError: an array has the wrong shape, or ``frame`` is neither of the two.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> print(artix.center_of_mass(pendulum, artix.neutral_state(pendulum)))
+      [ 0.  0. -1.]
+      >>> states = jax.vmap(lambda key: artix.random_state(pendulum, key))(jax.random.split(jax.random.key(0), 256))
+      >>> print(jax.vmap(lambda state: artix.center_of_mass(pendulum, state))(states).shape)
+      (256, 3)
     """
     if frame not in ("world", "root"):
         raise ValueError(f"frame must be 'world' or 'root'; found {frame!r}")
@@ -70,6 +78,12 @@ def center_of_mass_jacobian(articulation: Articulation, state: State) -> Array:
       TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``center_of_mass_jacobian(a, s) * total_mass`` is the linear part of the centroidal momentum matrix.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> jacobian = artix.center_of_mass_jacobian(pendulum, artix.neutral_state(pendulum))
+      >>> print(jacobian[0])  # along x per unit of speed of the shoulder, of the elbow [m]
+      [-1.   -0.25]
     """
     kin = kinematics(articulation, state)
     return generalized_momenta(articulation, kin)[1][:3] / jnp.sum(articulation.link_mass)
@@ -95,6 +109,14 @@ def centroidal_momentum_matrix(articulation: Articulation, state: State) -> tupl
       TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``A @ nu == centroidal_momentum(a, s)``.
+
+    Examples:
+      >>> quadruped = artix.robots.load("quadruped")
+      >>> state = artix.random_state(quadruped, jax.random.key(0))
+      >>> matrix, bias = artix.centroidal_momentum_matrix(quadruped, state)
+      >>> momentum = matrix @ artix.generalized_velocity(quadruped, state)
+      >>> print(jnp.allclose(momentum, artix.centroidal_momentum(quadruped, state), atol=1e-4))
+      True
     """
     kin = kinematics(articulation, state)
     _, momenta = generalized_momenta(articulation, kin)
@@ -119,12 +141,18 @@ def centroidal_momentum(articulation: Articulation, state: State) -> Array:
       TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``centroidal_momentum_matrix(a, s)[0] @ nu``.
+
+    Examples:
+      >>> quadruped = artix.robots.load("quadruped")
+      >>> state = artix.neutral_state(quadruped)
+      >>> gliding = state.replace(root_velocity=jnp.array([0.5, 0.0, 0.0, 0.0, 0.0, 0.0]))
+      >>> print(artix.centroidal_momentum(quadruped, gliding)[:3])
+      [7.12 0.   0.  ]
+      >>> print(0.5 * quadruped.link_mass.sum())
+      7.12
     """
     kin = kinematics(articulation, state)
-    tree = articulation.topology
-    velocity = body_velocities(
-        tree, dof_motions(tree, kin), root_motion(tree, state.root_velocity), state.joint_velocity
-    )
+    velocity = state_velocities(articulation.topology, kin, state)
     momenta = jnp.concatenate(momentum_of_motion(reference_inertias(articulation, kin), velocity))
     return about(mass_center(articulation, kin), jnp.sum(momenta, axis=1, keepdims=True))[:, 0]
 
@@ -146,6 +174,14 @@ def centroidal_momentum_rate(articulation: Articulation, state: State, accelerat
       TypeError: an array has another dtype than the articulation.
 
     Identity: ``A nu' + bias`` of :func:`centroidal_momentum_matrix`.
+
+    Examples:
+      >>> quadruped = artix.robots.load("quadruped")
+      >>> state = artix.random_state(quadruped, jax.random.key(0))
+      >>> free = artix.forward_dynamics(quadruped, state, jnp.zeros(18))  # flying, no motor acts
+      >>> rate = artix.dynamics.centroidal_momentum_rate(quadruped, state, free)
+      >>> print(rate[2] / quadruped.link_mass.sum(), jnp.abs(rate[3:]).max() < 1e-2)
+      -9.81 True
     """
     check_vector("acceleration", acceleration, (articulation.topology.nv,), articulation.dtype, "nv")
     kin = kinematics(articulation, state)
@@ -172,18 +208,26 @@ def centroidal_momentum_matrix_rate(articulation: Articulation, state: State) ->
       TypeError: an array of the state has another dtype than the articulation.
 
     Identity: times nu it is the bias of :func:`centroidal_momentum_matrix`.
+
+    Examples:
+      >>> quadruped = artix.robots.load("quadruped")
+      >>> state = artix.random_state(quadruped, jax.random.key(0))
+      >>> rate = artix.dynamics.centroidal_momentum_matrix_rate(quadruped, state)
+      >>> _, bias = artix.centroidal_momentum_matrix(quadruped, state)
+      >>> print(jnp.allclose(rate @ artix.generalized_velocity(quadruped, state), bias, atol=1e-3))
+      True
     """
     tree = articulation.topology
     kin = kinematics(articulation, state)
-    # Seen from the root's centre of mass in uniform motion, where the root's own motions do not change.
+    # In the inertial frame that moves with the root's centre of mass, the root's own motions do not change.
     rnea = newton_euler(articulation, kin, state, None, gravity=False)
     motions, momenta = generalized_momenta(articulation, kin)
     rates = jnp.concatenate(motion_rates(tree, rnea.velocity, rnea.motions))
     rates = jnp.pad(rates, ((0, 0), (tree.num_base_dofs, 0)))
     changes = momenta_rates(tree, rnea.inertias, rnea.velocity, motions, rates)
-    speed = jnp.sum(momentum_of_motion(rnea.inertias, rnea.velocity).linear, axis=1, keepdims=True)
-    speed = speed / jnp.sum(articulation.link_mass)
-    return about(mass_center(articulation, kin), changes) - _moment(speed, momenta[:3])
+    momentum = jnp.sum(momentum_of_motion(rnea.inertias, rnea.velocity).linear, axis=1, keepdims=True)
+    center_velocity = momentum / jnp.sum(articulation.link_mass)
+    return about(mass_center(articulation, kin), changes) - _moment(center_velocity, momenta[:3])
 
 
 def about(center: Array, rows: Array) -> Array:
@@ -198,7 +242,15 @@ def mass_center(articulation: Articulation, kin: Kinematics) -> Array:
 
 
 class CentroidalDerivatives(NamedTuple):
-    """Derivatives of the momentum h about the centre of mass and of its rate of change, [6, nv] each."""
+    """Derivatives of the momentum h about the centre of mass and of its rate of change, [6, nv] each.
+
+    Examples:
+      >>> quadruped = artix.robots.load("quadruped")
+      >>> state = artix.neutral_state(quadruped)
+      >>> derivatives = artix.dynamics.centroidal_derivatives(quadruped, state, jnp.zeros(18))
+      >>> print([array.shape for array in derivatives][:2])
+      [(6, 18), (6, 18)]
+    """
 
     momentum_by_configuration: Array
     momentum_by_velocity: Array
@@ -226,6 +278,16 @@ def centroidal_derivatives(articulation: Articulation, state: State, acceleratio
       TypeError: an array has another dtype than the articulation.
 
     Identity: ``.momentum_by_velocity == centroidal_momentum_matrix(a, s)[0]``.
+
+    Examples:
+      >>> quadruped = artix.robots.load("quadruped")
+      >>> state = artix.random_state(quadruped, jax.random.key(0))
+      >>> derivatives = artix.dynamics.centroidal_derivatives(quadruped, state, jnp.zeros(18))
+      >>> print(derivatives.rate_by_configuration.shape)
+      (6, 18)
+      >>> matrix, _ = artix.centroidal_momentum_matrix(quadruped, state)
+      >>> print(jnp.allclose(derivatives.momentum_by_velocity, matrix, atol=1e-4))
+      True
     """
     tree = articulation.topology
     check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
@@ -233,17 +295,17 @@ def centroidal_derivatives(articulation: Articulation, state: State, acceleratio
     rnea = newton_euler(articulation, kin, state, acceleration, gravity=False)
     rates = displacement_rates(articulation, kin, rnea, None, gravity=False)
     sums, motions = rates.sums, rates.motions
-    carried = jnp.concatenate([sums.momentum, spatial.axial(sums.momentum_moments)])
-    by_configuration = jnp.concatenate(momentum_of_motion(sums.inertias, rates.first)) + force_cross(motions, carried)
+    momenta = jnp.concatenate([sums.momentum, spatial.axial(sums.momentum_moments)])
+    by_configuration = jnp.concatenate(momentum_of_motion(sums.inertias, rates.first)) + force_cross(motions, momenta)
     forces = forces_by_configuration(rates)
     by_velocity = forces_by_velocity(rates, changes_by_velocity(tree, rnea.motions, rnea.velocity, rates.first))
-    # The centre of mass moves, too, and momenta and forces are about it.
+    # Momenta and forces are about the centre of mass, which moves, too.
     center, mass = mass_center(articulation, kin), jnp.sum(articulation.link_mass)
-    moves = momentum_of_motion(sums.inertias, motions).linear / mass
-    whole, force = carried[:3, :1], jnp.sum(rnea.force, axis=1, keepdims=True)[:3]
+    center_changes = momentum_of_motion(sums.inertias, motions).linear / mass
+    momentum, force = momenta[:3, :1], jnp.sum(rnea.force, axis=1, keepdims=True)[:3]
     rows = [
-        about(center, by_configuration) - _moment(moves, whole),
-        about(center, forces) - _moment(moves, force),
+        about(center, by_configuration) - _moment(center_changes, momentum),
+        about(center, forces) - _moment(center_changes, force),
         about(center, by_velocity),
     ]
     matrix = about(center, generalized_momenta(articulation, kin)[1])
@@ -252,5 +314,5 @@ def centroidal_derivatives(articulation: Articulation, state: State, acceleratio
 
 
 def _moment(arm: Array, force: Array) -> Array:
-    """Moments [3, k] of forces [3, k] at arms [3, k], either of which may be one, below three rows of zeros."""
+    """Moments of forces [3, k] at arms [3, k] (either may be a single column), below three rows of zeros, [6, k]."""
     return jnp.pad(spatial.cross(arm, force), ((3, 0), (0, 0)))

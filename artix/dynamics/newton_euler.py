@@ -1,10 +1,10 @@
 """The recursive Newton-Euler algorithm (RNEA), its recursions written as sums over the tree.
 
-With S_d the motion that a unit velocity of DOF d gives to what lies below it, all about one point and in world axes::
+Let S_d be the motion that a unit velocity of DOF d gives to the bodies below it, about one point and in world axes::
 
     velocity of body b       v_b = sum of S_d qd_d over the DOFs above b                       path sum
-    acceleration of body b   a_b = sum of S_d qdd_d + v x S_d qd_d over the DOFs above b, less gravity
-    force on body b          f_b = I_b a_b + v_b x* I_b v_b, less external wrenches
+    acceleration of body b   a_b = sum of S_d qdd_d + v x S_d qd_d over the DOFs above b, minus gravity
+    force on body b          f_b = I_b a_b + v_b x* I_b v_b, minus external wrenches
     force of DOF d           tau_d = S_d . (sum of f_b over the bodies below d)                subtree sum
 
 The first two are :func:`artix.kinematics.solve.body_accelerations`, the third :func:`forces_of_motion`, the last
@@ -35,15 +35,15 @@ class NewtonEuler(NamedTuple):
     """One pass of the algorithm; about the reference point and in world axes, without the root's linear velocity."""
 
     motions: Motion
-    """What a unit velocity of each DOF gives to what lies below it, [3, n]."""
+    """Unit motions S_d of the DOFs, [3, n]."""
     velocity: Motion
     """Velocities of the bodies, [3, B]."""
     acceleration: Motion
-    """Spatial accelerations of the bodies, less gravity's where it acts, [3, B]."""
+    """Spatial accelerations of the bodies, minus that of gravity if it acts, [3, B]."""
     inertias: Inertias
     """Mass moments of the bodies."""
     force: Array
-    """Force and torque required by each body: for its acceleration and against gravity, less wrenches, [6, B]."""
+    """Force and torque that each body needs for its acceleration and against gravity, minus wrenches on it, [6, B]."""
 
 
 def newton_euler(
@@ -57,23 +57,23 @@ def newton_euler(
 ) -> NewtonEuler:
     """One pass; an acceleration of ``None`` is zero.
 
-    Gravity is an acceleration that all bodies feel, but for what has a ``gravity_scale`` of its own.
+    Gravity acts as an upward acceleration of all bodies; links with a ``gravity_scale`` other than 1 are corrected for.
     """
     tree = articulation.topology
     motions = dof_motions(tree, kin)
-    velocity, rate = body_accelerations(tree, kin, motions, state, acceleration)
+    velocity, rate = body_accelerations(tree, motions, state, acceleration)
     inertias = reference_inertias(articulation, kin)
     if gravity:
         rate = rate._replace(linear=rate.linear - articulation.gravity[:, None])
     force = forces_of_motion(velocity, rate, inertias)
     if gravity:
-        force = force + pull(articulation, *weightless(articulation, kin))
+        force = force + gravity_wrenches(articulation, *weightless(articulation, kin))
     if external_force is not None:
         force = force - body_wrenches(articulation, kin, external_force)
     return NewtonEuler(motions, velocity, rate, inertias, force)
 
 
-def pull(articulation: Articulation, mass: Array, first: Array) -> Array:
+def gravity_wrenches(articulation: Articulation, mass: Array, first: Array) -> Array:
     """Gravity's forces and torques about the reference point on masses [k] with first moments [3, k], [6, k]."""
     gravity = articulation.gravity[:, None]
     return jnp.concatenate([mass[None] * gravity, spatial.cross(first, gravity)])
@@ -82,14 +82,14 @@ def pull(articulation: Articulation, mass: Array, first: Array) -> Array:
 def forces_of_motion(velocity: Motion, rate: Motion, inertias: Inertias) -> Array:
     """Forces and torques about the reference point required for the motion of each body (or link), [6, k]."""
     omega = velocity.angular
-    # A point at r from the reference point accelerates by ``at_reference + turning @ r``. Multiplied by the
+    # A point at r from the reference point accelerates by ``at_reference + gradient @ r``. Multiplied by the
     # pseudo-inertia this gives the force and the matrix of moments in one product, without any nested cross product.
     at_reference = rate.linear + spatial.cross(omega, velocity.linear)
-    turning = spatial.skew(rate.angular) + omega[:, None] * omega[None]
-    turning = turning - spatial.dot(omega, omega)[None, None] * spatial.identity_like(omega)
+    gradient = spatial.skew(rate.angular) + omega[:, None] * omega[None]
+    gradient = gradient - spatial.dot(omega, omega)[None, None] * spatial.identity_like(omega)
     mass, first, second = inertias
-    force = mass[None] * at_reference + spatial.apply(turning, first)
-    moments = spatial.multiply(turning, second) + at_reference[:, None] * first[None]
+    force = mass[None] * at_reference + spatial.apply(gradient, first)
+    moments = spatial.multiply(gradient, second) + at_reference[:, None] * first[None]
     return jnp.concatenate([force, spatial.axial(moments)])
 
 
@@ -104,7 +104,7 @@ def link_sums(tree: Tree, forces: Array) -> Array:
 
 
 def link_wrenches(articulation: Articulation, kin: Kinematics, external_force: Array) -> Array:
-    """The same per link, [6, L]."""
+    """The same wrenches as wrenches on the links about the reference point, [6, L]."""
     tree = articulation.topology
     shape = (tree.num_links, 6)
     check_vector("external_force", external_force, shape, articulation.dtype, "a wrench per link")
@@ -120,7 +120,7 @@ def generalized_forces(tree: Tree, motions: Motion, forces: Array) -> Array:
 
 
 def generalized(tree: Tree, root: Array, joints: Array) -> Array:
-    """Joins root [6, 1] and joint [n] entries to the generalised layout [nv]."""
+    """A generalised force [nv] from its root entries [6, 1] and joint entries [n]."""
     if tree.num_base_dofs == 0:
         return joints
     return jnp.concatenate([free_root(tree, root)[:, 0], joints])

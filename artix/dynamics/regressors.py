@@ -37,6 +37,13 @@ def body_regressor(velocity: Array, acceleration: Array) -> Array:
     Raises:
       ValueError: an array has the wrong shape.
       TypeError: the arrays have different dtypes.
+
+    Examples:
+      >>> acceleration = jnp.array([0.0, 0.0, 9.81, 0.0, 0.0, 0.0])  # held still: less that of gravity
+      >>> regressor = artix.dynamics.body_regressor(jnp.zeros(6), acceleration)
+      >>> parameters = jnp.zeros(10).at[0].set(2.0).at[1].set(0.2)  # 2 kg, the centre of mass 0.1 m along x
+      >>> print(regressor @ parameters)
+      [ 0.     0.    19.62   0.    -1.962  0.   ]
     """
     dtype = jnp.asarray(velocity).dtype
     check_vector("velocity", velocity, (6,), dtype, "linear, angular")
@@ -59,6 +66,14 @@ def link_body_regressors(articulation: Articulation, state: State, acceleration:
     Raises:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.random_state(arm, jax.random.key(0))
+      >>> regressors = artix.dynamics.link_body_regressors(arm, state, jnp.zeros(7))
+      >>> wrenches = jnp.einsum("lij,lj->li", regressors, artix.dynamic_parameters(arm))  # on each link alone
+      >>> print(regressors.shape, wrenches.shape)
+      (9, 6, 10) (9, 6)
     """
     regressors = _link_regressors(articulation, kinematics(articulation, state), state, acceleration)
     return live_links(articulation.topology, jnp.moveaxis(regressors, -1, 0))
@@ -84,13 +99,20 @@ def frame_body_regressor(
       KeyError: no link or frame has this name.
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.neutral_state(arm)
+      >>> regressor = artix.dynamics.frame_body_regressor(arm, state, jnp.zeros(7), "tool")
+      >>> print(regressor.shape, regressor[2, 0])  # the force on each kilogram that the tool carries
+      (6, 10) 9.81
     """
     velocity = frame_velocity(articulation, state, frame, offset, axes="local")
     rate = frame_acceleration(articulation, state, acceleration, frame, offset, axes="local")
     _, placement = locate_frame(articulation, kinematics(articulation, state), frame, offset)
     scale = take(articulation.gravity_scale, link_of_frame(articulation, frame)[0])
-    pull = spatial.rotate_inverse(placement.rotation, scale[None] * articulation.gravity[:, None])
-    return _body_regressors(velocity[:, None], rate[:, None] - jnp.pad(pull, ((0, 3), (0, 0))))[..., 0]
+    gravity = spatial.rotate_inverse(placement.rotation, scale[None] * articulation.gravity[:, None])
+    return _body_regressors(velocity[:, None], rate[:, None] - jnp.pad(gravity, ((0, 3), (0, 0))))[..., 0]
 
 
 @quantity
@@ -110,6 +132,17 @@ def joint_torque_regressor(articulation: Articulation, state: State, acceleratio
       TypeError: an array has another dtype than the articulation.
 
     Identity: times ``dynamic_parameters(a).ravel()`` it is ``inverse_dynamics(a, s, acceleration, armature=False)``.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.random_state(arm, jax.random.key(0))
+      >>> acceleration = jnp.ones(7)
+      >>> regressor = artix.joint_torque_regressor(arm, state, acceleration)
+      >>> torque = regressor @ artix.dynamic_parameters(arm).ravel()
+      >>> print(regressor.shape)
+      (7, 90)
+      >>> print(jnp.allclose(torque, artix.inverse_dynamics(arm, state, acceleration, armature=False), atol=1e-3))
+      True
     """
     tree = articulation.topology
     kin = kinematics(articulation, state)
@@ -144,6 +177,13 @@ def static_regressor(articulation: Articulation, state: State) -> Array:
       TypeError: an array of the state has another dtype than the articulation.
 
     Identity: times ``dynamic_parameters(a)[:, :4].ravel()`` it is ``center_of_mass(a, s)``.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.random_state(arm, jax.random.key(0))
+      >>> center = artix.dynamics.static_regressor(arm, state) @ artix.dynamic_parameters(arm)[:, :4].ravel()
+      >>> print(jnp.allclose(center, artix.center_of_mass(arm, state), atol=1e-4))
+      True
     """
     kin = kinematics(articulation, state)
     rows = _first_moment_regressor(articulation, kin) / jnp.sum(articulation.link_mass)
@@ -166,6 +206,13 @@ def kinetic_energy_regressor(articulation: Articulation, state: State) -> Array:
       TypeError: an array of the state has another dtype than the articulation.
 
     Identity: times ``dynamic_parameters(a).ravel()`` it is ``kinetic_energy(a, s)``.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.random_state(arm, jax.random.key(0))
+      >>> energy = artix.dynamics.kinetic_energy_regressor(arm, state) @ artix.dynamic_parameters(arm).ravel()
+      >>> print(jnp.allclose(energy, artix.kinetic_energy(arm, state), rtol=1e-4))
+      True
     """
     velocity = link_frame_velocities(articulation, state, axes="local").T
     v, (x, y, z) = velocity[:3], velocity[3:]
@@ -190,6 +237,13 @@ def potential_energy_regressor(articulation: Articulation, state: State) -> Arra
       TypeError: an array of the state has another dtype than the articulation.
 
     Identity: times ``dynamic_parameters(a).ravel()`` it is ``potential_energy(a, s)``.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.random_state(arm, jax.random.key(0))
+      >>> energy = artix.dynamics.potential_energy_regressor(arm, state) @ artix.dynamic_parameters(arm).ravel()
+      >>> print(jnp.allclose(energy, artix.potential_energy(arm, state), rtol=1e-4))
+      True
     """
     moments = _first_moment_regressor(articulation, kinematics(articulation, state))
     rows = -jnp.sum(articulation.gravity[:, None, None] * moments, axis=0) * articulation.gravity_scale[:, None]
@@ -209,9 +263,9 @@ def _link_regressors(articulation: Articulation, kin: Kinematics, state: State, 
     """Body regressors of the links in their frames, [6, 10, L]."""
     velocity = link_frame_velocities(articulation, state, axes="local").T
     rate = link_frame_accelerations(articulation, state, acceleration, axes="local").T
-    pull = articulation.gravity[:, None] * articulation.gravity_scale[None]
-    pull = spatial.rotate_inverse(link_frames(articulation.topology, kin).rotation, pull)
-    return _body_regressors(velocity, jnp.concatenate([rate[:3] - pull, rate[3:]]))
+    gravity = articulation.gravity[:, None] * articulation.gravity_scale[None]
+    gravity = spatial.rotate_inverse(link_frames(articulation.topology, kin).rotation, gravity)
+    return _body_regressors(velocity, jnp.concatenate([rate[:3] - gravity, rate[3:]]))
 
 
 def _body_regressors(velocity: Array, acceleration: Array) -> Array:
@@ -229,7 +283,7 @@ def _body_regressors(velocity: Array, acceleration: Array) -> Array:
 
 
 def _inertia_columns(w: Array) -> Array:
-    """The matrices [3, 6, k] that take (I_xx, I_xy, I_yy, I_xz, I_yz, I_zz) to I w."""
+    """The matrices [3, 6, k] that map (I_xx, I_xy, I_yy, I_xz, I_yz, I_zz) to ``I w``."""
     (x, y, z), zero = w, jnp.zeros_like(w[0])
     rows = [x, y, zero, z, zero, zero, zero, x, y, zero, z, zero, zero, zero, zero, x, y, z]
     return jnp.stack(rows).reshape(3, 6, *w.shape[1:])

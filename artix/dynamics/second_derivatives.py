@@ -1,10 +1,10 @@
 """Second derivatives of inverse dynamics: four tensors in closed form.
 
-Two displacements of which one carries the other along, k above j, and DOF i. The material derivatives along k of all
-that the first derivative by j is made of are again products of the motions of j and k: ``D_k first_j = first_k x S_j``
-and ``D_k second_j = second_k x S_j + 2 first_k x first_j``. What is left depends on i only through its composite body,
-or not at all where i lies above j; so every tensor is a product of a few rows per DOF with a few vectors per pair,
-under the ancestor masks. Pairs in the other order follow by symmetry: displacements of different joints commute (the
+Take two displacements of which k moves j, and a DOF i. The material derivatives along k of the terms in the first
+derivative by j are again products of the motions of j and k: ``D_k first_j = first_k x S_j`` and
+``D_k second_j = second_k x S_j + 2 first_k x first_j``. What remains depends on i only through its composite body, or
+not at all where i lies above j. So every tensor is a product of a few rows per DOF and a few vectors per pair, under
+the ancestor masks. Pairs in the other order follow by symmetry, since displacements of different joints commute (the
 tensors are those of Singh, Russell and Wensing, *On second-order derivatives of rigid-body dynamics*, 2023).
 """
 
@@ -26,10 +26,10 @@ from artix.dynamics.force_derivatives import (
     forces_by_configuration,
     forces_by_velocity,
     moments_of_momentum,
-    turned_back,
-    turned_back_transposed,
     twice_coriolis,
     twice_coriolis_transposed,
+    world_force_changes,
+    world_force_changes_transposed,
 )
 from artix.dynamics.inertia import momentum_of_motion
 from artix.dynamics.mass_matrix import generalized_momenta
@@ -46,7 +46,15 @@ Array = jax.Array
 
 
 class InverseDynamicsSecondDerivatives(NamedTuple):
-    """Second derivatives of the generalised forces; entry [i, j, k] is of force i, shape [nv, nv, nv] each."""
+    """Second derivatives of the generalised forces; entry [i, j, k] is of force i, shape [nv, nv, nv] each.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> state = artix.neutral_state(pendulum)
+      >>> second = artix.dynamics.inverse_dynamics_second_derivatives(pendulum, state, jnp.zeros(2))
+      >>> print(second.configuration_configuration.shape)
+      (2, 2, 2)
+    """
 
     configuration_configuration: Array
     """By the configuration along j, then along k; not symmetric within a floating root and spherical joints."""
@@ -61,19 +69,19 @@ class _Masks(NamedTuple):
     """Relations as numbers, 0 or 1; c = 3 + n displacements."""
 
     carried: Array
-    """``[i, j]``: displacement j carries the joint of entry i along, [nv, c]."""
+    """``[i, j]``: displacement j moves the joint of entry i, [nv, c]."""
     above: Array
     """``[i, j]``: entry i lies strictly above displacement j, [nv, c]."""
     strictly: Array
-    """``[j, k]``: k moves a body strictly above that of j, [c, c]."""
+    """``[j, k]``: k lies on a body strictly above that of j, [c, c]."""
     at_or_above: Array
-    """``[j, k]``: the same or on one body, [c, c]."""
+    """``[j, k]``: k lies on a body above that of j, or on the same one, [c, c]."""
     roots: Array
-    """``[j, k]``: both turn the root, [c, c]."""
+    """``[j, k]``: both rotate the root, [c, c]."""
 
 
 class _Pairs(NamedTuple):
-    """What the tensors are made of: everything about displacements j in [., c, 1] and k in [., 1, c]."""
+    """The factors of the tensors: quantities of displacements j as ``lower`` [., c, 1] and k as ``upper`` [., 1, c]."""
 
     masks: _Masks
     rows: Array
@@ -83,9 +91,8 @@ class _Pairs(NamedTuple):
     dof_motions: Motion
     lower: Rates
     upper: Rates
-    lower_change: Motion
-    """Velocity rates of j."""
     upper_change: Motion
+    """Changes of the accelerations by unit velocities k."""
 
 
 @quantity
@@ -110,6 +117,14 @@ def inverse_dynamics_second_derivatives(
 
     Identity: ``.velocity_velocity @ nu @ nu / 2`` is the part of ``coriolis_compensation`` of all joints and the root's
     rotation.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> bent = artix.neutral_state(pendulum).replace(joint_position=jnp.array([0.0, jnp.pi / 2]))
+      >>> second = artix.dynamics.inverse_dynamics_second_derivatives(pendulum, bent, jnp.zeros(2))
+      >>> nu = jnp.array([2.0, 0.0])
+      >>> print(second.velocity_velocity @ nu @ nu / 2)  # the Coriolis forces of this velocity
+      [0. 2.]
     """
     tree = articulation.topology
     check_state(articulation, state)
@@ -126,7 +141,7 @@ def inverse_dynamics_second_derivatives(
         jax.tree.map(lambda x: x[..., NUM_ROOT:], rates.sums),
         rnea.motions,
         *(jax.tree.map(lambda x: x[..., None], rates), jax.tree.map(lambda x: x[..., None, :], rates)),
-        *(jax.tree.map(lambda x: x[..., None], change), jax.tree.map(lambda x: x[..., None, :], change)),
+        jax.tree.map(lambda x: x[..., None, :], change),
     )
     first = force_derivatives(articulation, kin, rnea, external_force, gravity=True).configuration[:, :NUM_ROOT]
     forces = forces_by_configuration(rates)
@@ -144,33 +159,28 @@ def inverse_dynamics_second_derivatives(
 def _by_configurations(pairs: _Pairs, forces: Array, first: Array) -> Array:
     """By j, then k, [nv, c, c]; ``forces`` and ``first`` are the first derivatives."""
     lower, upper, sums = pairs.lower, pairs.upper, pairs.lower.sums
-    turned = motion_cross(upper.first, lower.motions)
-    inner = Motion(
-        *map(
-            lambda a, b: a + 2 * b,
-            motion_cross(upper.second, lower.motions),
-            motion_cross(upper.first, lower.first),
-        )
-    )
-    carried = momentum_of_motion(sums.inertias, upper.second)
-    below = jnp.concatenate(carried) + twice_coriolis(sums, upper.first.angular)
-    whole = jnp.concatenate(momentum_of_motion(sums.inertias, inner)) + twice_coriolis(sums, turned.angular)
-    whole = whole + twice_coriolis(_moving(sums, upper.first), lower.first.angular)
-    rows = [_momenta(pairs), _turns(pairs), _turns_by_motions(pairs)]
-    columns = [jnp.concatenate(inner), turned.angular, _products(lower.first.angular, jnp.concatenate(upper.first))]
+    d_first = motion_cross(upper.first, lower.motions)
+    d_second = _sum_with_twice(motion_cross(upper.second, lower.motions), motion_cross(upper.first, lower.first))
+    below = jnp.concatenate(momentum_of_motion(sums.inertias, upper.second))
+    below = below + twice_coriolis(sums, upper.first.angular)
+    total = jnp.concatenate(momentum_of_motion(sums.inertias, d_second)) + twice_coriolis(sums, d_first.angular)
+    total = total + twice_coriolis(_moving(sums, upper.first), lower.first.angular)
+    rows = [_momenta(pairs), _coriolis(pairs), _coriolis_by_motions(pairs)]
+    products = _products(lower.first.angular, jnp.concatenate(upper.first))
+    columns = [jnp.concatenate(d_second), d_first.angular, products]
     if sums.world is not None:
-        below = below + turned_back(sums.world, upper.motions.angular)
-        whole = whole + turned_back(_turned(sums.world, upper.motions.angular), lower.motions.angular)
-        rows.append(_turns_of_world_forces(pairs))
+        below = below + world_force_changes(sums.world, upper.motions.angular)
+        total = total + world_force_changes(_rotated(sums.world, upper.motions.angular), lower.motions.angular)
+        rows.append(_world_force_changes_twice(pairs))
         columns.append(_products(lower.motions.angular, upper.motions.angular))
-    whole = whole + force_cross(lower.motions, below)
-    further = force_cross(upper.motions, forces[:, :, None])
+    total = total + force_cross(lower.motions, below)
+    d_forces = force_cross(upper.motions, forces[:, :, None])
     masks = pairs.masks
     ordered = masks.carried[:, :, None] * _contract(jnp.concatenate(rows), jnp.concatenate(columns), pairs)
-    along_rows = _contract_all(pairs.rows, whole) + masks.above[:, None] * _contract_all(pairs.rows, further)
+    along_rows = _contract_all(pairs.rows, total) + masks.above[:, None] * _contract_all(pairs.rows, d_forces)
     ordered = ordered + masks.above[:, :, None] * along_rows
     both = _symmetric(masks, ordered)
-    # The root turns about the world's axes, which do not turn along: rotations j and k differ by their bracket.
+    # The root rotates about the world's axes, which do not move with it: rotations j and k differ by their bracket.
     bracket = np.zeros((NUM_ROOT,) * 3)
     for j, k, m in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
         bracket[j, k, m], bracket[k, j, m] = 1.0, -1.0
@@ -181,69 +191,67 @@ def _by_configurations(pairs: _Pairs, forces: Array, first: Array) -> Array:
 def _by_velocities(pairs: _Pairs) -> Array:
     """By velocities j and k, [nv, c, c]."""
     lower, upper, masks = pairs.lower, pairs.upper, pairs.masks
-    inner = Motion(*(part * (1 + masks.strictly)[None] for part in motion_cross(upper.motions, lower.motions)))
-    whole = jnp.concatenate(momentum_of_motion(lower.sums.inertias, inner))
-    whole = whole + twice_coriolis(_moving(lower.sums, upper.motions), lower.motions.angular)
-    rows = jnp.concatenate([_momenta(pairs), _turns_by_motions(pairs)])
+    rates = Motion(*(part * (1 + masks.strictly)[None] for part in motion_cross(upper.motions, lower.motions)))
+    total = jnp.concatenate(momentum_of_motion(lower.sums.inertias, rates))
+    total = total + twice_coriolis(_moving(lower.sums, upper.motions), lower.motions.angular)
+    rows = jnp.concatenate([_momenta(pairs), _coriolis_by_motions(pairs)])
     products = _products(lower.motions.angular, jnp.concatenate(upper.motions))
-    ordered = masks.carried[:, :, None] * _contract(rows, jnp.concatenate([*inner, products]), pairs)
-    return _symmetric(masks, ordered + masks.above[:, :, None] * _contract_all(pairs.rows, whole))
+    ordered = masks.carried[:, :, None] * _contract(rows, jnp.concatenate([*rates, products]), pairs)
+    return _symmetric(masks, ordered + masks.above[:, :, None] * _contract_all(pairs.rows, total))
 
 
 def _by_configuration_and_velocity(pairs: _Pairs, forces: Array) -> Array:
     """By configuration j and velocity k, [nv, c, c]; ``forces`` are the first derivatives by velocity k."""
     lower, upper, masks = pairs.lower, pairs.upper, pairs.masks
     carried, above = masks.carried, masks.above
-    # Of the root's own rotations, velocities count as above displacements: they turn with none of them.
-    before = masks.strictly + masks.roots
-    behind = (masks.at_or_above.T * (1 - before))[None]
-    before = before[None]
-    turned = motion_cross(upper.motions, lower.motions)
-    inner = Motion(
-        *map(
-            lambda a, b: a + 2 * b,
-            motion_cross(pairs.upper_change, lower.motions),
-            motion_cross(upper.motions, lower.first),
-        )
-    )
+    # Among the root's own rotations, velocities count as above displacements: no displacement rotates them.
+    k_above = masks.strictly + masks.roots
+    k_below = (masks.at_or_above.T * (1 - k_above))[None]
+    k_above = k_above[None]
+    d_velocity = motion_cross(upper.motions, lower.motions)
+    d_rate = _sum_with_twice(motion_cross(pairs.upper_change, lower.motions), motion_cross(upper.motions, lower.first))
     sums = lower.sums
-    below = jnp.concatenate(momentum_of_motion(sums.inertias, pairs.upper_change)) + twice_coriolis(
-        sums, upper.motions.angular
-    )
-    whole = jnp.concatenate(momentum_of_motion(sums.inertias, inner)) + twice_coriolis(sums, turned.angular)
-    whole = whole + twice_coriolis(_moving(sums, upper.motions), lower.first.angular)
-    whole = whole + force_cross(lower.motions, below)
-    rows = jnp.concatenate([_momenta(pairs), _turns(pairs)])
-    direct = _contract(rows, jnp.concatenate([*inner, turned.angular]), pairs)
+    below = jnp.concatenate(momentum_of_motion(sums.inertias, pairs.upper_change))
+    below = below + twice_coriolis(sums, upper.motions.angular)
+    total = jnp.concatenate(momentum_of_motion(sums.inertias, d_rate)) + twice_coriolis(sums, d_velocity.angular)
+    total = total + twice_coriolis(_moving(sums, upper.motions), lower.first.angular)
+    total = total + force_cross(lower.motions, below)
+    rows = jnp.concatenate([_momenta(pairs), _coriolis(pairs)])
+    direct = _contract(rows, jnp.concatenate([*d_rate, d_velocity.angular]), pairs)
     products = _products(lower.first.angular, jnp.concatenate(upper.motions))
-    shared = _contract(_turns_by_motions(pairs), products, pairs)
+    shared = _contract(_coriolis_by_motions(pairs), products, pairs)
     of_upper = twice_coriolis(_moving(upper.sums, upper.motions), lower.first.angular)
-    tensor = before * (carried[:, :, None] * (direct + shared) + above[:, :, None] * _contract_all(pairs.rows, whole))
-    tensor = tensor + behind * carried[:, None] * shared
-    tensor = tensor + behind * above[:, None] * _contract_all(pairs.rows, of_upper)
-    held = force_cross(lower.motions, forces[:, None])
-    return tensor + behind * above[:, :, None] * _contract_all(pairs.rows, held)
+    tensor = k_above * (carried[:, :, None] * (direct + shared) + above[:, :, None] * _contract_all(pairs.rows, total))
+    tensor = tensor + k_below * carried[:, None] * shared
+    tensor = tensor + k_below * above[:, None] * _contract_all(pairs.rows, of_upper)
+    d_forces = force_cross(lower.motions, forces[:, None])
+    return tensor + k_below * above[:, :, None] * _contract_all(pairs.rows, d_forces)
 
 
 def _of_mass_matrix(pairs: _Pairs, momenta: tuple[Array, Array]) -> Array:
     """Derivative of entry [i, j] of the mass matrix by displacement k, [nv, nv, c]."""
     motions, forces = momenta
     masks, upper = pairs.masks, pairs.upper
-    columns = Motion(motions[:3, :, None], motions[3:, :, None])
-    turned = motion_cross(columns, upper.motions)
-    whole = jnp.concatenate(momentum_of_motion(upper.sums.inertias, turned))
-    whole = whole + force_cross(upper.motions, jnp.concatenate(momentum_of_motion(upper.sums.inertias, columns)))
-    held = force_cross(upper.motions, forces[:, :, None])
+    columns = Motion.from_rows(motions[:, :, None])
+    rates = motion_cross(columns, upper.motions)
+    total = jnp.concatenate(momentum_of_motion(upper.sums.inertias, rates))
+    total = total + force_cross(upper.motions, jnp.concatenate(momentum_of_motion(upper.sums.inertias, columns)))
+    d_forces = force_cross(upper.motions, forces[:, :, None])
     above, carried = masks.above, masks.carried
-    below = carried[:, None] * above[None] * _contract(_momenta(pairs), jnp.concatenate(turned), pairs)
-    among = above[None] * _contract_all(pairs.rows, whole) + carried[None] * _contract_all(pairs.rows, held)
+    below = carried[:, None] * above[None] * _contract(_momenta(pairs), jnp.concatenate(rates), pairs)
+    among = above[None] * _contract_all(pairs.rows, total) + carried[None] * _contract_all(pairs.rows, d_forces)
     return below + above[:, None] * among
 
 
+def _sum_with_twice(a: Motion, b: Motion) -> Motion:
+    """``a + 2 b``."""
+    return Motion(a.linear + 2 * b.linear, a.angular + 2 * b.angular)
+
+
 def _masks(tree: Tree, dtype) -> _Masks:
-    where = displacements(tree)
+    relations = displacements(tree)
     count, base = NUM_ROOT + tree.num_dofs, tree.num_base_dofs
-    carried, above = (jnp.asarray(mask)[:, :count] for mask in (where.moved_by, where.moves_below))
+    carried, above = (jnp.asarray(mask)[:, :count] for mask in (relations.moved_by, relations.moves_below))
     root = jnp.zeros((NUM_ROOT, count), bool).at[:, NUM_ROOT:].set(True)
     roots = jnp.pad(jnp.ones((NUM_ROOT, NUM_ROOT), bool), ((0, tree.num_dofs), (0, tree.num_dofs)))
     strictly = jnp.concatenate([root, above])
@@ -261,13 +269,13 @@ def _symmetric(masks: _Masks, ordered: Array) -> Array:
 
 
 def _moving(sums: Composites, motion: Motion) -> Composites:
-    """The composites' moments of momentum for this motion alone."""
+    """The composites with the moments of momentum that this motion alone would give them."""
     linear, moments = moments_of_momentum(sums.inertias, motion)
     return sums._replace(momentum=linear, momentum_moments=moments)
 
 
-def _turned(world: WorldForces, angular: Array) -> WorldForces:
-    """World forces as seen from composites that turn: their rates of change."""
+def _rotated(world: WorldForces, angular: Array) -> WorldForces:
+    """Rates of change of world forces as seen from composites that rotate."""
     moments = jnp.stack([_cross(world.moments[:, k], angular) for k in range(3)], axis=1)
     return WorldForces(_cross(world.force, angular), moments, _cross(world.torque, angular))
 
@@ -281,11 +289,12 @@ def _momenta(pairs: _Pairs) -> Array:
     return jnp.concatenate(momentum_of_motion(pairs.dofs.inertias, pairs.dof_motions))
 
 
-def _turns(pairs: _Pairs) -> Array:
+def _coriolis(pairs: _Pairs) -> Array:
+    """Powers of the Coriolis forces on the DOFs' composites, [3, n]."""
     return twice_coriolis_transposed(pairs.dofs, pairs.dof_motions)
 
 
-def _turns_by_motions(pairs: _Pairs) -> Array:
+def _coriolis_by_motions(pairs: _Pairs) -> Array:
     """The same for composites that move with each of six unit motions, [18, n]: by angular part, then by motion."""
     dofs, unit = pairs.dofs, jnp.eye(6, dtype=pairs.rows.dtype)[..., None]
     inertias = jax.tree.map(lambda x: x[..., None, :], dofs.inertias)
@@ -294,12 +303,12 @@ def _turns_by_motions(pairs: _Pairs) -> Array:
     return twice_coriolis_transposed(moving, motions).reshape(18, -1)
 
 
-def _turns_of_world_forces(pairs: _Pairs) -> Array:
-    """Powers of world forces that turn twice, [9, n]: by the second turn, then by the first."""
+def _world_force_changes_twice(pairs: _Pairs) -> Array:
+    """Powers of the changes of world forces under two rotations, [9, n]: by the second rotation, then by the first."""
     unit = jnp.eye(3, dtype=pairs.rows.dtype)[..., None]
     world = jax.tree.map(lambda x: x[..., None, :], pairs.dofs.world)
     motions = Motion(*(part[:, None] for part in pairs.dof_motions))
-    return turned_back_transposed(_turned(world, unit), motions).reshape(9, -1)
+    return world_force_changes_transposed(_rotated(world, unit), motions).reshape(9, -1)
 
 
 def _products(a: Array, b: Array) -> Array:
@@ -313,6 +322,6 @@ def _contract_all(rows: Array, columns: Array) -> Array:
 
 
 def _contract(rows: Array, columns: Array, pairs: _Pairs) -> Array:
-    """The same for rows of the DOFs only; the root's entries, which nothing carries along, are zero."""
+    """The same for rows of the DOFs only; the root's entries, which no displacement moves, are zero."""
     base = pairs.rows.shape[1] - rows.shape[1]
     return jnp.pad(_contract_all(rows, columns), ((base, 0), (0, 0), (0, 0)))

@@ -1,4 +1,4 @@
-"""Solves with the mass matrix, by the factorisation that suits the topology, differentiable by the implicit rule."""
+"""Solves with the mass matrix, using the factorisation that suits the topology; derivatives are implicit."""
 
 from __future__ import annotations
 
@@ -35,6 +35,17 @@ def mass_matrix_cholesky(articulation: Articulation, state: State, *, armature: 
       TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``U @ diag(D) @ U.T == mass_matrix(a, s, armature=True)``.
+
+    Examples:
+      >>> quadruped = artix.robots.load("quadruped")
+      >>> state = artix.neutral_state(quadruped)
+      >>> upper, diagonal = artix.mass_matrix_cholesky(quadruped, state)
+      >>> matrix = artix.mass_matrix(quadruped, state, armature=True)
+      >>> print(jnp.allclose(upper * diagonal @ upper.T, matrix, atol=1e-4))
+      True
+      >>> left, right = (6 + quadruped.topology.dofs(name).start for name in ("front_left_knee", "front_right_knee"))
+      >>> print(upper[left, right])  # legs do not fill each other in
+      0.0
     """
     kin = kinematics(articulation, state)
     factors = factorize_product(articulation.topology, mass_product(articulation, kin, armature=armature))
@@ -59,6 +70,12 @@ def mass_matrix_solve(articulation: Articulation, state: State, right: Array, *,
       TypeError: an array has another dtype than the articulation.
 
     Identity: ``mass_matrix(a, s, armature=True) @ mass_matrix_solve(a, s, b) == b``.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> state = artix.neutral_state(pendulum)
+      >>> print(artix.mass_matrix_solve(pendulum, state, jnp.array([1.0, 0.0])))  # 1 N m at the shoulder
+      [ 1.712 -4.279]
     """
     check_vector("right", right, (articulation.topology.nv,), articulation.dtype, "nv")
     kin = kinematics(articulation, state)
@@ -83,12 +100,20 @@ def mass_matrix_inverse(articulation: Articulation, state: State, *, armature: b
       TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``mass_matrix(a, s, armature=True) @ mass_matrix_inverse(a, s) == 1``.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> state = artix.neutral_state(pendulum)
+      >>> inverse = artix.mass_matrix_inverse(pendulum, state)
+      >>> print(artix.mass_matrix(pendulum, state, armature=True) @ inverse)
+      [[ 1.  0.]
+       [ 0.  1.]]
     """
     return inverse_matrix(articulation, kinematics(articulation, state), armature=armature)
 
 
 def inverse_matrix(articulation: Articulation, kin: Kinematics, *, armature: bool = True) -> Array:
-    """The inverse of the mass matrix, of solved kinematics."""
+    """The inverse of the mass matrix, from solved kinematics."""
     product = mass_product(articulation, kin, armature=armature)
     inverse = inverse_of_product(articulation.topology, inertia_matrix(articulation, kin), product)
     return _live(articulation, inverse)
@@ -104,17 +129,13 @@ def linear_solve(
     articulation: Articulation, kin: Kinematics, factors: Factors, right: Array, *, armature: bool = True
 ) -> Array:
     """Solves with the mass matrix; its derivative ``M^-1 (d right - dM x)`` needs no further factorisation."""
-    matrix = _whole_matrix(articulation, kin, armature=armature)
+    # Only derivatives use the matrix itself; elsewhere it is dead code.
+    matrix = inertia_matrix(articulation, kin)
+    matrix = matrix + jnp.diag(generalized_armature(articulation)) if armature else matrix
     solution = jax.lax.custom_linear_solve(
         lambda x: matmul(matrix, x), right, solve=lambda _, b: solve(factors, b), symmetric=True
     )
     return _live(articulation, solution)
-
-
-def _whole_matrix(articulation: Articulation, kin: Kinematics, *, armature: bool) -> Array:
-    """The mass matrix, used by derivatives of solutions only; elsewhere it is dead code."""
-    matrix = inertia_matrix(articulation, kin)
-    return matrix + jnp.diag(generalized_armature(articulation)) if armature else matrix
 
 
 def mass_product(articulation: Articulation, kin: Kinematics, *, armature: bool = True) -> MassProduct:

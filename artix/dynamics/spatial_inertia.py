@@ -34,6 +34,12 @@ def link_spatial_inertias(articulation: Articulation, state: State, *, axes: Axe
     Raises:
       ValueError: an array of the state has the wrong shape, or ``axes`` is not one of the three.
       TypeError: an array of the state has another dtype than the articulation.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> inertias = artix.dynamics.link_spatial_inertias(pendulum, artix.neutral_state(pendulum), axes="local")
+      >>> print(inertias[1, 4, 4])  # of a rod about its end: m l^2 / 3
+      0.334
     """
     check_axes(axes)
     kin = kinematics(articulation, state)
@@ -59,6 +65,12 @@ def composite_spatial_inertias(articulation: Articulation, state: State, *, axes
       TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``S_i . I^c_j S_j`` of columns i above j of :func:`artix.joint_jacobians` is the mass matrix.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> inertias = artix.dynamics.composite_spatial_inertias(pendulum, artix.neutral_state(pendulum))
+      >>> print(inertias[:, 0, 0])  # masses of each link and of all below it
+      [2. 2. 1.]
     """
     check_axes(axes)
     kin = kinematics(articulation, state)
@@ -84,11 +96,17 @@ def centroidal_inertia(articulation: Articulation, state: State) -> Array:
       TypeError: an array of the state has another dtype than the articulation.
 
     Identity: the inverse of it times the centroidal momentum is the articulation's average velocity.
+
+    Examples:
+      >>> quadruped = artix.robots.load("quadruped")
+      >>> inertia = artix.dynamics.centroidal_inertia(quadruped, artix.neutral_state(quadruped))
+      >>> print(inertia[0, 0], jnp.diagonal(inertia)[3:])  # [kg] and [kg m^2]
+      14.24 [0.279 0.524 0.515]
     """
     kin = kinematics(articulation, state)
     inertias = link_reference_inertias(articulation, kin)
     mass, first, second = (jnp.sum(part, axis=-1, keepdims=True) for part in inertias)
-    # Exactly zero, which the difference of two large numbers need not be.
+    # Set the first moments to exactly zero, which the difference of large numbers need not be.
     at_center = Inertias(mass, jnp.zeros_like(first), second - first[:, None] * first[None] / mass[None, None])
     return spatial_inertias(at_center)[..., 0]
 
@@ -118,6 +136,13 @@ def supported_inertia(
       KeyError: no link or frame has this name.
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.neutral_state(arm)
+      >>> inertia = artix.dynamics.supported_inertia(arm, state, "wrist")
+      >>> print(inertia[0, 0], arm.link_mass[6:].sum())
+      1.8 1.8
     """
     tree = articulation.topology
     kin = kinematics(articulation, state)

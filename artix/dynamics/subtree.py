@@ -12,7 +12,6 @@ from artix.evaluation import quantity
 from artix.kinematics.frames import link_of_frame
 from artix.kinematics.links import live_links
 from artix.kinematics.solve import (
-    Kinematics,
     body_accelerations,
     dof_motions,
     generalized_motions,
@@ -21,7 +20,7 @@ from artix.kinematics.solve import (
     root_motion,
 )
 from artix.math import spatial
-from artix.math.arrays import matmul, take
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 
@@ -39,6 +38,12 @@ def subtree_masses(articulation: Articulation) -> Array:
 
     Returns:
       Masses [kg], shape [L]; the first is that of the whole articulation.
+
+    Examples:
+      >>> quadruped = artix.robots.load("quadruped")
+      >>> masses = artix.dynamics.subtree_masses(quadruped)
+      >>> print(masses[0], masses[quadruped.topology.link_index("front_left_hip")])  # whole, a leg
+      14.24 1.96
     """
     return link_subtree_sums(articulation.topology, articulation.link_mass)
 
@@ -59,6 +64,11 @@ def subtree_centers_of_mass(articulation: Articulation, state: State) -> Array:
       TypeError: an array of the state has another dtype than the articulation.
 
     Identity: the root's is ``center_of_mass(a, s)``.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> print(artix.dynamics.subtree_centers_of_mass(pendulum, artix.neutral_state(pendulum))[:, 2])  # heights [m]
+      [-1.  -1.  -1.5]
     """
     tree = articulation.topology
     kin = kinematics(articulation, state)
@@ -82,10 +92,17 @@ def subtree_center_of_mass_velocities(articulation: Articulation, state: State) 
       TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``subtree_center_of_mass_jacobian(a, s, link) @ nu``.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> swinging = artix.neutral_state(pendulum).replace(joint_velocity=jnp.array([1.0, 0.0]))
+      >>> velocities = artix.dynamics.subtree_center_of_mass_velocities(pendulum, swinging)
+      >>> print(velocities[1:, 0])  # of both rods, of the lower one
+      [-1.  -1.5]
     """
-    flight = root_motion(articulation.topology, state.root_velocity).linear
-    found = _center_motions(articulation, state, None)
-    return live_links(articulation.topology, (flight + _mean(articulation, found.velocity)).T)
+    root = root_motion(articulation.topology, state.root_velocity).linear
+    centers = _center_motions(articulation, state, None)
+    return live_links(articulation.topology, (root + _mean(articulation, centers.velocity)).T)
 
 
 @quantity
@@ -103,9 +120,16 @@ def subtree_center_of_mass_accelerations(articulation: Articulation, state: Stat
     Raises:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> turning = artix.neutral_state(pendulum).replace(joint_velocity=jnp.array([1.0, 0.0]))
+      >>> accelerations = artix.dynamics.subtree_center_of_mass_accelerations(pendulum, turning, jnp.zeros(2))
+      >>> print(accelerations[1:, 2])  # centripetal, of both rods and of the lower one [m/s^2]
+      [1.  1.5]
     """
-    found = _center_motions(articulation, state, acceleration)
-    return live_links(articulation.topology, _mean(articulation, found.acceleration).T)
+    centers = _center_motions(articulation, state, acceleration)
+    return live_links(articulation.topology, _mean(articulation, centers.acceleration).T)
 
 
 @quantity
@@ -126,6 +150,16 @@ def subtree_center_of_mass_jacobian(articulation: Articulation, state: State, li
       TypeError: an array of the state has another dtype than the articulation.
 
     Identity: the root's is ``center_of_mass_jacobian(a, s)``.
+
+    Examples:
+      >>> quadruped = artix.robots.load("quadruped")
+      >>> state = artix.neutral_state(quadruped)
+      >>> whole = artix.dynamics.subtree_center_of_mass_jacobian(quadruped, state, "trunk")
+      >>> print(jnp.allclose(whole, artix.center_of_mass_jacobian(quadruped, state), atol=1e-5))
+      True
+      >>> leg = artix.dynamics.subtree_center_of_mass_jacobian(quadruped, state, "front_left_hip")
+      >>> print(leg.shape)
+      (3, 18)
     """
     tree = articulation.topology
     kin = kinematics(articulation, state)
@@ -134,12 +168,11 @@ def subtree_center_of_mass_jacobian(articulation: Articulation, state: State, li
     weight = articulation.link_mass * jnp.asarray(tree.link_ancestors)[top].astype(articulation.dtype)
     weight = jnp.where(jnp.sum(weight) > 0, weight, jnp.zeros_like(weight).at[top].set(1))
     weight = weight / jnp.sum(weight)
-    # The part of the subtree that each DOF moves, and where that part's centre is, times that part.
-    below = jnp.asarray(tree.dof_moves_link).astype(weight.dtype)
-    below = jnp.concatenate([jnp.ones_like(below, shape=(tree.num_base_dofs, tree.num_links)), below]) * weight[None]
-    part = jnp.sum(below, axis=1)
-    moment = matmul(link_centers(articulation, kin), below.T)
-    return part[None] * motions[:3] + spatial.cross(motions[3:], moment)
+    # The fraction of the subtree's mass that each DOF moves, and the first moment of that fraction.
+    moved = jnp.asarray(tree.dof_moves_link).astype(weight.dtype)
+    moved = jnp.concatenate([jnp.ones_like(moved, shape=(tree.num_base_dofs, tree.num_links)), moved]) * weight[None]
+    moment = matmul(link_centers(articulation, kin), moved.T)
+    return jnp.sum(moved, axis=1)[None] * motions[:3] + spatial.cross(motions[3:], moment)
 
 
 @quantity
@@ -158,10 +191,16 @@ def center_of_mass_velocity(articulation: Articulation, state: State) -> Array:
       TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``center_of_mass_jacobian(a, s) @ nu``.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> swinging = artix.neutral_state(pendulum).replace(joint_velocity=jnp.array([1.0, 0.0]))
+      >>> print(artix.center_of_mass_velocity(pendulum, swinging)[0])
+      -1.0
     """
-    found = _center_motions(articulation, state, None)
-    flight = root_motion(articulation.topology, state.root_velocity).linear[:, 0]
-    return flight + _whole_mean(articulation, found.velocity)
+    centers = _center_motions(articulation, state, None)
+    root = root_motion(articulation.topology, state.root_velocity).linear[:, 0]
+    return root + _total_mean(articulation, centers.velocity)
 
 
 @quantity
@@ -179,12 +218,19 @@ def center_of_mass_acceleration(articulation: Articulation, state: State, accele
     Raises:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> quadruped = artix.robots.load("quadruped")
+      >>> state = artix.random_state(quadruped, jax.random.key(0))
+      >>> free = artix.forward_dynamics(quadruped, state, jnp.zeros(18))  # flying, no motor acts
+      >>> print(artix.dynamics.center_of_mass_acceleration(quadruped, state, free)[2])
+      -9.81
     """
-    return _whole_mean(articulation, _center_motions(articulation, state, acceleration).acceleration)
+    return _total_mean(articulation, _center_motions(articulation, state, acceleration).acceleration)
 
 
 class _CenterMotions(NamedTuple):
-    """Motion of the links' centres of mass, seen from the root's in uniform motion, [3, L] each."""
+    """Motion of the links' centres of mass relative to the inertial frame that moves with the root's, [3, L] each."""
 
     velocity: Array
     acceleration: Array
@@ -194,17 +240,16 @@ def _center_motions(articulation: Articulation, state: State, acceleration: Arra
     tree = articulation.topology
     if acceleration is not None:
         check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
-    kin: Kinematics = kinematics(articulation, state)
-    motions = dof_motions(tree, kin)
-    bodies = body_accelerations(tree, kin, motions, state, acceleration)
-    (v, w), (a, alpha) = (tuple(take(part, tree.link_body) for part in motion) for motion in bodies)
+    kin = kinematics(articulation, state)
+    bodies = body_accelerations(tree, dof_motions(tree, kin), state, acceleration)
+    (v, omega), (a, alpha) = (motion.take(tree.link_body) for motion in bodies)
     center = link_centers(articulation, kin)
-    velocity = v + spatial.cross(w, center)
-    return _CenterMotions(velocity, a + spatial.cross(alpha, center) + spatial.cross(w, velocity))
+    velocity = v + spatial.cross(omega, center)
+    return _CenterMotions(velocity, a + spatial.cross(alpha, center) + spatial.cross(omega, velocity))
 
 
 def _mean(articulation: Articulation, of_links: Array) -> Array:
-    """Averages of vectors [3, L] over subtrees, weighted by mass; the link's own vector where a subtree has none."""
+    """Mass-weighted averages of vectors [3, L] over subtrees; the link's own vector where a subtree has no mass."""
     mass = articulation.link_mass
     total = link_subtree_sums(articulation.topology, mass)
     sums = link_subtree_sums(articulation.topology, mass[None] * of_links)
@@ -212,6 +257,7 @@ def _mean(articulation: Articulation, of_links: Array) -> Array:
     return jnp.where(massive[None], sums / jnp.where(massive, total, jnp.ones_like(total))[None], of_links)
 
 
-def _whole_mean(articulation: Articulation, of_links: Array) -> Array:
+def _total_mean(articulation: Articulation, of_links: Array) -> Array:
+    """Mass-weighted average of vectors [3, L] over all links, [3]."""
     mass = articulation.link_mass
     return jnp.sum(mass[None] * of_links, axis=1) / jnp.sum(mass)

@@ -1,1 +1,15 @@
 """Articulations made from others, and from an articulation back to a builder."""
+
+from artix.editing.mimic_map import MimicMap, mimic_map
+from artix.editing.select_geometry import select_geometry
+from artix.editing.surgery import attach_articulation, lock_joints
+from artix.editing.to_builder import builder_from_articulation
+
+__all__ = [
+    "MimicMap",
+    "attach_articulation",
+    "builder_from_articulation",
+    "lock_joints",
+    "mimic_map",
+    "select_geometry",
+]

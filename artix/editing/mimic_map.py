@@ -18,14 +18,23 @@ Array = jax.Array
 class MimicMap(struct.PyTreeNode):
     """``nu = G nu_r`` and ``q = G_j q_r + offset``, with G_j the rows and columns of G that belong to joints.
 
-    With it every quantity of the whole yields that of the articulation whose followers follow: the mass matrix is
-    ``G^T M G``, generalised forces are ``G^T tau``, Jacobians ``J G``. G is constant, so accelerations map like
-    velocities and Coriolis forces like the others.
+    It reduces every quantity of the full articulation to that of the articulation with its mimic relations eliminated:
+    the mass matrix is ``G^T M G``, generalised forces are ``G^T tau``, Jacobians ``J G``. G is constant, so
+    accelerations map like velocities, and Coriolis forces like other forces.
 
     Attributes:
       matrix: G, shape [nv, nr].
-      offset: shape [n] [rad or m]; zero but for followers.
+      offset: shape [n] [rad or m]; zero except for followers.
       independent: numbers of the DOFs that follow no other: the entries of ``q_r``, ascending; static.
+
+    Examples:
+      >>> builder = artix.builder_from_articulation(artix.robots.load("double_pendulum"))
+      >>> builder.add_mimic("elbow", "shoulder", gear_ratio=1.0)  # the elbow turns back what the shoulder turns
+      >>> pendulum = builder.build()
+      >>> following = artix.mimic_map(pendulum)
+      >>> whole = artix.mass_matrix(pendulum, artix.neutral_state(pendulum))
+      >>> print(following.matrix.T @ whole @ following.matrix)  # the lower rod keeps its direction
+      [[1.334]]
     """
 
     matrix: Array
@@ -33,7 +42,7 @@ class MimicMap(struct.PyTreeNode):
     independent: tuple[int, ...] = struct.field(pytree_node=False)
 
     def expand(self, state: State) -> State:
-        """The whole state of a reduced one, whose joint arrays have the independent DOFs only, shape [nr - base]."""
+        """The full state of a reduced one, whose joint arrays have the independent DOFs only, shape [nr - base]."""
         base = self.matrix.shape[0] - self.offset.shape[0]
         joints = self.matrix[base:, base:]
         return state.replace(
@@ -42,7 +51,7 @@ class MimicMap(struct.PyTreeNode):
         )
 
     def reduce(self, state: State) -> State:
-        """The reduced state of a whole one, whatever its followers do."""
+        """The reduced state of a full one; the positions and velocities of followers are ignored."""
         index = np.array(self.independent, int)
         return state.replace(joint_position=state.joint_position[index], joint_velocity=state.joint_velocity[index])
 
@@ -65,6 +74,14 @@ def mimic_map(articulation: Articulation) -> MimicMap:
 
     Identity: ``inverse_dynamics`` of an expanded state, for the acceleration ``G a``, times ``G^T`` is
     ``G^T M G a + G^T bias_force``.
+
+    Examples:
+      >>> builder = artix.builder_from_articulation(artix.robots.load("double_pendulum"))
+      >>> builder.add_mimic("elbow", "shoulder", gear_ratio=-0.5)
+      >>> following = artix.mimic_map(builder.build())
+      >>> print(following.matrix, following.independent)
+      [[1. ]
+       [0.5]] (0,)
     """
     topology = static_topology(
         articulation, "a padded articulation has no map of its own; take that of the articulation that was padded"
@@ -76,10 +93,10 @@ def mimic_map(articulation: Articulation) -> MimicMap:
     followers, references = (np.array([pair[side] for pair in topology.mimic_dofs], int) for side in (0, 1))
     follow = jnp.zeros((n, n), articulation.dtype).at[followers, references].set(-mimic.gear_ratio)
     shift = jnp.zeros(n, articulation.dtype).at[followers].set(-mimic.offset)
-    own = jnp.eye(n, dtype=articulation.dtype)[:, independent]
-    joints, offset = own, shift
+    identity = jnp.eye(n, dtype=articulation.dtype)[:, independent]
+    joints, offset = identity, shift
     for _ in range(depth):
-        joints, offset = own + matmul(follow, joints), shift + matmul(follow, offset)
+        joints, offset = identity + matmul(follow, joints), shift + matmul(follow, offset)
     root = jnp.pad(jnp.eye(base, dtype=articulation.dtype), ((0, 0), (0, len(independent))))
     matrix = jnp.concatenate([root, jnp.pad(joints, ((0, 0), (base, 0)))])
     return MimicMap(matrix, offset, tuple(int(dof) for dof in independent))

@@ -1,4 +1,4 @@
-"""Which shapes of an articulation touch."""
+"""Selects the shapes of an articulation that make contact."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ def select_geometry(
     """The articulation with some of its shapes alone, all others gone.
 
     Every candidate of every shape is a contact of each step, whether it is near the ground or not. Where a description
-    has shapes all over a robot, choose the feet, and what falls to the ground as sensors for terminations::
-
-        robot = artix.select_geometry(robot, ["left_foot", "right_foot"], sensors=["trunk"])
+    has shapes all over a robot, choose the feet, and what falls to the ground as sensors for terminations.
 
     Args:
       articulation: the articulation; its arrays may be traced or have leading batch axes.
@@ -33,6 +31,12 @@ def select_geometry(
       KeyError: there is no shape of a name; the message lists those that there are.
       ValueError: a name is among both.
       TypeError: the articulation is padded, or a single string is given for names.
+
+    Examples:
+      >>> robot = artix.robots.load("quadruped")
+      >>> front = artix.select_geometry(robot, ["front_left_foot", "front_right_foot"], sensors=["rear_left_foot"])
+      >>> print([(shape.name, shape.sensor) for shape in front.topology.geometries])
+      [('front_left_foot', False), ('front_right_foot', False), ('rear_left_foot', True)]
     """
     topology = articulation.topology
     if not isinstance(topology, Topology):
@@ -45,6 +49,6 @@ def select_geometry(
         raise ValueError(f"{', '.join(twice)}: a shape is either touching or a sensor")
     kept = np.array(sorted({topology.geometry_index(name) for name in (*touching, *sensors)}), int)
     structures = [topology.geometries[k] for k in kept]
-    arrays = articulation.geometry.taken(topology.geometries, kept, axis=articulation.link_mass.ndim - 1)
-    chosen = tuple(dataclasses.replace(one, sensor=one.name in sensors) for one in structures)
-    return articulation.replace(topology=dataclasses.replace(topology, geometries=chosen), geometry=arrays)
+    arrays = articulation.geometry.select(topology.geometries, kept, axis=articulation.link_mass.ndim - 1)
+    selected = tuple(dataclasses.replace(shape, sensor=shape.name in sensors) for shape in structures)
+    return articulation.replace(topology=dataclasses.replace(topology, geometries=selected), geometry=arrays)

@@ -1,7 +1,7 @@
-"""Articulations made from others: joints locked at a configuration, or one articulation attached to a link of another.
+"""Articulations made from others: with joints locked at a configuration, or attached to a link of another one.
 
-Both work on arrays, so the numbers may be traced: gradients flow through the pose of a locked joint and through every
-parameter of the parts.
+Both operations work on arrays, so the numbers may be traced: gradients flow through the pose of a locked joint and
+through every parameter of the parts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PER_DOF = (
     *("joint_pitch", "armature", "joint_lower_limit", "joint_upper_limit", "max_joint_velocity", "max_joint_force"),
     *("drive", "envelope", "friction"),
 )
-#: What is listed item after item, whatever the order of links and DOFs.
+#: Arrays that are listed item by item, independently of the order of links and DOFs.
 _LISTED = ("frame_local_pose", "mimic", "fixed_tendons", "spatial_tendons", "loop_joints", "geometry")
 
 
@@ -58,6 +58,13 @@ def lock_joints(articulation: Articulation, state: State, joints: Sequence[str])
       ValueError: a mimic joint or fixed tendon couples a locked joint to one that is not, or an array has the wrong
         shape.
       TypeError: the articulation is padded, or an array has another dtype.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> rolls = ["shoulder_yaw", "upper_arm_roll", "forearm_roll"]
+      >>> planar = artix.lock_joints(arm, artix.neutral_state(arm), rolls)
+      >>> print(planar.topology.dof_names)
+      ('shoulder_pitch', 'elbow', 'wrist_pitch', 'wrist_roll')
     """
     topology = _static(articulation)
     check_state(articulation, state)
@@ -78,9 +85,9 @@ def lock_joints(articulation: Articulation, state: State, joints: Sequence[str])
         **structure,
     )
     parent = articulation.joint_parent_pose
-    moved = (Placement.from_poses(parent) @ _joint_placements(articulation, topology, state.joint_position)).poses()
-    arrays = {name: _taken(getattr(articulation, name), kept) for name in _PER_DOF}
-    poses = jnp.where(np.array(locked)[:, None], moved, parent)
+    displaced = (Placement.from_poses(parent) @ _joint_placements(articulation, topology, state.joint_position)).poses()
+    arrays = {name: _take(getattr(articulation, name), kept) for name in _PER_DOF}
+    poses = jnp.where(np.array(locked)[:, None], displaced, parent)
     return articulation.replace(topology=reduced, joint_parent_pose=poses, **arrays, **listed)
 
 
@@ -109,6 +116,12 @@ def attach_articulation(
       ValueError: two parts would share a name, a number of the joint is out of range, or a loop joint ties the child to
         the world.
       TypeError: an articulation is padded, their dtypes differ, or the joint is a composite one.
+
+    Examples:
+      >>> arm, pendulum = artix.robots.load("arm7"), artix.robots.load("double_pendulum")
+      >>> both = artix.attach_articulation(arm, "tool", pendulum, prefix="load_")
+      >>> print(both.topology.num_dofs, both.topology.dof_names[-2:])
+      9 ('load_shoulder', 'load_elbow')
     """
     above, below = _static(parent), _prefixed(_static(child), prefix)
     if parent.dtype != child.dtype:
@@ -118,18 +131,16 @@ def attach_articulation(
     if not isinstance(joint, Joint | None):
         raise TypeError(f"joint must be one Joint, found {joint!r}; begin the child with the links of a composite one")
     bridge = _bridge(Joint.fixed() if joint is None else joint, below.link_names[0], parent.dtype)
-    topology, order, dof_order = _numbered_anew(
-        _one_after_another(above, _static(bridge), below, above.link_index(link))
-    )
+    topology, order, dof_order = _breadth_first(_concatenate(above, _static(bridge), below, above.link_index(link)))
     child = child.replace(
         joint_parent_pose=child.joint_parent_pose.at[0].set(bridge.joint_parent_pose[1]),
         joint_child_pose=child.joint_child_pose.at[0].set(bridge.joint_child_pose[1]),
     )
-    arrays = {name: _joined_arrays(name, (parent, child), order) for name in _PER_LINK}
-    arrays |= {name: _joined_arrays(name, (parent, bridge, child), dof_order) for name in _PER_DOF}
-    arrays |= {name: _joined_arrays(name, (parent, child), None) for name in _LISTED}
-    shapes = np.argsort([one.link for one in topology.geometries], kind="stable").astype(int)
-    arrays["geometry"] = arrays["geometry"].taken(topology.geometries, shapes)
+    arrays = {name: _join_arrays(name, (parent, child), order) for name in _PER_LINK}
+    arrays |= {name: _join_arrays(name, (parent, bridge, child), dof_order) for name in _PER_DOF}
+    arrays |= {name: _join_arrays(name, (parent, child), None) for name in _LISTED}
+    shapes = np.argsort([shape.link for shape in topology.geometries], kind="stable").astype(int)
+    arrays["geometry"] = arrays["geometry"].select(topology.geometries, shapes)
     topology = dataclasses.replace(topology, geometries=tuple(topology.geometries[k] for k in shapes))
     return parent.replace(topology=topology, **arrays)
 
@@ -140,7 +151,7 @@ def _static(articulation: Articulation) -> Topology:
     )
 
 
-def _taken(group: Any, index: np.ndarray) -> Any:
+def _take(group: Any, index: np.ndarray) -> Any:
     """Entries of an array, or of all arrays of a group, along their first axes."""
     return jax.tree.map(lambda leaf: leaf[index], group)
 
@@ -149,7 +160,7 @@ def _taken(group: Any, index: np.ndarray) -> Any:
 
 
 def _joint_placements(articulation: Articulation, topology: Topology, q: Array) -> Placement:
-    """The placement J(q) of every joint (L items)."""
+    """The displacement J(q) of every joint (L items)."""
     dofs = np.arange(topology.num_dofs)
 
     def by_axis(values: Array) -> Array:
@@ -163,21 +174,21 @@ def _joint_placements(articulation: Articulation, topology: Topology, q: Array) 
 
 
 def _kept_couplings(articulation: Articulation, topology: Topology, number: np.ndarray) -> tuple[dict, dict]:
-    """Mimic joints and fixed tendons without locked joints, static part and arrays.
+    """The static structure and the arrays of the mimic joints and fixed tendons without locked joints.
 
-    ``number`` [n] holds the new numbers of the DOFs, -1 for those that are locked.
+    ``number`` [n] holds the new numbers of the DOFs, -1 for locked ones.
     """
     mimics, tendons = topology.mimic_dofs, topology.fixed_tendons
     mimic_names = [f"mimic joint {topology.dof_names[follower]!r}" for follower, _ in mimics]
     kept_mimics = [k for k, pair in enumerate(mimics) if _is_free(mimic_names[k], topology, pair, number)]
-    free = [_is_free(f"fixed tendon {one.name!r}", topology, one.dofs, number) for one in tendons]
+    free = [_is_free(f"fixed tendon {tendon.name!r}", topology, tendon.dofs, number) for tendon in tendons]
     kept_tendons = [k for k, is_free in enumerate(free) if is_free]
-    owner = np.array([k for k, one in enumerate(tendons) for _ in one.dofs], int)
-    on_kept = np.flatnonzero(np.isin(owner, kept_tendons))
+    owner = np.array([k for k, tendon in enumerate(tendons) for _ in tendon.dofs], int)
+    kept_joints = np.flatnonzero(np.isin(owner, kept_tendons))
     arrays = articulation.fixed_tendons
     per_joint = {"coefficient", "recip_coefficient"}
-    picked = {
-        field.name: getattr(arrays, field.name)[on_kept if field.name in per_joint else np.array(kept_tendons, int)]
+    kept_arrays = {
+        field.name: getattr(arrays, field.name)[kept_joints if field.name in per_joint else np.array(kept_tendons, int)]
         for field in dataclasses.fields(arrays)
     }
     structure = {
@@ -188,8 +199,8 @@ def _kept_couplings(articulation: Articulation, topology: Topology, number: np.n
         ),
     }
     listed = {
-        "mimic": _taken(articulation.mimic, np.array(kept_mimics, int)),
-        "fixed_tendons": arrays.replace(**picked),
+        "mimic": _take(articulation.mimic, np.array(kept_mimics, int)),
+        "fixed_tendons": arrays.replace(**kept_arrays),
     }
     return structure, listed
 
@@ -232,22 +243,22 @@ def _prefixed(topology: Topology, prefix: str) -> Topology:
     )
 
 
-def _one_after_another(above: Topology, bridge: Topology, below: Topology, at: int) -> Topology:
+def _concatenate(above: Topology, bridge: Topology, below: Topology, at: int) -> Topology:
     """The links of the parent, then those of the child, numbered in this order, which is not breadth-first.
 
     The joint of the two-link ``bridge`` attaches the child's root to link ``at`` of the parent.
     """
     count, first = above.num_links, above.num_dofs + bridge.num_dofs
-    for one in below.loop_joints:
-        if one.link_a < 0:
+    for joint in below.loop_joints:
+        if joint.link_a < 0:
             raise ValueError(
-                f"loop joint {one.name!r} ties the child to the world, where it is no longer; drop it first"
+                f"loop joint {joint.name!r} ties the child to the world, where it is no longer; drop it first"
             )
-    moved = _renumbered(below, count + np.arange(below.num_links), first + np.arange(below.num_dofs))
+    couplings = _renumbered(below, count + np.arange(below.num_links), first + np.arange(below.num_dofs))
     for kind in ("fixed_tendons", "spatial_tendons", "loop_joints"):
-        _check_names(kind[:-1].replace("_", " "), [one.name for one in (*getattr(above, kind), *moved[kind])])
-    _check_names("geometry", [one.name for one in (*above.geometries, *moved["geometries"])])
-    whole = dataclasses.replace(
+        _check_names(kind[:-1].replace("_", " "), [item.name for item in (*getattr(above, kind), *couplings[kind])])
+    _check_names("geometry", [shape.name for shape in (*above.geometries, *couplings["geometries"])])
+    joined = dataclasses.replace(
         above,
         parent=(*above.parent, at, *(count + number for number in below.parent[1:])),
         joint_types=(*above.joint_types, bridge.joint_types[1], *below.joint_types[1:]),
@@ -255,11 +266,11 @@ def _one_after_another(above: Topology, bridge: Topology, below: Topology, at: i
         link_names=above.link_names + below.link_names,
         joint_names=above.joint_names + bridge.joint_names + below.joint_names,
         creation_index=(*above.creation_index, *(count + number for number in below.creation_index)),
-        **{kind: getattr(above, kind) + parts for kind, parts in moved.items()},
+        **{kind: getattr(above, kind) + parts for kind, parts in couplings.items()},
     )
-    _check_names("link or frame", whole.link_names + whole.frame_names)
-    _check_names("joint", whole.joint_names)
-    return whole
+    _check_names("link or frame", joined.link_names + joined.frame_names)
+    _check_names("joint", joined.joint_names)
+    return joined
 
 
 def _check_names(kind: str, names: Sequence[str]) -> None:
@@ -268,11 +279,11 @@ def _check_names(kind: str, names: Sequence[str]) -> None:
         raise ValueError(f"{kind} names of parent and child must differ; both have {', '.join(twice)}; give a prefix=")
 
 
-def _numbered_anew(topology: Topology) -> tuple[Topology, np.ndarray, np.ndarray]:
-    """A topology brought into breadth-first order, siblings in the order of their creation.
+def _breadth_first(topology: Topology) -> tuple[Topology, np.ndarray, np.ndarray]:
+    """A topology with its links in breadth-first order, siblings in the order of their creation.
 
     Returns:
-      The topology, and for each of its links [L] and of its DOFs [n] the number before.
+      The topology, and the previous numbers of its links [L] and of its DOFs [n].
     """
     children: list[list[int]] = [[] for _ in topology.parent]
     for link in sorted(range(1, topology.num_links), key=lambda link: topology.creation_index[link]):
@@ -296,32 +307,34 @@ def _numbered_anew(topology: Topology) -> tuple[Topology, np.ndarray, np.ndarray
 
 
 def _renumbered(topology: Topology, links: np.ndarray, dofs: np.ndarray) -> dict[str, Any]:
-    """Frames and couplings of a topology under new numbers of its links and DOFs."""
+    """Frames and couplings of a topology with new numbers of its links and DOFs."""
     return {
         "frame_names": topology.frame_names,
         "frame_links": tuple(int(links[link]) for link in topology.frame_links),
-        "mimic_dofs": tuple((int(dofs[one]), int(dofs[two])) for one, two in topology.mimic_dofs),
+        "mimic_dofs": tuple((int(dofs[a]), int(dofs[b])) for a, b in topology.mimic_dofs),
         "fixed_tendons": tuple(
             dataclasses.replace(
-                one, root_link=int(links[one.root_link]), dofs=tuple(int(dofs[dof]) for dof in one.dofs)
+                tendon, root_link=int(links[tendon.root_link]), dofs=tuple(int(dofs[dof]) for dof in tendon.dofs)
             )
-            for one in topology.fixed_tendons
+            for tendon in topology.fixed_tendons
         ),
         "spatial_tendons": tuple(
-            dataclasses.replace(one, links=tuple(int(links[link]) for link in one.links))
-            for one in topology.spatial_tendons
+            dataclasses.replace(tendon, links=tuple(int(links[link]) for link in tendon.links))
+            for tendon in topology.spatial_tendons
         ),
         "loop_joints": tuple(
             dataclasses.replace(
-                one, link_a=one.link_a if one.link_a < 0 else int(links[one.link_a]), link_b=int(links[one.link_b])
+                joint,
+                link_a=joint.link_a if joint.link_a < 0 else int(links[joint.link_a]),
+                link_b=int(links[joint.link_b]),
             )
-            for one in topology.loop_joints
+            for joint in topology.loop_joints
         ),
-        "geometries": tuple(dataclasses.replace(one, link=int(links[one.link])) for one in topology.geometries),
+        "geometries": tuple(dataclasses.replace(shape, link=int(links[shape.link])) for shape in topology.geometries),
     }
 
 
-def _joined_arrays(name: str, parts: Sequence[Articulation], order: np.ndarray | None) -> Any:
-    """The arrays of a name of all parts, one after another, then in the order of the whole."""
+def _join_arrays(name: str, parts: Sequence[Articulation], order: np.ndarray | None) -> Any:
+    """The arrays called ``name`` of all parts, concatenated and then put in ``order``, if any."""
     joined = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *(getattr(part, name) for part in parts))
-    return joined if order is None else _taken(joined, order)
+    return joined if order is None else _take(joined, order)

@@ -1,4 +1,4 @@
-"""From an articulation back to a builder, to change what arrays cannot: couplings, frames, links, joint types."""
+"""From an articulation back to a builder, to change its structure: couplings, frames, links, joint types."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def builder_from_articulation(articulation: Articulation) -> ArticulationBuilder
 
     Its ``build(articulation.dtype)`` gives the articulation back; before that, add links, frames, tendons or mimic
     joints to a robot that was loaded. To join two articulations or to lock joints, see :mod:`artix.editing.surgery`.
-    It is not strict: inertias that no body has, which a reader has warned of, stay as they are.
+    It is not strict: physically impossible inertias, which a reader has warned of, stay as they are.
 
     Args:
       articulation: one articulation; its numbers are read, so none may be traced.
@@ -36,6 +36,13 @@ def builder_from_articulation(articulation: Articulation) -> ArticulationBuilder
     Raises:
       TypeError: the articulation is padded.
       ValueError: it is a batch, or a number is one that no builder accepts.
+
+    Examples:
+      >>> builder = artix.builder_from_articulation(artix.robots.load("arm7"))
+      >>> builder.add_frame("camera", 7, (0.05, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0))
+      >>> arm = builder.build()
+      >>> print(arm.topology.frame_names, artix.frame_pose(arm, artix.neutral_state(arm), "camera").shape)
+      ('camera',) (7,)
     """
     topology = static_topology(
         articulation, "a padded articulation has no names to build from; take the articulation that was padded"
@@ -90,7 +97,7 @@ def _joint(topology: Topology, arrays: Articulation, link: int) -> Joint:
 
 
 def _descriptor(kind: Any, group: Any, index: int) -> Any:
-    """The descriptor of one DOF or coupling; the arrays of its group are in the order of its fields."""
+    """The descriptor of one DOF or coupling; its fields and the arrays of its group are in the same order."""
     names = zip(dataclasses.fields(kind), dataclasses.fields(group), strict=True)
     return kind(**{field.name: float(getattr(group, array.name)[index]) for field, array in names})
 
@@ -118,18 +125,18 @@ def _add_couplings(builder: ArticulationBuilder, topology: Topology, arrays: Art
 
 
 def _fixed_tendon(topology: Topology, arrays: FixedTendons, number: int) -> FixedTendon:
-    one = topology.fixed_tendons[number]
+    tendon = topology.fixed_tendons[number]
     first = sum(len(other.dofs) for other in topology.fixed_tendons[:number])
     return FixedTendon(
-        name=one.name,
-        root_link=topology.link_names[one.root_link],
+        name=tendon.name,
+        root_link=topology.link_names[tendon.root_link],
         joints=[
             TendonJoint(
                 dof=topology.dof_names[dof],
                 parent=parent,
                 **_numbers(arrays, first + k, "coefficient", "recip_coefficient"),
             )
-            for k, (dof, parent) in enumerate(zip(one.dofs, one.parents, strict=True))
+            for k, (dof, parent) in enumerate(zip(tendon.dofs, tendon.parents, strict=True))
         ],
         limits=_interval(arrays.lower_limit, arrays.upper_limit, number),
         **_numbers(arrays, number, "stiffness", "damping", "limit_stiffness", "offset", "rest_length"),
@@ -137,50 +144,50 @@ def _fixed_tendon(topology: Topology, arrays: FixedTendons, number: int) -> Fixe
 
 
 def _spatial_tendon(topology: Topology, arrays: SpatialTendons, number: int) -> SpatialTendon:
-    one = topology.spatial_tendons[number]
+    tendon = topology.spatial_tendons[number]
     first = sum(len(other.links) for other in topology.spatial_tendons[:number])
     points = []
-    for k, link in enumerate(one.links):
+    for k, link in enumerate(tendon.links):
         of_leaf: dict[str, Any] = {}
-        if k in one.leaves:
+        if k in tendon.leaves:
             of_leaf["rest_length"] = float(arrays.rest_length[first + k])
             of_leaf["limits"] = _interval(arrays.lower_limit, arrays.upper_limit, first + k)
         points.append(
             Attachment(
                 link=topology.link_names[link],
                 position=arrays.position[first + k],
-                parent=one.parents[k],
+                parent=tendon.parents[k],
                 coefficient=float(arrays.coefficient[first + k]),
-                name=one.attachment_names[k],
+                name=tendon.attachment_names[k],
                 **of_leaf,
             )
         )
     gains = _numbers(arrays, number, "stiffness", "damping", "limit_stiffness", "offset")
-    return SpatialTendon(name=one.name, attachments=points, **gains)
+    return SpatialTendon(name=tendon.name, attachments=points, **gains)
 
 
 def _loop_joint(topology: Topology, arrays: LoopJoints, number: int) -> LoopJoint:
-    one = topology.loop_joints[number]
+    joint = topology.loop_joints[number]
     return LoopJoint(
-        name=one.name,
-        link_a=None if one.link_a < 0 else topology.link_names[one.link_a],
-        link_b=topology.link_names[one.link_b],
+        name=joint.name,
+        link_a=None if joint.link_a < 0 else topology.link_names[joint.link_a],
+        link_b=topology.link_names[joint.link_b],
         pose_a=arrays.pose_a[number],
         pose_b=arrays.pose_b[number],
-        type=one.type,
-        locked_axes=one.locked_axes if one.type is LoopJointType.D6 else None,
+        type=joint.type,
+        locked_axes=joint.locked_axes if joint.type is LoopJointType.D6 else None,
         **_numbers(arrays, number, "min_distance", "max_distance"),
     )
 
 
 def _geometry(structures: tuple[GeometryStructure, ...], arrays: Geometries, number: int) -> Geometry:
-    one = structures[number]
+    shape = structures[number]
     first = sum(other.num_points for other in structures[:number])
     return Geometry(
-        type=one.type,
-        size=tuple(arrays.size[number, : SIZE_NUMBERS[one.type]].tolist()),
+        type=shape.type,
+        size=tuple(arrays.size[number, : SIZE_NUMBERS[shape.type]].tolist()),
         pose=arrays.pose[number],
-        points=arrays.point[first : first + one.num_points] if one.type is GeometryType.HULL else None,
-        sensor=one.sensor,
+        points=arrays.point[first : first + shape.num_points] if shape.type is GeometryType.HULL else None,
+        sensor=shape.sensor,
         **_numbers(arrays, number, "friction", "restitution", "stiffness", "damping"),
     )

@@ -1,57 +1,100 @@
-"""Where gathers, scatters and dynamic slices read and write, for indices that are known."""
+"""The entries that gathers, scatters and dynamic slices read and write."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 OUTSIDE = -1
-"""In the place of an entry's number: there is no such entry."""
+"""Stands for entries outside of the array."""
 
 
 def gather_numbers(shape: Sequence[int], indices: np.ndarray, parameters: Mapping[str, Any]) -> np.ndarray:
-    """Numbers of the entries that a gather takes, in the shape of its result.
+    """Numbers of the entries that a gather reads, in the shape of its result.
 
     Args:
-      shape: of the array that it takes from.
-      indices: where it takes, coordinates last.
-      parameters: of the gather.
+      shape: shape of the array that it reads.
+      indices: its indices, coordinates last.
+      parameters: parameters of the gather.
     """
     numbers, sizes = parameters["dimension_numbers"], parameters["slice_sizes"]
     batching = tuple(getattr(numbers, "operand_batching_dims", ()))
-    batching_of_indices = tuple(getattr(numbers, "start_indices_batching_dims", ()))
-    gone = {*numbers.collapsed_slice_dims, *batching}
-    kept = [axis for axis in range(len(shape)) if axis not in gone]
+    index_batching = tuple(getattr(numbers, "start_indices_batching_dims", ()))
+    dropped = {*numbers.collapsed_slice_dims, *batching}
+    kept = [axis for axis in range(len(shape)) if axis not in dropped]
     windows = _windows(
-        shape, indices, numbers.start_index_map, batching, batching_of_indices, sizes, kept, _clips(parameters["mode"])
+        shape, indices, numbers.start_index_map, batching, index_batching, sizes, kept, clips(parameters["mode"])
     )
     offsets, batch = list(numbers.offset_dims), indices.ndim - 1
-    others = [axis for axis in range(windows.ndim) if axis not in offsets]
+    batch_axes = [axis for axis in range(windows.ndim) if axis not in offsets]
     order = [0] * windows.ndim
-    for place, axis in enumerate([*others, *offsets]):
-        order[axis] = place
-    assert len(others) == batch
+    for position, axis in enumerate([*batch_axes, *offsets]):
+        order[axis] = position
+    assert len(batch_axes) == batch
     return windows.transpose(order)
+
+
+class Windows(NamedTuple):
+    """The windows that a gather reads, for indices that are not known."""
+
+    offsets: np.ndarray
+    """For each entry of the result, the number of the entry that it reads if its window starts at zero on all axes."""
+    rows: np.ndarray
+    """For each entry of the result, the window that it belongs to, in the order of the indices."""
+    axes: tuple[int, ...]
+    """The axis along which each coordinate of an index moves a window."""
+    strides: tuple[int, ...]
+    """The stride of each of these axes, in entries."""
+    last: tuple[int, ...]
+    """The last start of a window along each of these axes."""
+
+
+def gather_windows(shape: Sequence[int], indices: Sequence[int], parameters: Mapping[str, Any]) -> Windows:
+    """The windows of a gather.
+
+    Args:
+      shape: shape of the array that it reads.
+      indices: shape of its indices, coordinates last.
+      parameters: parameters of the gather.
+    """
+    axes, sizes = tuple(parameters["dimension_numbers"].start_index_map), parameters["slice_sizes"]
+    offsets = gather_numbers(shape, np.zeros(indices, np.int64), parameters)
+    # The number of the window, broadcast over the window's entries.
+    batch = indices[:-1]
+    numbers = np.arange(int(np.prod(batch, dtype=int))).reshape(batch)
+    num_window_axes = offsets.ndim - len(batch)
+    batch_axes = tuple(axis for axis in range(offsets.ndim) if axis not in parameters["dimension_numbers"].offset_dims)
+    rows = np.broadcast_to(
+        np.expand_dims(numbers, tuple(axis for axis in range(len(batch) + num_window_axes) if axis not in batch_axes)),
+        offsets.shape,
+    )
+    return Windows(
+        offsets,
+        rows,
+        axes,
+        tuple(int(np.prod(shape[axis + 1 :], dtype=int)) for axis in axes),
+        tuple(shape[axis] - sizes[axis] for axis in axes),
+    )
 
 
 def scatter_numbers(
     shape: Sequence[int], indices: np.ndarray, updates: Sequence[int], parameters: Mapping[str, Any]
 ) -> np.ndarray:
-    """Numbers of the entries that a scatter changes, in the shape of what it changes them by.
+    """Numbers of the entries that a scatter changes, in the shape of its updates.
 
     Args:
-      shape: of the array that is changed.
-      indices: where it is changed, coordinates last.
-      updates: the shape of what changes it.
-      parameters: of the scatter.
+      shape: shape of the array that is changed.
+      indices: its indices, coordinates last.
+      updates: shape of the updates.
+      parameters: parameters of the scatter.
     """
     numbers = parameters["dimension_numbers"]
     batching = tuple(getattr(numbers, "operand_batching_dims", ()))
-    batching_of_indices = tuple(getattr(numbers, "scatter_indices_batching_dims", ()))
-    gone = {*numbers.inserted_window_dims, *batching}
-    kept = [axis for axis in range(len(shape)) if axis not in gone]
+    index_batching = tuple(getattr(numbers, "scatter_indices_batching_dims", ()))
+    dropped = {*numbers.inserted_window_dims, *batching}
+    kept = [axis for axis in range(len(shape)) if axis not in dropped]
     sizes = [1] * len(shape)
     for axis, window in zip(kept, numbers.update_window_dims, strict=True):
         sizes[axis] = updates[window]
@@ -60,19 +103,20 @@ def scatter_numbers(
         indices,
         numbers.scatter_dims_to_operand_dims,
         batching,
-        batching_of_indices,
+        index_batching,
         sizes,
         kept,
-        _clips(parameters["mode"]),
+        clips(parameters["mode"]),
     )
-    others = [axis for axis in range(windows.ndim) if axis not in numbers.update_window_dims]
+    batch_axes = [axis for axis in range(windows.ndim) if axis not in numbers.update_window_dims]
     order = [0] * windows.ndim
-    for place, axis in enumerate([*others, *numbers.update_window_dims]):
-        order[axis] = place
+    for position, axis in enumerate([*batch_axes, *numbers.update_window_dims]):
+        order[axis] = position
     return windows.transpose(order)
 
 
-def _clips(mode: Any) -> bool:
+def clips(mode: Any) -> bool:
+    """Whether windows are clamped to lie within their array."""
     return "CLIP" in str(mode).upper()
 
 
@@ -81,39 +125,39 @@ def _windows(
     indices: np.ndarray,
     coordinates: Sequence[int],
     batching: Sequence[int],
-    batching_of_indices: Sequence[int],
+    index_batching: Sequence[int],
     sizes: Sequence[int],
     kept: Sequence[int],
     clip: bool,
 ) -> np.ndarray:
-    """Numbers of the entries of windows, [*axes of the indices, *kept axes]; all of a window are there or none."""
+    """Numbers of the entries of windows, [*axes of the indices, *kept axes]; windows partly outside are all outside."""
     batch = indices.shape[:-1]
     starts = np.zeros((*batch, len(shape)), np.int64)
     for position, axis in enumerate(coordinates):
         starts[..., axis] = indices[..., position]
-    for axis, of_indices in zip(batching, batching_of_indices, strict=True):
-        along = [1] * len(batch)
-        along[of_indices] = batch[of_indices]
-        starts[..., axis] = np.arange(batch[of_indices]).reshape(along)
+    for axis, index_axis in zip(batching, index_batching, strict=True):
+        shape_along = [1] * len(batch)
+        shape_along[index_axis] = batch[index_axis]
+        starts[..., axis] = np.arange(batch[index_axis]).reshape(shape_along)
     last = np.array(shape, np.int64) - np.array(sizes, np.int64)
     if clip:
         starts = np.clip(starts, 0, last)
-    inside = np.all((starts >= 0) & (starts <= last), axis=-1)
+    is_inside = np.all((starts >= 0) & (starts <= last), axis=-1)
     strides = np.ones(len(shape), np.int64)
     for axis in range(len(shape) - 2, -1, -1):
         strides[axis] = strides[axis + 1] * shape[axis + 1]
-    found = np.reshape(starts @ strides, (*batch, *(1 for _ in kept)))
+    numbers = np.reshape(starts @ strides, (*batch, *(1 for _ in kept)))
     for place, axis in enumerate(kept):
-        along = [1] * (len(batch) + len(kept))
-        along[len(batch) + place] = sizes[axis]
-        found = found + (np.arange(sizes[axis]) * strides[axis]).reshape(along)
-    return np.where(np.reshape(inside, (*batch, *(1 for _ in kept))), found, OUTSIDE)
+        shape_along = [1] * (len(batch) + len(kept))
+        shape_along[len(batch) + place] = sizes[axis]
+        numbers = numbers + (np.arange(sizes[axis]) * strides[axis]).reshape(shape_along)
+    return np.where(np.reshape(is_inside, (*batch, *(1 for _ in kept))), numbers, OUTSIDE)
 
 
-def fill_value(dtype: np.dtype, given: Any) -> Any:
-    """What a gather has outside of its array."""
-    if given is not None:
-        return given
+def fill_value(dtype: np.dtype, fill: Any) -> Any:
+    """The value that a gather has for entries outside of its array."""
+    if fill is not None:
+        return fill
     if dtype.kind == "b":
         return True
     if dtype.kind in "iu":
@@ -122,7 +166,7 @@ def fill_value(dtype: np.dtype, given: Any) -> Any:
 
 
 def dynamic_slice_numbers(shape: Sequence[int], starts: Sequence[int], sizes: Sequence[int]) -> np.ndarray:
-    """Numbers of the entries of a window at known starts, which is moved to lie within the array."""
+    """Numbers of the entries of a window at known starts, clamped to lie within the array."""
     numbers = np.arange(int(np.prod(shape, dtype=int))).reshape(shape)
-    first = [min(max(start, 0), whole - size) for start, whole, size in zip(starts, shape, sizes, strict=True)]
-    return numbers[tuple(slice(start, start + size) for start, size in zip(first, sizes, strict=True))]
+    clamped = [min(max(start, 0), length - size) for start, length, size in zip(starts, shape, sizes, strict=True)]
+    return numbers[tuple(slice(start, start + size) for start, size in zip(clamped, sizes, strict=True))]

@@ -1,6 +1,6 @@
-"""Where the entries of arrays go: operations that only move them, as functions of NumPy arrays.
+"""Operations that only move the entries of arrays, as functions of NumPy arrays.
 
-What a function does to numbers, it does to the numbers of entries; so these serve what is known and what is not.
+Applied to arrays of entry numbers, they tell where entries of unknown value go.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 Movement: TypeAlias = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
-"""Makes arrays of arrays, of entries of theirs."""
+"""Rearranges the entries of arrays."""
 
 Getter: TypeAlias = Callable[[Sequence[int]], Sequence[int]] | None
-"""Takes entries; ``None`` takes all in their order."""
+"""Takes some of the entries; ``None`` takes all in order."""
 
 
 def _broadcast_in_dim(shape: Sequence[int], broadcast_dimensions: Sequence[int], **_: Any) -> Movement:
@@ -76,16 +76,16 @@ def _split(sizes: Sequence[int], axis: int) -> Movement:
 
 def _pad(padding_config: Sequence[tuple[int, int, int]]) -> Movement:
     def move(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        x, filling = arrays
+        x, fill = arrays
         for axis, (low, high, interior) in enumerate(padding_config):
             size = x.shape[axis]
-            places = low + np.arange(size) * (interior + 1)
+            targets = low + np.arange(size) * (interior + 1)
             length = low + high + max(size + (size - 1) * interior, 0)
-            kept = (places >= 0) & (places < length)
+            is_inside = (targets >= 0) & (targets < length)
             shape = (*x.shape[:axis], length, *x.shape[axis + 1 :])
-            wider = np.full(shape, filling, x.dtype)
-            np.moveaxis(wider, axis, 0)[places[kept]] = np.moveaxis(x, axis, 0)[kept]
-            x = wider
+            padded = np.full(shape, fill, x.dtype)
+            np.moveaxis(padded, axis, 0)[targets[is_inside]] = np.moveaxis(x, axis, 0)[is_inside]
+            x = padded
         return [x]
 
     return move
@@ -123,23 +123,23 @@ _MOST_GETTERS = 20_000
 
 
 def getters(name: str, parameters: Mapping[str, Any], shapes: tuple[tuple[int, ...], ...]) -> list[Getter]:
-    """What takes the entries of each result of a movement, out of those of all its arguments one after another.
+    """For each result of a movement, the getter of its entries from the concatenated entries of all arguments.
 
     Args:
-      name: of the movement.
-      parameters: of the movement.
-      shapes: of its arguments.
+      name: the primitive's name.
+      parameters: its parameters.
+      shapes: shapes of its arguments.
     """
     key = name, shapes, *(_hashable(x) for x in parameters.values())
-    found = _getters.get(key)
-    if found is None:
+    result = _getters.get(key)
+    if result is None:
         if len(_getters) > _MOST_GETTERS:
             _getters.clear()
         numbers = entry_numbers(shapes)
         moved = MOVEMENTS[name](**parameters)(numbers)
         total = sum(x.size for x in numbers)
-        found = _getters[key] = [getter(x, total) for x in moved]
-    return found
+        result = _getters[key] = [getter(x, total) for x in moved]
+    return result
 
 
 def _hashable(parameter: Any) -> Any:
@@ -147,7 +147,7 @@ def _hashable(parameter: Any) -> Any:
 
 
 def entry_numbers(shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
-    """The numbers of all entries of arrays of such shapes, as such arrays."""
+    """Arrays of the given shapes whose entries are numbered consecutively."""
     numbers, first = [], 0
     for shape in shapes:
         size = int(np.prod(shape, dtype=int))
@@ -157,7 +157,7 @@ def entry_numbers(shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
 
 
 def getter(numbers: np.ndarray, total: int) -> Getter:
-    """What takes the entries of these numbers, out of so many."""
+    """The getter of the entries with these numbers out of ``total``."""
     flat = numbers.ravel().tolist()
     if len(flat) == total and flat == list(range(total)):
         return None

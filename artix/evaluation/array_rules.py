@@ -1,4 +1,4 @@
-"""What makes scalars of an operation on arrays of which some entries are not known."""
+"""Rules that convert operations on arrays with unknown entries to scalars."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from artix.evaluation.scalar_builder import ScalarBuilder, UnsupportedOperation,
 from artix.evaluation.scalar_choices import extremum, select
 from artix.evaluation.scalar_functions import BINARY, UNARY, Binary, Unary
 from artix.evaluation.scalar_program import Kind, Op
-from artix.evaluation.scalar_sums import accumulated, matrix_product, reduced
+from artix.evaluation.scalar_sums import accumulate_rows, matrix_product, reduce_rows
 
 
 def symbolic_rule(equation: Any) -> Rule:
@@ -28,7 +28,7 @@ def symbolic_rule(equation: Any) -> Rule:
       equation: of a jaxpr.
 
     Raises:
-      UnsupportedOperation: if there is none.
+      UnsupportedOperation: there is none.
     """
     name = equation.primitive.name
     if (binary := BINARY.get(name)) is not None:
@@ -36,16 +36,16 @@ def symbolic_rule(equation: Any) -> Rule:
     if (unary := UNARY.get(name)) is not None:
         return _unary(equation, unary)
     if name in MOVEMENTS:
-        return _moved(equation)
-    if (maker := _MAKERS.get(name)) is not None:
-        return maker(equation)
+        return _movement(equation)
+    if (rule_of := _RULES.get(name)) is not None:
+        return rule_of(equation)
     raise UnsupportedOperation(name)
 
 
 def _expansions(equation: Any) -> list[Callable[[Sequence[int]], Iterable[int]]]:
-    """Of each argument, what makes its entries those of the result's shape: axes of length one may stand for longer."""
+    """For each argument, the function that broadcasts its entries to the shape of the result."""
     shape, _, size = result_of(equation)
-    return [_expansion(of_argument, shape, size) for of_argument in shapes_of(equation)]
+    return [_expansion(argument_shape, shape, size) for argument_shape in shapes_of(equation)]
 
 
 def _expansion(shape: tuple[int, ...], target: tuple[int, ...], size: int) -> Callable[[Sequence[int]], Iterable[int]]:
@@ -58,7 +58,7 @@ def _expansion(shape: tuple[int, ...], target: tuple[int, ...], size: int) -> Ca
     return (lambda references: references) if take is None else take
 
 
-# Entry by entry
+# Elementwise operations
 
 
 def _binary(equation: Any, rule: Binary) -> Rule:
@@ -69,7 +69,7 @@ def _binary(equation: Any, rule: Binary) -> Rule:
     def apply(builder: ScalarBuilder, arguments: Sequence[Value]) -> list[Value]:
         x, y = arguments
         left, right = expand_left(builder.references(x, kind)), expand_right(builder.references(y, kind))
-        return [builder.settled(rule(builder, kind, left, right), shape, dtype)]
+        return [builder.as_value(rule(builder, kind, left, right), shape, dtype)]
 
     return apply
 
@@ -79,15 +79,15 @@ def _unary(equation: Any, rule: Unary) -> Rule:
     kind = operand_kind(equation)
 
     def apply(builder: ScalarBuilder, arguments: Sequence[Value]) -> list[Value]:
-        return [builder.settled(rule(builder, kind, builder.references(arguments[0], kind)), shape, dtype)]
+        return [builder.as_value(rule(builder, kind, builder.references(arguments[0], kind)), shape, dtype)]
 
     return apply
 
 
 def _of_entries(function: Callable[..., int], kind_from: int = 0) -> Callable[[Any], Rule]:
-    """A rule of a function of a builder, a kind and one scalar of each argument."""
+    """The rule for an elementwise function of a builder, a kind and one scalar per argument."""
 
-    def maker(equation: Any) -> Rule:
+    def rule_of(equation: Any) -> Rule:
         shape, dtype, _ = result_of(equation)
         expansions = _expansions(equation)
         kinds = [kind_of(variable.aval.dtype) for variable in equation.invars]
@@ -97,24 +97,27 @@ def _of_entries(function: Callable[..., int], kind_from: int = 0) -> Callable[[A
                 expand(builder.references(x, kind))
                 for x, kind, expand in zip(arguments, kinds, expansions, strict=True)
             ]
-            found = [function(builder, kinds[kind_from], *scalars) for scalars in zip(*entries, strict=False)]
-            return [builder.settled(found, shape, dtype)]
+            results = [function(builder, kinds[kind_from], *scalars) for scalars in zip(*entries, strict=False)]
+            return [builder.as_value(results, shape, dtype)]
 
         return apply
 
-    return maker
+    return rule_of
 
 
 def _power(equation: Any) -> Rule:
     shape, dtype, _ = result_of(equation)
     expand_base, expand_exponent = _expansions(equation)
-    kind, of_exponent = operand_kind(equation), operand_kind(equation, 1)
+    kind, exponent_kind = operand_kind(equation), operand_kind(equation, 1)
 
     def apply(builder: ScalarBuilder, arguments: Sequence[Value]) -> list[Value]:
-        base, exponent = (builder.references(x, k) for x, k in zip(arguments, (kind, of_exponent), strict=True))
-        exponent = functions.convert(builder, of_exponent, kind, exponent)
+        base, exponent = (
+            builder.references(x, argument_kind)
+            for x, argument_kind in zip(arguments, (kind, exponent_kind), strict=True)
+        )
+        exponent = functions.convert(builder, exponent_kind, kind, exponent)
         pairs = zip(expand_base(base), expand_exponent(exponent), strict=False)
-        return [builder.settled([functions.power(builder, kind, x, y) for x, y in pairs], shape, dtype)]
+        return [builder.as_value([functions.power(builder, kind, x, y) for x, y in pairs], shape, dtype)]
 
     return apply
 
@@ -123,9 +126,9 @@ def _exp2(builder: ScalarBuilder, kind: int, x: int) -> int:
     return functions.power(builder, kind, builder.constant(2.0, kind), x)
 
 
-def _clamp(builder: ScalarBuilder, kind: int, least: int, x: int, most: int) -> int:
-    larger = extremum(builder, kind, Op.MAX, least, x)
-    return extremum(builder, kind, Op.MIN, larger, most)
+def _clamp(builder: ScalarBuilder, kind: int, lower: int, x: int, upper: int) -> int:
+    larger = extremum(builder, kind, Op.MAX, lower, x)
+    return extremum(builder, kind, Op.MIN, larger, upper)
 
 
 def _convert(equation: Any) -> Rule:
@@ -134,7 +137,7 @@ def _convert(equation: Any) -> Rule:
 
     def apply(builder: ScalarBuilder, arguments: Sequence[Value]) -> list[Value]:
         operands = builder.references(arguments[0], source)
-        return [builder.settled(functions.convert(builder, source, target, operands), shape, dtype)]
+        return [builder.as_value(functions.convert(builder, source, target, operands), shape, dtype)]
 
     return apply
 
@@ -158,13 +161,13 @@ def _select(equation: Any) -> Rule:
         branches = [expand(builder.references(x, kind)) for expand, x in zip(expand_cases, cases, strict=True)]
         if type(which) is np.ndarray:
             chosen = np.broadcast_to(which.astype(np.int64), shape).ravel().tolist()
-            found = [entries[branch] for branch, *entries in zip(chosen, *branches, strict=False)]
+            results = [entries[branch] for branch, *entries in zip(chosen, *branches, strict=False)]
         elif len(cases) == 2 and operand_kind(equation) == Kind.BOOL:
             flags, (no, yes) = expand_which(builder.references(which, Kind.BOOL)), branches
-            found = [select(builder, kind, flag, x, y) for flag, x, y in zip(flags, yes, no, strict=False)]
+            results = [select(builder, kind, flag, x, y) for flag, x, y in zip(flags, yes, no, strict=False)]
         else:
             raise UnsupportedOperation("select_n by an integer that is not known")
-        return [builder.settled(found, shape, dtype)]
+        return [builder.as_value(results, shape, dtype)]
 
     return apply
 
@@ -172,7 +175,7 @@ def _select(equation: Any) -> Rule:
 # Movements
 
 
-def _moved(equation: Any) -> Rule:
+def _movement(equation: Any) -> Rule:
     name, parameters, shapes = equation.primitive.name, equation.params, shapes_of(equation)
     results = [(variable.aval.shape, variable.aval.dtype) for variable in equation.outvars]
     kinds = [kind_of(variable.aval.dtype) for variable in equation.invars]
@@ -186,7 +189,7 @@ def _moved(equation: Any) -> Rule:
         else:
             entries = [x for value, kind in zip(arguments, kinds, strict=True) for x in builder.references(value, kind)]
         return [
-            builder.settled(entries if take is None else take(entries), shape, dtype)
+            builder.as_value(entries if take is None else take(entries), shape, dtype)
             for take, (shape, dtype) in zip(takes, results, strict=True)
         ]
 
@@ -197,7 +200,7 @@ def _barrier(_: Any) -> Rule:
     return lambda builder, arguments: list(arguments)
 
 
-# Sums
+# Reductions
 
 
 def _reduction(equation: Any, rule: Binary) -> Rule:
@@ -208,12 +211,12 @@ def _reduction(equation: Any, rule: Binary) -> Rule:
 
     def apply(builder: ScalarBuilder, arguments: Sequence[Value]) -> list[Value]:
         entries = builder.references(arguments[0], kind)
-        return [builder.settled(reduced(builder, kind, rule, entries, order), shape, dtype)]
+        return [builder.as_value(reduce_rows(builder, kind, rule, entries, order), shape, dtype)]
 
     return apply
 
 
-def _running(equation: Any, rule: Binary) -> Rule:
+def _cumulative(equation: Any, rule: Binary) -> Rule:
     shape, dtype, _ = result_of(equation)
     kind, axis = operand_kind(equation), equation.params["axis"]
     numbers = np.moveaxis(entry_numbers([shape])[0], axis, -1)
@@ -221,7 +224,7 @@ def _running(equation: Any, rule: Binary) -> Rule:
 
     def apply(builder: ScalarBuilder, arguments: Sequence[Value]) -> list[Value]:
         entries = builder.references(arguments[0], kind)
-        return [builder.settled(accumulated(builder, kind, rule, entries, order), shape, dtype)]
+        return [builder.as_value(accumulate_rows(builder, kind, rule, entries, order), shape, dtype)]
 
     return apply
 
@@ -234,28 +237,28 @@ def _dot_general(equation: Any) -> Rule:
 
     def apply(builder: ScalarBuilder, arguments: Sequence[Value]) -> list[Value]:
         left, right = (
-            np.array(builder.references(x, kind), np.int64).reshape(of_shape)
-            for x, of_shape in zip(arguments, shapes, strict=True)
+            np.array(builder.references(x, kind), np.int64).reshape(operand_shape)
+            for x, operand_shape in zip(arguments, shapes, strict=True)
         )
         left, right, _ = dot_operands(left, right, equation.params["dimension_numbers"])
-        return [builder.settled(matrix_product(builder, kind, left, right), shape, dtype)]
+        return [builder.as_value(matrix_product(builder, kind, left, right), shape, dtype)]
 
     return apply
 
 
-def _reducing(name: str) -> Callable[[Any], Rule]:
+def _reduction_by(name: str) -> Callable[[Any], Rule]:
     return lambda equation: _reduction(equation, BINARY[name])
 
 
-def _accumulating(name: str) -> Callable[[Any], Rule]:
-    return lambda equation: _running(equation, BINARY[name])
+def _cumulative_by(name: str) -> Callable[[Any], Rule]:
+    return lambda equation: _cumulative(equation, BINARY[name])
 
 
-def _scattering(name: str | None) -> Callable[[Any], Rule]:
+def _scatter_by(name: str | None) -> Callable[[Any], Rule]:
     return lambda equation: scatter(equation, None if name is None else BINARY[name])
 
 
-_MAKERS: Mapping[str, Callable[[Any], Rule]] = {
+_RULES: Mapping[str, Callable[[Any], Rule]] = {
     "pow": _power,
     "exp2": _of_entries(_exp2),
     "clamp": _of_entries(_clamp),
@@ -267,21 +270,21 @@ _MAKERS: Mapping[str, Callable[[Any], Rule]] = {
     "gather": gather,
     "dynamic_slice": dynamic_slice,
     "dynamic_update_slice": dynamic_update_slice,
-    "scatter": _scattering(None),
-    "scatter-add": _scattering("add"),
-    "scatter-sub": _scattering("sub"),
-    "scatter-mul": _scattering("mul"),
-    "scatter-min": _scattering("min"),
-    "scatter-max": _scattering("max"),
-    "reduce_sum": _reducing("add"),
-    "reduce_prod": _reducing("mul"),
-    "reduce_max": _reducing("max"),
-    "reduce_min": _reducing("min"),
-    "reduce_and": _reducing("and"),
-    "reduce_or": _reducing("or"),
-    "cumsum": _accumulating("add"),
-    "cumprod": _accumulating("mul"),
-    "cummax": _accumulating("max"),
-    "cummin": _accumulating("min"),
+    "scatter": _scatter_by(None),
+    "scatter-add": _scatter_by("add"),
+    "scatter-sub": _scatter_by("sub"),
+    "scatter-mul": _scatter_by("mul"),
+    "scatter-min": _scatter_by("min"),
+    "scatter-max": _scatter_by("max"),
+    "reduce_sum": _reduction_by("add"),
+    "reduce_prod": _reduction_by("mul"),
+    "reduce_max": _reduction_by("max"),
+    "reduce_min": _reduction_by("min"),
+    "reduce_and": _reduction_by("and"),
+    "reduce_or": _reduction_by("or"),
+    "cumsum": _cumulative_by("add"),
+    "cumprod": _cumulative_by("mul"),
+    "cummax": _cumulative_by("max"),
+    "cummin": _cumulative_by("min"),
     "dot_general": _dot_general,
 }

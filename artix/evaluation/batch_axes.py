@@ -10,9 +10,9 @@ class Axis(NamedTuple):
 
     size: int
     mapped: tuple[bool, ...]
-    """Which operands have one item for each of it; the others are the same for all."""
+    """Whether each operand has one entry for each item of the batch; the others are shared."""
 
 
-#: The batches of an operation, outermost first: none, robots, or robots and many tangents (or cotangents) of each.
-#: Operands have an axis for each batch that they are mapped by, results have all.
+#: The batches of an operation, outermost first: none, robots, or robots and tangents (or cotangents) of each.
+#: Operands have an axis for each batch that they are mapped by; results have all axes.
 Axes = tuple[Axis, ...]

@@ -1,4 +1,4 @@
-"""Kernels of programs: which there are, which cannot be, and how they are found again."""
+"""Compiles, caches and loads the CPU kernels of programs."""
 
 from __future__ import annotations
 
@@ -27,31 +27,37 @@ _gpu_switch: ContextVar[bool | None] = ContextVar("artix_gpu_kernels", default=N
 
 
 def kernels_are_on() -> bool:
-    """Whether programs that are traced now may become kernels: the environment's ``ARTIX_KERNELS`` is not ``0``."""
+    """Whether functions traced now may be evaluated by kernels: by default unless ``ARTIX_KERNELS`` is ``0``."""
     chosen = _switch.get()
     return os.environ.get("ARTIX_KERNELS", "1") != "0" if chosen is None else chosen
 
 
 def gpu_kernels_are_on() -> bool:
-    """Whether they may become kernels of GPUs, too: the environment's ``ARTIX_GPU_KERNELS`` is ``1``."""
+    """Whether they may be on GPUs, too: by default only if ``ARTIX_GPU_KERNELS`` is ``1``."""
     chosen = _gpu_switch.get()
     return os.environ.get("ARTIX_GPU_KERNELS", "0") == "1" if chosen is None else chosen
 
 
 @contextmanager
 def use_kernels(enabled: bool, gpu: bool | None = None) -> Iterator[None]:
-    """Whether artix' functions are evaluated by kernels, for what is traced within.
+    """Switches kernels on or off for functions that are traced within the context.
 
-    What was compiled before stays as it is. The environment variables ``ARTIX_KERNELS=0`` and ``ARTIX_GPU_KERNELS=1``
-    do the same for a process::
-
-        with artix.use_kernels(False):
-            matrix = artix.mass_matrix(robot, state)  # by XLA alone
+    Functions compiled before are unaffected. The environment variables ``ARTIX_KERNELS=0`` and ``ARTIX_GPU_KERNELS=1``
+    do the same for a process.
 
     Args:
-      enabled: whether there may be kernels; without them XLA evaluates everything.
-      gpu: whether there may be kernels on NVIDIA's GPUs (of compute capability 8.0 or newer), too, which there are not
-        by default; ``None`` leaves that as it is.
+      enabled: whether kernels are used; without them XLA evaluates everything.
+      gpu: whether kernels are used on NVIDIA GPUs (compute capability 8.0 or newer), too, which is off by default;
+        ``None`` leaves that unchanged.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.random_state(arm, jax.random.key(0))
+      >>> with artix.use_kernels(False):
+      ...     by_xla = artix.gravity_compensation(arm, state)
+      ...
+      >>> print(jnp.allclose(by_xla, artix.gravity_compensation(arm, state), atol=1e-4))
+      True
     """
     token = _switch.set(enabled)
     gpu_token = _gpu_switch.set(_gpu_switch.get() if gpu is None else gpu)
@@ -66,12 +72,12 @@ files = KernelFiles()
 _lock = threading.Lock()
 _loaded: set[str] = set()
 _refused: set[str] = set()
-#: In the place of object code: why there is none.
+#: In files, precedes the reason why there is no object code.
 REFUSAL = b"refused: "
 
 
 def cpu_kernel(program: Program, levels: tuple[int, ...]) -> str | None:
-    """What the kernel of a program is called as a target of :mod:`jax.ffi`; ``None`` where XLA has to evaluate it.
+    """The name of a program's kernel as a target of :mod:`jax.ffi`; ``None`` where XLA has to evaluate it.
 
     Args:
       program: the program.
@@ -81,11 +87,11 @@ def cpu_kernel(program: Program, levels: tuple[int, ...]) -> str | None:
         return None
     with _lock:
         if levels not in program.kernels:
-            program.kernels[levels] = _made(program, levels)
+            program.kernels[levels] = _load_or_build(program, levels)
         return program.kernels[levels]
 
 
-def _made(program: Program, levels: tuple[int, ...]) -> str | None:
+def _load_or_build(program: Program, levels: tuple[int, ...]) -> str | None:
     missing = kernels.available()
     if missing is not None:
         refuse("every function", missing)
@@ -97,11 +103,11 @@ def _made(program: Program, levels: tuple[int, ...]) -> str | None:
     if code is None:
         try:
             scalars = scalars_of(program, levels)
-            # What only moves numbers becomes part of what XLA makes of its neighbours.
+            # A program that only moves numbers is left to XLA, which can fuse it with its neighbours.
             code = kernels.build(scalars) if scalars.size else REFUSAL
         except (UnsupportedOperation, TooManyOperations, kernels.KernelError) as error:
             code = REFUSAL + f"{type(error).__name__}: {error}".encode()
-        except Exception as error:  # XLA can evaluate the program all the same; what may pass is not kept on disk.
+        except Exception as error:  # XLA evaluates the program; the error may be transient, so it is not kept on disk.
             refuse(program.name, f"{type(error).__name__}: {error}")
             return None
         if program.key is not None:
@@ -119,27 +125,27 @@ def _made(program: Program, levels: tuple[int, ...]) -> str | None:
 
 
 def _name(program: Program, levels: tuple[int, ...]) -> str:
-    """The same for what computes the same on machines of this kind."""
+    """Equal for programs that compute the same on machines of this kind."""
     key = key_of(program)
     content = hashlib.sha256(key + repr(levels).encode() + kernels.machine_key().encode())
     return f"artix_{content.hexdigest()[:40]}"
 
 
 def key_of(program: Program) -> bytes:
-    """What tells it from all other programs: those of this process, if nothing more is known."""
+    """Identifies the program among all, or at least among those of this process."""
     return program.key or f"{os.getpid()} {program.number}".encode()
 
 
 def scalars_of(program: Program, levels: tuple[int, ...]) -> ScalarProgram:
-    """The scalar program of one whose operands are of these levels."""
+    """The scalar program of a program whose operands have these levels."""
     all_levels = [0] * len(program.jaxpr.in_avals)
-    for place, level in zip(program.traced, levels, strict=True):
-        all_levels[place] = level
+    for index, level in zip(program.traced, levels, strict=True):
+        all_levels[index] = level
     return scalarize(program.jaxpr, all_levels, program.known, most_operations=MOST_OPERATIONS)
 
 
 def refuse(what: str, why: str) -> None:
-    """Says, once, what is evaluated by XLA, and why; nothing where there is no reason to be said."""
+    """Logs, once, what is evaluated by XLA and why; without a reason nothing is logged."""
     if why and what not in _refused:
         _refused.add(what)
         _log.warning("artix: %s is evaluated by XLA, not by a kernel: %s", what, why)

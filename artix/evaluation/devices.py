@@ -1,8 +1,8 @@
-"""Arrays on the devices of ``jax.shard_map``.
+"""Arrays within ``jax.shard_map``.
 
-There, JAX knows over which axes of the mesh an array varies, and asks that all operands of an operation do so alike.
-Functions of ``jax.numpy`` and ``jax.lax`` see to that themselves; operations that are bound one by one do not, nor do
-the carries of loops.
+There, JAX tracks over which axes of the mesh an array varies, and requires that all operands of an operation vary over
+the same. Functions of ``jax.numpy`` and ``jax.lax`` ensure that; primitives that are bound directly and the carries of
+loops do not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _Tree = TypeVar("_Tree")
 
 
 def varying_alike(tree: _Tree, *others: Any) -> _Tree:
-    """The same pytree, every array of which varies over all axes over which any array of it or of the others does."""
+    """The same pytree with every array varying over all axes over which any array in it or the others varies."""
     axes = frozenset[Any]().union(*map(_varying_axes, jax.tree.leaves((tree, others))))
     if not axes:
         return tree
@@ -25,7 +25,7 @@ def varying_alike(tree: _Tree, *others: Any) -> _Tree:
 
 
 def type_like(others: Sequence[Any], shape: tuple[int, ...], dtype: Any) -> Any:
-    """The type of an array that varies over the devices over which the arrays of these types do, all alike."""
+    """The type of an array that varies over the same devices as arrays of the given types, which agree in that."""
     for other in others:
         if _axes_of_type(other):
             sharding = other.sharding.update(spec=jax.sharding.PartitionSpec(*(None for _ in shape)))
@@ -41,7 +41,7 @@ def scan(
     reverse: bool = False,
     unroll: int = 1,
 ) -> tuple[Any, Any]:
-    """``jax.lax.scan`` whose carry may start as a constant and become an array that varies over devices."""
+    """``jax.lax.scan`` whose initial carry may be constant and later vary over devices."""
     return lax.scan(body, varying_alike(start, items), items, length, reverse, unroll)
 
 

@@ -1,4 +1,4 @@
-"""Compiled kernels on disk, beside JAX's own persistent cache: a second process need not compile them again."""
+"""Compiled kernels on disk, beside JAX's persistent compilation cache, for use by other processes."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _MOST_BYTES = 512 * 2**20
 
 
 class KernelFiles:
-    """Files of object code by name, each with a digest of its content, for their owner alone.
+    """Files of object code by name, each with a digest of its content, readable by their owner only.
 
-    They lie in ``artix-kernels`` in the folder of ``jax.config.jax_compilation_cache_dir``; without one there are none.
-    What is corrupt, or what somebody else owns or could have written, is never read.
+    They are in ``artix-kernels`` in the folder of ``jax.config.jax_compilation_cache_dir``; without one, nothing is
+    kept. Files that are corrupt, or that another user owns or could have written, are never read.
     """
 
     @property
     def folder(self) -> Path | None:
-        """Where the files are; ``None`` if nothing shall be kept."""
+        """The folder of the files; ``None`` if nothing is kept."""
         config = jax.config
-        place = config.jax_compilation_cache_dir  # type: ignore[attr-defined]
+        cache = config.jax_compilation_cache_dir  # type: ignore[attr-defined]
         enabled = config.jax_enable_compilation_cache  # type: ignore[attr-defined]
-        return Path(place) / "artix-kernels" if place and enabled and "://" not in str(place) else None
+        return Path(cache) / "artix-kernels" if cache and enabled and "://" not in str(cache) else None
 
     def read(self, name: str) -> bytes | None:
         """The object code of that name, or ``None``."""
@@ -46,11 +46,11 @@ class KernelFiles:
         except OSError:
             return None
         digest, code = content[len(_MAGIC) : len(_MAGIC) + 32], content[len(_MAGIC) + 32 :]
-        whole = content.startswith(_MAGIC) and hashlib.sha256(name.encode() + code).digest() == digest
-        return code if whole else None
+        is_intact = content.startswith(_MAGIC) and hashlib.sha256(name.encode() + code).digest() == digest
+        return code if is_intact else None
 
     def write(self, name: str, code: bytes) -> None:
-        """Keeps object code; that it cannot be kept is no error."""
+        """Writes object code; failure to write is not an error."""
         folder = self.folder
         if folder is None:
             return
@@ -68,7 +68,7 @@ class KernelFiles:
 
 
 def _is_own(status: os.stat_result) -> bool:
-    """Whether a file or folder is this user's, and nobody else may write it."""
+    """Whether a file or folder belongs to this user, and no one else may write to it."""
     if not hasattr(os, "getuid"):
         return True
     return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

@@ -1,4 +1,4 @@
-"""What is read off the equations of traced programs."""
+"""Shapes and kinds of the operands and results of equations in traced programs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from artix.evaluation.scalar_builder import ScalarBuilder, Value, kind_of
 from artix.evaluation.scalar_program import Kind
 
 Rule: TypeAlias = Callable[[ScalarBuilder, Sequence[Value]], list[Value]]
-"""Makes the results of an operation of its arguments, not all of which are known."""
+"""Computes the results of an operation from its arguments, not all of which are known."""
 
 
 def result_of(equation: Any) -> tuple[tuple[int, ...], np.dtype, int]:

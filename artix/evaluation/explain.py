@@ -1,4 +1,4 @@
-"""What the evaluation of a function costs: operations, lanes, bytes, and what there is no kernel for."""
+"""The cost of evaluating a function: operations, lanes, bytes, and what has no kernel."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from artix.evaluation.compilation import scalars_of
 from artix.evaluation.operation import levels_of, program_p
 from artix.evaluation.program import Program
 from artix.evaluation.scalar_order import live
-from artix.evaluation.scalar_program import Op, ScalarProgram
+from artix.evaluation.scalar_program import Op, ScalarProgram, array_operand
 from artix.evaluation.scalarize import TooManyOperations, UnsupportedOperation
 from artix.model.articulation import Articulation
 from artix.model.states import neutral_state
@@ -28,17 +28,22 @@ _LEVELS = ("for all robots", "a robot", "a tangent of a robot")
 
 @dataclasses.dataclass(frozen=True)
 class OperationCost:
-    """What one operation of a batched function costs.
+    """The cost of one operation of a batched function.
 
     Attributes:
       name: what it computes.
-      operations: scalar operations: once for all robots, for each robot, and for each tangent of each robot.
-      kinds: how many there are of each kind, most frequent first.
-      alive: most scalars that are alive at once; a processor keeps as many of them as it has vector registers.
-      bytes_read: of its operands, for one robot [B].
-      bytes_written: of its results, for one robot [B].
-      lanes: how many robots a vector register of this machine holds.
+      operations: numbers of scalar operations: once for all robots, per robot, and per tangent of each robot.
+      kinds: the number of each kind, most frequent first.
+      alive: largest number of scalars alive at once; those beyond the vector registers are spilled to memory.
+      bytes_read: of its operands, per robot [B].
+      bytes_written: of its results, per robot [B].
+      lanes: number of robots per vector register of this machine.
       refusal: why XLA evaluates it; ``None`` if a kernel does.
+
+    Examples:
+      >>> (cost,) = artix.explain(artix.gravity_compensation, artix.robots.load("double_pendulum")).operations
+      >>> print(cost.name, cost.refusal is None, cost.bytes_written in (8, 16))  # two numbers a robot
+      gravity_compensation True True
     """
 
     name: str
@@ -69,7 +74,12 @@ class Explanation:
     """How a batch of a function is evaluated: ``print`` it.
 
     Attributes:
-      operations: artix' operations in the order in which they are evaluated; what lies between them is XLA's.
+      operations: the operations of artix in the order of their evaluation; XLA evaluates what is between them.
+
+    Examples:
+      >>> explanation = artix.explain(artix.mass_matrix, artix.robots.load("arm7"))
+      >>> print([operation.name for operation in explanation.operations])
+      ['mass_matrix']
     """
 
     operations: tuple[OperationCost, ...]
@@ -79,16 +89,14 @@ class Explanation:
 
 
 def explain(function: Callable[..., Any], articulation: Articulation, *arguments: Any) -> Explanation:
-    """Counts what ``jax.jit(jax.vmap(lambda *x: function(articulation, *x)))`` does for one robot of the batch.
+    """The cost, per robot, of ``jax.jit(jax.vmap(lambda *x: function(articulation, *x)))``.
 
-    Nothing is compiled or run. A kernel's time goes with its operations, unless its results are large: then with the
-    bytes that it writes::
-
-        print(artix.explain(artix.mass_matrix, artix.robots.load("quadruped")))
+    Nothing is compiled or run. The time of a kernel is proportional to its operations or, if its results are large, to
+    the bytes that it writes.
 
     Args:
       function: a function of artix, or one that calls functions of artix (``jax.grad`` of them, for instance).
-      articulation: its first argument, whose parameters count as known.
+      articulation: its first argument, whose parameters are taken as known.
       arguments: examples of the others, for one robot; those without a default may be left out if they are named as
         in artix: ``state``, ``force``, ``acceleration``, ``right``, ``external_force``, ``control`` and ``dt``.
 
@@ -96,11 +104,18 @@ def explain(function: Callable[..., Any], articulation: Articulation, *arguments
       The costs of each operation.
 
     Raises:
-      ValueError: an argument is missing of which no example can be made up.
+      ValueError: an argument is missing for which there is no default example.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> (bias,) = artix.explain(artix.bias_force, arm).operations
+      >>> (matrix,) = artix.explain(artix.mass_matrix, arm).operations
+      >>> print(sum(bias.operations) > 0, matrix.bytes_written // bias.bytes_written)  # 49 numbers beside 7
+      True 7
     """
     rest = (*arguments, *_examples(function, articulation, len(arguments)))
-    many = jax.tree.map(lambda x: jnp.stack([jnp.asarray(x)] * 2), rest)
-    jaxpr = jax.make_jaxpr(jax.vmap(lambda *x: function(articulation, *x)))(*many)
+    batched = jax.tree.map(lambda x: jnp.stack([jnp.asarray(x)] * 2), rest)
+    jaxpr = jax.make_jaxpr(jax.vmap(lambda *x: function(articulation, *x)))(*batched)
     return Explanation(tuple(_cost(program, axes) for program, axes in _operations(jaxpr.jaxpr)))
 
 
@@ -109,13 +124,23 @@ def cost_of(scalars: ScalarProgram, name: str, lanes: int) -> OperationCost:
     real = scalars.operations > Op.CONSTANT
     first, second, third = (int(np.count_nonzero(scalars.levels[real] == level)) for level in range(3))
     kinds = Counter(Op(op).name.lower() for op in scalars.operations[real].tolist())
-    read = sum(int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype, level in scalars.arguments if level)
+    read = sum(
+        _entries_read(scalars, number) * np.dtype(dtype).itemsize
+        for number, (_, dtype, level) in enumerate(scalars.arguments)
+        if level
+    )
     written = sum(
         result.size * np.dtype(dtype).itemsize
         for result, dtype in zip(scalars.results, scalars.result_types, strict=True)
     )
     counts = (first, second, third)
     return OperationCost(name, counts, dict(kinds.most_common()), live(scalars), read, written, lanes)
+
+
+def _entries_read(scalars: ScalarProgram, argument: int) -> int:
+    """How many entries of an argument are read: those loaded by index, or all."""
+    loads = np.count_nonzero((scalars.operations == Op.LOAD) & (scalars.operands[:, 1] == array_operand(argument)))
+    return int(loads) or int(np.prod(scalars.arguments[argument][0]))
 
 
 def _cost(program: Program, axes: Axes) -> OperationCost:
@@ -144,23 +169,23 @@ def _operations(jaxpr: Any) -> Iterator[tuple[Program, Axes]]:
                 yield from _operations(inner)
 
 
-def _examples(function: Callable[..., Any], articulation: Articulation, given: int) -> list[Any]:
+def _examples(function: Callable[..., Any], articulation: Articulation, num_given: int) -> list[Any]:
     topology, dtype = articulation.topology, articulation.dtype
     vector = jnp.zeros(topology.nv, dtype)
-    known = {
+    defaults = {
         "state": lambda: neutral_state(articulation),
         "external_force": lambda: jnp.zeros((topology.num_links, 6), dtype),
         "control": lambda: None,
         "dt": lambda: jnp.asarray(0.01, dtype),
     } | dict.fromkeys(("force", "acceleration", "right"), lambda: vector)
     examples = []
-    for parameter in list(inspect.signature(function).parameters.values())[1 + given :]:
+    for parameter in list(inspect.signature(function).parameters.values())[1 + num_given :]:
         if parameter.default is not parameter.empty or parameter.kind not in (
             parameter.POSITIONAL_ONLY,
             parameter.POSITIONAL_OR_KEYWORD,
         ):
             break
-        if parameter.name not in known:
+        if parameter.name not in defaults:
             raise ValueError(f"explain: give an example of the argument {parameter.name!r} of {function}")
-        examples.append(known[parameter.name]())
+        examples.append(defaults[parameter.name]())
     return examples

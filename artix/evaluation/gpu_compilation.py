@@ -1,7 +1,7 @@
-"""Kernels of programs on NVIDIA's GPUs: which there are, how XLA calls them, and how they are found again.
+"""Builds and caches the kernels of programs for NVIDIA GPUs, and describes their calls to XLA.
 
-XLA takes a kernel as PTX within the program that it compiles. That interface is its own and may change with JAX, which
-is one reason for which these kernels are off unless somebody asks for them.
+XLA takes a kernel as PTX within the program that it compiles. That interface is internal and may change with JAX, which
+is one reason why these kernels are off by default.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
+from artix.evaluation.batch_axes import Axes
 from artix.evaluation.compilation import REFUSAL, files, key_of, refuse, scalars_of
 from artix.evaluation.kernels import KernelError
 from artix.evaluation.kernels.gpu import NAME, GpuKernel, build_for_gpu
@@ -26,44 +26,36 @@ from artix.evaluation.scalar_order import live
 from artix.evaluation.scalar_schedule import fewest_live
 from artix.evaluation.scalarize import TooManyOperations, UnsupportedOperation
 
-#: The first version of JAX whose XLA is known to take kernels.
+#: The oldest version of JAX whose XLA is known to accept these kernels.
 OLDEST_JAX = (0, 10)
 
-#: Programs of which more scalars live at once are left to XLA: see docs/gpu.md.
+#: Programs with more scalars live at once are left to XLA, see docs/gpu.md.
 MOST_LIVE = 3000
 
 _lock = threading.Lock()
 
 
-class _Axis(Protocol):
-    @property
-    def size(self) -> int: ...
-
-    @property
-    def mapped(self) -> tuple[bool, ...]: ...
-
-
 class GpuCall(NamedTuple):
-    """How a kernel is called through :mod:`jax.ffi`."""
+    """The target and attributes of a call through :mod:`jax.ffi`."""
 
     target: str
     attributes: dict[str, Any]
 
 
-def gpu_call(program: Program, levels: tuple[int, ...], axes: Sequence[_Axis]) -> GpuCall | None:
-    """How the kernel of a batch of a program is called; ``None`` where XLA has to evaluate it.
+def gpu_call(program: Program, levels: tuple[int, ...], axes: Axes) -> GpuCall | None:
+    """The call of the kernel for a batch of a program; ``None`` where XLA has to evaluate it.
 
     Args:
       program: the program.
       levels: of its operands, see :class:`~artix.evaluation.scalar_program.ScalarProgram`.
-      axes: its batches, outermost first, see :mod:`artix.evaluation.operation`.
+      axes: its batches.
     """
     sizes = [axis.size for axis in axes]
     empty = 0 in sizes or not any(np.prod(kind.shape) for kind in program.result_types)
     if not program.has_gpu_kernel or not program.has_kernel or empty:
         return None
-    rows = [tuple(axis.mapped[number] for axis in axes) for number in range(len(levels))]
-    mapped = tuple(Mapped(row[:1] == (True,), row[1:] == (True,)) for row in rows)
+    mapped_axes = [tuple(axis.mapped[index] for axis in axes) for index in range(len(levels))]
+    mapped = tuple(Mapped(by_axis[:1] == (True,), by_axis[1:] == (True,)) for by_axis in mapped_axes)
     kernel = _kernel(program, levels, mapped, len(axes) == 2)
     if kernel is None:
         return None
@@ -88,20 +80,20 @@ def _kernel(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...
     if missing is not None:
         refuse("every function on a GPU", missing)
         return None
-    how = (levels, mapped, has_items)
+    key = (levels, mapped, has_items)
     with _lock:
-        if how not in program.gpu_kernels:
-            program.gpu_kernels[how] = _found_or_made(program, *how)
-        return program.gpu_kernels[how]
+        if key not in program.gpu_kernels:
+            program.gpu_kernels[key] = _read_or_build(program, *key)
+        return program.gpu_kernels[key]
 
 
-def _found_or_made(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool) -> Any:
+def _read_or_build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool) -> Any:
     content = hashlib.sha256(key_of(program) + repr((levels, mapped, has_items, MOST_LIVE, target_key())).encode())
     name = f"artix_gpu_{content.hexdigest()[:40]}"
     code = files.read(name)
     if code is None:
         try:
-            code = json.dumps(_made(program, levels, mapped, has_items)).encode()
+            code = json.dumps(_build(program, levels, mapped, has_items)).encode()
         except (UnsupportedOperation, TooManyOperations, KernelError) as error:
             code = REFUSAL + f"{type(error).__name__}: {error}".encode()
         if program.key is not None:
@@ -112,7 +104,7 @@ def _found_or_made(program: Program, levels: tuple[int, ...], mapped: tuple[Mapp
     return GpuKernel(*json.loads(code))
 
 
-def _made(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool) -> GpuKernel:
+def _build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool) -> GpuKernel:
     scalars = fewest_live(scalars_of(program, levels))
     alive = live(scalars)
     if alive > MOST_LIVE:

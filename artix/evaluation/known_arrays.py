@@ -1,4 +1,4 @@
-"""Operations on arrays that are known while a program is made into scalars: NumPy does them, JAX would compile them."""
+"""Operations on arrays that are known while a program is scalarised: by NumPy, as JAX would compile each of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from artix.evaluation.array_indices import OUTSIDE, dynamic_slice_numbers, fill_
 from artix.evaluation.array_movement import MOVEMENTS
 
 Numeric: TypeAlias = Callable[[Sequence[np.ndarray]], Sequence[Any]]
-"""Makes numbers of numbers."""
+"""Computes the results of an operation from known arguments."""
 
 
 def _divide(x: np.ndarray, y: np.ndarray) -> Any:
@@ -117,8 +117,8 @@ def _select(arrays: Sequence[np.ndarray], _: Mapping[str, Any]) -> Any:
 
 
 def _clamp(arrays: Sequence[np.ndarray], _: Mapping[str, Any]) -> Any:
-    least, x, most = arrays
-    return np.minimum(np.maximum(x, least), most)
+    lower, x, upper = arrays
+    return np.minimum(np.maximum(x, lower), upper)
 
 
 def _convert(arrays: Sequence[np.ndarray], parameters: Mapping[str, Any]) -> Any:
@@ -147,12 +147,12 @@ def _integer_pow(arrays: Sequence[np.ndarray], parameters: Mapping[str, Any]) ->
 def _dot_general(arrays: Sequence[np.ndarray], parameters: Mapping[str, Any]) -> Any:
     x, y = arrays
     left, right, shape = dot_operands(x, y, parameters["dimension_numbers"])
-    wanted = parameters.get("preferred_element_type")
-    return np.matmul(left, right).reshape(shape).astype(wanted or arrays[0].dtype)
+    dtype = parameters.get("preferred_element_type")
+    return np.matmul(left, right).reshape(shape).astype(dtype or arrays[0].dtype)
 
 
 def dot_operands(left: Any, right: Any, dimension_numbers: Any) -> tuple[Any, Any, tuple[int, ...]]:
-    """The operands of a product as [batch, m, k] and [batch, k, n], and the shape of the product."""
+    """The operands of ``dot_general`` as [batch, m, k] and [batch, k, n], and the shape of the product."""
     (left_sum, right_sum), (left_batch, right_batch) = dimension_numbers
     left_free = [axis for axis in range(left.ndim) if axis not in (*left_sum, *left_batch)]
     right_free = [axis for axis in range(right.ndim) if axis not in (*right_sum, *right_batch)]
@@ -171,21 +171,21 @@ def _product(sizes: Any) -> int:
 def _gather(arrays: Sequence[np.ndarray], parameters: Mapping[str, Any]) -> Any:
     x, indices = arrays
     numbers = gather_numbers(x.shape, indices, parameters)
-    found = x.ravel()[numbers] if x.size else np.zeros(numbers.shape, x.dtype)
+    gathered = x.ravel()[numbers] if x.size else np.zeros(numbers.shape, x.dtype)
     outside = numbers == OUTSIDE
-    return np.where(outside, np.array(fill_value(x.dtype, parameters["fill_value"]), x.dtype), found)
+    return np.where(outside, np.array(fill_value(x.dtype, parameters["fill_value"]), x.dtype), gathered)
 
 
 def _scatter(arrays: Sequence[np.ndarray], parameters: Mapping[str, Any], combine: Callable[..., Any] | None) -> Any:
     x, indices, updates = arrays
     numbers = scatter_numbers(x.shape, indices, updates.shape, parameters).ravel()
-    kept = numbers != OUTSIDE
-    found, numbers, updates = x.flatten(), numbers[kept], updates.ravel()[kept]
+    is_inside = numbers != OUTSIDE
+    result, numbers, updates = x.flatten(), numbers[is_inside], updates.ravel()[is_inside]
     if combine is None:
-        found[numbers] = updates
+        result[numbers] = updates
     else:
-        combine(found, numbers, updates)
-    return found.reshape(x.shape)
+        combine(result, numbers, updates)
+    return result.reshape(x.shape)
 
 
 _SCATTERS: dict[str, Callable[..., Any] | None] = {
@@ -205,9 +205,9 @@ def _dynamic_slice(arrays: Sequence[np.ndarray], parameters: Mapping[str, Any]) 
 
 def _dynamic_update_slice(arrays: Sequence[np.ndarray], _: Mapping[str, Any]) -> Any:
     x, update, *starts = arrays
-    found = x.flatten()
-    found[dynamic_slice_numbers(x.shape, [int(start) for start in starts], update.shape)] = update
-    return found.reshape(x.shape)
+    result = x.flatten()
+    result[dynamic_slice_numbers(x.shape, [int(start) for start in starts], update.shape)] = update
+    return result.reshape(x.shape)
 
 
 _OTHERS: dict[str, Callable[[Sequence[np.ndarray], Mapping[str, Any]], Any]] = {
@@ -225,10 +225,10 @@ _OTHERS: dict[str, Callable[[Sequence[np.ndarray], Mapping[str, Any]], Any]] = {
 
 
 def numeric_rule(primitive: Any, parameters: Mapping[str, Any]) -> Numeric:
-    """How NumPy evaluates an operation.
+    """The function that evaluates an operation with NumPy, or with JAX if NumPy has no equivalent.
 
     Args:
-      primitive: the operation; what NumPy has no rule for, JAX evaluates.
+      primitive: the operation.
       parameters: of the operation.
     """
     name = primitive.name
@@ -246,16 +246,18 @@ def numeric_rule(primitive: Any, parameters: Mapping[str, Any]) -> Numeric:
 
         def accumulate(arrays: Sequence[np.ndarray]) -> tuple[Any]:
             x = np.flip(arrays[0], axis) if reverse else arrays[0]
-            found = cumulative(x, axis=axis).astype(x.dtype)
-            return (np.flip(found, axis) if reverse else found,)
+            accumulated = cumulative(x, axis=axis).astype(x.dtype)
+            return (np.flip(accumulated, axis) if reverse else accumulated,)
 
         return accumulate
     if name in _SCATTERS:
         return lambda arrays: (_scatter(arrays, parameters, _SCATTERS[name]),)
-    return lambda arrays: _evaluated(primitive, arrays, parameters)
+    return lambda arrays: _evaluate_by_jax(primitive, arrays, parameters)
 
 
-def _evaluated(primitive: Any, arrays: Sequence[np.ndarray], parameters: Mapping[str, Any]) -> Sequence[np.ndarray]:
+def _evaluate_by_jax(
+    primitive: Any, arrays: Sequence[np.ndarray], parameters: Mapping[str, Any]
+) -> Sequence[np.ndarray]:
     with jax.ensure_compile_time_eval():
-        found = primitive.bind(*map(jnp.asarray, arrays), **parameters)
-        return [np.asarray(x) for x in (found if primitive.multiple_results else [found])]
+        results = primitive.bind(*map(jnp.asarray, arrays), **parameters)
+        return [np.asarray(x) for x in (results if primitive.multiple_results else [results])]

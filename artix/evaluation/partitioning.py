@@ -1,6 +1,6 @@
-"""Kernels of batches that lie on several devices: each computes its part, none asks another.
+"""Kernels for batches on several devices: each device computes its part, without communication.
 
-XLA knows nothing of what a kernel does, and would gather the whole batch on every device.
+XLA does not know what a kernel does, and would gather the whole batch on every device.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BATCH = "b"
 
 
 def call_partitioned(target: str, program: Program, axes: Axes, *operands: Any) -> list[Any]:
-    """Calls a kernel on whatever part of the outermost batch each device has.
+    """Calls a kernel on the part of the outermost batch that each device has.
 
     Args:
       target: the kernel's name.
@@ -41,35 +41,35 @@ def call_partitioned(target: str, program: Program, axes: Axes, *operands: Any) 
         return list(call(*operands))
 
     def shardings(mesh: Any, arguments: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Of the arguments and results, by where the first argument that says so has its batch."""
+        """The shardings of arguments and results: the batch as in the first argument whose batch is sharded."""
         specs = [getattr(argument.sharding, "spec", None) for argument in arguments]
-        placed = [spec[0] for spec, is_mapped in zip(specs, mapped, strict=True) if is_mapped and spec]
-        batch = next((place for place in placed if place is not None), None)
-        on_batch, everywhere = NamedSharding(mesh, PartitionSpec(batch)), NamedSharding(mesh, PartitionSpec())
-        return [on_batch if is_mapped else everywhere for is_mapped in mapped], [on_batch] * len(program.result_types)
+        batch_specs = [spec[0] for spec, is_mapped in zip(specs, mapped, strict=True) if is_mapped and spec]
+        batch_spec = next((spec for spec in batch_specs if spec is not None), None)
+        sharded, replicated = NamedSharding(mesh, PartitionSpec(batch_spec)), NamedSharding(mesh, PartitionSpec())
+        return [sharded if is_mapped else replicated for is_mapped in mapped], [sharded] * len(program.result_types)
 
     def infer(mesh: Any, arguments: Sequence[Any], _: Any) -> Any:
         return tuple(shardings(mesh, arguments)[1])
 
     def partition(mesh: Any, arguments: Sequence[Any], _: Any) -> Any:
-        of_arguments, of_results = shardings(mesh, arguments)
-        return mesh, call, tuple(of_results), tuple(of_arguments)
+        argument_shardings, result_shardings = shardings(mesh, arguments)
+        return mesh, call, tuple(result_shardings), tuple(argument_shardings)
 
     names = (f"{first}{second}" for first, second in itertools.product(string.ascii_lowercase, string.ascii_lowercase))
-    own: list[str] = []
+    other_dimensions: list[str] = []
 
     def dimensions(rank: int, has_batch: bool) -> str:
-        letters = [next(names) for _ in range(rank - has_batch)]
-        own.extend(letters)
-        return " ".join([_BATCH, *letters] if has_batch else letters)
+        own = [next(names) for _ in range(rank - has_batch)]
+        other_dimensions.extend(own)
+        return " ".join([_BATCH, *own] if has_batch else own)
 
     left = [dimensions(operand.ndim, is_mapped) for operand, is_mapped in zip(operands, mapped, strict=True)]
     right = [dimensions(len(axes) + len(kind.shape), True) for kind in program.result_types]
-    whole = custom_partitioning(call)
-    whole.def_partition(
+    partitioned = custom_partitioning(call)
+    partitioned.def_partition(
         partition=partition,
         infer_sharding_from_operands=infer,
         sharding_rule=f"{', '.join(left)} -> {', '.join(right)}",
-        need_replication_factors=tuple(own),
+        need_replication_factors=tuple(other_dimensions),
     )
-    return list(whole(*operands))
+    return list(partitioned(*operands))

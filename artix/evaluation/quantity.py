@@ -20,17 +20,22 @@ from artix.model.articulation import Articulation
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-#: For so many robots a function that is not compiled gets a kernel of its own; for others, one with their parameters as
-#: operands, which is larger but serves all.
-_MOST_SPECIAL = 4
+#: Outside of ``jax.jit``, a function is specialised to the parameters of the first few robots; further robots share a
+#: program with their parameters as operands, which has more operations.
+_MOST_SPECIALIZED = 4
 
 
-class _Traced:
+#: Larger arrays never become constants of a program. A terrain that a compiled function closes over is an operand, of
+#: which a kernel reads what it needs, so that another terrain needs no other kernel.
+_MOST_KNOWN = 4096
+
+
+class _TracedFunction:
     """A function as a program.
 
     Attributes:
-      program: it.
-      structure: of the results.
+      program: the program, none of whose arguments are known.
+      structure: the pytree structure of the results.
       num_parameters: how many of its first arguments are the parameters of an articulation.
     """
 
@@ -38,25 +43,25 @@ class _Traced:
         self.program = program
         self.structure = structure
         self.num_parameters = num_parameters
-        self._special: dict[Program, list[Any]] = {}
+        self._specialized: dict[Program, list[Any]] = {}
 
-    def special(self, arrays: Sequence[Any]) -> Program:
-        """The program for a robot that is no part of a compiled function's arguments, by these arguments."""
+    def specialize(self, arrays: Sequence[Any]) -> Program:
+        """The program specialised to the robot's parameters if few robots have been seen, else the general one."""
         parameters = list(arrays[: self.num_parameters])
-        for program, known in self._special.items():
+        for program, known in self._specialized.items():
             if all(map(operator.is_, known, parameters)):
                 return program
-        # NumPy's arrays may hold other numbers when they are next seen.
+        # NumPy arrays are mutable, so they cannot become constants.
         if not parameters or not all(isinstance(x, jax.Array) and _is_readable(x) for x in parameters):
             return self.program
-        for program, known in self._special.items():
-            if all(map(_have_same_bytes, known, parameters)):  # the same robot, loaded anew for instance
-                self._special = {**self._special, program: parameters}
+        for program, known in self._specialized.items():
+            if all(map(_have_same_bytes, known, parameters)):  # for instance the same robot, loaded again
+                self._specialized = {**self._specialized, program: parameters}
                 return program
-        if len(self._special) >= _MOST_SPECIAL:
+        if len(self._specialized) >= _MOST_SPECIALIZED:
             return self.program
         program = self.program.with_known(_known(parameters))
-        self._special = {**self._special, program: parameters}
+        self._specialized = {**self._specialized, program: parameters}
         return program
 
 
@@ -64,13 +69,24 @@ def quantity(function: _Function) -> _Function:
     """Decorates a public function of an articulation: each call is one operation, a :class:`Program`.
 
     Compiled or not, and under ``jax.vmap``, ``jax.grad`` and the like, the function is traced once for a topology, for
-    shapes and dtypes of its arguments, and for whatever in them is no array. Arrays that are known while JAX traces
-    the caller (the articulation that a compiled function closes over) become numbers of the program; outside of
-    ``jax.jit`` so do the parameters of the first few robots, while those of others, and all other arrays, are operands.
-    Functions that call each other make one program.
+    shapes and dtypes of its arguments, and for the values of arguments that are not arrays. Arrays that are known while
+    JAX traces the caller (the articulation that a compiled function closes over) become constants of the program;
+    outside of ``jax.jit`` so do the parameters of the first few robots, while those of others, and all other arrays,
+    are operands. Functions that call each other make one program.
 
     Args:
-      function: a function of pytrees whose results are arrays; what it refuses, it refuses by shapes and dtypes.
+      function: a function of pytrees whose results are arrays; it raises errors only for shapes and dtypes.
+
+    Examples:
+      >>> @artix.quantity
+      ... def height(articulation, state):
+      ...     return artix.center_of_mass(articulation, state)[2]
+      ...
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> keys = jax.random.split(jax.random.key(0), 64)
+      >>> states = jax.vmap(lambda key: artix.random_state(pendulum, key))(keys)
+      >>> print(jax.vmap(height, in_axes=(None, 0))(pendulum, states).shape)  # by one kernel
+      (64,)
     """
 
     @functools.wraps(function)
@@ -78,25 +94,25 @@ def quantity(function: _Function) -> _Function:
         if is_tracing():
             return function(*args, **kwargs)
         leaves, structure = jax.tree.flatten((args, kwargs))
-        places = [place for place, leaf in enumerate(leaves) if _is_array(leaf)]
-        if not places:
+        indices = [index for index, leaf in enumerate(leaves) if _is_array(leaf)]
+        if not indices:
             return function(*args, **kwargs)
-        arrays = [leaves[place] for place in places]
+        arrays = [leaves[index] for index in indices]
         types = tuple((array.shape, jax.dtypes.canonicalize_dtype(array.dtype)) for array in arrays)
-        # With their types, as 1 == True.
+        # With their types, since 1 == True.
         static = tuple((None, None) if _is_array(leaf) else (type(leaf), leaf) for leaf in leaves)
         x64 = jax.config.jax_enable_x64  # type: ignore[attr-defined]
-        traced = _traced(function, structure, tuple(places), static, types, x64)
-        program = traced.program.with_known(_known(arrays)) if is_staging() else traced.special(arrays)
-        program = _switched(program)
-        results = evaluate(program, [arrays[place] for place in program.traced])
+        traced = _traced(function, structure, tuple(indices), static, types, x64)
+        program = traced.program.with_known(_known(arrays)) if is_staging() else traced.specialize(arrays)
+        program = _with_switches(program)
+        results = evaluate(program, [arrays[index] for index in program.traced])
         return jax.tree.unflatten(traced.structure, results)
 
     return cast(_Function, wrapper)
 
 
-def _switched(program: Program) -> Program:
-    """The program with kernels wherever they are on."""
+def _with_switches(program: Program) -> Program:
+    """The program with kernels permitted where they are switched on."""
     if not kernels_are_on():
         return program.without_kernel()
     return program.with_gpu_kernel() if gpu_kernels_are_on() else program
@@ -106,41 +122,41 @@ def _switched(program: Program) -> Program:
 def _traced(
     function: Callable[..., Any],
     structure: Any,
-    places: tuple[int, ...],
+    indices: tuple[int, ...],
     static: tuple[tuple[Any, Any], ...],
     types: tuple[tuple[tuple[int, ...], Any], ...],
     x64: bool,
-) -> _Traced:
-    def of_arrays(*arrays: Any) -> Any:
+) -> _TracedFunction:
+    def call_with_arrays(*arrays: Any) -> Any:
         leaves = [leaf for _, leaf in static]
-        for place, array in zip(places, arrays, strict=True):
-            leaves[place] = array
+        for index, array in zip(indices, arrays, strict=True):
+            leaves[index] = array
         args, kwargs = jax.tree.unflatten(structure, leaves)
         return function(*args, **kwargs)
 
-    argument_types = [jax.ShapeDtypeStruct(*kind) for kind in types]
-    make = functools.partial(_jaxpr, of_arrays, argument_types)
-    key = program_key(function, structure, (places, static, [(shape, str(dtype)) for shape, dtype in types], x64))
+    argument_types = [jax.ShapeDtypeStruct(*type_) for type_ in types]
+    make_jaxpr = functools.partial(_jaxpr, call_with_arrays, argument_types)
+    key = program_key(function, structure, (indices, static, [(shape, str(dtype)) for shape, dtype in types], x64))
     signature, jaxpr = read_signature(key), None
     if signature is None:
-        jaxpr, results = make()
+        jaxpr, results = make_jaxpr()
         signature = signature_of(results)
         write_signature(key, results)
     name = getattr(function, "__name__", "function").lstrip("_")
     options: Any = {"key": key, "has_kernel": _is_known(structure)}
-    program = Program(name, lambda: make()[0], argument_types, signature.types, len(places), **options)
+    program = Program(name, lambda: make_jaxpr()[0], argument_types, signature.types, len(indices), **options)
     if jaxpr is not None:
         program.jaxpr = jaxpr
-    return _Traced(program, signature.structure, _num_parameters(structure))
+    return _TracedFunction(program, signature.structure, _num_parameters(structure))
 
 
 def _jaxpr(function: Callable[..., Any], types: Sequence[Any]) -> tuple[Any, Any]:
     """The jaxpr of a function, and its results as shapes and dtypes."""
     try:
         return trace(function, types)
-    except (ValueError, TypeError) as refusal:
-        # What a function refuses is said without JAX's remark on its own frames.
-        refusal.__notes__ = [note for note in getattr(refusal, "__notes__", []) if "internal frames" not in note]
+    except (ValueError, TypeError) as error:
+        # Errors of the function's own checks are raised without JAX's note on its internal frames.
+        error.__notes__ = [note for note in getattr(error, "__notes__", []) if "internal frames" not in note]
         raise
 
 
@@ -149,11 +165,11 @@ def _is_array(leaf: Any) -> bool:
 
 
 def _known(arrays: Sequence[Any]) -> dict[int, np.ndarray]:
-    """The arrays whose numbers this process knows while JAX traces."""
+    """The arrays whose values this process can read while JAX traces."""
     return {
-        place: array.copy() if isinstance(array, np.ndarray) else np.asarray(array)
-        for place, array in enumerate(arrays)
-        if _is_readable(array)
+        index: array.copy() if isinstance(array, np.ndarray) else np.asarray(array)
+        for index, array in enumerate(arrays)
+        if array.size <= _MOST_KNOWN and _is_readable(array)
     }
 
 
@@ -174,7 +190,7 @@ def _num_parameters(structure: Any) -> int:
 
 
 def _is_known(structure: Any) -> bool:
-    """Whether no tree in a structure is data."""
+    """Whether no topology in a structure is data."""
     node = structure.node_data()
     return node is None or (
         getattr(node[0], "is_known_when_traced", True) and all(map(_is_known, structure.children()))

@@ -1,7 +1,7 @@
-"""Scalars under construction: equal ones are one, and what is known of them is folded at once.
+"""Builds scalars, folding constants and sharing common subexpressions at once.
 
-References are those of :class:`~artix.evaluation.scalar_program.ScalarProgram`, but that constants have numbers of
-their own, from ``CONSTANTS`` on, so that one comparison tells them.
+References are those of :class:`~artix.evaluation.scalar_program.ScalarProgram`, except that constants are numbered
+separately, from ``CONSTANTS`` on, so that one comparison identifies them.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from artix.evaluation.scalar_program import Kind, Op
+from artix.evaluation.scalar_program import Kind, Op, array_operand
 
-#: References from here on are constants. They sort after all others, so that constants are second operands.
+#: References from here on are constants. They sort after all others, which makes constants the second operands.
 CONSTANTS = 1 << 30
 
 DTYPES = {
@@ -31,59 +31,96 @@ ONE = tuple(CONSTANTS + 4 * kind + 2 for kind in Kind)
 FALSE, TRUE = ZERO[Kind.BOOL], ONE[Kind.BOOL]
 
 Value: TypeAlias = np.ndarray | Sequence[int]
-"""An array of a program: its numbers if all are known, else the reference of each entry, in row-major order."""
+"""An array of a program: a NumPy array if all entries are known, else their references in row-major order."""
 
-_NOT_A_NUMBER = math.nan
+_NAN = math.nan
 _ADD, _SUB, _MUL, _DIV = int(Op.ADD), int(Op.SUB), int(Op.MUL), int(Op.DIV)
+_INPUT, _LOAD = int(Op.INPUT), int(Op.LOAD)
 
 
 class UnsupportedOperation(Exception):
-    """An operation of a program has no rule that makes scalars of it."""
+    """An operation of a program cannot be converted to scalars."""
 
 
 class TooManyOperations(Exception):
-    """A program has more scalars than it is worth to have."""
+    """A program has more scalars than permitted."""
 
 
 def kind_of(dtype: Any) -> Kind:
     """The kind of scalars of a dtype.
 
     Args:
-      dtype: of an array of the program.
+      dtype: dtype of an array of the program.
 
     Raises:
-      UnsupportedOperation: if there are no scalars of this dtype.
+      UnsupportedOperation: there are no scalars of this dtype.
     """
-    # Keys of random numbers have dtypes that are none of NumPy's.
+    # The dtypes of random keys are not NumPy dtypes.
     kind = _KINDS.get(dtype) if isinstance(dtype, np.dtype) else None
     if kind is None:
         raise UnsupportedOperation(f"scalars of {dtype}")
     return kind
 
 
-class ScalarBuilder:
-    """All scalars of a program that is being made.
+class LargeArgument(Sequence[int]):
+    """The references of the entries of an argument, created on access, since a terrain has thousands.
 
-    ``table`` has the operation of each scalar, in order, with its operands; ``kinds`` its kind.
+    Args:
+      builder: builds them.
+      kind: kind of the entries.
+      number: number of the argument.
+      size: number of entries.
     """
 
-    def __init__(self, most_operations: int) -> None:
+    def __init__(self, builder: ScalarBuilder, kind: int, number: int, size: int) -> None:
+        self.number = number
+        self._builder, self._kind, self._entries = builder, kind, range(size)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __getitem__(self, index: Any) -> Any:
+        entries = self._entries[index]
+        if isinstance(entries, range):
+            return [self._builder.make(self._kind, _INPUT, self.number, entry) for entry in entries]
+        return self._builder.make(self._kind, _INPUT, self.number, entries)
+
+
+class ScalarBuilder:
+    """All scalars of a program under construction.
+
+    Attributes:
+      table: maps each operation with its operands to its scalar.
+      operations: the operation of each scalar with its operands.
+      kinds: the kind of each scalar.
+      constants: the absolute values of constants.
+      constant_kinds: their kinds.
+      tables: the known arrays of which entries are loaded.
+
+    Args:
+      most_operations: largest number of scalars.
+      num_arguments: number of arguments of the program.
+    """
+
+    def __init__(self, most_operations: int, num_arguments: int = 0) -> None:
         self.table: dict[tuple[int, ...], int] = {}
         self.kinds: list[int] = []
         self.operations: list[tuple[int, ...]] = []
         self.constants: list[float] = []
         self.constant_kinds: list[int] = []
-        self._most = most_operations
+        self.tables: list[np.ndarray] = []
+        self._most, self._num_arguments = most_operations, num_arguments
+        self._tables: dict[tuple[str, bytes], int] = {}
         self._references: list[dict[float, int]] = [{} for _ in Kind]
         for kind in Kind:
             self.constant(0, kind)
             self.constant(1, kind)
 
     def check_size(self, more: int = 0) -> None:
-        """Gives up where so many more scalars would be too many.
+        """Checks the number of scalars.
 
         Raises:
-          TooManyOperations: if they are.
+          TooManyOperations: with ``more`` scalars there would be too many.
         """
         if len(self.kinds) + more > self._most:
             raise TooManyOperations(f"more than {self._most:,} scalars")
@@ -91,37 +128,60 @@ class ScalarBuilder:
     # Scalars
 
     def make(self, kind: int, *operation: int) -> int:
-        """The scalar of an operation and its operands, which is made if there is none yet."""
-        found = self.table.get(operation)
-        if found is None:
-            found = self.table[operation] = 2 * len(self.kinds)
+        """The scalar of an operation and its operands, created if there is none yet."""
+        reference = self.table.get(operation)
+        if reference is None:
+            reference = self.table[operation] = 2 * len(self.kinds)
             self.kinds.append(kind)
             self.operations.append(operation)
-        return found
+        return reference
 
     def constant(self, value: float, kind: int) -> int:
-        """The reference of a number; floats have their sign in it."""
+        """The reference of a constant; for floats it includes the sign."""
         references = self._references[kind]
         if value != value:
-            value = _NOT_A_NUMBER  # Equal to itself in a dictionary, as it is the same object.
-        found = references.get(value)
-        if found is None:
+            value = _NAN  # The same object each time, so that dictionaries find it.
+        reference = references.get(value)
+        if reference is None:
             if value < 0 and kind >= Kind.FLOAT32:
-                found = self.constant(-value, kind) | 1
+                reference = self.constant(-value, kind) | 1
             else:
-                found = CONSTANTS + 2 * len(self.constants)
+                reference = CONSTANTS + 2 * len(self.constants)
                 self.constants.append(value)
                 self.constant_kinds.append(kind)
-            references[value] = found
-        return found
+            references[value] = reference
+        return reference
+
+    def entry(self, kind: int, array: int, index: int) -> int:
+        """An entry of an argument or table.
+
+        Args:
+          kind: kind of the entries.
+          array: number of the argument, or the result of :meth:`table_of`.
+          index: reference of the entry's number, an integer scalar.
+        """
+        if index < CONSTANTS:
+            return self.make(kind, _LOAD, index, array_operand(array))
+        number = int(self.value(index))
+        if array < self._num_arguments:
+            return self.make(kind, _INPUT, array, number)
+        return self.constant(self.tables[array - self._num_arguments][number].item(), kind)
+
+    def table_of(self, array: np.ndarray) -> int:
+        """The number of a known array, from which entries are loaded."""
+        key = array.dtype.name, array.tobytes()
+        if key not in self._tables:
+            self._tables[key] = self._num_arguments + len(self.tables)
+            self.tables.append(array.ravel())
+        return self._tables[key]
 
     def value(self, reference: int) -> float:
-        """The number of a constant."""
+        """The value of a constant."""
         value = self.constants[(reference - CONSTANTS) >> 1]
         return -value if reference & 1 else value
 
     def operation(self, reference: int) -> tuple[int, ...]:
-        """The operation and operands of a scalar; nothing of constants."""
+        """The operation and operands of a scalar; empty for constants."""
         return () if reference >= CONSTANTS else self.operations[reference >> 1]
 
     def kind(self, reference: int) -> int:
@@ -131,14 +191,14 @@ class ScalarBuilder:
         return self.kinds[reference >> 1]
 
     def fold(self, function: Callable[..., Any], kind: int, result: int, *references: int) -> int:
-        """A function of constants, evaluated in their dtype, as a constant."""
-        of_kind = DTYPES[Kind(kind)].type
-        return self.constant(function(*(of_kind(self.value(x)) for x in references)).item(), result)
+        """The value of a function of constants, evaluated in their dtype, as a constant of kind ``result``."""
+        scalar_type = DTYPES[Kind(kind)].type
+        return self.constant(function(*(scalar_type(self.value(x)) for x in references)).item(), result)
 
     # Arrays
 
     def references(self, value: Value, kind: int) -> Sequence[int]:
-        """The references of an array's entries, be they known or not."""
+        """The references of an array's entries, known or not."""
         if not isinstance(value, np.ndarray):
             return value
         known = self._references[kind]
@@ -148,26 +208,26 @@ class ScalarBuilder:
         except KeyError:
             return [self.constant(number, kind) for number in numbers]
 
-    def settled(self, references: Sequence[int], shape: tuple[int, ...], dtype: Any) -> Value:
-        """The same entries as numbers, if all are known by now."""
-        if references and min(references) < CONSTANTS:
+    def as_value(self, references: Sequence[int], shape: tuple[int, ...], dtype: Any) -> Value:
+        """The entries as a NumPy array if all are constants, else the references themselves."""
+        if type(references) is LargeArgument or (references and min(references) < CONSTANTS):
             return references
         return np.array([self.value(x) for x in references], dtype).reshape(shape)
 
-    # Sums and products of floats, entry by entry: most of the time goes here, hence the loops written out.
+    # Elementwise sums and products of floats. Most time is spent here, so the loops are inlined.
 
     def add(self, kind: int, left: Iterable[int], right: Iterable[int], flip: int = 0) -> list[int]:
         """Sums of floats.
 
         Args:
-          kind: of the floats.
+          kind: kind of the floats.
           left: the first operands.
           right: the second operands.
           flip: 1 for differences.
         """
         table, zero = self.table, ZERO[kind]
-        found: list[int] = []
-        get, append = table.get, found.append
+        sums: list[int] = []
+        get, append = table.get, sums.append
         for a, b in zip(left, right, strict=False):
             if b == zero:
                 append(a)
@@ -193,7 +253,7 @@ class ScalarBuilder:
                 a, b = (a ^ sign, b ^ sign) if a < b else (b ^ sign, a ^ sign)
                 scalar = get((_ADD, a, b))
                 append((self.make(kind, _ADD, a, b) if scalar is None else scalar) ^ sign)
-        return found
+        return sums
 
     def subtract(self, kind: int, left: Iterable[int], right: Iterable[int]) -> list[int]:
         """Differences of floats."""
@@ -202,8 +262,8 @@ class ScalarBuilder:
     def multiply(self, kind: int, left: Iterable[int], right: Iterable[int]) -> list[int]:
         """Products of floats; zero times anything is zero."""
         table, zero, one = self.table, ZERO[kind], ONE[kind]
-        found: list[int] = []
-        get, append = table.get, found.append
+        products: list[int] = []
+        get, append = table.get, products.append
         for a, b in zip(left, right, strict=False):
             if a > b:
                 a, b = b, a
@@ -222,30 +282,30 @@ class ScalarBuilder:
             b &= -2
             scalar = get((_MUL, a, b))
             append((self.make(kind, _MUL, a, b) if scalar is None else scalar) ^ sign)
-        return found
+        return products
 
     def divide(self, kind: int, left: Iterable[int], right: Iterable[int]) -> list[int]:
-        """Quotients of floats; zero by anything is zero."""
+        """Quotients of floats; zero divided by anything is zero."""
         zero = ZERO[kind]
-        found = []
+        quotients = []
         for a, b in zip(left, right, strict=False):
             if a == zero:
-                found.append(zero)
+                quotients.append(zero)
             elif b >= CONSTANTS:
-                found.append(self._divide_by_constant(kind, a, b))
+                quotients.append(self._divide_by_constant(kind, a, b))
             else:
-                found.append(self.make(kind, _DIV, a & -2, b & -2) ^ ((a ^ b) & 1))
-        return found
+                quotients.append(self.make(kind, _DIV, a & -2, b & -2) ^ ((a ^ b) & 1))
+        return quotients
 
     def _divide_by_constant(self, kind: int, a: int, b: int) -> int:
         if a >= CONSTANTS:
             return self.fold(np.divide, kind, kind, a, b)
         value = self.value(b)
         if value != 0 and abs(math.frexp(value)[0]) == 0.5 and 2.0**-100 < abs(value) < 2.0**100:
-            return self.multiply(kind, (a,), (self.constant(1 / value, kind),))[0]  # Exactly the same.
+            return self.multiply(kind, (a,), (self.constant(1 / value, kind),))[0]  # Exact.
         return self.make(kind, _DIV, a & -2, b & -2) ^ ((a ^ b) & 1)
 
     def negate(self, kind: int, operands: Iterable[int]) -> list[int]:
-        """Negatives of floats, which cost nothing."""
+        """Negatives of floats, which need no operations."""
         zero = ZERO[kind]
         return [x if x == zero else x ^ 1 for x in operands]

@@ -1,4 +1,4 @@
-"""Comparisons of scalars, bools, and what is chosen by them."""
+"""Comparisons, logical operations, extrema and selections of scalars."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SELECT, _NOT, _CONVERT = int(Op.SELECT), int(Op.NOT), int(Op.CONVERT)
 
 
 def extremum(builder: ScalarBuilder, kind: int, operation: int, a: int, b: int) -> int:
-    """The lesser or greater of two numbers or bools."""
+    """The minimum or maximum of two numbers or bools."""
     if a == b:
         return a
     if kind == Kind.BOOL:
@@ -44,12 +44,12 @@ def compare(builder: ScalarBuilder, kind: int, operation: int, a: int, b: int) -
     if operation == Op.LT and (a == b or _never_less(builder, a, b)):
         return FALSE
     for flag, other, swapped in ((a, b, False), (b, a, True)):
-        made = builder.operation(flag)
-        if other >= CONSTANTS and made and made[0] == _CONVERT and builder.kind(made[1]) == Kind.BOOL:
+        parts = builder.operation(flag)
+        if other >= CONSTANTS and parts and parts[0] == _CONVERT and builder.kind(parts[1]) == Kind.BOOL:
             either = [builder.constant(-x if flag & 1 else x, kind) for x in (1, 0)]
             pairs = [(other, x) if swapped else (x, other) for x in either]
             yes, no = (compare(builder, kind, operation, *pair) for pair in pairs)
-            return select(builder, Kind.BOOL, made[1], yes, no)
+            return select(builder, Kind.BOOL, parts[1], yes, no)
     if kind >= Kind.FLOAT32:
         if a & b & 1:
             a, b = (b ^ 1, a ^ 1) if ordered else (a ^ 1, b ^ 1)
@@ -72,18 +72,18 @@ def _compare_bools(builder: ScalarBuilder, operation: int, a: int, b: int) -> in
 
 
 def _never_less(builder: ScalarBuilder, a: int, b: int) -> bool:
-    """Whether one side is infinite so that ``a < b`` cannot be."""
+    """Whether ``a < b`` is impossible because one side is infinite."""
     return (a >= CONSTANTS and builder.value(a) == math.inf) or (b >= CONSTANTS and builder.value(b) == -math.inf)
 
 
 def select(builder: ScalarBuilder, kind: int, which: int, yes: int, no: int) -> int:
-    """One scalar if a bool holds, else the other."""
+    """``yes`` if the bool ``which`` is true, else ``no``."""
     if which >= CONSTANTS:
         return yes if which == TRUE else no
-    made = builder.operations[which >> 1]
-    if made[0] == _NOT:
-        which, yes, no = made[1], no, yes
-    yes, no = _chosen(builder, which, yes, 2), _chosen(builder, which, no, 3)
+    operation = builder.operations[which >> 1]
+    if operation[0] == _NOT:
+        which, yes, no = operation[1], no, yes
+    yes, no = _simplify_branch(builder, which, yes, 2), _simplify_branch(builder, which, no, 3)
     if yes == no:
         return yes
     if kind == Kind.BOOL:
@@ -92,12 +92,12 @@ def select(builder: ScalarBuilder, kind: int, which: int, yes: int, no: int) -> 
     return builder.make(kind, _SELECT, which, yes ^ sign, no ^ sign) ^ sign
 
 
-def _chosen(builder: ScalarBuilder, which: int, x: int, position: int) -> int:
-    """A branch, or if it is a choice by the same bool, what that chooses."""
-    made = builder.operation(x)
-    while made and made[0] == _SELECT and made[1] == which:
-        x = made[position] ^ (x & 1)
-        made = builder.operation(x)
+def _simplify_branch(builder: ScalarBuilder, which: int, x: int, position: int) -> int:
+    """A branch of a selection, where selections by the same bool are resolved."""
+    operation = builder.operation(x)
+    while operation and operation[0] == _SELECT and operation[1] == which:
+        x = operation[position] ^ (x & 1)
+        operation = builder.operation(x)
     return x
 
 
@@ -114,15 +114,15 @@ def _select_bool(builder: ScalarBuilder, which: int, yes: int, no: int) -> int:
 
 
 def negation(builder: ScalarBuilder, a: int) -> int:
-    """Whether a bool does not hold."""
+    """The negation of a bool."""
     if a >= CONSTANTS:
         return TRUE if a == FALSE else FALSE
-    made = builder.operations[a >> 1]
-    return made[1] if made[0] == _NOT else builder.make(Kind.BOOL, _NOT, a)
+    operation = builder.operations[a >> 1]
+    return operation[1] if operation[0] == _NOT else builder.make(Kind.BOOL, _NOT, a)
 
 
 def logical(builder: ScalarBuilder, operation: int, a: int, b: int) -> int:
-    """Of two bools: and, or, exclusive or."""
+    """``AND``, ``OR`` or ``XOR`` of two bools."""
     if a > b:
         a, b = b, a
     if a == b:

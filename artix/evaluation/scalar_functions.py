@@ -1,4 +1,4 @@
-"""Functions of scalars, each with what can be said of its value without computing it, by the names of primitives."""
+"""Functions of scalars with their algebraic simplifications, by the names of primitives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from artix.evaluation.scalar_choices import compare, extremum, logical, negation
 from artix.evaluation.scalar_program import Kind, Op
 
 Binary: TypeAlias = Callable[[ScalarBuilder, int, Iterable[int], Iterable[int]], list[int]]
-"""Makes scalars of operands of one kind."""
+"""Builds scalars from pairs of operands of one kind."""
 
 Unary: TypeAlias = Callable[[ScalarBuilder, int, Iterable[int]], list[int]]
 
@@ -60,7 +60,7 @@ FUNCTIONS = {
 
 
 def function_of(name: str, builder: ScalarBuilder, kind: int, operands: Iterable[int]) -> list[int]:
-    """A function of floats (or the absolute value or sign of integers)."""
+    """A function of floats, or the absolute value or sign of integers."""
     operation, numeric, parity = FUNCTIONS[name]
     return [_function(builder, kind, operation, numeric, parity, x) for x in operands]
 
@@ -76,26 +76,26 @@ def _function(
     if parity:
         x ^= sign
     if operation == Op.ABS and kind >= Kind.FLOAT32:
-        made = builder.operations[x >> 1]
-        if made[0] in _NOT_NEGATIVE or (made[0] == Op.MUL and made[1] == made[2]):
+        parts = builder.operations[x >> 1]
+        if parts[0] in _NOT_NEGATIVE or (parts[0] == Op.MUL and parts[1] == parts[2]):
             return x
     return builder.make(kind, operation, x) ^ (sign if parity == 1 else 0)
 
 
 def round_to_even(builder: ScalarBuilder, kind: int, operands: Iterable[int]) -> list[int]:
-    """Nearest integers, of halves the even ones."""
+    """Nearest integers, halves to even."""
     return [_function(builder, kind, Op.ROUND, np.round, 1, x) for x in operands]
 
 
 def round_away_from_zero(builder: ScalarBuilder, kind: int, operands: Iterable[int]) -> list[int]:
-    """Nearest integers, of halves those further from zero."""
-    found = []
+    """Nearest integers, halves away from zero."""
+    results = []
     for x in operands:
         if x >= CONSTANTS:
             value = builder.value(x)
             if math.isfinite(value):
                 value = math.copysign(math.floor(abs(value)) + (abs(value) % 1 >= 0.5), value)
-            found.append(builder.constant(value, kind))
+            results.append(builder.constant(value, kind))
             continue
         (size,) = function_of("abs", builder, kind, (x,))
         (down,) = function_of("floor", builder, kind, (size,))
@@ -104,31 +104,31 @@ def round_away_from_zero(builder: ScalarBuilder, kind: int, operands: Iterable[i
         (up,) = builder.add(kind, (down,), (ONE[kind],))
         rounded = select(builder, kind, less, down, up)
         negative = compare(builder, kind, Op.LT, x, ZERO[kind])
-        found.append(select(builder, kind, negative, builder.negate(kind, (rounded,))[0], rounded))
-    return found
+        results.append(select(builder, kind, negative, builder.negate(kind, (rounded,))[0], rounded))
+    return results
 
 
 def is_finite(builder: ScalarBuilder, kind: int, operands: Iterable[int]) -> list[int]:
-    """Whether floats are neither infinite nor not a number."""
-    found = []
+    """Whether floats are neither infinite nor NaN."""
+    results = []
     for x in operands:
         if x >= CONSTANTS:
-            found.append(TRUE if math.isfinite(builder.value(x)) else FALSE)
+            results.append(TRUE if math.isfinite(builder.value(x)) else FALSE)
         else:
-            found.append(builder.make(Kind.BOOL, Op.IS_FINITE, x & -2))
-    return found
+            results.append(builder.make(Kind.BOOL, Op.IS_FINITE, x & -2))
+    return results
 
 
 def convert(builder: ScalarBuilder, source: int, target: int, operands: Sequence[int]) -> Sequence[int]:
-    """Scalars as those of another kind."""
+    """Scalars converted to another kind."""
     if source == target:
         return operands
     if target == Kind.BOOL:
         return [compare(builder, source, Op.NE, x, ZERO[source]) for x in operands]
-    return [_converted(builder, source, target, x) for x in operands]
+    return [_convert(builder, target, x) for x in operands]
 
 
-def _converted(builder: ScalarBuilder, source: int, target: int, x: int) -> int:
+def _convert(builder: ScalarBuilder, target: int, x: int) -> int:
     if x >= CONSTANTS:
         value = builder.value(x)
         if target == Kind.INT32:
@@ -136,9 +136,9 @@ def _converted(builder: ScalarBuilder, source: int, target: int, x: int) -> int:
         return builder.constant(float(np.float32(value) if target == Kind.FLOAT32 else value), target)
     sign = x & 1 if target >= Kind.FLOAT32 else 0
     x ^= sign
-    made = builder.operations[x >> 1]
-    if made[0] == _CONVERT and builder.kind(made[1]) == Kind.BOOL:
-        x = made[1]  # 0 and 1 are the same in all kinds.
+    operation = builder.operations[x >> 1]
+    if operation[0] == _CONVERT and builder.kind(operation[1]) == Kind.BOOL:
+        x = operation[1]  # 0 and 1 are the same in all kinds.
     return builder.make(target, _CONVERT, x, target) ^ sign
 
 
@@ -156,24 +156,24 @@ def power(builder: ScalarBuilder, kind: int, x: int, y: int) -> int:
 
 
 def integer_power(builder: ScalarBuilder, kind: int, operands: Iterable[int], exponent: int) -> list[int]:
-    """Floats to the power of a known integer, by repeated squares."""
+    """Floats to the power of a known integer, by repeated squaring."""
     square = list(operands)
     if exponent == 0:
         return [ONE[kind]] * len(square)
-    found: list[int] | None = None
-    left = abs(exponent)
-    while left:
-        if left & 1:
-            found = square if found is None else builder.multiply(kind, found, square)
-        left >>= 1
-        if left:
+    result: list[int] | None = None
+    remaining = abs(exponent)
+    while remaining:
+        if remaining & 1:
+            result = square if result is None else builder.multiply(kind, result, square)
+        remaining >>= 1
+        if remaining:
             square = builder.multiply(kind, square, square)
-    assert found is not None
-    return found if exponent > 0 else builder.divide(kind, (ONE[kind],) * len(found), found)
+    assert result is not None
+    return result if exponent > 0 else builder.divide(kind, (ONE[kind],) * len(result), result)
 
 
 def arc_tangent(builder: ScalarBuilder, kind: int, y: int, x: int) -> int:
-    """The angle of a vector."""
+    """The angle of the vector (x, y)."""
     if y >= CONSTANTS and x >= CONSTANTS:
         return builder.fold(np.arctan2, kind, kind, y, x)
     sign = y & 1 if y != ZERO[kind] else 0
@@ -194,10 +194,10 @@ def integer(builder: ScalarBuilder, operation: int, a: int, b: int) -> int:
     return builder.make(kind, operation, a, b)
 
 
-def _arithmetic(of_floats: Binary, operation: Op) -> Binary:
+def _arithmetic(float_rule: Binary, operation: Op) -> Binary:
     def rule(builder: ScalarBuilder, kind: int, left: Iterable[int], right: Iterable[int]) -> list[int]:
         if kind >= Kind.FLOAT32:
-            return of_floats(builder, kind, left, right)
+            return float_rule(builder, kind, left, right)
         if kind != Kind.INT32 or operation == Op.DIV:
             raise UnsupportedOperation(f"{operation.name} of {Kind(kind).name}")
         return [integer(builder, operation, a, b) for a, b in zip(left, right, strict=False)]
@@ -205,7 +205,7 @@ def _arithmetic(of_floats: Binary, operation: Op) -> Binary:
     return rule
 
 
-def _compared(operation: Op, swap: bool = False) -> Binary:
+def _comparison(operation: Op, swap: bool = False) -> Binary:
     def rule(builder: ScalarBuilder, kind: int, left: Iterable[int], right: Iterable[int]) -> list[int]:
         pairs = zip(right, left, strict=False) if swap else zip(left, right, strict=False)
         return [compare(builder, kind, operation, a, b) for a, b in pairs]
@@ -244,12 +244,12 @@ BINARY: dict[str, Binary] = {
     "div": _arithmetic(ScalarBuilder.divide, Op.DIV),
     "max": _extremum(Op.MAX),
     "min": _extremum(Op.MIN),
-    "lt": _compared(Op.LT),
-    "le": _compared(Op.LE),
-    "gt": _compared(Op.LT, swap=True),
-    "ge": _compared(Op.LE, swap=True),
-    "eq": _compared(Op.EQ),
-    "ne": _compared(Op.NE),
+    "lt": _comparison(Op.LT),
+    "le": _comparison(Op.LE),
+    "gt": _comparison(Op.LT, swap=True),
+    "ge": _comparison(Op.LE, swap=True),
+    "eq": _comparison(Op.EQ),
+    "ne": _comparison(Op.NE),
     "and": _logical(Op.AND),
     "or": _logical(Op.OR),
     "xor": _logical(Op.XOR),

@@ -1,4 +1,4 @@
-"""From scalars under construction to a program: what is needed, in which order, and how much of it lives at once."""
+"""Programs from built scalars: dead code elimination, order, and the number of scalars live at once."""
 
 from __future__ import annotations
 
@@ -8,29 +8,32 @@ from collections.abc import Sequence
 import numpy as np
 
 from artix.evaluation.scalar_builder import CONSTANTS, ONE, ScalarBuilder
-from artix.evaluation.scalar_program import Op, ScalarProgram
+from artix.evaluation.scalar_program import Op, ScalarProgram, array_operand
 
-_INPUT, _CONSTANT, _CONVERT, _MUL, _DIV = (int(op) for op in (Op.INPUT, Op.CONSTANT, Op.CONVERT, Op.MUL, Op.DIV))
+_INPUT, _CONSTANT, _MUL, _DIV, _LOAD = (int(op) for op in (Op.INPUT, Op.CONSTANT, Op.MUL, Op.DIV, Op.LOAD))
 
-#: From so many quotients by one scalar on, they are products with its reciprocal.
+#: Operations of which only the first operand is a reference.
+_ONE_REFERENCE = (int(Op.CONVERT), _LOAD)
+
+#: At least so many quotients with the same divisor become products with its reciprocal.
 _SHARED_DIVISIONS = 3
 
 
-def finished(
+def to_program(
     builder: ScalarBuilder,
     arguments: Sequence[tuple[tuple[int, ...], np.dtype, int]],
     results: Sequence[Sequence[int]],
     types: Sequence[tuple[tuple[int, ...], np.dtype]],
 ) -> ScalarProgram:
-    """The program of what results need.
+    """The program of the scalars that results need.
 
     Args:
-      builder: has the scalars.
+      builder: holds the scalars.
       arguments: shape, dtype and level of each argument.
       results: references of each result, in row-major order.
       types: shape and dtype of each result.
     """
-    needed = _needed(builder, results)
+    needed = _needed_scalars(builder, results)
     writer = _Writer(builder, [level for *_, level in arguments])
     divisors = Counter(
         builder.operations[number][2] >> 1
@@ -44,8 +47,8 @@ def finished(
             writer.divide(number, operation)
         else:
             writer.write(number, operation)
-    placed = tuple(
-        np.array([writer.placed(x) for x in result], np.int32).reshape(shape)
+    result_references = tuple(
+        np.array([writer.reference_of(x) for x in result], np.int32).reshape(shape)
         for result, (shape, _) in zip(results, types, strict=True)
     )
     return ScalarProgram(
@@ -55,13 +58,14 @@ def finished(
         levels=np.array(writer.levels, np.uint8),
         constants=np.array(writer.constants, np.float64),
         arguments=tuple(arguments),
-        results=placed,
+        results=result_references,
         result_types=tuple(np.dtype(dtype) for _, dtype in types),
+        tables=tuple(builder.tables),
     )
 
 
-def _needed(builder: ScalarBuilder, results: Sequence[Sequence[int]]) -> list[int]:
-    """Numbers of the scalars that results are made of, in order."""
+def _needed_scalars(builder: ScalarBuilder, results: Sequence[Sequence[int]]) -> list[int]:
+    """Numbers of the scalars that results depend on, in order."""
     operations = builder.operations
     live = bytearray(len(operations))
     for result in results:
@@ -72,7 +76,7 @@ def _needed(builder: ScalarBuilder, results: Sequence[Sequence[int]]) -> list[in
         if live[number]:
             operation = operations[number]
             if operation[0] != _INPUT:
-                for x in operation[1:2] if operation[0] == _CONVERT else operation[1:]:
+                for x in operation[1:2] if operation[0] in _ONE_REFERENCE else operation[1:]:
                     if x < CONSTANTS:
                         live[x >> 1] = 1
     return np.flatnonzero(np.frombuffer(live, np.uint8)).tolist()
@@ -89,7 +93,7 @@ class _Writer:
         self.constants: list[float] = []
         self._builder = builder
         self._levels_of_arguments = levels_of_arguments
-        self._places: dict[int, int] = {}
+        self._references: dict[int, int] = {}
         self._reciprocals: dict[int, int] = {}
 
     def _append(self, operation: int, operands: tuple[int, ...], kind: int, level: int, constant: float = 0) -> int:
@@ -100,16 +104,16 @@ class _Writer:
         self.constants.append(constant)
         return 2 * (len(self.kinds) - 1)
 
-    def placed(self, reference: int) -> int:
-        """The reference, in the program, of a scalar that is written."""
+    def reference_of(self, reference: int) -> int:
+        """The reference, in the program, of a scalar that is written or constant."""
         scalar = reference & -2
-        place = self._places.get(scalar)
-        if place is None:
+        position = self._references.get(scalar)
+        if position is None:
             number = (scalar - CONSTANTS) >> 1
             builder = self._builder
-            place = self._append(_CONSTANT, (), builder.constant_kinds[number], 0, builder.constants[number])
-            self._places[scalar] = place
-        return place | (reference & 1)
+            position = self._append(_CONSTANT, (), builder.constant_kinds[number], 0, builder.constants[number])
+            self._references[scalar] = position
+        return position | (reference & 1)
 
     def write(self, number: int, operation: tuple[int, ...]) -> None:
         """Writes a scalar."""
@@ -117,31 +121,37 @@ class _Writer:
         if code == _INPUT:
             level = self._levels_of_arguments[operands[0]]
         else:
-            operands = [self.placed(x) for x in (operands[:1] if code == _CONVERT else operands)]
+            arrays = operands[1:] if code == _LOAD else []
+            operands = [self.reference_of(x) for x in (operands[:1] if code in _ONE_REFERENCE else operands)]
             level = max(self.levels[x >> 1] for x in operands)
-        self._places[2 * number] = self._append(code, tuple(operands), self._builder.kinds[number], level)
+            for array in arrays:
+                argument = array_operand(array)
+                if argument < len(self._levels_of_arguments):  # Tables are the same for all robots.
+                    level = max(level, self._levels_of_arguments[argument])
+            operands += arrays
+        self._references[2 * number] = self._append(code, tuple(operands), self._builder.kinds[number], level)
 
     def divide(self, number: int, operation: tuple[int, ...]) -> None:
-        """Writes a quotient as a product with a reciprocal, which others share."""
+        """Writes a quotient as a product with a shared reciprocal."""
         _, numerator, divisor = operation
         kind = self._builder.kinds[number]
         reciprocal = self._reciprocals.get(divisor)
         if reciprocal is None:
-            one, by = self.placed(ONE[kind]), self.placed(divisor)
+            one, by = self.reference_of(ONE[kind]), self.reference_of(divisor)
             reciprocal = self._append(_DIV, (one, by), kind, self.levels[by >> 1])
             self._reciprocals[divisor] = reciprocal
         if numerator == ONE[kind]:
-            self._places[2 * number] = reciprocal
+            self._references[2 * number] = reciprocal
             return
-        by = self.placed(numerator)
+        by = self.reference_of(numerator)
         level = max(self.levels[by >> 1], self.levels[reciprocal >> 1])
-        self._places[2 * number] = self._append(_MUL, (by, reciprocal), kind, level)
+        self._references[2 * number] = self._append(_MUL, (by, reciprocal), kind, level)
 
 
 def depth_first(program: ScalarProgram) -> ScalarProgram:
-    """The same program, each scalar shortly before its first use, and of its operands first the one that needs most.
+    """The same program with each scalar just before its first use, computing first the operand that needs most scalars.
 
-    In trees that is the order in which the fewest scalars live at once (Sethi and Ullman, 1970).
+    For trees, the fewest scalars live at once in this order (Sethi and Ullman, 1970).
 
     Args:
       program: the program.
@@ -149,25 +159,25 @@ def depth_first(program: ScalarProgram) -> ScalarProgram:
     leaf = (program.operations <= Op.CONSTANT).tolist()
     operands = _operands_by_need(program.operands.tolist(), leaf)
     order: list[int] = []
-    place = [-1] * len(operands)
+    position = [-1] * len(operands)
     for result in program.results:
         for root in result.ravel().tolist():
             stack = [root >> 1]
             while stack:
                 number = stack[-1]
-                waiting = next((x for x in operands[number] if place[x] < 0), None)
-                if waiting is not None:
-                    stack.append(waiting)
+                pending = next((x for x in operands[number] if position[x] < 0), None)
+                if pending is not None:
+                    stack.append(pending)
                     continue
                 stack.pop()
-                if place[number] < 0:
-                    place[number] = len(order)
+                if position[number] < 0:
+                    position[number] = len(order)
                     order.append(number)
-    return reordered(program, np.array(order, np.int64))
+    return reorder(program, np.array(order, np.int64))
 
 
 def _operands_by_need(operands: list[list[int]], leaf: list[bool]) -> list[list[int]]:
-    """Numbers of the operands of each scalar, first those for which more have to live at once."""
+    """Numbers of the operands of each scalar, those that need most scalars live at once first."""
     need: list[int] = []
     ordered: list[list[int]] = []
     for number, references in enumerate(operands):
@@ -177,33 +187,33 @@ def _operands_by_need(operands: list[list[int]], leaf: list[bool]) -> list[list[
     return ordered
 
 
-def reordered(program: ScalarProgram, order: np.ndarray) -> ScalarProgram:
+def reorder(program: ScalarProgram, order: np.ndarray) -> ScalarProgram:
     """The same program in another order.
 
     Args:
       program: the program.
-      order: numbers of its scalars, each after its operands; those that are left out are gone.
+      order: numbers of its scalars, each after its operands; others are dropped.
     """
-    place = np.full(len(program.operations), -1, np.int64)
-    place[order] = np.arange(len(order))
+    position = np.full(len(program.operations), -1, np.int64)
+    position[order] = np.arange(len(order))
 
-    def renamed(references: np.ndarray) -> np.ndarray:
-        return np.where(references < 0, references, 2 * place[references >> 1] + (references & 1)).astype(np.int32)
+    def renumber(references: np.ndarray) -> np.ndarray:
+        return np.where(references < 0, references, 2 * position[references >> 1] + (references & 1)).astype(np.int32)
 
     operations, operands = program.operations[order], program.operands[order]
-    operands = np.where((operations == Op.INPUT)[:, None], operands, renamed(operands)).astype(np.int32)
+    operands = np.where((operations == Op.INPUT)[:, None], operands, renumber(operands)).astype(np.int32)
     return program._replace(
         operations=operations,
         operands=operands,
         kinds=program.kinds[order],
         levels=program.levels[order],
         constants=program.constants[order],
-        results=tuple(renamed(result) for result in program.results),
+        results=tuple(renumber(result) for result in program.results),
     )
 
 
 def live(program: ScalarProgram) -> int:
-    """How many scalars of a program live at once at most, without constants; results live until they are made.
+    """The largest number of scalars live at once, without constants; results live until they are computed.
 
     Args:
       program: the program.
@@ -214,7 +224,7 @@ def live(program: ScalarProgram) -> int:
     used = operands >= 0
     np.maximum.at(last, operands[used], numbers[used])
     counted = program.operations != Op.CONSTANT
-    born = np.flatnonzero(counted)
-    change = np.bincount(born, minlength=len(operands) + 1)[: len(operands) + 1]
-    change = change - np.bincount(last[born] + 1, minlength=len(operands) + 1)[: len(operands) + 1]
+    first = np.flatnonzero(counted)
+    change = np.bincount(first, minlength=len(operands) + 1)[: len(operands) + 1]
+    change = change - np.bincount(last[first] + 1, minlength=len(operands) + 1)[: len(operands) + 1]
     return int(np.cumsum(change).max(initial=0))

@@ -1,4 +1,4 @@
-"""Straight-line programs over scalars: what one lane of a vector, or one thread of a GPU, does for one robot."""
+"""Straight-line programs over scalars: the work of one lane of a vector, or one thread of a GPU, for one robot."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Kind(enum.IntEnum):
-    """What a scalar is."""
+    """The type of a scalar."""
 
     BOOL = 0
     INT32 = 1
@@ -18,17 +18,17 @@ class Kind(enum.IntEnum):
 
 
 class Op(enum.IntEnum):
-    """What makes a scalar of up to three others.
+    """Operations on up to three scalars.
 
-    Comparisons have operands of one kind and are false if one is not a number, but for ``NE``, which is true. ``MIN``
-    and ``MAX`` are not a number if one operand is not. Integers know ``ADD``, ``SUB``, ``MUL``, ``MIN``, ``MAX``,
-    ``ABS``, ``SIGN``, comparisons, ``SELECT`` and ``CONVERT``.
+    The operands of a comparison are of one kind; if one is NaN, ``NE`` is true and the others are false. ``MIN`` and
+    ``MAX`` are NaN if an operand is. Integers have ``ADD``, ``SUB``, ``MUL``, ``MIN``, ``MAX``, ``ABS``, ``SIGN``,
+    comparisons, ``SELECT`` and ``CONVERT``.
     """
 
     INPUT = 0
-    """Entry ``b`` of argument ``a`` of the program, in row-major order."""
+    """Entry ``b``, in row-major order, of argument ``a`` of the program."""
     CONSTANT = 1
-    """A number of ``constants``; never negative if it is a float."""
+    """The scalar's entry of ``constants``; never negative if it is a float."""
     ADD = 2
     SUB = 3
     MUL = 4
@@ -41,7 +41,7 @@ class Op(enum.IntEnum):
     RSQRT = 11
     ABS = 12
     SIGN = 13
-    """-1, 0 or 1, and not a number of what is not."""
+    """-1, 0, 1 or NaN."""
     FLOOR = 14
     CEIL = 15
     ROUND = 16
@@ -70,39 +70,53 @@ class Op(enum.IntEnum):
     XOR = 38
     NOT = 39
     SELECT = 40
-    """``b`` if the bool ``a`` holds, else ``c``."""
+    """``b`` if the bool ``a`` is true, else ``c``."""
     CONVERT = 41
-    """``a`` as a scalar of the operation's own kind; floats to integers towards zero."""
+    """``a`` converted to the scalar's own kind; floats to integers towards zero."""
+    LOAD = 42
+    """Entry ``a``, an integer, of an array; see :func:`array_operand`. Indices out of bounds mean the last entry."""
+
+
+def array_operand(number: int) -> int:
+    """The operand that stands for an array, and its inverse: below -1, so that it is not mistaken for a reference.
+
+    Args:
+      number: the number of an argument of the program, or of a table; tables are numbered after the arguments.
+    """
+    return -2 - number
 
 
 class ScalarProgram(NamedTuple):
-    """A program of one robot, every scalar of which is computed once.
+    """A program of one robot in static single assignment form.
 
-    Operation ``k`` makes scalar ``k`` of scalars before it. An operand or result is a reference: twice the number of a
-    scalar, plus one if its negative is meant; only floats are negated so.
+    Operation ``k`` computes scalar ``k`` from scalars before it. An operand or result is a reference: twice the number
+    of a scalar, plus one for its negative, which only floats have.
 
-    Levels are nested loops: what is of level 0 is the same for all robots, of level 1 it is of one robot, of level 2 of
-    one item of one robot (of one tangent, for instance). A scalar is of the highest level of its operands.
+    Levels are nested loops: scalars of level 0 are the same for all robots, of level 1 for one robot, of level 2 for
+    one item (such as a tangent) of one robot. The level of a scalar is the highest of its operands.
     """
 
     operations: np.ndarray
     """:class:`Op` of each scalar, uint8 [N]."""
     operands: np.ndarray
-    """References, int32 [N, 3]; -1 where there are fewer than three. Those of ``INPUT`` are no references."""
+    """References, int32 [N, 3]; -1 where there are fewer than three. Those of ``INPUT`` are not references, and the
+    second of ``LOAD`` is an array."""
     kinds: np.ndarray
     """:class:`Kind` of each scalar, uint8 [N]."""
     levels: np.ndarray
-    """Uint8 [N]."""
+    """Level of each scalar, uint8 [N]."""
     constants: np.ndarray
-    """The number of each scalar that is a constant, float64 [N], exact for all kinds; elsewhere 0."""
+    """Value of each constant, float64 [N], exact for all kinds; 0 for other scalars."""
     arguments: tuple[tuple[tuple[int, ...], np.dtype, int], ...]
     """Shape, dtype and level of each argument, without the axes of the levels."""
     results: tuple[np.ndarray, ...]
     """References, int32, one array in the shape of each result."""
     result_types: tuple[np.dtype, ...]
     """Dtype of each result."""
+    tables: tuple[np.ndarray, ...] = ()
+    """Known arrays of which entries are loaded, flattened."""
 
     @property
     def size(self) -> int:
-        """How many operations there are, without inputs and constants."""
+        """Number of operations, without inputs and constants."""
         return int(np.count_nonzero(self.operations > Op.CONSTANT))

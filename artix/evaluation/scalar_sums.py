@@ -12,44 +12,46 @@ from artix.evaluation.scalar_builder import ONE, ZERO, ScalarBuilder
 from artix.evaluation.scalar_functions import Binary
 
 
-def reduced(builder: ScalarBuilder, kind: int, rule: Binary, entries: Sequence[int], order: np.ndarray) -> list[int]:
-    """Each row of entries combined, in order.
-
-    Args:
-      builder: makes the scalars.
-      kind: of the entries.
-      rule: combines two.
-      entries: the array.
-      order: numbers of its entries, [results, entries of each].
-    """
-    columns = order.T.tolist()
-    found = [entries[number] for number in columns[0]]
-    for column in columns[1:]:
-        found = rule(builder, kind, found, [entries[number] for number in column])
-    return found
-
-
-def accumulated(
+def reduce_rows(
     builder: ScalarBuilder, kind: int, rule: Binary, entries: Sequence[int], order: np.ndarray
 ) -> list[int]:
-    """As :func:`reduced`, but all results on the way, in the order of the entries."""
+    """Combines the entries of each row, in order.
+
+    Args:
+      builder: builds the scalars.
+      kind: kind of the entries.
+      rule: combines two entries.
+      entries: entries of the array.
+      order: numbers of the entries of each row, [rows, entries per row].
+    """
     columns = order.T.tolist()
-    found = [entries[number] for number in columns[0]]
+    results = [entries[number] for number in columns[0]]
+    for column in columns[1:]:
+        results = rule(builder, kind, results, [entries[number] for number in column])
+    return results
+
+
+def accumulate_rows(
+    builder: ScalarBuilder, kind: int, rule: Binary, entries: Sequence[int], order: np.ndarray
+) -> list[int]:
+    """As :func:`reduce_rows`, but with all partial results, in the order of the entries."""
+    columns = order.T.tolist()
+    sums = [entries[number] for number in columns[0]]
     results = list(entries)
     for position, column in enumerate(columns):
         if position:
-            found = rule(builder, kind, found, [entries[number] for number in column])
-        for number, scalar in zip(column, found, strict=True):
+            sums = rule(builder, kind, sums, [entries[number] for number in column])
+        for number, scalar in zip(column, sums, strict=True):
             results[number] = scalar
     return results
 
 
 def matrix_product(builder: ScalarBuilder, kind: int, left: np.ndarray, right: np.ndarray) -> list[int]:
-    """Products of matrices of references, without the products that vanish.
+    """Products of matrices of references, without multiplications by zero.
 
     Args:
-      builder: makes the scalars.
-      kind: of the entries, floats.
+      builder: builds the scalars.
+      kind: kind of the entries, which are floats.
       left: [batch, m, k].
       right: [batch, k, n].
 
@@ -58,8 +60,8 @@ def matrix_product(builder: ScalarBuilder, kind: int, left: np.ndarray, right: n
     """
     for mask, other in ((right, left), (left.swapaxes(1, 2), right.swapaxes(1, 2))):
         if len(mask) == 1 and _is_mask(mask, kind):
-            found = _summed_by_mask(builder, kind, other[0], mask[0] != ZERO[kind])
-            return found.ravel().tolist() if mask is right else found.T.ravel().tolist()
+            sums = _sums_by_mask(builder, kind, other[0], mask[0] != ZERO[kind])
+            return sums.ravel().tolist() if mask is right else sums.T.ravel().tolist()
     terms = (left != ZERO[kind])[:, :, None, :] & (right != ZERO[kind]).swapaxes(1, 2)[:, None]
     batch, row, column, inner = np.nonzero(terms)
     products = builder.multiply(kind, left[batch, row, inner].tolist(), right[batch, inner, column].tolist())
@@ -68,19 +70,19 @@ def matrix_product(builder: ScalarBuilder, kind: int, left: np.ndarray, right: n
 
 
 def _segment_sums(builder: ScalarBuilder, kind: int, entries: list[int], counts: np.ndarray) -> list[int]:
-    """Sums of so many entries each, one segment after another."""
-    found = [ZERO[kind]] * len(counts)
+    """Sums of consecutive segments with the given numbers of entries."""
+    sums = [ZERO[kind]] * len(counts)
     firsts = np.cumsum(counts) - counts
     for position in range(int(counts.max(initial=0))):
         segments = np.flatnonzero(counts > position)
         numbers = (firsts[segments] + position).tolist()
-        results = segments.tolist()
+        indices = segments.tolist()
         terms = [entries[number] for number in numbers]
         if position:
-            terms = builder.add(kind, [found[result] for result in results], terms)
-        for result, term in zip(results, terms, strict=True):
-            found[result] = term
-    return found
+            terms = builder.add(kind, [sums[index] for index in indices], terms)
+        for index, term in zip(indices, terms, strict=True):
+            sums[index] = term
+    return sums
 
 
 def _is_mask(references: np.ndarray, kind: int) -> bool:
@@ -88,19 +90,19 @@ def _is_mask(references: np.ndarray, kind: int) -> bool:
 
 
 class SumPlan(NamedTuple):
-    """How sums over sets of entries share what they have in common. Partial sums are numbered after the entries."""
+    """Sums over sets of entries that share partial sums, which are numbered after the entries."""
 
     stages: tuple[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]], ...]
-    """Of each stage, the numbers of both operands of its sums, which are of stages before, and of the sums."""
+    """For each stage, the numbers of both operands of its sums, from earlier stages, and of the sums."""
     results: tuple[int, ...]
-    """The number of each set's sum; -1 of the empty set."""
+    """The number of each set's sum; -1 for empty sets."""
 
 
 def plan_of_sums(sets: np.ndarray) -> SumPlan:
-    """Sums over sets of which many contain others, as the subtrees and the paths of a tree do.
+    """Plans sums over sets of which many contain others, such as the subtrees and the paths of a tree.
 
     Args:
-      sets: which entries each has, bool [entries, sets].
+      sets: which entries each set has, bool [entries, sets].
     """
     return _plan_of_sums(sets.tobytes(), *sets.shape)
 
@@ -121,9 +123,9 @@ def _plan_of_sums(mask: bytes, entries: int, count: int) -> SumPlan:
         number = numbers.get(members.tobytes())
         if number is None:
             rest, parts = members.copy(), []
-            for other, of_other in reversed(summed):  # Larger ones first.
+            for other, other_number in reversed(summed):  # largest first
                 if not np.any(other & ~rest):
-                    parts.append(of_other)
+                    parts.append(other_number)
                     rest &= ~other
             parts += np.flatnonzero(rest).tolist()
             number = parts[0]
@@ -131,8 +133,8 @@ def _plan_of_sums(mask: bytes, entries: int, count: int) -> SumPlan:
                 stage = max(stage_of[number], stage_of[part])
                 if stage == len(stages):
                     stages.append(([], [], []))
-                for operands, of_stage in zip((number, part, len(stage_of)), stages[stage], strict=True):
-                    of_stage.append(operands)
+                for operands, column in zip((number, part, len(stage_of)), stages[stage], strict=True):
+                    column.append(operands)
                 number = len(stage_of)
                 stage_of.append(stage + 1)
             numbers[members.tobytes()] = number
@@ -142,14 +144,14 @@ def _plan_of_sums(mask: bytes, entries: int, count: int) -> SumPlan:
     return SumPlan(tuple((tuple(a), tuple(b), tuple(c)) for a, b, c in stages), tuple(results))
 
 
-def _summed_by_mask(builder: ScalarBuilder, kind: int, rows: np.ndarray, mask: np.ndarray) -> np.ndarray:
+def _sums_by_mask(builder: ScalarBuilder, kind: int, rows: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """Sums over the sets of a mask [entries, sets] of each row of entries, [rows, sets]."""
     plan, length = plan_of_sums(mask), len(rows)
     values = dict(enumerate(rows.T.tolist()))
     values[-1] = [ZERO[kind]] * length
     for left, right, sums in plan.stages:
         first, second = ([scalar for number in numbers for scalar in values[number]] for numbers in (left, right))
-        found = builder.add(kind, first, second)
+        results = builder.add(kind, first, second)
         for position, number in enumerate(sums):
-            values[number] = found[position * length : (position + 1) * length]
+            values[number] = results[position * length : (position + 1) * length]
     return np.array([values[number] for number in plan.results], np.int64).reshape(-1, length).T

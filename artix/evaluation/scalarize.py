@@ -1,4 +1,4 @@
-"""Makes a scalar program of the traced program of one robot, by evaluating it on references to scalars."""
+"""Converts the traced program of one robot to a scalar program, by evaluating it on references to scalars."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from jax.extend.core import ClosedJaxpr, Literal
 from artix.evaluation.array_rules import Rule, symbolic_rule
 from artix.evaluation.known_arrays import Numeric, numeric_rule
 from artix.evaluation.scalar_builder import (
+    LargeArgument,
     ScalarBuilder,
     TooManyOperations,
     UnsupportedOperation,
@@ -20,11 +21,14 @@ from artix.evaluation.scalar_builder import (
     kind_of,
 )
 from artix.evaluation.scalar_choices import compare, select
-from artix.evaluation.scalar_order import finished
+from artix.evaluation.scalar_order import to_program
 from artix.evaluation.scalar_program import Kind, Op, ScalarProgram
 
-#: Loops whose ends are known go round so often at most.
-_MOST_ROUNDS = 10_000
+#: Arguments with more entries get scalars only for those that are read.
+_MOST_ENTRIES = 1_000
+
+#: Most iterations of a ``while`` loop, which is unrolled.
+_MOST_ITERATIONS = 10_000
 
 
 def scalarize(
@@ -34,21 +38,21 @@ def scalarize(
     *,
     most_operations: int = 150_000,
 ) -> ScalarProgram:
-    """The scalar program of a program of arrays, without what is known, vanishes or is computed twice.
+    """The scalar program of a program of arrays, with constants folded, zeros dropped and common subexpressions shared.
 
-    Zero times anything is zero and ``x - x`` is zero, even if ``x`` is not finite.
+    Zero times anything and ``x - x`` are zero, even if ``x`` is not finite.
 
     Args:
       program: a traced function of one robot.
       levels: the level of each of its arguments.
-      known: the values of the arguments that are known, by their numbers. The scalar program has only the others.
-      most_operations: how many scalars there may be, those included that turn out not to be needed.
+      known: the values of the arguments that are known, by index. The scalar program has only the others.
+      most_operations: largest number of scalars, including those that turn out not to be needed.
 
     Raises:
-      UnsupportedOperation: if there is no rule for one of its operations.
-      TooManyOperations: if there are more scalars.
+      UnsupportedOperation: there is no rule for one of its operations.
+      TooManyOperations: there are more scalars.
     """
-    builder = ScalarBuilder(most_operations)
+    builder = ScalarBuilder(most_operations, len(levels) - len(known))
     values: list[Value] = []
     arguments: list[tuple[tuple[int, ...], np.dtype, int]] = []
     for number, (aval, level) in enumerate(zip(program.in_avals, levels, strict=True)):
@@ -56,19 +60,20 @@ def scalarize(
             values.append(np.asarray(known[number], aval.dtype))
             continue
         kind, size = kind_of(aval.dtype), int(np.prod(aval.shape, dtype=int))
-        values.append([builder.make(kind, Op.INPUT, len(arguments), entry) for entry in range(size)])
+        entries = LargeArgument(builder, kind, len(arguments), size)
+        values.append(entries if size > _MOST_ENTRIES else entries[:])
         arguments.append((aval.shape, np.dtype(aval.dtype), level))
     with np.errstate(all="ignore"), _no_collections():
         results = _Evaluator(builder).call(program, values)
         outputs = zip(results, program.out_avals, strict=True)
         references = [builder.references(value, kind_of(aval.dtype)) for value, aval in outputs]
         types = [(aval.shape, np.dtype(aval.dtype)) for aval in program.out_avals]
-        return finished(builder, arguments, references, types)
+        return to_program(builder, arguments, references, types)
 
 
 @contextlib.contextmanager
 def _no_collections() -> Iterator[None]:
-    """Without searches for cycles, of which scalars make none: they take a third of the time."""
+    """Without garbage collection, which takes a third of the time; scalars make no cycles."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -79,7 +84,7 @@ def _no_collections() -> Iterator[None]:
 
 
 class _Step:
-    """One equation of a program: rules for known and unknown arguments, which are found when they are needed."""
+    """One equation of a program, with its rules for known and unknown arguments, looked up on first use."""
 
     __slots__ = ("equation", "inputs", "numeric", "outputs", "symbolic")
 
@@ -90,15 +95,15 @@ class _Step:
 
 
 class _Plan(NamedTuple):
-    """A program whose variables have numbers."""
+    """A program whose variables are numbered."""
 
     values: list[Any]
-    """Of all variables, constants filled in."""
+    """Of all variables; only those of constants are set."""
     inputs: list[int]
     steps: list[_Step]
     results: list[int]
     program: Any
-    """Kept, so that no other program gets its identity."""
+    """Kept alive, since plans are looked up by its ``id``."""
 
 
 def _plan(jaxpr: Any, constants: Sequence[Any]) -> _Plan:
@@ -133,11 +138,11 @@ class _Evaluator:
         self._plans: dict[tuple[int, ...], _Plan] = {}
 
     def call(self, closed: Any, arguments: Sequence[Value]) -> list[Value]:
-        """Results of a program."""
+        """The results of a closed jaxpr."""
         return self.evaluate(closed.jaxpr, closed.consts, arguments)
 
     def evaluate(self, jaxpr: Any, constants: Sequence[Any], arguments: Sequence[Value]) -> list[Value]:
-        """Results of a program, whose constants are given."""
+        """The results of a jaxpr with the given constants."""
         key = id(jaxpr), *map(id, constants)
         plan = self._plans.get(key)
         if plan is None:
@@ -146,8 +151,8 @@ class _Evaluator:
         for number, argument in zip(plan.inputs, arguments, strict=True):
             values[number] = argument
         for step in plan.steps:
-            found = self._evaluate_step(step, [values[number] for number in step.inputs])
-            for number, value in zip(step.outputs, found, strict=True):
+            outputs = self._evaluate_step(step, [values[number] for number in step.inputs])
+            for number, value in zip(step.outputs, outputs, strict=True):
                 values[number] = value
         return [values[number] for number in plan.results]
 
@@ -165,13 +170,13 @@ class _Evaluator:
             return [x if type(x) is np.ndarray else np.asarray(x) for x in step.numeric(arguments)]  # type: ignore[arg-type]
         if step.symbolic is None:
             step.symbolic = symbolic_rule(equation)
-        found = step.symbolic(self.builder, arguments)
+        results = step.symbolic(self.builder, arguments)
         self.builder.check_size()
-        return found
+        return results
 
 
 Control: TypeAlias = Callable[[_Evaluator, Any, list[Value]], Sequence[Value]]
-"""Evaluates an equation that has programs in it."""
+"""Evaluates an equation that contains programs."""
 
 
 def _program(evaluator: _Evaluator, equation: Any, arguments: list[Value]) -> Sequence[Value]:
@@ -179,12 +184,12 @@ def _program(evaluator: _Evaluator, equation: Any, arguments: list[Value]) -> Se
     program = equation.params["program"]
     if equation.params["axes"]:
         raise UnsupportedOperation("a batch within a program")
-    given: dict[int, Value] = dict(zip(program.traced, arguments, strict=True)) | program.known
-    return evaluator.call(program.jaxpr, [given[place] for place in range(len(given))])
+    values: dict[int, Value] = dict(zip(program.traced, arguments, strict=True)) | program.known
+    return evaluator.call(program.jaxpr, [values[index] for index in range(len(values))])
 
 
-def _called(evaluator: _Evaluator, equation: Any, arguments: list[Value]) -> Sequence[Value]:
-    """A call of a program, closed or open; its parameter has had several names."""
+def _call(evaluator: _Evaluator, equation: Any, arguments: list[Value]) -> Sequence[Value]:
+    """A call of a jaxpr, closed or open; the name of the parameter depends on the primitive and JAX's version."""
     names = ("jaxpr", "call_jaxpr", "fun_jaxpr", "call")
     program = next(equation.params[name] for name in names if name in equation.params)
     if hasattr(program, "consts"):
@@ -201,37 +206,37 @@ def _linear_solve(evaluator: _Evaluator, equation: Any, arguments: list[Value]) 
 
 def _scan(evaluator: _Evaluator, equation: Any, arguments: list[Value]) -> Sequence[Value]:
     body, length = equation.params["jaxpr"], equation.params["length"]
-    num_carry = len(equation.outvars) - _deeper(equation.outvars, body.jaxpr.outvars)
-    num_consts = len(equation.invars) - num_carry - _deeper(equation.invars, body.jaxpr.invars)
+    num_carry = len(equation.outvars) - _num_scanned(equation.outvars, body.jaxpr.outvars)
+    num_consts = len(equation.invars) - num_carry - _num_scanned(equation.invars, body.jaxpr.invars)
     constants, carry = arguments[:num_consts], list(arguments[num_consts : num_consts + num_carry])
-    along = arguments[num_consts + num_carry :]
+    scanned = arguments[num_consts + num_carry :]
     if not length and equation.outvars[num_carry:]:
         raise UnsupportedOperation("scan over nothing")
-    rounds = range(length - 1, -1, -1) if equation.params["reverse"] else range(length)
+    iterations = range(length - 1, -1, -1) if equation.params["reverse"] else range(length)
     collected: list[Sequence[Value]] = []
-    for position in rounds:
-        found = evaluator.call(body, [*constants, *carry, *(_entry(x, position, length) for x in along)])
-        carry = list(found[:num_carry])
-        collected.append(found[num_carry:])
+    for iteration in iterations:
+        outputs = evaluator.call(body, [*constants, *carry, *(_entry(x, iteration, length) for x in scanned)])
+        carry = list(outputs[:num_carry])
+        collected.append(outputs[num_carry:])
     if equation.params["reverse"]:
         collected.reverse()
-    outputs = zip(zip(*collected, strict=True), equation.outvars[num_carry:], strict=True)
-    return [*carry, *(_stacked(evaluator, values, variable) for values, variable in outputs)]
+    stacks = zip(zip(*collected, strict=True), equation.outvars[num_carry:], strict=True)
+    return [*carry, *(_stack(evaluator, values, variable) for values, variable in stacks)]
 
 
-def _deeper(outer: Sequence[Any], inner: Sequence[Any]) -> int:
-    """How many variables have an axis more outside of a loop than inside."""
+def _num_scanned(outer: Sequence[Any], inner: Sequence[Any]) -> int:
+    """How many variables of a loop have one axis more outside of it than inside."""
     return sum(len(x.aval.shape) > len(y.aval.shape) for x, y in zip(outer, inner, strict=True))
 
 
-def _entry(value: Value, position: int, length: int) -> Value:
+def _entry(value: Value, index: int, length: int) -> Value:
     if type(value) is np.ndarray:
-        return np.asarray(value[position])
+        return np.asarray(value[index])
     size = len(value) // length
-    return value[position * size : (position + 1) * size]
+    return value[index * size : (index + 1) * size]
 
 
-def _stacked(evaluator: _Evaluator, values: Sequence[Value], variable: Any) -> Value:
+def _stack(evaluator: _Evaluator, values: Sequence[Value], variable: Any) -> Value:
     if all(type(x) is np.ndarray for x in values):
         return np.stack(values)
     kind = kind_of(variable.aval.dtype)
@@ -240,16 +245,16 @@ def _stacked(evaluator: _Evaluator, values: Sequence[Value], variable: Any) -> V
 
 def _while(evaluator: _Evaluator, equation: Any, arguments: list[Value]) -> Sequence[Value]:
     parameters = equation.params
-    of_condition, of_body = parameters["cond_nconsts"], parameters["body_nconsts"]
-    constants, carry = arguments[of_condition : of_condition + of_body], arguments[of_condition + of_body :]
-    for _ in range(_MOST_ROUNDS):
-        (more,) = evaluator.call(parameters["cond_jaxpr"], [*arguments[:of_condition], *carry])
-        if type(more) is not np.ndarray:
-            raise UnsupportedOperation("while, whose end is not known")
-        if not more:
+    num_cond, num_body = parameters["cond_nconsts"], parameters["body_nconsts"]
+    constants, carry = arguments[num_cond : num_cond + num_body], arguments[num_cond + num_body :]
+    for _ in range(_MOST_ITERATIONS):
+        (continues,) = evaluator.call(parameters["cond_jaxpr"], [*arguments[:num_cond], *carry])
+        if type(continues) is not np.ndarray:
+            raise UnsupportedOperation("while with a number of iterations that depends on data")
+        if not continues:
             return carry
         carry = evaluator.call(parameters["body_jaxpr"], [*constants, *carry])
-    raise TooManyOperations(f"more than {_MOST_ROUNDS:,} rounds of a loop")
+    raise TooManyOperations(f"more than {_MOST_ITERATIONS:,} iterations of a loop")
 
 
 def _cond(evaluator: _Evaluator, equation: Any, arguments: list[Value]) -> Sequence[Value]:
@@ -266,15 +271,15 @@ def _cond(evaluator: _Evaluator, equation: Any, arguments: list[Value]) -> Seque
         else:
             first = compare(builder, kind, Op.LE, index[0], builder.constant(number, kind))
         for position, variable in enumerate(equation.outvars):
-            of_result = kind_of(variable.aval.dtype)
-            pairs = zip(*(builder.references(x[position], of_result) for x in (results[number], chosen)), strict=True)
-            found = [select(builder, of_result, first, *pair) for pair in pairs]
-            chosen[position] = builder.settled(found, variable.aval.shape, variable.aval.dtype)
+            result_kind = kind_of(variable.aval.dtype)
+            pairs = zip(*(builder.references(x[position], result_kind) for x in (results[number], chosen)), strict=True)
+            selected = [select(builder, result_kind, first, *pair) for pair in pairs]
+            chosen[position] = builder.as_value(selected, variable.aval.shape, variable.aval.dtype)
     return chosen
 
 
 def _platform_index(_: _Evaluator, equation: Any, __: list[Value]) -> Sequence[Value]:
-    """The branch that is for all platforms; the same scalars serve all."""
+    """The default branch: scalars are the same on all platforms."""
     platforms = equation.params["platforms"]
     if None not in platforms:
         raise UnsupportedOperation("platform_index without a default")
@@ -296,7 +301,7 @@ _CALLS = (
 )
 
 _CONTROL: dict[str, Control] = {
-    **dict.fromkeys(_CALLS, _called),
+    **dict.fromkeys(_CALLS, _call),
     "artix_program": _program,
     "custom_linear_solve": _linear_solve,
     "scan": _scan,

@@ -1,4 +1,4 @@
-"""What tells programs from each other in every process, and what is known of them before they are traced."""
+"""Keys that identify programs across processes, and their signatures, which other processes read without tracing."""
 
 from __future__ import annotations
 
@@ -16,24 +16,22 @@ from artix.model.topology import Topology
 
 
 class Signature(NamedTuple):
-    """The results of a program."""
+    """Types and pytree structure of a program's results."""
 
     types: tuple[jax.ShapeDtypeStruct, ...]
-    """Their shapes and dtypes."""
     structure: Any
-    """The pytree that they make."""
 
 
 def signature_of(results: Any) -> Signature:
-    """From a pytree of shapes and dtypes."""
+    """The signature of a pytree of shapes and dtypes."""
     leaves, structure = jax.tree.flatten(results)
     return Signature(tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves), structure)
 
 
 def program_key(function: Callable[..., Any], structure: Any, rest: Sequence[Any]) -> bytes | None:
-    """A digest of a function of artix, of the structure of its arguments and of what else is static about a call.
+    """A digest of a function of artix, the structure of its arguments and whatever else is static in a call.
 
-    ``None`` where that cannot be told: functions of others, and static arguments that cannot be pickled.
+    ``None`` where there can be none: for functions outside of artix and static arguments that cannot be pickled.
     """
     if not function.__module__.startswith("artix."):
         return None
@@ -61,7 +59,7 @@ def _add_structure(content: Any, structure: Any) -> None:
 
 
 def _portable(static: Any) -> Any:
-    """Without what a process remembers of it besides."""
+    """Static data without values cached in this process."""
     if isinstance(static, Topology):
         return static._content
     if isinstance(static, tuple | list):
@@ -71,7 +69,7 @@ def _portable(static: Any) -> Any:
 
 @functools.cache
 def _source_digest() -> bytes:
-    """Of all modules of artix: a change of one forgets what was compiled."""
+    """The digest of all modules of artix: a change of one invalidates everything kept."""
     folder = Path(__file__).resolve().parent.parent
     content = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
@@ -84,18 +82,16 @@ _files = KernelFiles()
 
 def read_signature(key: bytes | None) -> Signature | None:
     """The signature of a program that this or another process has traced before."""
-    kept = None if key is None else _files.read(f"signature_{key.hex()[:40]}")
-    if kept is None:
-        return None
-    return signature_of(pickle.loads(kept))
+    content = None if key is None else _files.read(f"signature_{key.hex()[:40]}")
+    return None if content is None else signature_of(pickle.loads(content))
 
 
 def write_signature(key: bytes | None, results: Any) -> None:
-    """Keeps a signature for other processes."""
+    """Writes a signature for other processes."""
     if key is None or _files.folder is None:
         return
     try:
-        kept = pickle.dumps(results)
+        content = pickle.dumps(results)
     except (pickle.PicklingError, TypeError, AttributeError):
         return
-    _files.write(f"signature_{key.hex()[:40]}", kept)
+    _files.write(f"signature_{key.hex()[:40]}", content)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 import artix
-from artix.examples import ilqr
+from artix import optimal_control
 
 Array = jax.Array
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)  # its residuals are told apart by who they are
 class Reach:
     """The task.
 
@@ -46,27 +47,46 @@ class Reach:
         return artix.neutral_state(self.arm).replace(joint_position=jnp.asarray(self.start, self.arm.dtype))
 
     def tool_error(self, state: artix.State) -> Array:
-        """Position [m] and rotation vector [rad, for small angles] from the target to the tool, shape [6]."""
-        target = jnp.asarray(self.target, self.arm.dtype)
-        pose = artix.frame_pose(self.arm, state, self.tool)
-        (x, w), (x0, w0) = (pose[3:6], pose[6]), (target[3:6], target[6])
-        turn = w0 * x - w * x0 - jnp.cross(x0, x)  # the vector part of conj(target) * pose
-        shorter = jnp.where(w * w0 + jnp.sum(x * x0) < 0, -2.0, 2.0).astype(pose.dtype)
-        return jnp.concatenate([pose[:3] - target[:3], shorter * turn])
+        """Position [m] and rotation vector [rad] from the target to the tool, shape [6]."""
+        return optimal_control.frame_pose(self.arm, state, self.tool, jnp.asarray(self.target, self.arm.dtype))
 
-    def running_residual(self, state: artix.State, force: Array) -> Array:
+    def running_residual(self, knot: optimal_control.Knot) -> Array:
         """Torques and velocities relative to their limits."""
-        speed = self.speed_weight * state.joint_velocity / self.arm.max_joint_velocity
-        return jnp.concatenate([self.effort_weight * force / self.arm.max_joint_force, speed])
+        speed = self.speed_weight * knot.state.joint_velocity / self.arm.max_joint_velocity
+        return jnp.concatenate([self.effort_weight * knot.control / self.arm.max_joint_force, speed])
 
-    def final_residual(self, state: artix.State) -> Array:
+    def final_residual(self, knot: optimal_control.Knot) -> Array:
         """Distance and angle from the target, and what is left of the velocity."""
-        return jnp.concatenate([self.pose_weight * self.tool_error(state), self.rest_weight * state.joint_velocity])
+        at_rest = self.rest_weight * knot.state.joint_velocity
+        return jnp.concatenate([self.pose_weight * self.tool_error(knot.state), at_rest])
 
 
-def solve(task: Reach) -> ilqr.Solution:
+class Reached(NamedTuple):
+    """The result of :func:`solve`.
+
+    Attributes:
+      states: the states after each step, leading axis T.
+      forces: the torques of each step, [T, n].
+      costs: the cost at the start and after each iteration, [iterations + 1].
+    """
+
+    states: artix.State
+    forces: Array
+    costs: Array
+
+
+def solve(task: Reach, iterations: int = 15) -> Reached:
     """Solves the task from the torques that hold the arm where it starts."""
     start = task.start_state()
     hold = artix.gravity_compensation(task.arm, start)
-    problem = ilqr.Problem(task.arm, task.dt, task.running_residual, task.final_residual)
-    return ilqr.solve(problem, start, jnp.tile(hold, (task.steps, 1)))
+    dynamics = optimal_control.discrete_dynamics(task.arm, task.dt)
+    problem = optimal_control.Problem(dynamics, dynamics.pack(start), task.running_residual, task.final_residual)
+
+    @jax.jit
+    def found(controls: Array) -> Reached:
+        solution = optimal_control.solve(problem, controls, iterations=iterations)
+        states = jax.vmap(dynamics.unpack)(solution.states[1:])
+        first = optimal_control.total_cost(problem, optimal_control.rollout(problem, controls), controls)
+        return Reached(states, solution.controls, jnp.concatenate([first[None], solution.iterations.cost]))
+
+    return found(jnp.tile(hold, (task.steps, 1)))

@@ -19,9 +19,7 @@ def vmap_in_blocks(function: Callable[..., Any]) -> Callable[..., Any]:
 
     For mixed fleets, whose trees are data: intermediates of a whole batch would leave the caches. On other devices, and
     for batches that no number from 128 to 512 divides, it is ``jax.vmap``. The same under ``jax.jit`` and
-    differentiation::
-
-        torques = jax.jit(artix.vmap_in_blocks(artix.inverse_dynamics))(fleet.articulation, states, accelerations)
+    differentiation.
 
     Args:
       function: a function of one articulation, one state and so on.
@@ -29,21 +27,28 @@ def vmap_in_blocks(function: Callable[..., Any]) -> Callable[..., Any]:
     Returns:
       The function of batches of them, every array with one leading axis more; it raises ``ValueError`` unless the
       leading axes of all arguments are of one length.
+
+    Examples:
+      >>> pole, pendulum = artix.robots.load("cart_pole"), artix.robots.load("double_pendulum")
+      >>> fleet = artix.Fleet([pole, pendulum], layout="padded")
+      >>> poses = artix.fleet.vmap_in_blocks(artix.link_poses)(fleet.articulation, fleet.neutral_state())
+      >>> print(poses.shape)
+      (2, 3, 7)
     """
 
     @functools.wraps(function)
     def of_batch(*arguments: Any) -> Any:
-        size, whole = _common_size(arguments), jax.vmap(function)
+        size, batched = _common_size(arguments), jax.vmap(function)
         block = _block_size(size)
         if block == size:
-            return whole(*arguments)
+            return batched(*arguments)
 
         def block_by_block(*items: Any) -> Any:
             blocks = jax.tree.map(lambda x: x.reshape(size // block, block, *x.shape[1:]), items)
-            results = scan(lambda _, part: ((), whole(*part)), (), blocks)[1]
+            results = scan(lambda _, part: ((), batched(*part)), (), blocks)[1]
             return jax.tree.map(lambda x: jax.lax.collapse(x, 0, 2), results)
 
-        return jax.lax.platform_dependent(*arguments, cpu=block_by_block, default=whole)
+        return jax.lax.platform_dependent(*arguments, cpu=block_by_block, default=batched)
 
     return of_batch
 
@@ -61,5 +66,5 @@ def _common_size(arguments: tuple[Any, ...]) -> int:
 
 
 def _block_size(size: int) -> int:
-    """How many of ``size`` items to evaluate at a time: as many as divide it, from a quarter of the most on."""
+    """The number of items in a block: the largest divisor of ``size`` within limits, else ``size`` itself."""
     return next((block for block in range(min(size, _MOST_ITEMS), _MOST_ITEMS // 4 - 1, -1) if size % block == 0), size)

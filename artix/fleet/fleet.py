@@ -10,9 +10,10 @@ from typing import Any, Literal, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
 from artix.fleet.batches import vmap_in_blocks
-from artix.fleet.kinds import MOST_KINDS, evaluate_by_kind, kinds_of
+from artix.fleet.kinds import MOST_KINDS, each_part_alike, evaluate_by_kind, kinds_of, parameters_of
 from artix.model.articulation import Articulation, State
 from artix.model.padded_articulation import pad_articulation
 from artix.model.padding import Padding
@@ -31,11 +32,7 @@ class Fleet:
     then has each kind of members computed by a program of its own (``layout="kinds"``), or all by one for which their
     trees are data (``layout="padded"``): that takes several times as long, but a member that fits the padding can take
     another's place without recompilation. Either way every function of artix works under ``jax.vmap`` over
-    ``fleet.articulation``, whose trees are then data, and a fleet state::
-
-        fleet = artix.Fleet([quadruped] * 2048 + [arm] * 2048)
-        state = fleet.random_state(jax.random.key(0))
-        M = fleet.evaluate(artix.mass_matrix, state)  # [4096, nv, nv]
+    ``fleet.articulation``, whose trees are then data, and a fleet state.
 
     In a padded fleet L and n are the fleet's maxima. Where any member floats, generalised vectors have the root's six
     entries first for all, zero for members with a fixed base, and dense Jacobians have the root's rows. Padded rows and
@@ -44,7 +41,7 @@ class Fleet:
     Args:
       articulations: the members in order; the same object may appear many times.
       padding: maxima to pad to, if larger than the members need; also makes a fleet of one topology padded.
-      layout: how a mixed fleet is evaluated. By default ``"kinds"`` for up to 8 topologies, as each costs a
+      layout: how a mixed fleet is evaluated. By default ``"kinds"`` for up to 16 topologies, as each costs a
         compilation, and ``"padded"`` for more or if there is a ``padding``.
 
     Raises:
@@ -56,6 +53,14 @@ class Fleet:
       topologies: the static topology of each member, length N.
       padding: the common maxima, ``None`` where all members share one static topology.
       layout: how a mixed fleet is evaluated, see above.
+
+    Examples:
+      >>> fleet = artix.Fleet([artix.robots.load("double_pendulum"), artix.robots.load("cart_pole")] * 2)
+      >>> state = fleet.random_state(jax.random.key(0))
+      >>> print(fleet.evaluate(artix.mass_matrix, state).shape)
+      (4, 2, 2)
+      >>> print(fleet.evaluate(artix.kinetic_energy, state).shape, fleet.topologies[1].name)
+      (4,) cart_pole
     """
 
     def __init__(
@@ -84,6 +89,7 @@ class Fleet:
         shaped = [member if padding is None else pad_articulation(member, padding) for member in kinds.values()]
         index = np.array([place[id(member)] for member in members])
         self._different, self._index = list(kinds.values()), index
+        self._sharding: NamedSharding | None = None
         self._compiled: dict[Any, Callable[..., Any]] = {}
         self.articulation: Articulation = jax.tree.map(lambda *leaves: jnp.stack(leaves)[index], *shaped)
 
@@ -127,10 +133,21 @@ class Fleet:
         if self.padding is None or self.layout == "padded":
             return _evaluate(function, static, self.articulation, state, *arguments)
         if (function, static) not in self._compiled:
-            kinds = kinds_of(self._different, self._index)
-            by_kind = evaluate_by_kind(kinds, self.padding, partial(function, **options))
-            self._compiled[function, static] = jax.jit(by_kind)
+            self._compiled[function, static] = self._by_kind(partial(function, **options), self.padding)
         return self._compiled[function, static](state, *arguments)
+
+    def _by_kind(self, function: Callable[..., Any], padding: Padding) -> Callable[..., Any]:
+        """A compiled function of the fleet's state and further arguments, each device with its part of the members."""
+        kinds = kinds_of(self._different, self._index)
+        parameters = parameters_of(kinds)
+        if self._sharding is None:
+            return partial(jax.jit(evaluate_by_kind(kinds, padding, function)), parameters)
+        mesh, members = self._sharding.mesh, PartitionSpec(self._sharding.spec[0])
+        local = each_part_alike(kinds, _num_parts(self._sharding, len(self)))
+        assert local is not None, "``shard`` makes other fleets padded"
+        by_kind = evaluate_by_kind(local, padding, function)
+        on_devices = jax.jit(jax.shard_map(by_kind, mesh=mesh, in_specs=members, out_specs=members))
+        return partial(on_devices, jax.device_put(parameters, NamedSharding(mesh, members)))
 
     # --- states -------------------------------------------------------------------------------------------------
 
@@ -174,12 +191,30 @@ class Fleet:
             state.joint_velocity[member, :n],
         )
 
+    def member(self, member: int) -> Articulation:
+        """The articulation of one member as it was given, neither padded nor batched.
+
+        Args:
+          member: its number.
+
+        Raises:
+          IndexError: there is no such member.
+
+        Examples:
+          >>> fleet = artix.Fleet([artix.robots.load("arm7"), artix.robots.load("quadruped")])
+          >>> fleet.member(1).topology.name
+          'quadruped'
+        """
+        if not 0 <= member < self.num_members:
+            raise IndexError(f"there is no member {member}; the fleet has {self.num_members}")
+        return self._different[self._index[member]]
+
     # --- changes ------------------------------------------------------------------------------------------------
 
     def replace_member(self, member: int, articulation: Articulation) -> Fleet:
-        """A fleet with another articulation in place of one member; shapes stay.
+        """A fleet with another articulation in place of one member; the shapes of its arrays are the same.
 
-        Compiled programs serve it, too, if the fleet is padded or of one topology.
+        Compiled programs are reused if the fleet is padded or has a single topology.
 
         Raises:
           IndexError: there is no such member.
@@ -199,24 +234,36 @@ class Fleet:
         other._index[member] = len(self._different)
         other.topologies = (*self.topologies[:member], topology, *self.topologies[member + 1 :])
         other.articulation = jax.tree.map(lambda all_, new: all_.at[member].set(new), self.articulation, shaped)
-        return other
+        return other if self._sharding is None else other.shard(self._sharding)
 
-    def shard(self, sharding: jax.sharding.Sharding) -> Fleet:
+    def shard(self, sharding: Sharding) -> Fleet:
         """The same fleet with every leaf placed by ``sharding``, such as a ``NamedSharding`` over the members.
 
-        If it is mixed, its trees are data from then on (``layout="padded"``): the members of a kind may lie on several
-        devices, and none waits for another so.
+        If it is mixed and evaluated by kind, each device evaluates its own members without communication. This
+        requires that the devices' parts hold the same kinds in the same places, as in
+        ``Fleet([arm, quadruped] * n)``; the trees of other mixed fleets become data (``layout="padded"``).
         """
         other = self._copy()
-        other.layout = "padded"
         other.articulation = jax.device_put(self.articulation, sharding)
+        if self.padding is None or self.layout == "padded":
+            return other
+        if isinstance(sharding, NamedSharding) and sharding.spec:
+            kinds = kinds_of(self._different, self._index)
+            if each_part_alike(kinds, _num_parts(sharding, len(self))) is not None:
+                other._sharding = sharding
+                return other
+        other.layout = "padded"
         return other
 
     def _copy(self) -> Fleet:
-        """The same fleet, nothing compiled for it yet."""
+        """The same fleet, without its compiled programs."""
         other = copy.copy(self)
         other._compiled = {}
         return other
+
+
+def _num_parts(sharding: NamedSharding, members: int) -> int:
+    return members // sharding.shard_shape((members,))[0]
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -227,7 +274,7 @@ def _evaluate(function, options, articulation, state, *arguments):
 
 @jax.jit
 def _random_states(articulation, keys, velocity_scale):
-    return jax.vmap(lambda one, key: random_state(one, key, velocity_scale=velocity_scale))(articulation, keys)
+    return jax.vmap(lambda member, key: random_state(member, key, velocity_scale=velocity_scale))(articulation, keys)
 
 
 def _static_topology(articulation: Articulation) -> Topology:

@@ -1,1 +1,40 @@
 """Readers and writers of robot descriptions; ``load`` chooses by the suffix of a file."""
+
+from artix.io.archive.npz import check_archive, load_archive, save_archive
+from artix.io.common.diagnostics import DescriptionError, DescriptionWarning, Issue
+from artix.io.load import check, load, save
+from artix.io.mjcf.ground import load_mjcf_ground
+from artix.io.mjcf.reader import check_mjcf, load_mjcf, load_mjcf_all
+from artix.io.mjcf.state import MujocoCoordinates
+from artix.io.mjcf.writer import save_mjcf
+from artix.io.urdf.reader import check_urdf, load_urdf
+from artix.io.urdf.writer import save_urdf
+from artix.io.urdf.xacro import check_xacro, load_xacro
+from artix.io.usd import check_usd, load_usd, load_usd_with_state, save_usd
+
+__all__ = [
+    "DescriptionError",
+    "DescriptionWarning",
+    "Issue",
+    "MujocoCoordinates",
+    "check",
+    "check_archive",
+    "check_mjcf",
+    "check_urdf",
+    "check_usd",
+    "check_xacro",
+    "load",
+    "load_archive",
+    "load_mjcf",
+    "load_mjcf_all",
+    "load_mjcf_ground",
+    "load_urdf",
+    "load_usd",
+    "load_usd_with_state",
+    "load_xacro",
+    "save",
+    "save_archive",
+    "save_mjcf",
+    "save_urdf",
+    "save_usd",
+]

@@ -60,12 +60,22 @@ def load(path: str | os.PathLike[str], **options: Any) -> Articulation:
       ValueError: there is no reader for this suffix; the message lists the known ones.
       OSError: the file cannot be read.
       DescriptionError: its content is refused; see the reader.
+
+    Examples:
+      >>> arm = artix.load(artix.robots.path("arm7"), fixed_base=True)
+      >>> print(arm.topology.num_dofs)
+      7
     """
     return _by_suffix(path, _READERS, "reader")(Path(path), **options)
 
 
 def check(path: str | os.PathLike[str], **options: Any) -> list[Issue]:
-    """Everything there is to say about a robot description, by the checker that its suffix names; see :func:`load`."""
+    """All issues of a robot description, by the checker that its suffix selects; see :func:`load`.
+
+    Examples:
+      >>> print(artix.check(artix.robots.path("quadruped")))  # nothing to say
+      []
+    """
     return _by_suffix(path, _CHECKERS, "checker")(Path(path), **options)
 
 
@@ -88,6 +98,16 @@ def save(articulation: Articulation, path: str | os.PathLike[str], **options: An
       ValueError: there is no writer for this suffix; the message lists the known ones.
       OSError: the file cannot be written.
       DescriptionError: the format cannot describe the articulation at all; see the writer.
+
+    Examples:
+      >>> import pathlib, tempfile
+      >>> path = pathlib.Path(tempfile.mkdtemp()) / "arm7.urdf"
+      >>> for warning in artix.save(artix.robots.load("arm7"), path):
+      ...     print(warning.message)
+      ...
+      URDF does not say whether the base is fixed
+      >>> print(artix.load(path).topology.dof_names == artix.robots.load("arm7").topology.dof_names)
+      True
     """
     return _by_suffix(path, _WRITERS, "writer")(articulation, Path(path), **options)
 

@@ -1,4 +1,4 @@
-"""The point and axes in which users get spatial vectors, Pinocchio's ``ReferenceFrame``.
+"""The point and axes in which users receive spatial vectors, Pinocchio's ``ReferenceFrame``.
 
 Internally, spatial vectors are about one reference point and in world axes; this module converts them. ``"local"`` is
 the frame's own origin and axes (Pinocchio's ``LOCAL``), ``"world_aligned"`` its origin with the axes of the world
@@ -56,10 +56,10 @@ def inertias_in_axes(kin: Kinematics, frames: Placement, inertias: Inertias, axe
     """Converts mass moments about the reference point to ``axes``."""
     mass, first, second = inertias
     point = jnp.broadcast_to(origin(kin, frames, axes), first.shape)
-    moved = first - mass[None] * point
-    second = second - first[:, None] * point[None] - point[:, None] * moved[None]
+    shifted = first - mass[None] * point
+    second = second - first[:, None] * point[None] - point[:, None] * shifted[None]
     if axes != "local":
-        return Inertias(mass, moved, second)
+        return Inertias(mass, shifted, second)
     rotation = spatial.rotation_matrix(frames.rotation).swapaxes(0, 1)
     half = spatial.multiply(rotation, second)
-    return Inertias(mass, spatial.apply(rotation, moved), spatial.multiply_transposed(half, rotation))
+    return Inertias(mass, spatial.apply(rotation, shifted), spatial.multiply_transposed(half, rotation))

@@ -1,8 +1,8 @@
 """Parameters of the bodies, from those of the links: joint geometry and lumped inertias.
 
-The frame of a body is the child joint frame of the joint that moves it, turned so that the free axes come first; a
-body's DOFs are then the first columns of its rotation. The frame of body 0 is the root link's. Everything here
-depends on parameters alone.
+The frame of a body is the child joint frame of the joint that moves it, rotated so that the free axes come first; the
+axes of a body's DOFs are then the first columns of its rotation matrix. The frame of body 0 is the root link's.
+Everything here depends on parameters alone, not on the state.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Inertias(NamedTuple):
     """Mass moments of bodies about one point: the blocks of their 4 x 4 pseudo-inertias.
 
     ``mass`` is the integral of dm [B], ``first`` that of r dm [3, B], ``second`` that of r r^T dm [3, 3, B]. The
-    rotational inertia is ``trace(second) 1 - second``. Second moments move with a frame (R, p) like the points
-    themselves, ``R second R^T`` plus products with p, which is why they are kept instead (Wensing, Kim and Slotine,
-    RA-L 2018).
+    rotational inertia is ``trace(second) 1 - second``. The second moments are kept instead, since they transform with
+    a frame (R, p) like the points themselves, ``R second R^T`` plus products with p (Wensing, Kim and Slotine, RA-L
+    2018).
     """
 
     mass: Array
@@ -66,12 +66,12 @@ class Inertias(NamedTuple):
 class JointGeometry(NamedTuple):
     """How bodies 1 .. B-1 are attached to their parents.
 
-    ``turns`` are right-product matrices [2 or 4, 4, 4, B-1]: the joint's quaternion is ``turns[0] cos(angle / 2) +
-    turns[1 + k] sin(angle / 2)`` for a rotation about the k-th free axis. ``offset`` [3, B-1] is the joint's origin in
+    ``basis`` holds right-product matrices [2 or 4, 4, 4, B-1]: the joint's quaternion is ``basis[0] cos(angle / 2) +
+    basis[1 + k] sin(angle / 2)`` for a rotation about the k-th free axis. ``offset`` [3, B-1] is the joint's origin in
     the parent's frame and ``slide`` [3, B-1] its translation there per unit of its position.
     """
 
-    turns: Array
+    basis: Array
     offset: Array
     slide: Array
 
@@ -81,13 +81,14 @@ def link_placements(articulation: Articulation) -> Placement:
     tree = articulation.topology
     child = articulation.joint_child_pose
     unit = jnp.asarray([[0, 0, 0, 0, 0, 0, 1]], child.dtype)
-    # Row 0 of the joint frames is unused by definition: the root's frame is its body's.
+    # Row 0 of the joint frames is unused: the root link's frame is its body's.
     child = jnp.concatenate([unit, child[1:]])
     rigid = jnp.asarray(tree.link_is_rigid)
     parent = Placement.from_poses(articulation.joint_parent_pose)
-    turned = spatial.conjugate(take(jnp.asarray(tree.body_axes, child.dtype), tree.link_body))
+    to_joint_axes = spatial.conjugate(take(jnp.asarray(tree.body_axes, child.dtype), tree.link_body))
     joint = Placement(
-        jnp.where(rigid, parent.rotation, turned), jnp.where(rigid, parent.position, jnp.zeros_like(parent.position))
+        jnp.where(rigid, parent.rotation, to_joint_axes),
+        jnp.where(rigid, parent.position, jnp.zeros_like(parent.position)),
     )
     placement = joint @ Placement.from_poses(child).inverse()
     root = Placement(unit[:, 3:].T, unit[:, :3].T)
@@ -101,17 +102,17 @@ def joint_geometry(articulation: Articulation, placements: Placement) -> JointGe
     """The joints of bodies 1 .. B-1, from the placements of the links in their bodies."""
     tree = articulation.topology
     frames = Placement.from_poses(articulation.joint_parent_pose).take(tree.body_link[1:])
-    turn = jnp.asarray(tree.body_axes, articulation.dtype)[:, 1:]
-    turned = Placement(spatial.quaternion_product(frames.rotation, turn), frames.position)
-    joint = placements.take(tree.body_parent_link[1:]) @ turned
+    free_axes_first = jnp.asarray(tree.body_axes, articulation.dtype)[:, 1:]
+    rotation = spatial.quaternion_product(frames.rotation, free_axes_first)
+    joint = placements.take(tree.body_parent_link[1:]) @ Placement(rotation, frames.position)
     rest = spatial.right_product_matrix(joint.rotation)
-    turns = jnp.stack([rest, *(spatial.times_unit(rest, k) for k in range(3 if tree.has_spherical else 1))])
-    first_axis = jnp.broadcast_to(jnp.asarray([[1], [0], [0]], turn.dtype), joint.position.shape)
+    basis = jnp.stack([rest, *(spatial.times_unit(rest, k) for k in range(3 if tree.has_spherical else 1))])
+    first_axis = jnp.broadcast_to(jnp.asarray([[1], [0], [0]], rotation.dtype), joint.position.shape)
     axis = spatial.rotate(joint.rotation, first_axis)
     slide = axis * jnp.asarray(tree.body_is_prismatic[1:], axis.dtype)[None]
     if tree.has_helical:
         slide = slide + axis * by_body(tree, screw_pitches(articulation))[:1]
-    return JointGeometry(turns, joint.position, slide)
+    return JointGeometry(basis, joint.position, slide)
 
 
 def screw_pitches(articulation: Articulation) -> Array:
@@ -140,14 +141,14 @@ def link_inertias(articulation: Articulation, placements: Placement) -> Inertias
     frame = mass_frames(articulation, placements)
     mass, center = articulation.link_mass, frame.position
     inertia = jnp.moveaxis(articulation.link_inertia, 0, -1)
-    # So that the gradient by the inertia is symmetric.
+    # Symmetrised so that the gradient with respect to the inertia is symmetric.
     inertia = 0.5 * (inertia + inertia.swapaxes(0, 1))
     half_trace = 0.5 * spatial.trace(inertia)
-    own = half_trace[None, None] * spatial.identity_like(center) - inertia
+    at_center = half_trace[None, None] * spatial.identity_like(center) - inertia
     rotation = spatial.rotation_matrix(frame.rotation)
     first = mass[None] * center
-    turned = spatial.multiply_transposed(spatial.multiply(rotation, own), rotation)
-    return Inertias(mass, first, spatial.mirrored(turned + first[:, None] * center[None]))
+    second = spatial.multiply_transposed(spatial.multiply(rotation, at_center), rotation)
+    return Inertias(mass, first, spatial.mirrored(second + first[:, None] * center[None]))
 
 
 def lumped_masses(articulation: Articulation, placements: Placement, mass: Array) -> tuple[Array, Array]:

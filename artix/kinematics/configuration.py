@@ -39,11 +39,14 @@ def integrate(articulation: Articulation, state: State, dnu: Array) -> State:
 
     Identity: ``integrate(a, s, difference(a, s, t))`` is the configuration of t.
 
-    Example:
+    Examples:
       >>> robot = artix.robots.load("quadruped")  # floating: six more numbers than joints
       >>> state = artix.neutral_state(robot)
-      >>> moved = artix.integrate(robot, state, jnp.full(robot.topology.nv, 0.1, robot.dtype))
-      >>> bool(jnp.allclose(artix.difference(robot, state, moved), 0.1, atol=1e-6))
+      >>> step = jnp.zeros(18).at[0].set(0.2).at[5].set(jnp.pi / 2)  # 0.2 m along x and a quarter turn about z
+      >>> moved = artix.integrate(robot, state, step)
+      >>> print(moved.root_pose)
+      [0.2   0.    0.    0.    0.    0.707 0.707]
+      >>> print(jnp.allclose(artix.difference(robot, state, moved), step, atol=1e-5))
       True
     """
     check_state(articulation, state)
@@ -51,9 +54,9 @@ def integrate(articulation: Articulation, state: State, dnu: Array) -> State:
     check_vector("dnu", dnu, (tree.nv,), articulation.dtype, "nv")
     q = wrap_angles(tree, state.joint_position + dnu[base:])
     if tree.has_spherical:
-        before = spatial.quaternion_exp(by_body(tree, state.joint_position))
-        by = spatial.quaternion_exp(by_body(tree, dnu[base:]))
-        vector = spatial.quaternion_log(spatial.quaternion_product(before, by))
+        start = spatial.quaternion_exp(by_body(tree, state.joint_position))
+        turn = spatial.quaternion_exp(by_body(tree, dnu[base:]))
+        vector = spatial.quaternion_log(spatial.quaternion_product(start, turn))
         q = where_spherical(tree, vector, q)
     root = state.root_pose
     if base:
@@ -84,6 +87,13 @@ def difference(articulation: Articulation, start: State, end: State) -> Array:
       TypeError: an array has another dtype than the articulation.
 
     Identity: ``difference(a, s, integrate(a, s, d)) == d`` for rotations below a half turn.
+
+    Examples:
+      >>> robot = artix.robots.load("quadruped")
+      >>> start = artix.neutral_state(robot)
+      >>> end = start.replace(root_pose=jnp.array([1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0]))  # 1 m on, half turned about z
+      >>> print(artix.difference(robot, start, end)[:6])
+      [1.    0.    0.    0.    0.    3.142]
     """
     check_state(articulation, start)
     check_state(articulation, end)
@@ -126,6 +136,13 @@ def interpolate(articulation: Articulation, start: State, end: State, fraction: 
     Raises:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> start = artix.neutral_state(arm)
+      >>> end = start.replace(joint_position=jnp.full(7, 0.4))
+      >>> print(artix.interpolate(arm, start, end, 0.25).joint_position[:2])
+      [0.1 0.1]
     """
     part = jnp.asarray(fraction, articulation.dtype)
     check_vector("fraction", part, (), articulation.dtype, "one number")
@@ -148,6 +165,13 @@ def squared_distance(articulation: Articulation, start: State, end: State) -> Ar
     Raises:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> start = artix.neutral_state(pendulum)
+      >>> end = start.replace(joint_position=jnp.array([0.5, 1.0]))
+      >>> print(artix.kinematics.squared_distance(pendulum, start, end))
+      [0.   0.25 1.  ]
     """
     tree, base = articulation.topology, articulation.topology.num_base_dofs
     squares = difference(articulation, start, end) ** 2
@@ -175,6 +199,13 @@ def distance(articulation: Articulation, start: State, end: State) -> Array:
     Raises:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> start = artix.neutral_state(arm)
+      >>> end = start.replace(joint_position=jnp.full(7, 0.1))
+      >>> print(artix.distance(arm, start, end))  # 0.1 sqrt(7)
+      0.265
     """
     square = jnp.sum(squared_distance(articulation, start, end))
     apart = square > 0
@@ -198,6 +229,13 @@ def normalize(articulation: Articulation, state: State) -> State:
     Raises:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> robot = artix.robots.load("quadruped")
+      >>> state = artix.neutral_state(robot)
+      >>> long = state.replace(root_pose=state.root_pose.at[3:].multiply(3))
+      >>> print(artix.normalize(robot, long).root_pose[3:])
+      [0. 0. 0. 1.]
     """
     check_state(articulation, state)
     tree, root, span = articulation.topology, state.root_pose, 4 * jnp.pi
@@ -223,9 +261,16 @@ def is_normalized(articulation: Articulation, state: State, tolerance: float = 1
     Raises:
       ValueError: an array of the state has the wrong shape.
       TypeError: an array of the state has another dtype than the articulation.
+
+    Examples:
+      >>> robot = artix.robots.load("quadruped")
+      >>> state = artix.neutral_state(robot)
+      >>> long = state.replace(root_pose=state.root_pose.at[6].set(1.1))
+      >>> print(artix.kinematics.is_normalized(robot, state), artix.kinematics.is_normalized(robot, long))
+      True False
     """
-    there = normalize(articulation, state)
-    changes = jnp.concatenate([there.root_pose - state.root_pose, there.joint_position - state.joint_position])
+    normal = normalize(articulation, state)
+    changes = jnp.concatenate([normal.root_pose - state.root_pose, normal.joint_position - state.joint_position])
     return jnp.all(jnp.abs(changes) <= tolerance)
 
 
@@ -248,6 +293,13 @@ def is_same_configuration(articulation: Articulation, start: State, end: State, 
     Raises:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> robot = artix.robots.load("quadruped")
+      >>> state = artix.neutral_state(robot)
+      >>> twin = state.replace(root_pose=state.root_pose.at[3:].multiply(-1))  # the other quaternion of the rotation
+      >>> print(artix.kinematics.is_same_configuration(robot, state, twin))
+      True
     """
     turn = spatial.quaternion_product(
         _unit(end.root_pose[3:])[:, None], spatial.conjugate(_unit(start.root_pose[3:])[:, None])

@@ -1,7 +1,7 @@
-"""Jacobians on the configuration manifold, in closed form: of integrate, of difference, and of the position rates.
+"""Closed-form Jacobians on the configuration manifold: of integrate, of difference, and of the position rates.
 
-All are identities except for one block per rotation: the root's, which turns about the world's axes, and those of
-spherical joints, which turn about the axes of the child joint frame.
+All are identities except for one block per rotation: that of the root, which rotates about the world's axes, and those
+of spherical joints, which rotate about the axes of the child joint frame.
 """
 
 from __future__ import annotations
@@ -24,14 +24,29 @@ Array = jax.Array
 
 
 class IntegrateDerivatives(NamedTuple):
-    """Derivatives of the end that :func:`artix.integrate` reaches, [nv, nv] each, in the tangent space of the end."""
+    """Derivatives of the end that :func:`artix.integrate` reaches, [nv, nv] each, in the tangent space of the end.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> derivatives = artix.kinematics.integrate_derivatives(arm, artix.neutral_state(arm), jnp.zeros(7))
+      >>> print([array.shape for array in derivatives])
+      [(7, 7), (7, 7)]
+    """
 
     start: Array
     displacement: Array
 
 
 class DifferenceDerivatives(NamedTuple):
-    """Derivatives of :func:`artix.difference`, [nv, nv] each, by tangent vectors at its two configurations."""
+    """Derivatives of :func:`artix.difference`, [nv, nv] each, by tangent vectors at its two configurations.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.neutral_state(arm)
+      >>> derivatives = artix.kinematics.difference_derivatives(arm, state, state)
+      >>> print(jnp.diagonal(derivatives.start)[:2], jnp.diagonal(derivatives.end)[:2])
+      [-1. -1.] [1. 1.]
+    """
 
     start: Array
     end: Array
@@ -53,6 +68,16 @@ def integrate_derivatives(articulation: Articulation, state: State, dnu: Array) 
     Raises:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> robot = artix.robots.load("quadruped")
+      >>> state = artix.neutral_state(robot)
+      >>> turn = jnp.zeros(18).at[5].set(jnp.pi / 2)  # a quarter turn about z
+      >>> derivatives = artix.kinematics.integrate_derivatives(robot, state, turn)
+      >>> print(derivatives.displacement[3:6, 3:6])  # the left Jacobian of SO(3)
+      [[ 0.637 -0.637  0.   ]
+       [ 0.637  0.637  0.   ]
+       [ 0.     0.     1.   ]]
     """
     check_state(articulation, state)
     tree, base = articulation.topology, articulation.topology.num_base_dofs
@@ -63,10 +88,13 @@ def integrate_derivatives(articulation: Articulation, state: State, dnu: Array) 
         return IntegrateDerivatives(*(_tangent_matrix(tree, root, None) for root in roots))
     q, by = (spherical_vectors(tree, vector) for vector in (state.joint_position, dnu[base:]))
     product = spatial.quaternion_product(spatial.quaternion_exp(q), spatial.quaternion_exp(by))
-    held = _held(tree, spatial.quaternion_log(product))
-    blocks = (spatial.multiply(_rotation(-by), _held(tree, q)), spatial.right_jacobian(by))
+    at_end = _drop_locked(tree, spatial.quaternion_log(product))
+    blocks = (spatial.multiply(_rotation(-by), _drop_locked(tree, q)), spatial.right_jacobian(by))
     return IntegrateDerivatives(
-        *(_tangent_matrix(tree, root, spatial.multiply(held, block)) for root, block in zip(roots, blocks, strict=True))
+        *(
+            _tangent_matrix(tree, root, spatial.multiply(at_end, block))
+            for root, block in zip(roots, blocks, strict=True)
+        )
     )
 
 
@@ -88,6 +116,15 @@ def difference_derivatives(articulation: Articulation, start: State, end: State)
       TypeError: an array has another dtype than the articulation.
 
     Identity: ``.end`` is the inverse of ``integrate_derivatives(a, start, difference(a, start, end)).displacement``.
+
+    Examples:
+      >>> robot = artix.robots.load("quadruped")
+      >>> states = [artix.random_state(robot, jax.random.key(seed)) for seed in (0, 1)]
+      >>> derivatives = artix.kinematics.difference_derivatives(robot, *states)
+      >>> step = artix.difference(robot, *states)
+      >>> forwards = artix.kinematics.integrate_derivatives(robot, states[0], step).displacement
+      >>> print(jnp.allclose(derivatives.end @ forwards, jnp.eye(18), atol=1e-3))
+      True
     """
     check_state(articulation, start)
     check_state(articulation, end)
@@ -101,8 +138,8 @@ def difference_derivatives(articulation: Articulation, start: State, end: State)
     first, last = (spherical_vectors(tree, state.joint_position) for state in (start, end))
     inverse = spatial.conjugate(spatial.quaternion_exp(first))
     vector = spatial.quaternion_log(spatial.quaternion_product(inverse, spatial.quaternion_exp(last)))
-    at_start = spatial.multiply(_inverse_jacobian(-vector), _held(tree, first))
-    at_end = spatial.multiply(_inverse_jacobian(vector), _held(tree, last))
+    at_start = spatial.multiply(_inverse_jacobian(-vector), _drop_locked(tree, first))
+    at_end = spatial.multiply(_inverse_jacobian(vector), _drop_locked(tree, last))
     return DifferenceDerivatives(-_tangent_matrix(tree, roots[0], at_start), _tangent_matrix(tree, roots[1], at_end))
 
 
@@ -123,6 +160,14 @@ def transport(articulation: Articulation, state: State, dnu: Array, tangents: Ar
     Raises:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> robot = artix.robots.load("quadruped")
+      >>> state = artix.random_state(robot, jax.random.key(0))
+      >>> step, tangents = jnp.full(18, 0.1), jnp.eye(18)
+      >>> carried = artix.kinematics.transport(robot, state, step, tangents)
+      >>> print(jnp.allclose(carried, artix.kinematics.integrate_derivatives(robot, state, step)[0], atol=1e-5))
+      True
     """
     shape = (articulation.topology.nv, *getattr(tangents, "shape", ())[1:2])
     check_vector("tangents", tangents, shape, articulation.dtype, "nv, and one column per vector")
@@ -144,6 +189,13 @@ def configuration_rate_map(articulation: Articulation, state: State) -> Array:
     Raises:
       ValueError: an array of the state has the wrong shape.
       TypeError: an array of the state has another dtype than the articulation.
+
+    Examples:
+      >>> robot = artix.robots.load("quadruped")
+      >>> state = artix.random_state(robot, jax.random.key(0))
+      >>> rates = artix.kinematics.configuration_rate_map(robot, state) @ artix.generalized_velocity(robot, state)
+      >>> print(rates.shape, jnp.abs(rates[3:7] @ state.root_pose[3:]) < 1e-5)  # the quaternion keeps its length
+      (19,) True
     """
     check_state(articulation, state)
     tree = articulation.topology
@@ -167,18 +219,18 @@ def _inverse_jacobian(vector: Array) -> Array:
     return spatial.inverse(spatial.right_jacobian(vector))
 
 
-def _held(tree: Tree, vector: Array) -> Array:
-    """The map on angular velocities at rotation vectors [3, B-1] when components along locked axes are dropped.
+def _drop_locked(tree: Tree, vector: Array) -> Array:
+    """The map on angular velocities that dropping the locked components of rotation vectors [3, B-1] causes.
 
-    The identity where three axes are free; with two, dropping the third component turns the joint too. [3, 3, B-1].
+    The identity where three axes are free; with two, dropping the third component also rotates the joint. [3, 3, B-1].
     """
     free = jnp.asarray(tree.body_dofs)[:, 1:] < tree.num_dofs
     all_free = jnp.all(free, axis=0)
     vector = jnp.where(all_free, jnp.zeros_like(vector), vector)
     rates = _inverse_jacobian(vector)
     rates = jnp.where(free[:, None], rates, jnp.zeros_like(rates))
-    held = spatial.right_jacobian(jnp.where(free, vector, jnp.zeros_like(vector)))
-    return jnp.where(all_free, spatial.identity_like(vector), spatial.multiply(held, rates))
+    jacobian = spatial.right_jacobian(jnp.where(free, vector, jnp.zeros_like(vector)))
+    return jnp.where(all_free, spatial.identity_like(vector), spatial.multiply(jacobian, rates))
 
 
 def _tangent_matrix(tree: Tree, root: Array, blocks: Array | None) -> Array:
@@ -191,7 +243,7 @@ def _tangent_matrix(tree: Tree, root: Array, blocks: Array | None) -> Array:
 
 
 def _joint_matrix(tree: Tree, blocks: Array | None, dtype) -> Array:
-    """Blocks of spherical joints [3, 3, B-1], ones for the other DOFs, [n, n]; zero for padded ones."""
+    """The matrix [n, n] with blocks [3, 3, B-1] for spherical joints, ones for other DOFs, zeros for padded ones."""
     n = tree.num_dofs
     body, column = jnp.asarray(tree.dof_body), jnp.asarray(tree.dof_column)
     together = body[:, None] == body[None]

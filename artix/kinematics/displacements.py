@@ -1,8 +1,8 @@
 """The unit displacements of a configuration: the columns of every closed-form derivative.
 
 They are, in this order: three rotations of the root about its centre of mass and the world's axes, one displacement
-per DOF, and one per spherical joint with two free axes, whose rotation vector also turns the joint about the locked
-axis when it changes. Translations of the root change nothing in the dynamics and have no column.
+per DOF, and one per spherical joint with two free axes, where a changing rotation vector also rotates the joint about
+the locked axis. Translations of the root do not affect the dynamics and have no column.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.kinematics.solve import Kinematics, Motion, motion_cross
+from artix.kinematics.solve import Kinematics, Motion, motion_cross, motion_rates
 from artix.kinematics.tree import by_body, free_root
 from artix.math import spatial
 from artix.math.arrays import masked_sum, take
@@ -28,22 +28,22 @@ NUM_ROOT = 3
 
 
 class Displacements(NamedTuple):
-    """Where the c unit displacements act; index arrays and masks, constants of a static topology."""
+    """Where the c unit displacements act; index arrays and masks, constant for a static topology."""
 
     body: Any
     """The body that each displaces, together with all bodies below it, [c]."""
     above: Any
-    """The body that stays, 0 for the root's own rotations, whose velocity keeps its world components, [c]."""
+    """The body above, which stays; 0 for the root's rotations, as its velocity keeps its world components, [c]."""
     sums: Any
-    """The column of subtree sums (the whole, then one per DOF) that belongs to what each displaces, [c]."""
+    """The column of subtree sums (the whole tree, then one per DOF) over the displaced bodies, [c]."""
     moves_below: Any
     """``[d, c]``: whether DOF d lies strictly above displacement c, [n, c]."""
     moved_by: Any
-    """``[d, c]``: whether displacement c carries the joint of DOF d along, [n, c]."""
+    """``[d, c]``: whether displacement c moves the joint of DOF d, [n, c]."""
 
 
 def has_all_displacements(tree: Tree) -> bool:
-    """Whether :func:`displacements` is complete; it lacks those of padded spherical joints with locked axes."""
+    """Whether :func:`displacements` is complete: it does not cover spherical joints in padded trees."""
     return isinstance(tree, Topology) or not tree.has_spherical
 
 
@@ -105,9 +105,9 @@ class Changes(NamedTuple):
     motions: Motion
     """S_c, the unit displacements themselves."""
     first: Motion
-    """Change of all velocities, seen from the bodies that move."""
+    """Change of all velocities, seen from the moving bodies."""
     second: Motion
-    """Change of all accelerations but for ``- v x first``, likewise."""
+    """Change of all accelerations except for ``- v x first``, likewise."""
 
 
 def changes_by_displacement(
@@ -116,18 +116,18 @@ def changes_by_displacement(
     """The changes by all unit displacements; ``joints`` are motions of the DOFs, the others those of the bodies."""
     above = displacements(tree).above
     motions = displacement_motions(tree, kin, joints)
-    still, pushed = (Motion(*(take(part, above) for part in motion)) for motion in (velocity, acceleration))
-    first = motion_cross(still, motions)
-    second = Motion(*map(jnp.add, motion_cross(pushed, motions), motion_cross(still, first)))
+    first = motion_cross(velocity.take(above), motions)
+    second = Motion(
+        *map(jnp.add, motion_cross(acceleration.take(above), motions), motion_cross(velocity.take(above), first))
+    )
     return Changes(motions, first, second)
 
 
 def changes_by_velocity(tree: Tree, joints: Motion, velocity: Motion, first: Motion) -> Motion:
-    """Change of all accelerations but for ``- v x S_c`` by unit velocities, the root's angular first, [3, 3 + n]."""
+    """Change of all accelerations except for ``- v x S_c`` by unit velocities, the root's angular first, [3, 3 + n]."""
     count = NUM_ROOT + tree.num_dofs
-    carried = motion_cross(Motion(*(take(part, tree.dof_body) for part in velocity)), joints)
-    padded = (jnp.pad(part, ((0, 0), (NUM_ROOT, 0))) for part in carried)
-    return Motion(*(part[:, :count] + more for part, more in zip(first, padded, strict=True)))
+    rates = (jnp.pad(part, ((0, 0), (NUM_ROOT, 0))) for part in motion_rates(tree, velocity, joints))
+    return Motion(*(part[:, :count] + rate for part, rate in zip(first, rates, strict=True)))
 
 
 def displacement_of(tree: Tree, state: State, root_pose, joint_position) -> Array | None:
@@ -164,9 +164,9 @@ def displaced_bodies(tree: Tree, kin: Kinematics, motions: Motion, displacement:
 
 
 def generalized_columns(tree: Tree, columns: Array) -> Array:
-    """Columns per entry of ``nu``, [..., nv], from columns per unit displacement or per angular and joint velocity.
+    """One column per entry of ``nu``, [..., nv], from one per unit displacement, or per angular and joint velocity.
 
-    Those of the root's translation are zero.
+    The columns of the root's translation are zero.
     """
     count = NUM_ROOT + tree.num_dofs
     if tree.num_base_dofs == 0:

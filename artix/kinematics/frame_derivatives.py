@@ -29,7 +29,15 @@ Array = jax.Array
 
 
 class FrameVelocityDerivatives(NamedTuple):
-    """Derivatives of the velocity of a frame, [6, nv] each."""
+    """Derivatives of the velocity of a frame, [6, nv] each.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.random_state(arm, jax.random.key(0))
+      >>> derivatives = artix.kinematics.frame_velocity_derivatives(arm, state, "tool")
+      >>> print(derivatives.configuration.shape, derivatives.velocity.shape)
+      (6, 7) (6, 7)
+    """
 
     configuration: Array
     velocity: Array
@@ -37,7 +45,15 @@ class FrameVelocityDerivatives(NamedTuple):
 
 
 class FrameAccelerationDerivatives(NamedTuple):
-    """Derivatives of the acceleration of a frame, [6, nv] each."""
+    """Derivatives of the acceleration of a frame, [6, nv] each.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.random_state(arm, jax.random.key(0))
+      >>> derivatives = artix.kinematics.frame_acceleration_derivatives(arm, state, jnp.zeros(7), "tool")
+      >>> print([array.shape for array in derivatives])  # by configuration, velocity and acceleration
+      [(6, 7), (6, 7), (6, 7)]
+    """
 
     configuration: Array
     velocity: Array
@@ -85,12 +101,19 @@ def frame_velocity_derivatives(
       TypeError: an array has another dtype than the articulation.
 
     Identity: ``.velocity == frame_jacobian(...)``.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.random_state(arm, jax.random.key(0))
+      >>> derivatives = artix.kinematics.frame_velocity_derivatives(arm, state, "tool")
+      >>> print(jnp.allclose(derivatives.velocity, artix.frame_jacobian(arm, state, "tool"), atol=1e-5))
+      True
     """
-    found = _locate(articulation, state, None, frame, offset, axes)
-    by_configuration = _velocity_by_configuration(articulation, found, axes)
+    located = _locate(articulation, state, None, frame, offset, axes)
+    by_configuration = _velocity_by_configuration(articulation, located, axes)
     return FrameVelocityDerivatives(
-        _seen_in(found, by_configuration, found.velocity, found.angular, axes),
-        to_axes(found.placement, found.jacobian, axes),
+        _seen_in(located, by_configuration, located.velocity, located.angular, axes),
+        to_axes(located.placement, located.jacobian, axes),
     )
 
 
@@ -128,24 +151,31 @@ def frame_acceleration_derivatives(
       TypeError: an array has another dtype than the articulation.
 
     Identity: ``.acceleration == frame_jacobian(...)``.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.random_state(arm, jax.random.key(0))
+      >>> derivatives = artix.kinematics.frame_acceleration_derivatives(arm, state, jnp.zeros(7), "tool")
+      >>> print(jnp.allclose(derivatives.acceleration, artix.frame_jacobian(arm, state, "tool"), atol=1e-5))
+      True
     """
-    found = _locate(articulation, state, acceleration, frame, offset, axes)
-    setting, jacobian, v, omega = found.setting, found.jacobian, found.velocity, found.angular
+    located = _locate(articulation, state, acceleration, frame, offset, axes)
+    setting, jacobian, v, omega = located.setting, located.jacobian, located.velocity, located.angular
     linear, alpha = setting.acceleration[..., 0], setting.angular_acceleration[..., 0]
     by_configuration = acceleration_by_configuration(articulation, setting)[0]
     by_velocity = acceleration_by_velocity(articulation, setting)[0]
-    if axes == "world":  # The point does not move along.
-        passed = spatial.cross(alpha, jacobian[:3]) + spatial.cross(omega, spatial.cross(omega, jacobian[:3]))
-        by_configuration = by_configuration.at[:3].add(-passed)
+    if axes == "world":  # The point does not move along with the frame.
+        of_point = spatial.cross(alpha, jacobian[:3]) + spatial.cross(omega, spatial.cross(omega, jacobian[:3]))
+        by_configuration = by_configuration.at[:3].add(-of_point)
     if not classical:
         linear = linear - spatial.cross(omega, v)
-        moved = _velocity_by_configuration(articulation, found, axes)
-        by_configuration = by_configuration.at[:3].add(-_cross_change(moved, v, omega))
+        velocity_change = _velocity_by_configuration(articulation, located, axes)
+        by_configuration = by_configuration.at[:3].add(-_cross_change(velocity_change, v, omega))
         by_velocity = by_velocity.at[:3].add(-_cross_change(jacobian, v, omega))
     return FrameAccelerationDerivatives(
-        _seen_in(found, by_configuration, linear, alpha, axes),
-        to_axes(found.placement, by_velocity, axes),
-        to_axes(found.placement, jacobian, axes),
+        _seen_in(located, by_configuration, linear, alpha, axes),
+        to_axes(located.placement, by_velocity, axes),
+        to_axes(located.placement, jacobian, axes),
     )
 
 
@@ -178,6 +208,14 @@ def frame_kinematic_hessian(
       TypeError: an array has another dtype than the articulation.
 
     Identity: its product with nu over the last axis is ``frame_jacobian_rate(...)``.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.random_state(arm, jax.random.key(0))
+      >>> hessian = artix.kinematics.frame_kinematic_hessian(arm, state, "tool")
+      >>> rate = artix.frame_jacobian_rate(arm, state, "tool")
+      >>> print(jnp.allclose(hessian @ artix.generalized_velocity(arm, state), rate, atol=1e-4))
+      True
     """
     check_axes(axes)
     tree = articulation.topology
@@ -195,8 +233,9 @@ def frame_kinematic_hessian(
     columns = jnp.concatenate([linear, columns[3:]])
     if axes != "local":
         return columns
-    spin, held = jacobian[3:, None], jacobian[:, :, None]
-    columns = columns - jnp.concatenate([spatial.cross(spin, held[:3]), spatial.cross(spin, held[3:])])
+    # The axes rotate with the frame.
+    rotation, rows = jacobian[3:, None], jacobian[:, :, None]
+    columns = columns - jnp.concatenate([spatial.cross(rotation, rows[:3]), spatial.cross(rotation, rows[3:])])
     return to_axes(placement, columns.reshape(6, -1), axes).reshape(columns.shape)
 
 
@@ -229,6 +268,14 @@ def frame_kinematic_regressor(
       KeyError: no link or frame has this name.
       ValueError: an array has the wrong shape, or ``axes`` is not one of the three.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.neutral_state(arm)
+      >>> regressor = artix.kinematics.frame_kinematic_regressor(arm, state, "tool")
+      >>> lift = regressor[2].reshape(-1, 6)[:, 2]  # by how much the tool rises if a joint sits higher
+      >>> print(regressor.shape, lift)
+      (6, 48) [1. 1. 1. 1. 1. 1. 1. 1.]
     """
     check_axes(axes)
     tree = articulation.topology
@@ -240,8 +287,8 @@ def frame_kinematic_regressor(
     places = above @ Placement.from_poses(parent) @ Placement.from_poses(child).inverse()
     rotation = spatial.rotation_matrix(places.rotation)
     arm = jnp.broadcast_to(point, places.position.shape) - places.position
-    turning = -spatial.multiply(spatial.skew(arm), rotation)
-    upper = jnp.concatenate([rotation, turning], axis=1)
+    by_rotation = -spatial.multiply(spatial.skew(arm), rotation)
+    upper = jnp.concatenate([rotation, by_rotation], axis=1)
     blocks = jnp.concatenate([upper, jnp.concatenate([jnp.zeros_like(rotation), rotation], axis=1)])
     carries = jnp.asarray(tree.link_ancestors)[1:, link_of_frame(articulation, frame)[0][0]]
     rows = jnp.moveaxis(blocks * carries[None, None].astype(point.dtype), -1, 1)
@@ -266,24 +313,24 @@ def _locate(
     return _Frame(placement, setting, jacobian, setting.velocity[..., 0] + flight, setting.angular[..., 0])
 
 
-def _velocity_by_configuration(articulation: Articulation, found: _Frame, axes: Axes) -> Array:
+def _velocity_by_configuration(articulation: Articulation, located: _Frame, axes: Axes) -> Array:
     """Derivative of the velocity about the origin of the axes, in world axes, [6, nv]."""
-    rows = velocity_by_configuration(articulation, found.setting)[0]
+    rows = velocity_by_configuration(articulation, located.setting)[0]
     if axes != "world":
         return rows
     # The point does not move along with the frame.
-    return rows.at[:3].add(-spatial.cross(found.angular, found.jacobian[:3]))
+    return rows.at[:3].add(-spatial.cross(located.angular, located.jacobian[:3]))
 
 
-def _seen_in(found: _Frame, rows: Array, linear: Array, angular: Array, axes: Axes) -> Array:
-    """Converts derivatives of a vector in world axes to those of its components in axes that turn along."""
+def _seen_in(located: _Frame, rows: Array, linear: Array, angular: Array, axes: Axes) -> Array:
+    """Converts derivatives of a vector in world axes to those of its components in ``axes``, which may rotate."""
     if axes != "local":
         return rows
-    spin = found.jacobian[3:]
-    held = jnp.concatenate([spatial.cross(spin, linear), spatial.cross(spin, angular)])
-    return to_axes(found.placement, rows - held, axes)
+    rotation = located.jacobian[3:]
+    of_axes = jnp.concatenate([spatial.cross(rotation, linear), spatial.cross(rotation, angular)])
+    return to_axes(located.placement, rows - of_axes, axes)
 
 
 def _cross_change(change: Array, linear: Array, angular: Array) -> Array:
-    """Change [3, k] of ``angular x linear`` with changes [6, k] of a velocity."""
+    """Change [3, k] of ``angular x linear`` for changes [6, k] of the velocity."""
     return spatial.cross(change[3:], linear) + spatial.cross(angular, change[:3])

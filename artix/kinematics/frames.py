@@ -22,7 +22,7 @@ from artix.kinematics.solve import (
 )
 from artix.kinematics.velocities import generalized_velocity
 from artix.math import spatial
-from artix.math.arrays import matmul, take
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 from artix.model.padding import Tree
@@ -51,6 +51,13 @@ def frame_pose(
       KeyError: no link or frame has this name.
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> level = artix.neutral_state(pendulum).replace(joint_position=jnp.array([jnp.pi / 2, 0.0]))
+      >>> tip = jnp.array([0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 1.0])
+      >>> print(artix.frame_pose(pendulum, level, "lower", tip)[:3])  # both rods along -x
+      [-2.  0.  0.]
     """
     kin = kinematics(articulation, state)
     _, placement = locate_frame(articulation, kin, frame, offset)
@@ -84,6 +91,12 @@ def frame_velocity(
       TypeError: an array has another dtype than the articulation.
 
     Identity: ``frame_jacobian(...) @ nu``.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> swinging = artix.neutral_state(pendulum).replace(joint_velocity=jnp.array([2.0, 0.0]))
+      >>> print(artix.frame_velocity(pendulum, swinging, "lower"))  # the elbow, a metre below the shoulder
+      [-2.  0.  0.  0.  2.  0.]
     """
     jacobian = frame_jacobian(articulation, state, frame, offset, axes=axes)
     return matmul(jacobian, generalized_velocity(articulation, state))
@@ -118,12 +131,15 @@ def frame_jacobian(
 
     Identity: ``frame_jacobian(...) @ nu`` is the rate of change of the frame's pose.
 
-    Example:
-      >>> arm = artix.robots.load("arm7")
-      >>> state = artix.neutral_state(arm)
-      >>> jacobian = artix.frame_jacobian(arm, state, arm.topology.link_names[-1])
-      >>> jacobian.shape
-      (6, 7)
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> tip = jnp.array([0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 1.0])  # a metre below the elbow
+      >>> jacobian = artix.frame_jacobian(pendulum, artix.neutral_state(pendulum), "lower", tip)
+      >>> print(jacobian[0])  # metres along x per radian of the shoulder, of the elbow
+      [-2. -1.]
+      >>> push = jnp.array([10.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+      >>> print(jacobian.T @ push)  # what the joints feel of 10 N there
+      [-20. -10.]
     """
     check_axes(axes)
     kin = kinematics(articulation, state)
@@ -161,6 +177,16 @@ def frame_jacobian_rate(
       TypeError: an array has another dtype than the articulation.
 
     Identity: the frame's acceleration is ``J acceleration + dJ/dt nu``.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state, acceleration = artix.random_state(arm, jax.random.key(0)), jnp.ones(7)
+      >>> rate = artix.frame_jacobian_rate(arm, state, "tool")
+      >>> drift = rate @ artix.generalized_velocity(arm, state)
+      >>> felt = artix.frame_jacobian(arm, state, "tool") @ acceleration + drift
+      >>> classical = artix.frame_acceleration(arm, state, acceleration, "tool", classical=True)
+      >>> print(jnp.allclose(felt, classical, atol=1e-3))
+      True
     """
     check_axes(axes)
     kin = kinematics(articulation, state)
@@ -168,25 +194,25 @@ def frame_jacobian_rate(
     body, placement = locate_frame(articulation, kin, frame, offset)
     joints = dof_motions(tree, kin)
     root = root_motion(tree, state.root_velocity)
-    at_rest = Motion(jnp.zeros_like(root.linear), root.angular)  # seen from the root's centre of mass
-    velocity = body_velocities(tree, joints, at_rest, state.joint_velocity)
+    # Relative to an inertial frame that moves with the root's centre of mass.
+    velocity = body_velocities(tree, joints, Motion(jnp.zeros_like(root.linear), root.angular), state.joint_velocity)
     rates = jnp.concatenate(motion_rates(tree, velocity, joints))
     rates = jnp.concatenate([jnp.zeros((6, tree.num_base_dofs), rates.dtype), rates], axis=1)
     motions = generalized_motions(articulation, kin)
-    linear, angular = (take(part, body) for part in velocity)
+    linear, angular = velocity.take(body)
     mask = mask_column(tree, body)
     if axes == "world":
         point, speed = -kin.reference[:, None], -root.linear
     else:
         point, speed = placement.position, linear + spatial.cross(angular, placement.position)
-    carried = rates.at[:3].add(spatial.cross(motions[3:], jnp.broadcast_to(speed, motions[3:].shape)))
-    rate = point_jacobian(tree, carried, point, mask)[0]
+    rates = rates.at[:3].add(spatial.cross(motions[3:], jnp.broadcast_to(speed, motions[3:].shape)))
+    jacobian_rate = point_jacobian(tree, rates, point, mask)[0]
     if axes != "local":
-        return rate
+        return jacobian_rate
     jacobian = point_jacobian(tree, motions, point, mask)[0]
-    spin = jnp.broadcast_to(angular, (3, tree.nv))
-    spun = jnp.concatenate([spatial.cross(spin, jacobian[:3]), spatial.cross(spin, jacobian[3:])])
-    return to_axes(placement, rate - spun, axes)
+    omega = jnp.broadcast_to(angular, (3, tree.nv))
+    rotation_of_axes = jnp.concatenate([spatial.cross(omega, jacobian[:3]), spatial.cross(omega, jacobian[3:])])
+    return to_axes(placement, jacobian_rate - rotation_of_axes, axes)
 
 
 @quantity
@@ -221,6 +247,14 @@ def frame_acceleration(
 
     Identity: ``frame_jacobian(...) @ acceleration + frame_jacobian_rate(...) @ nu``, spatial in ``"local"`` and
     ``"world"`` axes, classical in ``"world_aligned"`` axes.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> turning = artix.neutral_state(pendulum).replace(joint_velocity=jnp.array([2.0, 0.0]))
+      >>> spatial = artix.frame_acceleration(pendulum, turning, jnp.zeros(2), "lower")
+      >>> classical = artix.frame_acceleration(pendulum, turning, jnp.zeros(2), "lower", classical=True)
+      >>> print(spatial[:3], classical[:3])  # that of the elbow itself is (2 rad/s)^2 1 m, up
+      [0. 0. 0.] [0. 0. 4.]
     """
     kin = kinematics(articulation, state)
     body, placement = locate_frame(articulation, kin, frame, offset)
@@ -244,7 +278,7 @@ def locate_frame(articulation: Articulation, kin: Kinematics, frame, offset: Arr
 
 
 def link_of_frame(articulation: Articulation, frame: str | int | Array) -> tuple[Array, Placement | None]:
-    """The link [1] that a frame rides on, and the frame's placement there; ``None`` for the link's own frame."""
+    """The link [1] that a frame is fixed to, and its placement in the link's frame; ``None`` for that frame itself."""
     tree = articulation.topology
     if not isinstance(frame, str):
         return jnp.asarray(frame).reshape(1), None
@@ -252,8 +286,9 @@ def link_of_frame(articulation: Articulation, frame: str | int | Array) -> tuple
         raise KeyError(f"frame {frame!r}: the members of a fleet name their links differently; give a link's index")
     if frame not in tree.frame_names:
         return jnp.asarray(tree.link_index(frame)).reshape(1), None
-    k = tree.frame_names.index(frame)
-    return jnp.asarray(tree.frame_links[k]).reshape(1), Placement.from_poses(articulation.frame_local_pose[k : k + 1])
+    index = tree.frame_names.index(frame)
+    local = Placement.from_poses(articulation.frame_local_pose[index : index + 1])
+    return jnp.asarray(tree.frame_links[index]).reshape(1), local
 
 
 def mask_column(tree: Tree, body: Array) -> Array:

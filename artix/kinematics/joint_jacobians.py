@@ -26,7 +26,6 @@ from artix.kinematics.solve import (
 )
 from artix.kinematics.tree import free_root
 from artix.math import spatial
-from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 from artix.model.padding import Tree
@@ -40,6 +39,13 @@ class JointMotionDerivatives(NamedTuple):
     A link at velocity v and acceleration a sees, of those columns that move it: its velocity changes with the
     configuration by ``velocity_by_configuration + S x v``; its acceleration by ``acceleration_by_configuration
     - v x velocity_by_configuration + S x a``, and with the velocity by ``acceleration_by_velocity - v x S``.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.random_state(arm, jax.random.key(0))
+      >>> derivatives = artix.kinematics.joint_motion_derivatives(arm, state, jnp.zeros(7))
+      >>> print(derivatives.velocity_by_configuration.shape)
+      (6, 7)
     """
 
     velocity_by_configuration: Array
@@ -66,6 +72,13 @@ def joint_jacobians(articulation: Articulation, state: State) -> Array:
       TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``frame_jacobian(a, s, link, axes="world")`` has the columns of the DOFs that move the link.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.random_state(arm, jax.random.key(0))
+      >>> columns = artix.kinematics.joint_jacobians(arm, state)
+      >>> print(jnp.allclose(columns, artix.frame_jacobian(arm, state, "tool", axes="world"), atol=1e-5))
+      True
     """
     kin = kinematics(articulation, state)
     return _about_world(kin, _motions(articulation, kin))
@@ -85,6 +98,12 @@ def joint_jacobians_rate(articulation: Articulation, state: State) -> Array:
     Raises:
       ValueError: an array of the state has the wrong shape.
       TypeError: an array of the state has another dtype than the articulation.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> turning = artix.neutral_state(pendulum).replace(joint_velocity=jnp.array([1.0, 0.0]))
+      >>> print(artix.kinematics.joint_jacobians_rate(pendulum, turning)[:3, 1])  # the elbow's axis moves along -x
+      [ 0.  0. -1.]
     """
     kin = kinematics(articulation, state)
     motions = _motions(articulation, kin)
@@ -108,6 +127,12 @@ def joint_jacobians_second_rate(articulation: Articulation, state: State, accele
     Raises:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> turning = artix.neutral_state(pendulum).replace(joint_velocity=jnp.array([1.0, 0.0]))
+      >>> print(artix.kinematics.joint_jacobians_second_rate(pendulum, turning, jnp.zeros(2))[:3, 1])
+      [-1.  0.  0.]
     """
     base = articulation.topology.num_base_dofs
     kin = kinematics(articulation, state)
@@ -115,8 +140,8 @@ def joint_jacobians_second_rate(articulation: Articulation, state: State, accele
     velocity, rate = _fixed_point_motions(articulation, kin, state, acceleration)
     carrier = _carriers(articulation, velocity, state.root_velocity)
     root = acceleration[:base] if base else jnp.zeros_like(state.root_velocity)
-    pushed = motion_cross(_carriers(articulation, rate, root), motions)
-    return _about_world(kin, _sum(pushed, motion_cross(carrier, motion_cross(carrier, motions))))
+    by_acceleration = motion_cross(_carriers(articulation, rate, root), motions)
+    return _about_world(kin, _sum(by_acceleration, motion_cross(carrier, motion_cross(carrier, motions))))
 
 
 @quantity
@@ -134,16 +159,23 @@ def joint_motion_derivatives(articulation: Articulation, state: State, accelerat
     Raises:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> turning = artix.neutral_state(pendulum).replace(joint_velocity=jnp.array([1.0, 0.0]))
+      >>> derivatives = artix.kinematics.joint_motion_derivatives(pendulum, turning, jnp.zeros(2))
+      >>> print(derivatives.acceleration_by_velocity.shape)
+      (6, 2)
     """
     tree = articulation.topology
     kin = kinematics(articulation, state)
     motions = _motions(articulation, kin)
     velocity, rate = _fixed_point_motions(articulation, kin, state, acceleration)
-    still, pushed = (_above(tree, motion) for motion in (velocity, rate))
-    first = motion_cross(still, motions)
-    second = _sum(motion_cross(pushed, motions), motion_cross(still, first))
-    carried = motion_cross(_carriers(articulation, velocity, state.root_velocity), motions)
-    return JointMotionDerivatives(*(_about_world(kin, x) for x in (first, second, _sum(first, carried))))
+    velocity_above, rate_above = (_above(tree, motion) for motion in (velocity, rate))
+    first = motion_cross(velocity_above, motions)
+    second = _sum(motion_cross(rate_above, motions), motion_cross(velocity_above, first))
+    rates = motion_cross(_carriers(articulation, velocity, state.root_velocity), motions)
+    return JointMotionDerivatives(*(_about_world(kin, x) for x in (first, second, _sum(first, rates))))
 
 
 @quantity
@@ -163,6 +195,14 @@ def joint_kinematic_hessians(articulation: Articulation, state: State) -> Array:
       TypeError: an array of the state has another dtype than the articulation.
 
     Identity: its product with nu over the last axis is :func:`joint_jacobians_rate`.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.random_state(arm, jax.random.key(0))
+      >>> hessians = artix.kinematics.joint_kinematic_hessians(arm, state)
+      >>> rate = hessians @ artix.generalized_velocity(arm, state)
+      >>> print(jnp.allclose(rate, artix.kinematics.joint_jacobians_rate(arm, state), atol=1e-4))
+      True
     """
     kin = kinematics(articulation, state)
     columns = _about_world(kin, _motions(articulation, kin))
@@ -170,16 +210,16 @@ def joint_kinematic_hessians(articulation: Articulation, state: State) -> Array:
 
 
 def carried_columns(tree: Tree, motions: Motion) -> Array:
-    """``S_j x S_i`` where entry j carries the axis of entry i along, zero elsewhere: ``[:, i, j]`` of [6, nv, nv]."""
+    """``S_j x S_i`` where entry j moves the axis of entry i, zero elsewhere: ``[:, i, j]`` of [6, nv, nv]."""
     of_i = Motion(*(part[:, :, None] for part in motions))
     by_j = Motion(*(part[:, None, :] for part in motions))
     return jnp.concatenate(motion_cross(by_j, of_i)) * _carries(tree).astype(motions.linear.dtype)[None]
 
 
 def _carries(tree: Tree) -> Array:
-    """``[i, j]``: whether a displacement along entry j carries the axis of entry i along, [nv, nv].
+    """``[i, j]``: whether a displacement along entry j moves the axis of entry i, [nv, nv].
 
-    The root's own axes are the world's: only their origin, the root's centre of mass, moves, when it is translated.
+    The root's own axes are the world's: only a translation moves them, with their origin, the root's centre of mass.
     """
     base = tree.num_base_dofs
     joints = jnp.asarray(tree.dof_moves_body)[:, tree.dof_body].T
@@ -206,23 +246,23 @@ def _sum(a: Motion, b: Motion) -> Motion:
 def _fixed_point_motions(
     articulation: Articulation, kin: Kinematics, state: State, acceleration: Array | None
 ) -> tuple[Motion, Motion]:
-    """Velocities and spatial accelerations of the bodies, [3, B] each, about the reference point at rest."""
+    """Velocities and spatial accelerations of the bodies about the reference point, in the world frame, [3, B] each."""
     tree = articulation.topology
     if acceleration is not None:
         check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
     motions = _motions(articulation, kin)
     joints = Motion(*(part[:, tree.num_base_dofs :] for part in motions))
-    velocity, rate = body_accelerations(tree, kin, joints, state, acceleration)
-    # These are seen from the root's centre of mass in uniform motion.
-    flight = root_motion(tree, state.root_velocity).linear
-    fixed = rate.linear + spatial.cross(flight, velocity.angular)
-    return Motion(velocity.linear + flight, velocity.angular), Motion(fixed, rate.angular)
+    velocity, rate = body_accelerations(tree, joints, state, acceleration)
+    # From the inertial frame that moves with the root's centre of mass to the world.
+    root = root_motion(tree, state.root_velocity).linear
+    rate = Motion(rate.linear + spatial.cross(root, velocity.angular), rate.angular)
+    return Motion(velocity.linear + root, velocity.angular), rate
 
 
 def _carriers(articulation: Articulation, bodies: Motion, root: Array) -> Motion:
-    """What carries each column along: the root's centre of mass its six, a body its joint's, [3, nv] each."""
+    """The motion that moves each column: of the root's centre of mass for the root's, else the body's, [3, nv] each."""
     tree = articulation.topology
-    joints = Motion(*(take(part, tree.dof_body) for part in bodies))
+    joints = bodies.take(tree.dof_body)
     if tree.num_base_dofs == 0:
         return joints
     linear = jnp.broadcast_to(free_root(tree, root[:3])[:, None], (3, tree.num_base_dofs))
@@ -233,9 +273,8 @@ def _carriers(articulation: Articulation, bodies: Motion, root: Array) -> Motion
 
 
 def _above(tree: Tree, bodies: Motion) -> Motion:
-    """Motions of the bodies that stay when each entry moves: none for the root's translation, [3, nv] each."""
+    """Motion of the body above each entry, zero for the root's translation, [3, nv] each."""
     above = displacements(tree).above[: NUM_ROOT + tree.num_dofs]
     if tree.num_base_dofs == 0:
         above = above[NUM_ROOT:]
-    still = (take(part, above) for part in bodies)
-    return Motion(*(jnp.pad(part, ((0, 0), (tree.nv - len(above), 0))) for part in still))
+    return Motion(*(jnp.pad(part, ((0, 0), (tree.nv - len(above), 0))) for part in bodies.take(above)))

@@ -1,4 +1,4 @@
-"""Closed-form derivatives of the velocities and accelerations of points, above all of the links' centres of mass."""
+"""Closed-form derivatives of the velocities and accelerations of points, such as the links' centres of mass."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from artix.kinematics.displacements import NUM_ROOT, changes_by_displacement, ch
 from artix.kinematics.solve import Kinematics, Motion, body_accelerations, dof_motions, kinematics, link_centers
 from artix.kinematics.tree import free_root
 from artix.math import spatial
-from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 
@@ -20,7 +19,14 @@ Array = jax.Array
 
 
 class LinkVelocityDerivatives(NamedTuple):
-    """Derivatives of the velocities of all links, [L, 6, nv] each."""
+    """Derivatives of the velocities of all links, [L, 6, nv] each.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> derivatives = artix.kinematics.link_velocity_derivatives(arm, artix.neutral_state(arm))
+      >>> print([array.shape for array in derivatives])  # by configuration and velocity
+      [(9, 6, 7), (9, 6, 7)]
+    """
 
     configuration: Array
     velocity: Array
@@ -28,7 +34,14 @@ class LinkVelocityDerivatives(NamedTuple):
 
 
 class LinkAccelerationDerivatives(NamedTuple):
-    """Derivatives of the accelerations of all links, [L, 6, nv] each."""
+    """Derivatives of the accelerations of all links, [L, 6, nv] each.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> derivatives = artix.kinematics.link_acceleration_derivatives(arm, artix.neutral_state(arm), jnp.zeros(7))
+      >>> print([array.shape for array in derivatives])  # by configuration, velocity and acceleration
+      [(9, 6, 7), (9, 6, 7), (9, 6, 7)]
+    """
 
     configuration: Array
     velocity: Array
@@ -39,7 +52,7 @@ class LinkAccelerationDerivatives(NamedTuple):
 class PointSetting(NamedTuple):
     """Motions of the unit displacements [3, 1, c] about the reference, and of the points [3, k, 1] that they move.
 
-    Seen from the root's centre of mass in uniform motion.
+    Relative to the inertial frame that moves with the root's centre of mass.
     """
 
     motions: Motion
@@ -73,9 +86,19 @@ def link_velocity_derivatives(articulation: Articulation, state: State) -> LinkV
       TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``.velocity @ nu`` are the link velocities.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.random_state(arm, jax.random.key(0))
+      >>> derivatives = artix.kinematics.link_velocity_derivatives(arm, state)
+      >>> velocities = derivatives.velocity @ artix.generalized_velocity(arm, state)
+      >>> print(jnp.allclose(velocities, artix.link_velocities(arm, state), atol=1e-5))
+      True
     """
-    found = _link_setting(articulation, state, None)
-    return LinkVelocityDerivatives(velocity_by_configuration(articulation, found), point_jacobians(articulation, found))
+    setting = _link_setting(articulation, state, None)
+    return LinkVelocityDerivatives(
+        velocity_by_configuration(articulation, setting), point_jacobians(articulation, setting)
+    )
 
 
 @quantity
@@ -96,12 +119,20 @@ def link_acceleration_derivatives(
     Raises:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.random_state(arm, jax.random.key(0))
+      >>> derivatives = artix.kinematics.link_acceleration_derivatives(arm, state, jnp.zeros(7))
+      >>> jacobian = artix.dense_jacobian(arm, state).reshape(8, 6, 7)  # of all links but the fixed root
+      >>> print(jnp.allclose(derivatives.acceleration[1:], jacobian, atol=1e-5))
+      True
     """
-    found = _link_setting(articulation, state, acceleration)
+    setting = _link_setting(articulation, state, acceleration)
     return LinkAccelerationDerivatives(
-        acceleration_by_configuration(articulation, found),
-        acceleration_by_velocity(articulation, found),
-        point_jacobians(articulation, found),
+        acceleration_by_configuration(articulation, setting),
+        acceleration_by_velocity(articulation, setting),
+        point_jacobians(articulation, setting),
     )
 
 
@@ -119,77 +150,79 @@ def point_setting(
     if acceleration is not None:
         check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
     joints = dof_motions(tree, kin)
-    velocities, accelerations = body_accelerations(tree, kin, joints, state, acceleration)
+    velocities, accelerations = body_accelerations(tree, joints, state, acceleration)
     motions, first, second, rate = moving_displacements(articulation, kin, joints, velocities, accelerations)
-    v, w, a, alpha = (take(part, body) for part in (*velocities, *accelerations))
-    velocity = v + spatial.cross(w, point)
-    linear = a + spatial.cross(alpha, point) + spatial.cross(w, velocity)
+    (v, omega), (a, alpha) = velocities.take(body), accelerations.take(body)
+    velocity = v + spatial.cross(omega, point)
+    linear = a + spatial.cross(alpha, point) + spatial.cross(omega, velocity)
     moves = jnp.asarray(tree.dof_moves_body)[:, body]
     moved = jnp.concatenate([jnp.ones_like(moves, shape=(NUM_ROOT, moves.shape[1])), moves]).T[None]
-    point, velocity, w, linear, alpha = (x[..., None] for x in (point, velocity, w, linear, alpha))
+    point, velocity, omega, linear, alpha = (x[..., None] for x in (point, velocity, omega, linear, alpha))
     moved = moved.astype(point.dtype)
-    return PointSetting(motions, first, second, rate, point, velocity, w, linear, alpha, moved)
+    return PointSetting(motions, first, second, rate, point, velocity, omega, linear, alpha, moved)
 
 
 def moving_displacements(
     articulation: Articulation, kin: Kinematics, joints: Motion, velocities: Motion, accelerations: Motion
 ) -> list[Motion]:
-    """Motions S of the root's rotations and the DOFs, and what they change, [3, 1, 3 + n] each.
+    """Motions S of the root's rotations and the DOFs, then ``first``, ``second`` and ``rate``, [3, 1, 3 + n] each.
 
     Unit displacements change the velocities by ``first`` and the accelerations by ``second - v x first``, both seen
     from the links; unit velocities change the accelerations by ``rate - v x S``.
     """
     tree = articulation.topology
     count = NUM_ROOT + tree.num_dofs
-    found = changes_by_displacement(tree, kin, joints, velocities, accelerations)
-    rate = changes_by_velocity(tree, joints, velocities, found.first)
-    return [Motion(*(part[:, None, :count] for part in motion)) for motion in (*found, rate)]
+    changes = changes_by_displacement(tree, kin, joints, velocities, accelerations)
+    rate = changes_by_velocity(tree, joints, velocities, changes.first)
+    return [Motion(*(part[:, None, :count] for part in motion)) for motion in (*changes, rate)]
 
 
-def velocity_by_configuration(articulation: Articulation, found: PointSetting) -> Array:
+def velocity_by_configuration(articulation: Articulation, setting: PointSetting) -> Array:
     """Derivatives of the points' velocities, [k, 6, nv]."""
-    motions, first = found.motions, found.first
-    linear = first.linear + spatial.cross(first.angular, found.point) + spatial.cross(motions.angular, found.velocity)
-    angular = first.angular + spatial.cross(motions.angular, found.angular)
-    return _columns(articulation, found, jnp.concatenate([linear, angular]))
+    motions, first = setting.motions, setting.first
+    linear = (
+        first.linear + spatial.cross(first.angular, setting.point) + spatial.cross(motions.angular, setting.velocity)
+    )
+    angular = first.angular + spatial.cross(motions.angular, setting.angular)
+    return _columns(articulation, setting, jnp.concatenate([linear, angular]))
 
 
-def acceleration_by_configuration(articulation: Articulation, found: PointSetting) -> Array:
+def acceleration_by_configuration(articulation: Articulation, setting: PointSetting) -> Array:
     """Derivatives of the points' classical accelerations, [k, 6, nv]."""
-    motions, first, second = found.motions, found.first, found.second
+    motions, first, second = setting.motions, setting.first, setting.second
     linear = (
         second.linear
-        + spatial.cross(second.angular, found.point)
-        + 2 * spatial.cross(first.angular, found.velocity)
-        + spatial.cross(motions.angular, found.acceleration)
+        + spatial.cross(second.angular, setting.point)
+        + 2 * spatial.cross(first.angular, setting.velocity)
+        + spatial.cross(motions.angular, setting.acceleration)
     )
     angular = (
         second.angular
-        - spatial.cross(found.angular, first.angular)
-        + spatial.cross(motions.angular, found.angular_acceleration)
+        - spatial.cross(setting.angular, first.angular)
+        + spatial.cross(motions.angular, setting.angular_acceleration)
     )
-    return _columns(articulation, found, jnp.concatenate([linear, angular]))
+    return _columns(articulation, setting, jnp.concatenate([linear, angular]))
 
 
-def acceleration_by_velocity(articulation: Articulation, found: PointSetting) -> Array:
+def acceleration_by_velocity(articulation: Articulation, setting: PointSetting) -> Array:
     """Derivatives of the points' classical accelerations, [k, 6, nv]."""
-    angular, rate = found.motions.angular, found.rate
-    linear = rate.linear + spatial.cross(rate.angular, found.point) + 2 * spatial.cross(angular, found.velocity)
-    turning = rate.angular - spatial.cross(found.angular, angular)
-    return _columns(articulation, found, jnp.concatenate([linear, turning]))
+    angular, rate = setting.motions.angular, setting.rate
+    linear = rate.linear + spatial.cross(rate.angular, setting.point) + 2 * spatial.cross(angular, setting.velocity)
+    change = rate.angular - spatial.cross(setting.angular, angular)
+    return _columns(articulation, setting, jnp.concatenate([linear, change]))
 
 
-def point_jacobians(articulation: Articulation, found: PointSetting) -> Array:
+def point_jacobians(articulation: Articulation, setting: PointSetting) -> Array:
     """Jacobians of the points, [k, 6, nv]."""
-    linear = found.motions.linear + spatial.cross(found.motions.angular, found.point)
-    angular = jnp.broadcast_to(found.motions.angular, linear.shape)
-    return _columns(articulation, found, jnp.concatenate([linear, angular]), translation=True)
+    linear = setting.motions.linear + spatial.cross(setting.motions.angular, setting.point)
+    angular = jnp.broadcast_to(setting.motions.angular, linear.shape)
+    return _columns(articulation, setting, jnp.concatenate([linear, angular]), translation=True)
 
 
-def _columns(articulation: Articulation, found: PointSetting, rows: Array, translation: bool = False) -> Array:
-    """From [6, k, 3 + n] to [k, 6, nv]; the root's translation moves all points alike, or changes nothing."""
+def _columns(articulation: Articulation, setting: PointSetting, rows: Array, translation: bool = False) -> Array:
+    """From [6, k, 3 + n] to [k, 6, nv]; the root's ``translation`` moves all points alike, or has no effect."""
     tree = articulation.topology
-    columns = generalized_columns(tree, jnp.moveaxis(rows * found.moved, 0, 1))
+    columns = generalized_columns(tree, jnp.moveaxis(rows * setting.moved, 0, 1))
     if translation and tree.num_base_dofs:
         unit = free_root(tree, jnp.eye(6, NUM_ROOT, dtype=rows.dtype))
         columns = columns.at[..., :NUM_ROOT].set(unit[None])

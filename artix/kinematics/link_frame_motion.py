@@ -15,15 +15,13 @@ from artix.kinematics.bodies import Placement
 from artix.kinematics.links import link_frames, live_links
 from artix.kinematics.solve import (
     Kinematics,
-    Motion,
     body_accelerations,
-    body_velocities,
     dof_motions,
     kinematics,
     root_motion,
+    state_velocities,
 )
 from artix.math import spatial
-from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 
@@ -46,6 +44,12 @@ def joint_placements(articulation: Articulation, state: State) -> Array:
       TypeError: an array of the state has another dtype than the articulation.
 
     Identity: composed along the tree they are ``link_poses(a, s)``.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> placements = artix.kinematics.joint_placements(pendulum, artix.neutral_state(pendulum))
+      >>> print(placements[2, :3])  # the lower rod in the frame of the upper one
+      [ 0.  0. -1.]
     """
     tree = articulation.topology
     kin = kinematics(articulation, state)
@@ -74,14 +78,20 @@ def link_frame_velocities(articulation: Articulation, state: State, *, axes: Axe
       TypeError: an array of the state has another dtype than the articulation.
 
     Identity: row l is ``frame_velocity(a, s, l, axes=axes)``.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> swinging = artix.neutral_state(pendulum).replace(joint_velocity=jnp.array([2.0, 0.0]))
+      >>> print(artix.link_frame_velocities(pendulum, swinging)[2, :3])  # the elbow
+      [-2.  0.  0.]
+      >>> print(artix.link_velocities(pendulum, swinging)[2, :3])  # the centre of mass, half a metre below
+      [-3.  0.  0.]
     """
     check_axes(axes)
     tree = articulation.topology
     kin = kinematics(articulation, state)
-    root = root_motion(tree, state.root_velocity)
-    velocity = body_velocities(tree, dof_motions(tree, kin), root, state.joint_velocity)
-    of_links = Motion(*(take(part, tree.link_body) for part in velocity))
-    return live_links(tree, motion_in_axes(kin, link_frames(tree, kin), of_links, axes).T)
+    velocity = state_velocities(tree, kin, state).take(tree.link_body)
+    return live_links(tree, motion_in_axes(kin, link_frames(tree, kin), velocity, axes).T)
 
 
 @quantity
@@ -112,6 +122,13 @@ def link_frame_accelerations(
 
     Identity: spatial accelerations are the rates of change of :func:`link_frame_velocities` in ``"local"`` and
     ``"world"`` axes, classical ones in ``"world_aligned"`` axes.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> turning = artix.neutral_state(pendulum).replace(joint_velocity=jnp.array([2.0, 0.0]))
+      >>> frames = artix.kinematics.link_frame_accelerations(pendulum, turning, jnp.zeros(2), classical=True)
+      >>> print(frames[2, :3])  # the elbow
+      [0. 0. 4.]
     """
     tree = articulation.topology
     kin = kinematics(articulation, state)
@@ -134,9 +151,9 @@ def frame_accelerations(
     check_axes(axes)
     tree = articulation.topology
     check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
-    # Seen from the root's centre of mass in uniform motion, which leaves classical accelerations as they are.
-    velocities, rates = body_accelerations(tree, kin, dof_motions(tree, kin), state, acceleration)
-    v, omega, a, alpha = (take(part, body) for part in (*velocities, *rates))
+    # Relative to an inertial frame that moves with the root's centre of mass; classical accelerations are the same.
+    velocities, rates = body_accelerations(tree, dof_motions(tree, kin), state, acceleration)
+    (v, omega), (a, alpha) = velocities.take(body), rates.take(body)
     point = origin(kin, frames, axes)
     speed = v + spatial.cross(omega, point)
     linear = a + spatial.cross(alpha, point) + spatial.cross(omega, speed)

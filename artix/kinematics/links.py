@@ -33,6 +33,12 @@ class LinkStates(struct.PyTreeNode):
     Attributes:
       pose: world poses of the link frames: position [m], quaternion xyzw, shape [L, 7].
       velocity: velocities of the links' centres of mass [m/s] and angular velocities [rad/s], world axes, shape [L, 6].
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> links = artix.forward_kinematics(arm, artix.neutral_state(arm))
+      >>> print(links.pose.shape, links.velocity.shape)
+      (9, 7) (9, 6)
     """
 
     pose: Array
@@ -54,11 +60,14 @@ def forward_kinematics(articulation: Articulation, state: State) -> LinkStates:
       ValueError: an array of the state has the wrong shape.
       TypeError: an array of the state has another dtype than the articulation.
 
-    Example:
-      >>> arm = artix.robots.load("arm7")
-      >>> state = artix.neutral_state(arm)
-      >>> artix.forward_kinematics(arm, state).pose.shape == (arm.topology.num_links, 7)
-      True
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> swinging = artix.neutral_state(pendulum).replace(joint_velocity=jnp.array([2.0, 0.0]))
+      >>> links = artix.forward_kinematics(pendulum, swinging)
+      >>> print(links.pose[:, 2])  # heights of the link frames [m]
+      [ 0.  0. -1.]
+      >>> print(links.velocity[:, 0])  # of the centres of mass along x [m/s]
+      [ 0. -1. -3.]
     """
     return LinkStates(link_poses(articulation, state), link_velocities(articulation, state))
 
@@ -79,12 +88,14 @@ def link_poses(articulation: Articulation, state: State) -> Array:
       ValueError: an array of the state has the wrong shape.
       TypeError: an array of the state has another dtype than the articulation.
 
-    Example:
+    Examples:
       >>> arm = artix.robots.load("arm7")
-      >>> state = artix.neutral_state(arm)
-      >>> hand = arm.topology.link_index(arm.topology.link_names[-1])
-      >>> artix.link_poses(arm, state)[hand].shape
-      (7,)
+      >>> states = jax.vmap(lambda key: artix.random_state(arm, key))(jax.random.split(jax.random.key(0), 256))
+      >>> poses = jax.vmap(artix.link_poses, in_axes=(None, 0))(arm, states)
+      >>> print(poses.shape)
+      (256, 9, 7)
+      >>> print(poses[:, arm.topology.link_index("tool"), 2].max() < 1.3)  # as high as the arm reaches [m]
+      True
     """
     kin = kinematics(articulation, state)
     placement = link_frames(articulation.topology, kin)
@@ -108,6 +119,12 @@ def link_velocities(articulation: Articulation, state: State) -> Array:
       TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``dense_jacobian(a, s) @ nu`` (without the root's rows for a fixed base).
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> swinging = artix.neutral_state(pendulum).replace(joint_velocity=jnp.array([1.0, 0.0]))
+      >>> print(artix.link_velocities(pendulum, swinging)[:, 0])  # along x, of the centres of mass [m/s]
+      [ 0.  -0.5 -1.5]
     """
     kin = kinematics(articulation, state)
     tree = articulation.topology
@@ -135,17 +152,20 @@ def link_accelerations(articulation: Articulation, state: State, acceleration: A
       TypeError: an array has another dtype than the articulation.
 
     Identity: ``J acceleration + dJ/dt nu`` with J the dense Jacobian.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> state = artix.neutral_state(pendulum)
+      >>> print(artix.link_accelerations(pendulum, state, jnp.array([1.0, 0.0]))[:, 0])  # along x [m/s^2]
+      [ 0.  -0.5 -1.5]
     """
     tree = articulation.topology
     check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
     kin = kinematics(articulation, state)
-    velocity, rate = body_accelerations(tree, kin, dof_motions(tree, kin), state, acceleration)
-    linear, omega = (take(part, tree.link_body) for part in velocity)
+    velocity, rate = body_accelerations(tree, dof_motions(tree, kin), state, acceleration)
+    (v, omega), (a, alpha) = velocity.take(tree.link_body), rate.take(tree.link_body)
     center = link_centers(articulation, kin)
-    spatial_linear, alpha = (take(part, tree.link_body) for part in rate)
-    classical = (
-        spatial_linear + spatial.cross(alpha, center) + spatial.cross(omega, linear + spatial.cross(omega, center))
-    )
+    classical = a + spatial.cross(alpha, center) + spatial.cross(omega, v + spatial.cross(omega, center))
     return live_links(tree, jnp.concatenate([classical, alpha]).T)
 
 
@@ -166,6 +186,14 @@ def dense_jacobian(articulation: Articulation, state: State) -> Array:
       TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``dense_jacobian(a, s) @ nu == link_velocities(a, s)`` stacked.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.random_state(arm, jax.random.key(0))
+      >>> jacobian = artix.dense_jacobian(arm, state)
+      >>> velocities = (jacobian @ artix.generalized_velocity(arm, state)).reshape(8, 6)
+      >>> print(jacobian.shape, jnp.allclose(velocities, artix.link_velocities(arm, state)[1:], atol=1e-5))
+      (48, 7) True
     """
     tree, kin = articulation.topology, kinematics(articulation, state)
     motions, centers = generalized_motions(articulation, kin), link_centers(articulation, kin)
@@ -199,9 +227,9 @@ def point_jacobian(tree: Tree, motions: Array, points: Array, mask) -> Array:
 
     Args:
       tree: the tree.
-      motions: those of the generalised velocity about the reference point, [6, nv].
-      points: from the reference point.
-      mask: which DOFs move which point, [n, m]; all follow the root.
+      motions: unit motions of the generalised velocity about the reference point, [6, nv].
+      points: positions relative to the reference point.
+      mask: which DOFs move which point, [n, m]; the root moves all of them.
     """
     moved = jnp.asarray(mask, points.dtype).T
     if tree.num_base_dofs:

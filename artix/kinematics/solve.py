@@ -15,7 +15,7 @@ from artix.kinematics.bodies import (
     mass_frames,
     screw_pitches,
 )
-from artix.kinematics.tree import body_frames, by_body, free_root, path_sum
+from artix.kinematics.tree import body_frames, by_body, free_root, joint_quaternions, path_sum
 from artix.math import spatial
 from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
@@ -51,6 +51,10 @@ class Motion(NamedTuple):
     linear: Array
     angular: Array
 
+    def take(self, index) -> Motion:
+        """The vectors at ``index``."""
+        return Motion(take(self.linear, index), take(self.angular, index))
+
     @classmethod
     def from_rows(cls, rows: Array) -> Motion:
         """From both parts stacked, [6, n]."""
@@ -65,26 +69,27 @@ def kinematics(articulation: Articulation, state: State) -> Kinematics:
     geometry = joint_geometry(articulation, placements)
     root_rotation = spatial.normalize(state.root_pose[3:, None])
     root_center = spatial.rotate(root_rotation, articulation.link_com_pose[0, :3, None])
-    amounts, offset = joint_transforms(tree, geometry, state.joint_position)
-    quaternion, rotation, position = body_frames(tree, root_rotation, -root_center, geometry.turns, amounts, offset)
+    weights, offset = joint_transforms(tree, geometry, state.joint_position)
+    local = joint_quaternions(geometry.basis, weights)
+    quaternion, rotation, position = body_frames(tree, root_rotation, -root_center, local, offset)
     reference = state.root_pose[:3] + root_center[:, 0]
     pitch = screw_pitches(articulation) if tree.has_helical else None
     return Kinematics(placements, reference, quaternion, rotation, position, pitch)
 
 
 def joint_transforms(tree: Tree, geometry: JointGeometry, q: Array) -> tuple[Array, Array]:
-    """The weights of ``geometry.turns``, [2 or 4, B-1], and the origins [3, B-1] of bodies 1 .. B-1."""
+    """The weights of ``geometry.basis``, [2 or 4, B-1], and the origins [3, B-1] of bodies 1 .. B-1."""
     values = by_body(tree, q)
     first = values[0]
     revolute, spherical = (jnp.asarray(kind[1:], q.dtype) for kind in (tree.body_is_revolute, tree.body_is_spherical))
     half = 0.5 * first * revolute if tree.has_prismatic or tree.has_spherical else 0.5 * first
-    amounts = [jnp.cos(half), jnp.sin(half)]
+    weights = [jnp.cos(half), jnp.sin(half)]
     if tree.has_spherical:
         x, y, z, w = spatial.quaternion_exp(values * spherical[None])
-        amounts = [jnp.where(spherical > 0, w, amounts[0]), jnp.where(spherical > 0, x, amounts[1]), y, z]
+        weights = [jnp.where(spherical > 0, w, weights[0]), jnp.where(spherical > 0, x, weights[1]), y, z]
     slides = tree.has_prismatic or tree.has_helical
     offset = geometry.offset + geometry.slide * first[None] if slides else geometry.offset
-    return jnp.stack(amounts), jnp.broadcast_to(offset, (3, *first.shape))
+    return jnp.stack(weights), jnp.broadcast_to(offset, (3, *first.shape))
 
 
 def dof_motions(tree: Tree, kin: Kinematics) -> Motion:
@@ -128,35 +133,38 @@ def body_velocities(tree: Tree, motions: Motion, root: Motion, qd: Array) -> Mot
     return Motion.from_rows(jnp.concatenate(root) + path_sum(tree, jnp.concatenate(motions) * qd[None]))
 
 
+def state_velocities(tree: Tree, kin: Kinematics, state: State) -> Motion:
+    """Velocities of all bodies in a state about the reference point, [3, B] each."""
+    return body_velocities(tree, dof_motions(tree, kin), root_motion(tree, state.root_velocity), state.joint_velocity)
+
+
 def center_velocities(tree: Tree, motions: Motion, root: Motion, qd: Array, centers: Array) -> Array:
-    """Velocities of the links' centres of mass [3, L] (from the reference point), and angular velocities, [6, L]."""
-    linear, angular = (take(part, tree.link_body) for part in body_velocities(tree, motions, root, qd))
+    """Velocities of the links' centres of mass (see :func:`link_centers`), then angular velocities, [6, L]."""
+    linear, angular = body_velocities(tree, motions, root, qd).take(tree.link_body)
     return jnp.concatenate([linear + spatial.cross(angular, centers), angular])
 
 
 def motion_cross(velocity: Motion, motion: Motion) -> Motion:
-    """Rate of change of a motion that is carried along with a velocity (the spatial cross product)."""
+    """Rate of change of a motion that moves along with a velocity: the spatial cross product ``velocity x motion``."""
     linear = spatial.cross(velocity.angular, motion.linear) + spatial.cross(velocity.linear, motion.angular)
     return Motion(linear, spatial.cross(velocity.angular, motion.angular))
 
 
 def motion_rates(tree: Tree, velocity: Motion, motions: Motion) -> Motion:
-    """Rates of change of the DOFs' motions, each carried along with the body that it moves."""
-    return motion_cross(Motion(*(take(part, tree.dof_body) for part in velocity)), motions)
+    """Rates of change of the DOFs' motions, each of which moves along with its body."""
+    return motion_cross(velocity.take(tree.dof_body), motions)
 
 
-def body_accelerations(
-    tree: Tree, kin: Kinematics, motions: Motion, state: State, acceleration: Array | None
-) -> tuple[Motion, Motion]:
+def body_accelerations(tree: Tree, motions: Motion, state: State, acceleration: Array | None) -> tuple[Motion, Motion]:
     """Velocities and spatial accelerations of all bodies about the reference point, [3, B] each.
 
-    Both are seen from the root's centre of mass in uniform motion, which Galilean invariance allows: the reference
-    point then rests, and nothing is lost in float32 when the whole articulation moves fast. An acceleration of ``None``
-    is zero.
+    Both are relative to the inertial frame that moves with the root's centre of mass, which Galilean invariance allows:
+    the reference point is then at rest, and float32 loses nothing when the whole articulation moves fast. An
+    acceleration of ``None`` is zero.
     """
-    turning = root_motion(tree, state.root_velocity)
-    turning = Motion(jnp.zeros_like(turning.linear), turning.angular)
-    velocity = body_velocities(tree, motions, turning, state.joint_velocity)
+    root = root_motion(tree, state.root_velocity)
+    root = Motion(jnp.zeros_like(root.linear), root.angular)
+    velocity = body_velocities(tree, motions, root, state.joint_velocity)
     rows = jnp.concatenate(motion_rates(tree, velocity, motions)) * state.joint_velocity[None]
     if acceleration is None:
         return velocity, Motion.from_rows(path_sum(tree, rows))

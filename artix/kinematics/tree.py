@@ -37,7 +37,7 @@ def free_root(tree: Tree, rows: Array) -> Array:
 
 
 def by_body(tree: Tree, q: Array) -> Array:
-    """Joint values [n] by body: row k holds the k-th DOF of the joints of bodies 1 .. B-1, zero where there is none.
+    """Joint values [n] sorted by body: row k holds the k-th DOF of the joints of bodies 1 .. B-1, or zero.
 
     Shape [3, B-1], or [1, B-1] where no joint has several DOFs.
     """
@@ -46,7 +46,7 @@ def by_body(tree: Tree, q: Array) -> Array:
 
 
 def where_spherical(tree: Tree, vectors: Array, other: Array) -> Array:
-    """Takes the DOFs of spherical joints from vectors [3, B-1], the rest from ``other`` [n]."""
+    """Joint values [n]: for spherical joints from vectors [3, B-1], for all others from ``other`` [n]."""
     width = tree.num_bodies - 1
     values = take(vectors.reshape(-1), tree.dof_column * width + tree.dof_body - 1)
     return jnp.where(take(jnp.asarray(tree.body_is_spherical), tree.dof_body), values, other)
@@ -61,28 +61,26 @@ def spherical_vectors(tree: Tree, q: Array) -> Array:
 # --- propagation ----------------------------------------------------------------------------------------------------
 
 
-def joint_quaternions(turns: Array, amounts: Array) -> Array:
-    """Right-product matrices [4, 4, n] of quaternions from their turns [k, 4, 4, n] and amounts [k, n]."""
-    return jnp.sum(turns * amounts[:, None, None], axis=0)
+def joint_quaternions(basis: Array, weights: Array) -> Array:
+    """Quaternions as right-product matrices [4, 4, n]: sums of basis matrices [k, 4, 4, n] with weights [k, n]."""
+    return jnp.sum(basis * weights[:, None, None], axis=0)
 
 
-def _by_levels(tree: Topology, root: Array, turns: Array, amounts: Array) -> Array:
-    """Quaternions [4, B] by tree depth."""
-    local = joint_quaternions(turns, amounts)
-    done, previous, numbers = [root], root, np.array([0])
+def _by_levels(tree: Topology, root: Array, local: Array) -> Array:
+    """Quaternions [4, B] of all bodies, level by level from the root [4, 1] and local right-product matrices."""
+    levels, parents, parent_bodies = [root], root, np.array([0])
     for level in tree.body_levels:
-        above = take(previous, np.searchsorted(numbers, tree.body_parent[level]), 1)
-        previous = spatial.apply(take(local, level - 1, 2), above)
-        done.append(previous)
-        numbers = level
+        above = take(parents, np.searchsorted(parent_bodies, tree.body_parent[level]), 1)
+        parents, parent_bodies = spatial.apply(take(local, level - 1, 2), above), level
+        levels.append(parents)
     order = np.argsort(np.concatenate([[0], *tree.body_levels]))
-    return take(jnp.concatenate(done, axis=1), order, 1)
+    return take(jnp.concatenate(levels, axis=1), order, 1)
 
 
 def _by_pointer_jumping(pointers: Array, root: Array, local: Array) -> Array:
-    """The same in ceil(log2(depth)) rounds; ``pointers`` [rounds, B-1] with 0 for "the root is above"."""
+    """The same in ceil(log2(depth)) rounds, where the tree is data; a pointer [rounds, B-1] of 0 means the root."""
     unit = jnp.zeros_like(local, shape=(4, 1)).at[3].set(1)
-    # The product of local and the unit quaternion is the local quaternion: the last column of its right-product matrix.
+    # The last column of a right-product matrix, its product with the unit quaternion, is the quaternion itself.
     relative = local[:, 3]
     for pointer in pointers:
         above = take(jnp.concatenate([unit, relative], axis=-1), pointer)
@@ -91,26 +89,25 @@ def _by_pointer_jumping(pointers: Array, root: Array, local: Array) -> Array:
     return jnp.concatenate([root, absolute], axis=-1)
 
 
-def body_frames(tree: Tree, root_rotation: Array, root_position: Array, turns: Array, amounts: Array, offset: Array):
+def body_frames(tree: Tree, root_rotation: Array, root_position: Array, local: Array, offset: Array):
     """Composes the frames of all bodies from the root outwards.
 
-    Only the quaternions recurse; with them known, each origin is the path sum of rotated offsets.
+    Only the quaternions recurse; given them, each origin is the path sum of rotated offsets.
 
     Args:
       tree: the tree.
       root_rotation: unit quaternion of body 0, [4, 1].
       root_position: origin of body 0, [3, 1].
-      turns: right-product matrices of quaternions, [k, 4, 4, B-1].
-      amounts: their weights, [k, B-1], in the unit quaternions of bodies 1 .. B-1 against their parents.
+      local: unit quaternions of bodies 1 .. B-1 in their parents' frames, as right-product matrices [4, 4, B-1].
       offset: origins of bodies 1 .. B-1 in their parents' frames, [3, B-1].
 
     Returns:
       Quaternions [4, B], rotation matrices [3, 3, B] and origins [3, B].
     """
     if isinstance(tree, Topology):
-        quaternion = _by_levels(tree, root_rotation, turns, amounts)
+        quaternion = _by_levels(tree, root_rotation, local)
     else:
-        quaternion = _by_pointer_jumping(tree.body_pointers, root_rotation, joint_quaternions(turns, amounts))
+        quaternion = _by_pointer_jumping(tree.body_pointers, root_rotation, local)
     rotation = spatial.rotation_matrix(quaternion)
     step = spatial.apply(take(rotation, tree.body_parent[1:]), offset)
     position = masked_sum(jnp.concatenate([root_position, step], axis=-1), tree.body_ancestors)

@@ -36,10 +36,11 @@ def generalized_velocity(articulation: Articulation, state: State) -> Array:
 
     Identity: ``dense_jacobian(a, s) @ generalized_velocity(a, s)`` are the velocities of the links.
 
-    Example:
+    Examples:
       >>> robot = artix.robots.load("quadruped")
-      >>> artix.generalized_velocity(robot, artix.neutral_state(robot)).shape
-      (18,)
+      >>> moving = artix.neutral_state(robot).replace(root_velocity=jnp.array([0.5, 0.0, 0.0, 0.0, 0.0, 1.0]))
+      >>> print(artix.generalized_velocity(robot, moving)[:7])
+      [0.5 0.  0.  0.  0.  1.  0. ]
     """
     check_state(articulation, state)
     tree = articulation.topology
@@ -64,12 +65,18 @@ def with_generalized_velocity(articulation: Articulation, state: State, velocity
       TypeError: an array has another dtype than the articulation.
 
     Identity: ``generalized_velocity(a, with_generalized_velocity(a, s, nu)) == nu``.
+
+    Examples:
+      >>> robot = artix.robots.load("quadruped")
+      >>> state = artix.with_generalized_velocity(robot, artix.neutral_state(robot), jnp.arange(18.0))
+      >>> print(state.root_velocity, state.joint_velocity[0])
+      [0. 1. 2. 3. 4. 5.] 6.0
     """
     check_state(articulation, state)
     tree, base = articulation.topology, articulation.topology.num_base_dofs
     check_vector("velocity", velocity, (tree.nv,), articulation.dtype, "nv")
-    moved = state.replace(joint_velocity=velocity[base:])
-    return moved.replace(root_velocity=free_root(tree, velocity[:base])) if base else moved
+    state = state.replace(joint_velocity=velocity[base:])
+    return state.replace(root_velocity=free_root(tree, velocity[:base])) if base else state
 
 
 @quantity
@@ -93,6 +100,19 @@ def joint_velocity_from_rate(articulation: Articulation, state: State, rate: Arr
       TypeError: an array has another dtype than the articulation.
 
     Identity: the inverse of :func:`joint_rate_from_velocity`.
+
+    Examples:
+      >>> builder = artix.ArticulationBuilder(fixed_base=True)
+      >>> root = builder.add_link()
+      >>> _ = builder.add_link(root, artix.Joint.spherical(), mass=1.0, inertia=(0.1, 0.1, 0.1))
+      >>> ball = builder.build()
+      >>> turned = artix.neutral_state(ball).replace(joint_position=jnp.array([0.0, 0.0, jnp.pi / 2]))
+      >>> rate = jnp.array([0.0, 0.0, 1.0])
+      >>> print(artix.kinematics.joint_velocity_from_rate(ball, turned, rate))  # along its rotation vector: the same
+      [0. 0. 1.]
+      >>> across = jnp.array([1.0, 0.0, 0.0])
+      >>> print(artix.kinematics.joint_velocity_from_rate(ball, turned, across))
+      [ 0.637 -0.637  0.   ]
     """
     tree = articulation.topology
     check_vector("rate", rate, (tree.num_dofs,), articulation.dtype, "n joint DOFs")
@@ -120,6 +140,13 @@ def joint_rate_from_velocity(articulation: Articulation, state: State, velocity:
     Raises:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.neutral_state(arm)
+      >>> rate = artix.kinematics.joint_rate_from_velocity(arm, state, jnp.full(7, 0.5))
+      >>> print(rate[:2])  # only spherical joints differ
+      [0.5 0.5]
     """
     tree = articulation.topology
     check_vector("velocity", velocity, (tree.num_dofs,), articulation.dtype, "n joint DOFs")

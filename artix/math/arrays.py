@@ -10,17 +10,24 @@ Array = jax.Array
 
 
 def matmul(a: Array, b: Array) -> Array:
-    """``jnp.matmul`` in full precision: by default a GPU would round float32 operands to TF32, with 3 digits."""
+    """``jnp.matmul`` in full precision: by default a GPU would round float32 operands to TF32, with 3 digits.
+
+    Examples:
+      >>> a, b = jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.eye(2)
+      >>> print(artix.lie.matmul(a, b))
+      [[1. 2.]
+       [3. 4.]]
+    """
     return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)
 
 
 def masked_sum(x: Array, mask) -> Array:
-    """Sums of the columns of ``x`` [..., m] that a mask [m, n] chooses, ``matmul(x, mask)``: [..., n]."""
+    """Sums of the columns of ``x`` [..., m] that a mask [m, n] selects, ``matmul(x, mask)``: [..., n]."""
     return matmul(x, jnp.asarray(mask, x.dtype))
 
 
 def take(x: Array, index, axis: int = -1) -> Array:
-    """``jnp.take`` for indices in bounds and not negative; a slice, or ``x`` itself, where that is enough."""
+    """``jnp.take`` for indices in bounds and not negative; becomes a slice, or ``x`` itself, where that suffices."""
     before = (slice(None),) * (axis % x.ndim)
     if isinstance(index, np.ndarray) and index.ndim == 1:
         first = int(index[0]) if len(index) else 0

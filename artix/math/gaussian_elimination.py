@@ -1,6 +1,6 @@
-"""Linear systems that are not symmetric, by Gaussian elimination: they have a place in a compiled program of one robot.
+"""Solves small unsymmetric linear systems in plain operations, which the compiled program of one robot can hold.
 
-Pivots are taken in their order, none is looked for: for matrices whose symmetric part dominates.
+Gaussian elimination without pivoting, which suits matrices with a dominant symmetric part.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import jax.numpy as jnp
 
 Array = jax.Array
 
-#: Added to the diagonal of matrices that may be singular, in units of the rounding error, where their diagonal is about
-#: one.
+#: Added to the diagonal of matrices that may be singular and have a diagonal of about one, in units of rounding error.
 _REGULARIZATION = 30
 
 
@@ -21,32 +20,32 @@ class Eliminated(NamedTuple):
     """A matrix [n, n] as L U, L with ones on its diagonal."""
 
     below: list[Array]
-    """Of each column of L what is below the diagonal."""
+    """The columns of L below the diagonal."""
     beside: list[Array]
-    """Of each row of U what is right of the diagonal."""
+    """The rows of U right of the diagonal."""
     inverse_pivots: list[Array]
 
     def solve(self, right: Array) -> Array:
-        """X of ``L U x = right``, [n]."""
+        """The solution x of ``L U x = right``, [n]."""
         values = []
         for column in self.below:
             values.append(right[0])
             right = right[1:] - column * right[0]
-        found = jnp.zeros_like(right)
+        x = jnp.zeros_like(right)
         for value, row, inverse in zip(values[::-1], self.beside[::-1], self.inverse_pivots[::-1], strict=True):
-            found = jnp.concatenate([((value - jnp.sum(row * found)) * inverse)[None], found])
-        return found
+            x = jnp.concatenate([((value - jnp.sum(row * x)) * inverse)[None], x])
+        return x
 
     def solve_transposed(self, right: Array) -> Array:
-        """X of ``U^T L^T x = right``, [n]."""
+        """The solution x of ``U^T L^T x = right``, [n]."""
         values = []
         for row, inverse in zip(self.beside, self.inverse_pivots, strict=True):
             values.append(right[0] * inverse)
             right = right[1:] - row * values[-1]
-        found = jnp.zeros_like(right)
+        x = jnp.zeros_like(right)
         for value, column in zip(values[::-1], self.below[::-1], strict=True):
-            found = jnp.concatenate([(value - jnp.sum(column * found))[None], found])
-        return found
+            x = jnp.concatenate([(value - jnp.sum(column * x))[None], x])
+        return x
 
 
 def eliminated(matrix: Array) -> Eliminated:
@@ -61,6 +60,6 @@ def eliminated(matrix: Array) -> Eliminated:
 
 
 def eliminated_regularized(matrix: Array) -> Eliminated:
-    """Factorises a matrix [n, n] with a diagonal of about one, and little added to that, as it may be singular."""
-    least = _REGULARIZATION * jnp.finfo(matrix.dtype).eps
-    return eliminated(matrix + least * jnp.eye(len(matrix), dtype=matrix.dtype))
+    """Factorises a matrix [n, n] that may be singular and has a diagonal of about one, slightly regularised."""
+    added = _REGULARIZATION * jnp.finfo(matrix.dtype).eps
+    return eliminated(matrix + added * jnp.eye(len(matrix), dtype=matrix.dtype))

@@ -20,40 +20,84 @@ Array = jax.Array
 
 
 def so3_exp(vector: Array) -> Array:
-    """Unit quaternion [4] (xyzw) of a rotation vector [3] [rad]; Pinocchio's ``exp3_quat``."""
-    return _of_one(spatial.quaternion_exp, vector)
+    """Unit quaternion [4] (xyzw) of a rotation vector [3] [rad]; Pinocchio's ``exp3_quat``.
+
+    Examples:
+      >>> print(artix.lie.so3_exp(jnp.array([0.0, 0.0, jnp.pi / 2])))  # a quarter turn about z, xyzw
+      [0.    0.    0.707 0.707]
+    """
+    return _single(spatial.quaternion_exp, vector)
 
 
 def so3_log(quaternion: Array) -> Array:
     """Shortest rotation vector [3] [rad] of a quaternion [4] (xyzw) of either sign; Pinocchio's ``log3``.
 
     At a half turn the vector is discontinuous; its derivatives are finite there too.
+
+    Examples:
+      >>> print(artix.lie.so3_log(jnp.array([0.0, 0.0, 1.0, 1.0]) / jnp.sqrt(2.0)))  # a quarter turn about z
+      [0.    0.    1.571]
     """
-    return _of_one(lambda q: spatial.quaternion_log(spatial.normalize(q)), quaternion)
+    return _single(lambda q: spatial.quaternion_log(spatial.normalize(q)), quaternion)
 
 
 def so3_right_jacobian(vector: Array) -> Array:
-    """J_r [3, 3]: angular velocity in the moving frame = J_r(v) dv/dt for ``so3_exp(v)``; Pinocchio's ``Jexp3``."""
-    return _of_one(spatial.right_jacobian, vector)
+    """J_r [3, 3]: angular velocity in the moving frame = J_r(v) dv/dt for ``so3_exp(v)``; Pinocchio's ``Jexp3``.
+
+    Examples:
+      >>> vector = jnp.array([0.3, -0.2, 0.5])
+      >>> right, left = artix.lie.so3_right_jacobian(vector), artix.lie.so3_left_jacobian(vector)
+      >>> print(jnp.allclose(right, left.T, atol=1e-6))
+      True
+    """
+    return _single(spatial.right_jacobian, vector)
 
 
 def so3_left_jacobian(vector: Array) -> Array:
-    """J_l [3, 3], the transpose of J_r: angular velocity in the fixed frame = J_l(v) dv/dt for ``so3_exp(v)``."""
+    """J_l [3, 3], the transpose of J_r: angular velocity in the fixed frame = J_l(v) dv/dt for ``so3_exp(v)``.
+
+    Examples:
+      >>> vector = jnp.array([0.0, 0.0, jnp.pi / 2])
+      >>> print(artix.lie.so3_left_jacobian(vector))
+      [[ 0.637 -0.637  0.   ]
+       [ 0.637  0.637  0.   ]
+       [ 0.     0.     1.   ]]
+    """
     return so3_right_jacobian(vector).T
 
 
 def so3_right_jacobian_inverse(vector: Array) -> Array:
-    """The inverse [3, 3] of :func:`so3_right_jacobian`, Pinocchio's ``Jlog3``; singular at a whole turn."""
-    return _of_one(lambda v: spatial.inverse(spatial.right_jacobian(v)), vector)
+    """The inverse [3, 3] of :func:`so3_right_jacobian`, Pinocchio's ``Jlog3``; singular at a whole turn.
+
+    Examples:
+      >>> vector = jnp.array([0.3, -0.2, 0.5])
+      >>> inverse = artix.lie.so3_right_jacobian_inverse(vector)
+      >>> print(jnp.allclose(inverse @ artix.lie.so3_right_jacobian(vector), jnp.eye(3), atol=1e-5))
+      True
+    """
+    return _single(lambda v: spatial.inverse(spatial.right_jacobian(v)), vector)
 
 
 def so3_left_jacobian_inverse(vector: Array) -> Array:
-    """The inverse [3, 3] of :func:`so3_left_jacobian`; singular at a whole turn."""
+    """The inverse [3, 3] of :func:`so3_left_jacobian`; singular at a whole turn.
+
+    Examples:
+      >>> vector = jnp.array([0.3, -0.2, 0.5])
+      >>> inverse = artix.lie.so3_left_jacobian_inverse(vector)
+      >>> print(jnp.allclose(inverse @ artix.lie.so3_left_jacobian(vector), jnp.eye(3), atol=1e-5))
+      True
+    """
     return so3_right_jacobian_inverse(vector).T
 
 
 def se3_exp(twist: Array) -> Array:
-    """Pose [7] that a constant twist [6] (linear, then angular, in the moving frame) reaches; Pinocchio's ``exp6``."""
+    """Pose [7] that a constant twist [6] (linear, then angular, in the moving frame) reaches; Pinocchio's ``exp6``.
+
+    Examples:
+      >>> twist = jnp.array([1.0, 0.0, 0.0, 0.0, 0.0, jnp.pi / 2])  # forwards, turning left by a quarter
+      >>> print(artix.lie.se3_exp(twist))  # on a quarter of a circle of radius 2 / pi
+      [0.637 0.637 0.    0.    0.    0.707 0.707]
+    """
     position = matmul(so3_left_jacobian(twist[3:]), twist[:3])
     return jnp.concatenate([position, so3_exp(twist[3:])])
 
@@ -62,31 +106,67 @@ def se3_log(pose: Array) -> Array:
     """Twist [6] (linear, then angular part) whose :func:`se3_exp` is a pose [7]; Pinocchio's ``log6``.
 
     The shortest one; at a half turn it is discontinuous.
+
+    Examples:
+      >>> pose = jnp.array([0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0])  # a metre along z
+      >>> print(artix.lie.se3_log(pose))
+      [0. 0. 1. 0. 0. 0.]
     """
     angular = so3_log(pose[3:])
     return jnp.concatenate([matmul(so3_left_jacobian_inverse(angular), pose[:3]), angular])
 
 
 def se3_right_jacobian(twist: Array) -> Array:
-    """J_r [6, 6]: twist in the moving frame = J_r(v) dv/dt for ``se3_exp(v)``; Pinocchio's ``Jexp6``."""
+    """J_r [6, 6]: twist in the moving frame = J_r(v) dv/dt for ``se3_exp(v)``; Pinocchio's ``Jexp6``.
+
+    Examples:
+      >>> twist = jnp.array([1.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+      >>> print(artix.lie.se3_right_jacobian(twist)[:3, 3:])  # half of the translation's cross product
+      [[ 0.   0.   0. ]
+       [ 0.   0.   0.5]
+       [ 0.  -0.5  0. ]]
+    """
     jacobian, coupling = _blocks(twist)
     return jnp.block([[jacobian, coupling], [jnp.zeros_like(jacobian), jacobian]])
 
 
 def se3_left_jacobian(twist: Array) -> Array:
-    """J_l [6, 6]: twist in the fixed frame = J_l(v) dv/dt for ``se3_exp(v)``."""
+    """J_l [6, 6]: twist in the fixed frame = J_l(v) dv/dt for ``se3_exp(v)``.
+
+    Examples:
+      >>> twist = jnp.array([0.1, 0.2, 0.3, 0.0, 0.0, 0.5])
+      >>> adjoint = artix.lie.se3_left_jacobian(twist) @ artix.lie.se3_right_jacobian_inverse(twist)
+      >>> print(adjoint[:3, :3])  # the rotation by 0.5 rad about z
+      [[ 0.878 -0.479  0.   ]
+       [ 0.479  0.878  0.   ]
+       [ 0.     0.     1.   ]]
+    """
     return se3_right_jacobian(-twist)
 
 
 def se3_right_jacobian_inverse(twist: Array) -> Array:
-    """The inverse [6, 6] of :func:`se3_right_jacobian`, Pinocchio's ``Jlog6``; singular at a whole turn."""
+    """The inverse [6, 6] of :func:`se3_right_jacobian`, Pinocchio's ``Jlog6``; singular at a whole turn.
+
+    Examples:
+      >>> twist = jnp.array([0.1, 0.2, 0.3, 0.4, 0.0, 0.5])
+      >>> inverse = artix.lie.se3_right_jacobian_inverse(twist)
+      >>> print(jnp.allclose(inverse @ artix.lie.se3_right_jacobian(twist), jnp.eye(6), atol=1e-5))
+      True
+    """
     _, coupling = _blocks(twist)
     inverse = so3_right_jacobian_inverse(twist[3:])
     return jnp.block([[inverse, -matmul(inverse, matmul(coupling, inverse))], [jnp.zeros_like(inverse), inverse]])
 
 
 def se3_left_jacobian_inverse(twist: Array) -> Array:
-    """The inverse [6, 6] of :func:`se3_left_jacobian`; singular at a whole turn."""
+    """The inverse [6, 6] of :func:`se3_left_jacobian`; singular at a whole turn.
+
+    Examples:
+      >>> twist = jnp.array([0.1, 0.2, 0.3, 0.0, 0.0, 0.5])
+      >>> inverse = artix.lie.se3_left_jacobian_inverse(twist)
+      >>> print(jnp.allclose(inverse @ artix.lie.se3_left_jacobian(twist), jnp.eye(6), atol=1e-5))
+      True
+    """
     return se3_right_jacobian_inverse(-twist)
 
 
@@ -97,10 +177,10 @@ def _blocks(twist: Array) -> tuple[Array, Array]:
     def position(vector: Array) -> Array:
         return matmul(so3_left_jacobian(vector), linear)
 
-    rotation = _of_one(lambda v: spatial.rotation_matrix(spatial.quaternion_exp(v)), angular)
+    rotation = _single(lambda v: spatial.rotation_matrix(spatial.quaternion_exp(v)), angular)
     return so3_right_jacobian(angular), matmul(rotation.T, jax.jacfwd(position)(angular))
 
 
-def _of_one(function: Callable[[Array], Array], value: Array) -> Array:
+def _single(function: Callable[[Array], Array], value: Array) -> Array:
     """Applies a function of arrays with a trailing item axis to a single item."""
     return function(value[..., None])[..., 0]

@@ -1,4 +1,4 @@
-"""Helpers for ``custom_jvp`` rules with symbolic zeros, so that nothing is computed for tangents known to be zero."""
+"""Helpers for ``custom_jvp`` rules with symbolic zeros, which skip the work for tangents known to be zero."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def add(a: Array | None, b: Array | None) -> Array | None:
 def along(function: Callable[[Any], Any], primal: Any, tangent: Any) -> Any | None:
     """The derivative of a function of one pytree along a tangent; ``None`` where the tangent vanishes.
 
-    Leaves whose tangents vanish are constants of the differentiated program, which so stays small.
+    Leaves with vanishing tangents are constants of the differentiated program, which keeps it small.
     """
     if is_zero(tangent):
         return None

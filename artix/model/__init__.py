@@ -1,1 +1,49 @@
 """Articulations and states: what they are made of, and how to build them."""
+
+from artix.model.articulation import Articulation, State
+from artix.model.builder import ArticulationBuilder
+from artix.model.composite_joints import CompositeJoint
+from artix.model.couplings import LoopJoint, LoopJointType
+from artix.model.geometry import Geometry, GeometryType
+from artix.model.inertial_parameters import (
+    inertia_from_log_cholesky,
+    log_cholesky_from_articulation,
+    log_cholesky_from_inertia,
+    with_log_cholesky,
+)
+from artix.model.joint_features import Drive, DriveEnvelope, JointFriction
+from artix.model.joints import Axis, Joint, JointType
+from artix.model.padding import PaddedTopology, Padding
+from artix.model.states import neutral_state, random_state
+from artix.model.tendons import Attachment, FixedTendon, SpatialTendon, TendonJoint
+from artix.model.topology import Topology
+
+__all__ = [
+    "Articulation",
+    "ArticulationBuilder",
+    "Attachment",
+    "Axis",
+    "CompositeJoint",
+    "Drive",
+    "DriveEnvelope",
+    "FixedTendon",
+    "Geometry",
+    "GeometryType",
+    "Joint",
+    "JointFriction",
+    "JointType",
+    "LoopJoint",
+    "LoopJointType",
+    "PaddedTopology",
+    "Padding",
+    "SpatialTendon",
+    "State",
+    "TendonJoint",
+    "Topology",
+    "inertia_from_log_cholesky",
+    "log_cholesky_from_articulation",
+    "log_cholesky_from_inertia",
+    "neutral_state",
+    "random_state",
+    "with_log_cholesky",
+]

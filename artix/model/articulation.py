@@ -21,7 +21,7 @@ class Articulation(struct.PyTreeNode):
     :class:`~artix.ArticulationBuilder` or :func:`~artix.load_urdf`.
 
     Attributes:
-      topology: what is static.
+      topology: the static part: tree, joint types and names.
       link_mass: mass of each link [kg], shape [L].
       link_com_pose: mass frame in the link frame: position of the centre of mass and orientation of the axes in which
         ``link_inertia`` is given, shape [L, 7].
@@ -54,6 +54,15 @@ class Articulation(struct.PyTreeNode):
 
     What is data for time stepping (limits, drives, friction, damping, couplings, geometry) appears in no other
     quantity.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> print(arm.topology.num_links, arm.topology.num_dofs, arm.link_mass.sum())
+      9 7 17.1
+      >>> heavier = arm.replace(link_mass=1.2 * arm.link_mass)
+      >>> state = artix.neutral_state(arm)
+      >>> print(artix.potential_energy(heavier, state) / artix.potential_energy(arm, state))
+      1.2
     """
 
     topology: Tree
@@ -105,6 +114,14 @@ class State(struct.PyTreeNode):
       joint_position: joint positions [rad or m], shape [n]; the rotation-vector components of a spherical joint.
       joint_velocity: joint velocities [rad/s or m/s], shape [n]; for a spherical joint the relative angular velocity in
         the child joint frame, which is not the rate of its position (see ``artix.joint_rate_from_velocity``).
+
+    Examples:
+      >>> robot = artix.robots.load("quadruped")
+      >>> state = artix.neutral_state(robot)
+      >>> knee = robot.topology.dofs("front_left_knee")
+      >>> bent = state.replace(joint_position=state.joint_position.at[knee].set(-1.0))
+      >>> print(bent.root_pose.shape, bent.root_velocity.shape, bent.joint_position.shape)
+      (7,) (6,) (12,)
     """
 
     root_pose: jax.Array

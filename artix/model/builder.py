@@ -34,9 +34,19 @@ class ArticulationBuilder:
       fixed_base: whether the root is fixed to the world.
       gravity: acceleration of gravity in world axes [m/s^2], shape [3].
       name: the articulation's name.
-      strict: whether to refuse inertias that no rigid body has although dynamics can be computed with them: one
-        principal moment above the sum of the others, or inertia without mass. The readers of files take them as given
-        and warn; write ``strict=False`` for numbers that you did not choose, such as identified ones.
+      strict: whether to refuse inertias that are physically impossible but give well-defined dynamics: one principal
+        moment above the sum of the others, or inertia without mass. The readers of files take them as given and warn;
+        pass ``strict=False`` for numbers that you did not choose, such as identified ones.
+
+    Examples:
+      >>> builder = artix.ArticulationBuilder(fixed_base=True, name="pendulum")
+      >>> base = builder.add_link(name="base")
+      >>> top = (0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 1.0)  # of the rod: position, quaternion xyzw
+      >>> hinge = artix.Joint.revolute(artix.Axis.SWING1, child_pose=top, name="hinge")
+      >>> rod = builder.add_link(base, hinge, mass=1.0, inertia=(0.083, 0.083, 0.001), name="rod")
+      >>> pendulum = builder.build()
+      >>> print(artix.mass_matrix(pendulum, artix.neutral_state(pendulum)))  # 0.083 + 1 kg (0.5 m)^2
+      [[0.333]]
     """
 
     def __init__(
@@ -104,9 +114,9 @@ class ArticulationBuilder:
         """
         if isinstance(joint, CompositeJoint):
             name = f"link_{len(self._links)}" if name is None else name
-            *above, joint = joint.named_joints(name)
-            for between in above:
-                parent = self.add_link(parent, between, name=f"{name}:{between.name}")
+            *first_joints, joint = joint.named_joints(name)
+            for part in first_joints:
+                parent = self.add_link(parent, part, name=f"{name}:{part.name}")
         index = len(self._links)
         name = f"link_{index}" if name is None else name
         where = f"link {name!r}"
@@ -167,7 +177,7 @@ class ArticulationBuilder:
         return joint
 
     def add_frame(self, name: str, link: int, pose: npt.ArrayLike = IDENTITY_POSE) -> None:
-        """Adds a named frame that rides on ``link`` at ``pose`` (position, quaternion xyzw) in the link's frame."""
+        """Adds a named frame fixed to ``link`` at ``pose`` (position, quaternion xyzw) in the link's frame."""
         if name in self._names:
             raise ValueError(f"frame {name!r}: the name is taken; give every link and frame its own name")
         if not 0 <= link < len(self._links):
@@ -186,7 +196,7 @@ class ArticulationBuilder:
         Raises:
           ValueError: there is no such link (the message lists them), or the name is taken.
         """
-        links, known = [one.name for one in self._links], [one for one, _, _ in self._geometries]
+        links, known = [each.name for each in self._links], [shape for shape, _, _ in self._geometries]
         self._geometries.append((*name_resolution.geometry(links, known, link, name), geometry))
 
     def add_mimic(
@@ -246,7 +256,7 @@ class ArticulationBuilder:
         del self._loop_joints[names.index(name)]
 
     def _add_named(self, known: list, new: Any, kind: str) -> None:
-        if new.name in (one.name for one in known):
+        if new.name in (each.name for each in known):
             raise ValueError(f"{kind} {new.name!r}: the name is taken; give every {kind} its own name")
         known.append(new)
 
@@ -264,7 +274,8 @@ class ArticulationBuilder:
             raise ValueError(f"{self.name!r}: there is no link; add the root with add_link()")
         order = self._breadth_first()
         number = {old: new for new, old in enumerate(order)}
-        links, shapes = [self._links[old] for old in order], sorted(self._geometries, key=lambda one: number[one[1]])
+        links = [self._links[old] for old in order]
+        shapes = sorted(self._geometries, key=lambda named: number[named[1]])
         topology = Topology(
             parent=tuple(-1 if link.parent < 0 else number[link.parent] for link in links),
             joint_types=tuple(link.joint.type for link in links),
@@ -280,10 +291,10 @@ class ArticulationBuilder:
         topology = dataclasses.replace(
             topology,
             mimic_dofs=name_resolution.mimic_dofs(topology, self._mimics),
-            fixed_tendons=tuple(name_resolution.fixed_tendon(topology, one) for one in self._fixed_tendons),
-            spatial_tendons=tuple(name_resolution.spatial_tendon(topology, one) for one in self._spatial_tendons),
-            loop_joints=tuple(name_resolution.loop_joint(topology, one) for one in self._loop_joints),
-            geometries=tuple(one.structure(name, number[link]) for name, link, one in shapes),
+            fixed_tendons=tuple(name_resolution.fixed_tendon(topology, tendon) for tendon in self._fixed_tendons),
+            spatial_tendons=tuple(name_resolution.spatial_tendon(topology, tendon) for tendon in self._spatial_tendons),
+            loop_joints=tuple(name_resolution.loop_joint(topology, joint) for joint in self._loop_joints),
+            geometries=tuple(geometry.structure(name, number[link]) for name, link, geometry in shapes),
         )
         dtype = jnp.zeros(()).dtype if dtype is None else dtype
         parameters = link_parameters(links) | joint_parameters([link.joint for link in links])
@@ -294,7 +305,7 @@ class ArticulationBuilder:
             "fixed_tendons": FixedTendons.of(self._fixed_tendons),
             "spatial_tendons": SpatialTendons.of(self._spatial_tendons),
             "loop_joints": LoopJoints.of(self._loop_joints),
-            "geometry": Geometries.of([one for _, _, one in shapes]),
+            "geometry": Geometries.of([geometry for _, _, geometry in shapes]),
         }
         return Articulation(topology=topology, **jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), parameters))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -43,27 +43,32 @@ def check_state(articulation: Articulation, state: State) -> None:
     check_vector("state.joint_velocity", state.joint_velocity, (n,), dtype, "n joint DOFs")
 
 
-#: What stands for a step of no length [s]: its effects are below rounding, and what is divided by it stays finite.
+#: Replaces a step of zero length [s]: its effects are below rounding, and quotients by it stay finite.
 _INSTANT = 1e-9
 
 
 def as_time(articulation: Articulation, dt: float | jax.Array) -> Any:
-    """A step in the articulation's dtype; a Python number stays a constant while JAX traces.
+    """A step's length in the articulation's dtype; a Python number stays a constant while JAX traces.
 
-    A step of exactly zero becomes a nanosecond, with the same derivative: values and derivatives of steps have a limit
-    there that ``0 / 0`` would not find.
+    Exactly zero becomes a nanosecond, with the same derivative: the value and derivatives of a step have a limit at
+    zero, where the formulas would be ``0 / 0``.
     """
     dtype, xp = articulation.dtype, jnp if isinstance(dt, jax.Array) else np
     time = xp.asarray(dt, dtype)
     return time + xp.where(time == 0, np.asarray(_INSTANT, dtype), np.zeros((), dtype))
 
 
-def static_topology(articulation: Articulation, refusal: str) -> Topology:
+class _HasTopology(Protocol):
+    @property
+    def topology(self) -> Any: ...
+
+
+def static_topology(articulation: _HasTopology, refusal: str) -> Topology:
     """The topology of an articulation whose tree is known while JAX traces.
 
     Raises:
-      TypeError: the tree is data, as that of a member of a mixed fleet; ``refusal`` says what needs to know it, and how
-        to mend that.
+      TypeError: the tree is data, as in a member of a mixed fleet; ``refusal`` is the message, which should say what
+        needs a static tree and what to do instead.
     """
     if not isinstance(articulation.topology, Topology):
         raise TypeError(refusal)

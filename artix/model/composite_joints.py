@@ -1,4 +1,4 @@
-"""Joints of several axes as sequences of simpler ones, with massless links in between."""
+"""Joints with several axes as sequences of simpler joints, with massless links in between."""
 
 from __future__ import annotations
 
@@ -37,6 +37,17 @@ class CompositeJoint:
 
     Raises:
       ValueError: there is no joint, or an option has not one entry per degree of freedom.
+
+    Examples:
+      >>> builder = artix.ArticulationBuilder(fixed_base=True)
+      >>> base = builder.add_link(name="floor")
+      >>> joint = artix.CompositeJoint.planar(name="drive")
+      >>> _ = builder.add_link(base, joint, mass=5.0, inertia=(0.1, 0.1, 0.2), name="cart")
+      >>> cart = builder.build()
+      >>> print(cart.topology.dof_names)
+      ('drive:x', 'drive:y', 'drive:swing2')
+      >>> print(jnp.diagonal(artix.mass_matrix(cart, artix.neutral_state(cart))))
+      [5.  5.  0.2]
     """
 
     joints: Sequence[Joint]
@@ -108,15 +119,15 @@ def _sequence(
 ) -> CompositeJoint:
     """Joints that share one frame at position zero; options are distributed over their degrees of freedom."""
     count = sum(len(joint.axes) for joint in joints)
-    made, first = [], 0
+    parts, first = [], 0
     for joint in joints:
         last = first + len(joint.axes)
-        own = {key: _part(key, value, slice(first, last), count, name) for key, value in options.items()}
-        made.append(dataclasses.replace(joint, **own))
+        joint_options = {key: _part(key, value, slice(first, last), count, name) for key, value in options.items()}
+        parts.append(dataclasses.replace(joint, **joint_options))
         first = last
-    made[0] = dataclasses.replace(made[0], parent_pose=parent_pose)
-    made[-1] = dataclasses.replace(made[-1], child_pose=child_pose)
-    return CompositeJoint(joints=made, name=name)
+    parts[0] = dataclasses.replace(parts[0], parent_pose=parent_pose)
+    parts[-1] = dataclasses.replace(parts[-1], child_pose=child_pose)
+    return CompositeJoint(joints=parts, name=name)
 
 
 def _part(key: str, value: Any, dofs: slice, count: int, name: str | None) -> Any:

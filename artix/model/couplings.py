@@ -67,7 +67,12 @@ class MimicJoints(struct.PyTreeNode):
 
 
 class LoopJointType(enum.Enum):
-    """Which relative motions of its two frames a loop joint locks."""
+    """Which relative motions of its two frames a loop joint locks.
+
+    Examples:
+      >>> print([kind.name for kind in artix.LoopJointType])
+      ['FIXED', 'REVOLUTE', 'SPHERICAL', 'PRISMATIC', 'DISTANCE', 'D6']
+    """
 
     FIXED = "fixed"
     REVOLUTE = "revolute"
@@ -109,6 +114,21 @@ class LoopJoint:
 
     Raises:
       ValueError: a pose or number is malformed, ``locked_axes`` do not fit the type, or the two links are one.
+
+    Examples:
+      >>> builder = artix.builder_from_articulation(artix.robots.load("double_pendulum"))
+      >>> tip = (0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 1.0)  # in the frame of the lower rod
+      >>> along, kind = [artix.Axis.X], artix.LoopJointType.D6
+      >>> rail = artix.LoopJoint(
+      ...     name="rail", link_a=None, link_b="lower", pose_b=tip, type=kind, locked_axes=along
+      ... )
+      >>> builder.add_loop_joint(rail)  # the tip stays below the shoulder
+      >>> held = builder.build()
+      >>> state = artix.neutral_state(held).replace(joint_velocity=jnp.array([1.0, -2.0]))
+      >>> constraints = artix.Constraints.of_loop_joints(held)
+      >>> jacobian = artix.constraints.constraint_jacobian(held, state, constraints)
+      >>> print(jacobian @ state.joint_velocity)  # so it may move
+      [0.]
     """
 
     name: str

@@ -21,7 +21,7 @@ def level_schedule(parent: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def pointer_table(parent: np.ndarray) -> np.ndarray:
-    """The nodes to compose with in each round of pointer jumping through a forest, shape [rounds, N].
+    """The node that each node is composed with in each round of pointer jumping through a forest, shape [rounds, N].
 
     Entries are node numbers plus one; 0 stands for "nothing above". After ceil(log2(depth + 1)) rounds of
     ``x[i] = x[table[round, i]] * x[i]`` every node holds the product along its path.

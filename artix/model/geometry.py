@@ -1,7 +1,7 @@
-"""Shapes on links: what a builder is told of them, what is static of them, and their arrays.
+"""Shapes on links: their descriptions for a builder, their static structure, and their arrays.
 
-Every shape touches through *candidates*: points of its link, each with a radius around it. A sphere has one, a capsule
-two, a box eight, a cylinder eight, a hull one for each of its points; see :mod:`artix.contact.candidates`.
+Every shape makes contact through *candidates*: points of its link, each with a radius. A sphere has one, a capsule two,
+a box eight, a cylinder eight, a hull one for each of its points; see :mod:`artix.contact.candidates`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,13 @@ MOST_HULL_POINTS = 16
 
 
 class GeometryType(enum.Enum):
-    """The kinds of shapes. Capsules and cylinders lie along z of their frames, as in MuJoCo and URDF."""
+    """The kinds of shapes. Capsules and cylinders lie along z of their frames, as in MuJoCo and URDF.
+
+    Examples:
+      >>> robot = artix.robots.load("humanoid")
+      >>> print([(shape.name, shape.type.name) for shape in robot.topology.geometries])
+      [('left_foot', 'BOX'), ('right_foot', 'BOX')]
+    """
 
     SPHERE = "sphere"
     """Size: radius."""
@@ -38,7 +44,7 @@ class GeometryType(enum.Enum):
     """The convex hull of at most 16 points, each a sphere. Size: the radius of the spheres."""
 
 
-#: How many numbers tell the size of a shape.
+#: How many numbers give the size of a shape.
 SIZE_NUMBERS = {
     GeometryType.SPHERE: 1,
     GeometryType.CAPSULE: 2,
@@ -53,9 +59,7 @@ class Geometry:
     """A shape that rides on a link, and the material of its surface.
 
     Its class methods :meth:`sphere`, :meth:`capsule`, :meth:`box`, :meth:`cylinder` and :meth:`hull` make one of each
-    kind::
-
-        builder.add_geometry("foot", Geometry.sphere(0.02, position=(0.0, 0.0, -0.2), friction=0.8))
+    kind.
 
     Attributes:
       type: what it is.
@@ -72,6 +76,15 @@ class Geometry:
     Raises:
       ValueError: a size, coefficient or gain is negative or not finite, a quaternion has not length 1, a hull has no
         points or more than 16, a stiffness is zero, or a rigid surface has damping.
+
+    Examples:
+      >>> builder = artix.builder_from_articulation(artix.robots.load("double_pendulum"))
+      >>> ball = artix.Geometry.sphere(0.1, position=(0.0, 0.0, -1.0), friction=0.8)
+      >>> builder.add_geometry("lower", ball, name="tip")
+      >>> pendulum = builder.build()
+      >>> ground = artix.Ground.flat(height=-2.5)
+      >>> print(artix.geometry_distances(pendulum, artix.neutral_state(pendulum), ground))  # 2.5 - 2 - 0.1 m
+      [0.4]
     """
 
     type: GeometryType
@@ -102,7 +115,7 @@ class Geometry:
         check_material(self, where)
 
     def structure(self, name: str, link: int) -> GeometryStructure:
-        """What is static of the shape, under a name on a link."""
+        """The static structure of the shape, under a name on a link."""
         num_points = 0 if self.points is None else len(np.asarray(self.points))
         return GeometryStructure(name, self.type, link, num_points, self.sensor)
 
@@ -150,22 +163,22 @@ def check_material(owner: object, where: str) -> None:
 
 
 def _hull_points(points: npt.ArrayLike) -> np.ndarray:
-    found = np.asarray(points, float)
-    if found.ndim != 2 or found.shape[1] != 3 or not 1 <= len(found) <= MOST_HULL_POINTS:
+    array = np.asarray(points, float)
+    if array.ndim != 2 or array.shape[1] != 3 or not 1 <= len(array) <= MOST_HULL_POINTS:
         raise ValueError(
-            f"hull: points must have shape [P, 3] with P from 1 to {MOST_HULL_POINTS}; found {found.shape}"
+            f"hull: points must have shape [P, 3] with P from 1 to {MOST_HULL_POINTS}; found {array.shape}"
         )
-    return finite_array(found, found.shape, "hull: points")
+    return finite_array(array, array.shape, "hull: points")
 
 
 @dataclasses.dataclass(frozen=True)
 class GeometryStructure:
-    """What is static of a shape.
+    """The static structure of a shape.
 
     Attributes:
       name: its name.
-      type: what it is.
-      link: the link on which it rides.
+      type: its kind.
+      link: the link that it is fixed to.
       num_points: number of points of a hull, 0 for every other type.
       sensor: whether it exerts no force.
     """
@@ -178,7 +191,7 @@ class GeometryStructure:
 
 
 class Geometries(struct.PyTreeNode):
-    """The numbers of G shapes with P points of hulls in all, shape after shape; see :class:`Geometry`.
+    """The arrays of G shapes with P hull points in all, shape after shape; see :class:`Geometry`.
 
     Attributes:
       pose: frames in the links' frames, [G, 7].
@@ -201,24 +214,24 @@ class Geometries(struct.PyTreeNode):
     @classmethod
     def of(cls, geometries: Sequence[Geometry]) -> Geometries:
         """From the descriptors, as NumPy arrays."""
-        points = [one.points for one in geometries if one.points is not None]
+        points = [shape.points for shape in geometries if shape.points is not None]
         materials = ("friction", "restitution", "stiffness", "damping")
         return cls(
-            pose=np.array([one.pose for one in geometries], float).reshape(-1, 7),  # type: ignore[arg-type]
-            size=np.array([(*one.size, 0.0, 0.0)[:3] for one in geometries], float).reshape(-1, 3),  # type: ignore[arg-type]
+            pose=np.array([shape.pose for shape in geometries], float).reshape(-1, 7),  # type: ignore[arg-type]
+            size=np.array([(*shape.size, 0.0, 0.0)[:3] for shape in geometries], float).reshape(-1, 3),  # type: ignore[arg-type]
             point=np.concatenate([np.zeros((0, 3)), *points]),  # type: ignore[arg-type]
-            **{name: np.array([getattr(one, name) for one in geometries], float) for name in materials},  # type: ignore[arg-type]
+            **{name: np.array([getattr(shape, name) for shape in geometries], float) for name in materials},  # type: ignore[arg-type]
         )
 
-    def taken(self, structures: Sequence[GeometryStructure], index: np.ndarray, axis: int = 0) -> Geometries:
-        """Some of the shapes, in the order of their numbers ``index``.
+    def select(self, structures: Sequence[GeometryStructure], index: np.ndarray, axis: int = 0) -> Geometries:
+        """Some of the shapes, in the order of ``index``.
 
         Args:
-          structures: what is static of all of them.
-          index: their numbers.
-          axis: the axis of the shapes, behind those of a batch.
+          structures: the static structures of all shapes.
+          index: the numbers of the shapes to select.
+          axis: the axis of the shapes, which follows those of a batch.
         """
-        ends = np.cumsum([0, *(one.num_points for one in structures)])
+        ends = np.cumsum([0, *(shape.num_points for shape in structures)])
         points = np.concatenate([np.zeros(0, int), *(np.arange(ends[k], ends[k + 1]) for k in index)]).astype(int)
 
         def take(name: str, array: Array) -> Array:

@@ -52,6 +52,14 @@ def log_cholesky_from_inertia(mass: Array, com_pose: Array, inertia: Array) -> A
       TypeError: the arrays have different dtypes.
 
     Identity: ``inertia_from_log_cholesky`` of the result is the same link.
+
+    Examples:
+      >>> com_pose = jnp.array([0.0, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0])
+      >>> inertia = jnp.diag(jnp.array([0.02, 0.02, 0.01]))
+      >>> theta = artix.model.log_cholesky_from_inertia(jnp.array(2.0), com_pose, inertia)
+      >>> mass, _, inertia = artix.model.inertia_from_log_cholesky(theta)
+      >>> print(mass, jnp.diagonal(inertia))
+      2.0 [0.02 0.02 0.01]
     """
     dtype = jnp.asarray(mass).dtype
     check_vector("mass", mass, (), dtype, "of one link")
@@ -74,6 +82,14 @@ def inertia_from_log_cholesky(theta: Array) -> tuple[Array, Array, Array]:
 
     Raises:
       ValueError: theta has the wrong shape.
+
+    Examples:
+      >>> theta = jnp.zeros(10).at[0].set(jnp.log(2.0)).at[7].set(0.1)
+      >>> mass, com_pose, inertia = artix.model.inertia_from_log_cholesky(theta)
+      >>> print(mass, com_pose[:3])
+      4.0 [0.1 0.  0. ]
+      >>> print(jnp.linalg.eigvalsh(inertia).min() > 0)  # whatever theta is
+      True
     """
     check_vector("theta", theta, (NUM_PARAMETERS,), jnp.asarray(theta).dtype, "log-Cholesky parameters")
     mass = jnp.exp(2 * theta[0])
@@ -100,6 +116,13 @@ def log_cholesky_from_articulation(articulation: Articulation, links: Sequence[s
       ValueError: a link has no mass or no extent in some direction, see :func:`log_cholesky_from_inertia`; the message
         names it.
       TypeError: the articulation belongs to a mixed fleet, whose padded links have no mass.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> theta = artix.log_cholesky_from_articulation(arm, ["forearm", "hand"])
+      >>> mass, _, _ = artix.model.inertia_from_log_cholesky(theta[1])
+      >>> print(theta.shape, mass)  # the hand has 0.6 kg
+      (2, 10) 0.6
     """
     topology, index = _topology_and_indices(articulation, links)
     mass, com_pose, inertia = (
@@ -128,6 +151,14 @@ def with_log_cholesky(articulation: Articulation, theta: Array, links: Sequence[
       TypeError: theta has another dtype than the articulation, or the articulation belongs to a mixed fleet.
 
     Identity: ``with_log_cholesky(a, log_cholesky_from_articulation(a))`` has the dynamics of ``a``.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> theta = artix.log_cholesky_from_articulation(arm, ["hand"])
+      >>> heavier = artix.with_log_cholesky(arm, theta.at[:, 0].add(jnp.log(1.1)), ["hand"])
+      >>> hand = arm.topology.link_index("hand")
+      >>> print(heavier.link_mass[hand] > arm.link_mass[hand], (heavier.link_mass != arm.link_mass).sum())
+      True 1
     """
     _, index = _topology_and_indices(articulation, links)
     check_vector("theta", theta, (len(index), NUM_PARAMETERS), articulation.dtype, "one row per link")
@@ -140,12 +171,12 @@ def with_log_cholesky(articulation: Articulation, theta: Array, links: Sequence[
 
 
 def _parameters(mass: Array, com_pose: Array, inertia: Array) -> Array:
-    """The upper triangular V with ``V V^T`` the second moments per mass, from its last column to its first."""
+    """Factorises the second moments per mass as ``V V^T``, V upper triangular, from the last column to the first."""
     quaternion = spatial.normalize(com_pose[3:, None])
     symmetric = 0.5 * (inertia + inertia.T)
-    own = 0.5 * jnp.trace(symmetric) * jnp.eye(3, dtype=inertia.dtype) - symmetric
+    moments = 0.5 * jnp.trace(symmetric) * jnp.eye(3, dtype=inertia.dtype) - symmetric
     rotation = spatial.rotation_matrix(quaternion)
-    second = spatial.multiply_transposed(spatial.multiply(rotation, own[..., None]), rotation)[..., 0] / mass
+    second = spatial.multiply_transposed(spatial.multiply(rotation, moments[..., None]), rotation)[..., 0] / mass
     c = jnp.sqrt(second[2, 2])
     s13, s23 = second[0, 2] / c, second[1, 2] / c
     b = jnp.sqrt(second[1, 1] - s23 * s23)

@@ -31,6 +31,12 @@ class Drive:
 
     Raises:
       ValueError: a gain or limit is negative, a number is not finite (``max_force`` may be infinite).
+
+    Examples:
+      >>> servo = artix.Drive(stiffness=100.0, damping=10.0, max_force=50.0, target=0.5)
+      >>> joint = artix.Joint.revolute(artix.Axis.SWING1, drive=servo)
+      >>> print(joint.drive.stiffness, joint.drive.max_force)
+      100.0 50.0
     """
 
     stiffness: float = 0.0
@@ -61,6 +67,12 @@ class DriveEnvelope:
 
     Raises:
       ValueError: a number is negative, or one that must be finite is not.
+
+    Examples:
+      >>> motor = artix.DriveEnvelope(max_effort=30.0, max_actuator_velocity=20.0, velocity_dependent_resistance=0.5)
+      >>> joint = artix.Joint.revolute(envelope=motor)  # 30 N m at rest, 25 N m at 10 rad/s
+      >>> print(joint.envelope.max_effort - 10.0 * joint.envelope.velocity_dependent_resistance)
+      25.0
     """
 
     max_effort: float
@@ -84,6 +96,12 @@ class JointFriction:
 
     Raises:
       ValueError: a number is negative or not finite, or ``dynamic`` exceeds ``static``.
+
+    Examples:
+      >>> friction = artix.JointFriction(static=1.0, dynamic=0.8, viscous=0.1)
+      >>> joint = artix.Joint.revolute(friction=friction)
+      >>> print(joint.friction.static)
+      1.0
     """
 
     static: float = 0.0

@@ -1,4 +1,4 @@
-"""Turns descriptions of joints into the arrays of an articulation."""
+"""Converts descriptions of joints to the arrays of an articulation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from artix.model.validation import interval
 
 
 def joint_parameters(joints: Sequence[Joint]) -> dict[str, Any]:
-    """What an articulation holds per joint and per DOF, as NumPy arrays.
+    """The arrays of an articulation per joint and per DOF, as NumPy arrays.
 
     Raises:
       ValueError: a number is out of its range, or there are not as many as the joint has free axes.
@@ -55,9 +55,9 @@ def _per_axis(joints: Sequence[Joint], field: str, *kinds: type) -> list:
         value, count = getattr(joint, field), len(joint.axes)
         entries = list(value) if isinstance(value, (list, tuple)) else [value] * count
         if len(entries) != count or not all(entry is None or isinstance(entry, kinds) for entry in entries):
-            wanted = " or ".join(kind.__name__ for kind in kinds)
+            names = " or ".join(kind.__name__ for kind in kinds)
             raise ValueError(
-                f"joint {joint.name!r}: {field} must be one {wanted} or a sequence with one per free axis ({count}); "
+                f"joint {joint.name!r}: {field} must be one {names} or a sequence with one per free axis ({count}); "
                 f"found {value!r}"
             )
         values += entries
@@ -67,8 +67,8 @@ def _per_axis(joints: Sequence[Joint], field: str, *kinds: type) -> list:
 def _frictions(joints: Sequence[Joint]) -> list[JointFriction]:
     values = _per_axis(joints, "friction", JointFriction, float, int)
     return [
-        one if isinstance(one, JointFriction) else JointFriction(static=one or 0.0, dynamic=one or 0.0)
-        for one in values
+        value if isinstance(value, JointFriction) else JointFriction(static=value or 0.0, dynamic=value or 0.0)
+        for value in values
     ]
 
 

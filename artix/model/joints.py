@@ -16,7 +16,12 @@ IDENTITY_POSE = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 
 
 class JointType(enum.IntEnum):
-    """How a link may move on its parent; names and values are ``PxArticulationJointType``'s, except the last."""
+    """How a link may move on its parent; names and values are ``PxArticulationJointType``'s, except the last.
+
+    Examples:
+      >>> print([kind.name for kind in artix.JointType])
+      ['FIX', 'PRISMATIC', 'REVOLUTE', 'REVOLUTE_UNWRAPPED', 'SPHERICAL', 'HELICAL']
+    """
 
     FIX = 0
     PRISMATIC = 1
@@ -30,7 +35,14 @@ class JointType(enum.IntEnum):
 
 
 class Axis(enum.IntEnum):
-    """The axes of a joint frame; names and values are those of ``PxArticulationAxis``."""
+    """The axes of a joint frame; names and values are those of ``PxArticulationAxis``.
+
+    Examples:
+      >>> print([axis.name for axis in artix.Axis])
+      ['TWIST', 'SWING1', 'SWING2', 'X', 'Y', 'Z']
+      >>> print(artix.robots.load("cart_pole").topology.joint_axes[1])  # the cart slides along x
+      (<Axis.X: 3>,)
+    """
 
     TWIST = 0
     SWING1 = 1
@@ -42,7 +54,6 @@ class Axis(enum.IntEnum):
 
 _ROTATIONS = (Axis.TWIST, Axis.SWING1, Axis.SWING2)
 _TRANSLATIONS = (Axis.X, Axis.Y, Axis.Z)
-_REVOLUTE = (JointType.REVOLUTE, JointType.REVOLUTE_UNWRAPPED)
 
 
 _HALF = 0.5
@@ -86,6 +97,14 @@ class Joint:
       pitch: translation along the axis of a helical joint per angle [m/rad]; zero for all other types.
 
     ``drive``, ``friction`` and ``envelope`` hold for every free axis, or are sequences with one entry per free axis.
+
+    Examples:
+      >>> half = (0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 1.0)
+      >>> hinge = artix.Joint.revolute(artix.Axis.SWING1, child_pose=half, limits=[(-1.0, 1.0)], max_force=20.0)
+      >>> slide = artix.Joint.prismatic(artix.Axis.X, name="rail")
+      >>> ball = artix.Joint.spherical()
+      >>> print([len(joint.axes) for joint in (hinge, slide, ball, artix.Joint.fixed())])
+      [1, 1, 3, 0]
     """
 
     type: JointType
@@ -116,17 +135,16 @@ class Joint:
         axes, fewest, most = allowed[self.type]
         free = self.axes
         if not (fewest <= len(free) <= most and all(axis in axes for axis in free) and list(free) == sorted(set(free))):
-            wanted = ", ".join(axis.name.lower() for axis in axes) or "no axis"
+            names = ", ".join(axis.name.lower() for axis in axes) or "no axis"
             count = str(fewest) if fewest == most else f"{fewest} to {most}"
             raise ValueError(
-                f"joint {self.name!r}: a {self.type.name.lower()} joint takes {count} free axes out of ({wanted}), "
+                f"joint {self.name!r}: a {self.type.name.lower()} joint takes {count} free axes out of ({names}), "
                 f"each once and in this order; found ({', '.join(axis.name.lower() for axis in free)})"
             )
-
         pitch = number(self.pitch, f"joint {self.name!r}: pitch")
         if not np.isfinite(pitch) or (pitch != 0.0 and self.type is not JointType.HELICAL):
-            wanted = "be finite" if self.type is JointType.HELICAL else "be zero: only helical joints have one"
-            raise ValueError(f"joint {self.name!r}: pitch must {wanted}; found {pitch}")
+            rule = "be finite" if self.type is JointType.HELICAL else "be zero: only helical joints have one"
+            raise ValueError(f"joint {self.name!r}: pitch must {rule}; found {pitch}")
 
     @classmethod
     def fixed(cls, **options) -> Joint:

@@ -1,4 +1,4 @@
-"""Numbers of single links: what a builder is told, and the arrays that they become."""
+"""Parameters of single links as a builder receives them, and the arrays that they become."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from artix.model.validation import number
 
 @dataclasses.dataclass(frozen=True)
 class LinkParameters:
-    """What a builder is told of one link."""
+    """The description of one link; ``numbers`` are those of ``LINK_NUMBERS``."""
 
     name: str
     parent: int
@@ -25,7 +25,7 @@ class LinkParameters:
     numbers: dict[str, float]
 
 
-#: Scalars of a link that become arrays [L]: the argument of ``add_link``, the array, and whether it may be infinite.
+#: Scalars of a link that become arrays [L]: argument of ``add_link``, array, lower bound, whether it may be infinite.
 LINK_NUMBERS = {
     "gravity_scale": ("gravity_scale", -np.inf, False),
     "linear_damping": ("link_linear_damping", 0.0, False),
@@ -39,15 +39,15 @@ LINK_NUMBERS = {
 def link_number(argument: str, value: float, where: str) -> float:
     """One of ``LINK_NUMBERS``; raises ``ValueError`` if it is out of its range."""
     _, low, infinite = LINK_NUMBERS[argument]
-    found = number(value, f"{where}: {argument}")
-    if not (found >= low and (infinite or np.isfinite(found))):
-        wanted = "finite" if low < 0 else "not negative (inf for none)" if infinite else "finite and not negative"
-        raise ValueError(f"{where}: {argument} must be {wanted}; found {found}")
-    return found
+    result = number(value, f"{where}: {argument}")
+    if not (result >= low and (infinite or np.isfinite(result))):
+        rule = "finite" if low < 0 else "not negative (inf for none)" if infinite else "finite and not negative"
+        raise ValueError(f"{where}: {argument} must be {rule}; found {result}")
+    return result
 
 
 def link_parameters(links: Sequence[LinkParameters]) -> dict[str, Any]:
-    """What the articulation holds per link, as NumPy arrays."""
+    """The arrays of an articulation per link, as NumPy arrays."""
     parameters = {name: np.array([link.numbers[key] for link in links]) for key, (name, *_) in LINK_NUMBERS.items()}
     return parameters | {
         "link_mass": np.array([link.mass for link in links]),

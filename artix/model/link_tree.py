@@ -1,4 +1,4 @@
-"""Links, joints and degrees of freedom: names, index arrays, and which moves which."""
+"""Links, joints and degrees of freedom: names, index arrays, and which DOF moves which link."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class LinkTree:
         base = "fixed" if self.fixed_base else "floating"
         return f"{type(self).__name__}({self.name!r}, {base} base, {self.num_links} links, {self.num_dofs} DOFs)"
 
-    # Masks that a padded topology has as data. Here nothing is padded, and ``fixed_base`` describes the base.
+    # Masks of a padded topology. Here nothing is padded, and ``fixed_base`` describes the base.
     dof_is_live = None
     link_is_live = None
     base_is_free = None
@@ -122,7 +122,7 @@ class LinkTree:
 
     def geometry_index(self, name: str) -> int:
         """The number of the shape called ``name``; raises ``KeyError`` with the known names."""
-        return _find(tuple(one.name for one in self.geometries), name, "geometry")
+        return _find(tuple(shape.name for shape in self.geometries), name, "geometry")
 
     # --- degrees of freedom -------------------------------------------------------------------------------------
 
@@ -167,17 +167,23 @@ class LinkTree:
         return read_only(ancestor_mask(np.array(self.parent)), bool)
 
     @cached_property
-    def depth_first_dofs(self) -> np.ndarray:
-        """The DOFs in depth-first order of their links, children by index: the order of PhysX's solver, shape [n]."""
+    def depth_first_links(self) -> np.ndarray:
+        """The links in depth-first order, children by index, shape [L]."""
         children: list[list[int]] = [[] for _ in self.parent]
         for link, above in enumerate(self.parent[1:], start=1):
             children[above].append(link)
         order, stack = [], [0]
         while stack:
             link = stack.pop()
-            order += np.flatnonzero(self.dof_link == link).tolist()
+            order.append(link)
             stack += reversed(children[link])
         return read_only(order, int)
+
+    @cached_property
+    def depth_first_dofs(self) -> np.ndarray:
+        """The DOFs in depth-first order of their links: the order of PhysX's solver, shape [n]."""
+        order = [np.flatnonzero(self.dof_link == link) for link in self.depth_first_links]
+        return read_only(np.concatenate(order), int)
 
 
 def _find(names: tuple[str, ...], name: str, kind: str) -> int:

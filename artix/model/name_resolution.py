@@ -1,4 +1,4 @@
-"""Resolves names in the couplings that a builder is given to indices of links and DOFs."""
+"""Resolves the names in a builder's couplings to indices of links and DOFs."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def geometry(links: Sequence[str], known: Sequence[str], link: int | str, name: 
         raise ValueError(f"{where}: link {link} is not a link; there are {len(links)}")
     if name is None:
         free = (f"{links[number]}:{k}" for k in itertools.count())
-        return next(one for one in free if one not in known), number
+        return next(candidate for candidate in free if candidate not in known), number
     if name in known:
         raise ValueError(f"{where}: the name is taken; give every geometry its own name")
     return name, number

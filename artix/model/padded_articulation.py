@@ -1,4 +1,4 @@
-"""Padding articulations with different trees to one shape."""
+"""Pads articulations with different trees to one shape."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from artix.model.padding import Padding, pad_topology, padded
 
 
 def pad_articulation(articulation: Articulation, padding: Padding) -> Articulation:
-    """An articulation with padded arrays and its topology as data; padded links are massless, padded limits zero.
+    """The articulation with padded arrays and its topology as data; padded links are massless, padded limits zero.
 
-    Shapes on links are left out: their kinds and links are static, and differ between the members of a fleet.
+    Shapes on links are left out, since their kinds and links are static but differ between the members of a fleet.
 
     Raises:
       TypeError: the articulation is padded already.
@@ -37,27 +37,14 @@ def pad_articulation(articulation: Articulation, padding: Padding) -> Articulati
         filled[tuple(slice(size) for size in value.shape)] = value
         return jnp.asarray(filled)
 
-    poses = {
-        field: pad(field, links, 7, fill=identity)
-        for field in ("link_com_pose", "joint_parent_pose", "joint_child_pose")
-    }
-
+    poses = ("link_com_pose", "joint_parent_pose", "joint_child_pose")
     per_link = (
-        "link_mass",
-        "gravity_scale",
-        "link_linear_damping",
-        "link_angular_damping",
-        "max_link_linear_velocity",
-        "max_link_angular_velocity",
-        "link_cfm_scale",
+        *("link_mass", "gravity_scale", "link_linear_damping", "link_angular_damping"),
+        *("max_link_linear_velocity", "max_link_angular_velocity", "link_cfm_scale"),
     )
     per_dof = (
-        "joint_pitch",
-        "armature",
-        "joint_lower_limit",
-        "joint_upper_limit",
-        "max_joint_velocity",
-        "max_joint_force",
+        *("joint_pitch", "armature", "joint_lower_limit", "joint_upper_limit"),
+        *("max_joint_velocity", "max_joint_force"),
     )
     return articulation.replace(
         topology=tree,
@@ -65,17 +52,17 @@ def pad_articulation(articulation: Articulation, padding: Padding) -> Articulati
         frame_local_pose=pad("frame_local_pose", padding.frames, 7, fill=identity),
         geometry=jax.tree.map(lambda leaf: jnp.asarray(leaf, articulation.dtype), Geometries.of([])),
         **_padded_groups(articulation, padding),
-        **poses,
+        **{field: pad(field, links, 7, fill=identity) for field in poses},
         **{field: pad(field, links) for field in per_link},
         **{field: pad(field, dofs) for field in per_dof},
     )
 
 
 def _padded_groups(articulation: Articulation, padding: Padding) -> dict[str, Any]:
-    """The groups of arrays of joint features and couplings, padded by entries that do nothing."""
+    """The groups of arrays of joint features and couplings, padded with entries that have no effect."""
 
     def pad_group(group, size: int, **other_sizes: int):
-        """Pads the arrays of a group along their first axis; ``other_sizes`` are those of single fields."""
+        """Pads the arrays of a group along their first axis to ``size``; ``other_sizes`` are for single fields."""
         sizes = {field.name: other_sizes.get(field.name, size) for field in dataclasses.fields(group)}
         arrays = {name: np.asarray(getattr(group, name)) for name in sizes}
         arrays = {name: padded(array, (sizes[name], *array.shape[1:])) for name, array in arrays.items()}

@@ -1,4 +1,4 @@
-"""Topology as data: different trees padded to one shape, so that one compiled program serves all."""
+"""Topology as data: different trees padded to one shape, so that one compiled program serves all of them."""
 
 from __future__ import annotations
 
@@ -38,6 +38,12 @@ class Padding:
       prismatic: whether any member has a prismatic joint.
       spherical: whether any member has a spherical joint.
       helical: whether any member has a helical joint.
+
+    Examples:
+      >>> robots = [artix.robots.load(name) for name in ("arm7", "cart_pole")]
+      >>> fleet = artix.Fleet(robots, layout="padded")
+      >>> print(fleet.padding.links, fleet.padding.dofs, fleet.padding.floating)
+      9 7 False
     """
 
     links: int
@@ -104,6 +110,12 @@ class PaddedTopology(struct.PyTreeNode):
     """A :class:`~artix.Topology` as arrays, padded; attributes of the same name mean the same.
 
     Padded links are massless and attached to the root, padded DOFs move nothing, and results for both are exactly zero.
+
+    Examples:
+      >>> fleet = artix.Fleet([artix.robots.load("arm7"), artix.robots.load("cart_pole")], layout="padded")
+      >>> topology = fleet.articulation.topology
+      >>> print(type(topology).__name__, topology.num_dofs)  # the fleet's maximum
+      PaddedTopology 7
     """
 
     is_known_when_traced: ClassVar[bool] = False
@@ -191,12 +203,12 @@ class PaddedTopology(struct.PyTreeNode):
         return self.padding.helical
 
 
-#: A tree known while JAX traces, or a tree as data. Both have attributes of the same names.
+#: A tree known while JAX traces, or a tree as data. Both have the same attributes.
 Tree: TypeAlias = Topology | PaddedTopology
 
 
 def pad_topology(topology: Topology, padding: Padding) -> PaddedTopology:
-    """Turns a topology into data, padded with entries that do nothing."""
+    """A topology as data, padded with entries that have no effect."""
     padding.check_fits(topology)
     links, dofs, bodies = padding.links, padding.dofs, padding.bodies
     body_dofs = np.where(topology.body_dofs == topology.num_dofs, dofs, topology.body_dofs)

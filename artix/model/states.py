@@ -23,10 +23,11 @@ def neutral_state(articulation: Articulation) -> State:
     Returns:
       The state, in the articulation's dtype.
 
-    Example:
+    Examples:
       >>> arm = artix.robots.load("arm7")
-      >>> artix.neutral_state(arm).root_pose.tolist()
-      [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]
+      >>> state = artix.neutral_state(arm)
+      >>> print(state.root_pose, state.joint_position.shape)
+      [0. 0. 0. 0. 0. 0. 1.] (7,)
     """
     n, dtype = articulation.topology.num_dofs, articulation.dtype
     root = jnp.zeros(7, dtype).at[6].set(1)
@@ -48,32 +49,41 @@ def random_state(articulation: Articulation, key: Array, *, velocity_scale: floa
     Returns:
       The state, in the articulation's dtype.
 
-    Example:
+    Examples:
       >>> arm = artix.robots.load("arm7")
-      >>> q = artix.random_state(arm, jax.random.key(0)).joint_position
-      >>> bool(jnp.all((arm.joint_lower_limit <= q) & (q <= arm.joint_upper_limit)))
+      >>> keys = jax.random.split(jax.random.key(0), 1000)
+      >>> states = jax.vmap(lambda key: artix.random_state(arm, key))(keys)
+      >>> print(states.joint_position.shape)
+      (1000, 7)
+      >>> print((arm.joint_lower_limit <= states.joint_position).all())
       True
     """
     tree, dtype = articulation.topology, articulation.dtype
     limits = articulation.joint_lower_limit, articulation.joint_upper_limit
     live = tree.num_base_dofs > 0 if tree.base_is_free is None else tree.base_is_free, tree.dof_is_live
-    return _drawn(limits, _widths(tree).astype(dtype), live, key, jnp.asarray(velocity_scale, dtype))
+    return _sample(limits, _widths(tree).astype(dtype), live, key, jnp.asarray(velocity_scale, dtype))
+
+
+def at_rest(state: State) -> State:
+    """The state with all velocities zero."""
+    zero = jnp.zeros_like
+    return state.replace(root_velocity=zero(state.root_velocity), joint_velocity=zero(state.joint_velocity))
 
 
 def _widths(tree: Tree) -> Array:
-    """How far unlimited joint positions are drawn from zero, [n]."""
-    wide = jnp.where(tree.dof_is_linear, 1.0, np.pi)
+    """Half the interval about zero from which unlimited joint positions are drawn, [n]."""
+    width = jnp.where(tree.dof_is_linear, 1.0, np.pi)
     if tree.has_spherical:
-        wide = jnp.where(take(jnp.asarray(tree.body_is_spherical), tree.dof_body), np.pi / 3**0.5, wide)
-    return wide
+        width = jnp.where(take(jnp.asarray(tree.body_is_spherical), tree.dof_body), np.pi / 3**0.5, width)
+    return width
 
 
-@jax.jit  # Compiled as one program per number of DOFs; otherwise JAX would compile each of its operations.
-def _drawn(limits, wide: Array, live, key: Array, scale: Array) -> State:
+@jax.jit  # One program per number of DOFs; otherwise JAX would compile each operation by itself.
+def _sample(limits, width: Array, live, key: Array, scale: Array) -> State:
     """A random state; ``live`` tells whether the root is free, and which DOFs are not padding."""
     (lower, upper), (root_is_free, dof_is_live) = limits, live
     dtype, keys = lower.dtype, jax.random.split(key, 5)
-    low, high = jnp.minimum(jnp.maximum(lower, -wide), upper), jnp.maximum(jnp.minimum(upper, wide), lower)
+    low, high = jnp.minimum(jnp.maximum(lower, -width), upper), jnp.maximum(jnp.minimum(upper, width), lower)
     q = low + (high - low) * jax.random.uniform(keys[0], low.shape, dtype)
     qd = scale * jax.random.normal(keys[1], low.shape, dtype)
     position = jax.random.uniform(keys[2], (3,), dtype, -1.0, 1.0)

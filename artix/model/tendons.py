@@ -30,6 +30,11 @@ class TendonJoint:
       coefficient: length of the tendon per joint position [per rad, or 1].
       recip_coefficient: joint effort per tendon force; equal to ``coefficient`` where the tendon shall do virtual work.
       parent: index, in the tendon's list, of the tendon joint on the link above; -1 for those next to the root link.
+
+    Examples:
+      >>> joint = artix.TendonJoint(dof="elbow", coefficient=0.02, recip_coefficient=0.02)  # a pulley of 2 cm
+      >>> print(joint.parent)  # next to the root link
+      -1
     """
 
     dof: str
@@ -58,6 +63,15 @@ class FixedTendon:
 
     Raises:
       ValueError: a gain is negative, a number is not finite, or the joints do not list parents first.
+
+    Examples:
+      >>> shoulder = artix.TendonJoint(dof="shoulder", coefficient=1.0, recip_coefficient=1.0)
+      >>> elbow = artix.TendonJoint(dof="elbow", coefficient=-0.5, recip_coefficient=-0.5, parent=0)
+      >>> belt = artix.FixedTendon(name="belt", joints=[shoulder, elbow], stiffness=100.0)
+      >>> builder = artix.builder_from_articulation(artix.robots.load("double_pendulum"))
+      >>> builder.add_fixed_tendon(belt)
+      >>> print(builder.build().topology.fixed_tendons[0].name)
+      belt
     """
 
     name: str
@@ -96,6 +110,12 @@ class Attachment:
       rest_length: for a leaf, the length without force of the path from the root to it [m]; ``None`` elsewhere.
       limits: for a leaf, (lower, upper) length of that path [m]; ``None`` is unlimited.
       name: the attachment's name.
+
+    Examples:
+      >>> above = artix.Attachment(link="upper", position=(0.1, 0.0, -0.8))
+      >>> below = artix.Attachment(link="lower", position=(0.1, 0.0, -0.2), parent=0, rest_length=0.3)
+      >>> print(above.parent, below.parent)  # the tendon begins at the first
+      -1 0
     """
 
     link: str
@@ -133,6 +153,17 @@ class SpatialTendon:
     Raises:
       ValueError: a gain is negative, a number is not finite, the attachments are no tree with parents first, or a rest
         length or limit is missing on a leaf or given elsewhere.
+
+    Examples:
+      >>> above = artix.Attachment(link="upper", position=(0.1, 0.0, -0.8))
+      >>> below = artix.Attachment(link="lower", position=(0.1, 0.0, -0.2), parent=0, rest_length=0.3)
+      >>> builder = artix.builder_from_articulation(artix.robots.load("double_pendulum"))
+      >>> muscle = artix.SpatialTendon(name="muscle", attachments=[above, below], stiffness=500.0)
+      >>> builder.add_spatial_tendon(muscle)
+      >>> pendulum = builder.build()
+      >>> rates = artix.vector_field(0.0, artix.neutral_state(pendulum), (pendulum, None))
+      >>> print(rates.joint_velocity[1] < 0)  # 0.1 m too long, it bends the elbow
+      True
     """
 
     name: str

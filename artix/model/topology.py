@@ -1,8 +1,8 @@
 """The static part of an articulation: its tree, joint types, names and index arrays.
 
-There are two kinds of parts. *Links* are what users name. *Bodies* are what moves: links connected by fixed joints form
-one body, and body 0 contains the root. The algorithms run on bodies, so links that only mark a place (sensors, flanges,
-shells) cost nothing.
+A tree consists of two kinds of parts. *Links* are what users name. *Bodies* are what moves: links connected by fixed
+joints form one body, and body 0 contains the root. The algorithms run on bodies, so links that only mark a place
+(sensors, flanges, shells) cost nothing.
 """
 
 from __future__ import annotations
@@ -35,14 +35,23 @@ class Topology(LinkTree):
       link_names: names of the links; length L.
       joint_names: names of the inbound joints of links 1 .. L-1; length L-1.
       creation_index: position of each link in the order in which the builder was given them; length L.
-      frame_names: names of the additional frames that ride on links.
-      frame_links: the link on which each additional frame rides.
+      frame_names: names of the additional frames, which are fixed to links.
+      frame_links: the link that each additional frame is fixed to.
       mimic_dofs: pairs (follower DOF, reference DOF), one per mimic joint.
-      fixed_tendons: what is static of the fixed tendons.
-      spatial_tendons: what is static of the spatial tendons.
-      loop_joints: what is static of the joints that close loops.
-      geometries: what is static of the shapes on links, ordered by the links.
+      fixed_tendons: static structure of the fixed tendons.
+      spatial_tendons: static structure of the spatial tendons.
+      loop_joints: static structure of the joints that close loops.
+      geometries: static structure of the shapes on links, ordered by the links.
       name: the articulation's name.
+
+    Examples:
+      >>> topology = artix.robots.load("arm7").topology
+      >>> print(topology.num_links, topology.num_dofs, topology.nv)
+      9 7 7
+      >>> print(topology.link_index("hand"), topology.dofs("elbow"))
+      7 slice(3, 4, None)
+      >>> print(topology == artix.robots.load("arm7").topology)  # by content
+      True
     """
 
     # --- bodies -------------------------------------------------------------------------------------------------
@@ -139,9 +148,9 @@ class Topology(LinkTree):
 
     @cached_property
     def body_axes(self) -> np.ndarray:
-        """Quaternion that turns each body's joint frame so that its free axes come first, shape [4, B]."""
-        turns = [AXES_FIRST[tuple(int(axis) % 3 for axis in self.joint_axes[link])] for link in self.body_link]
-        return read_only(np.transpose(turns), float)
+        """Quaternion that rotates each body's joint frame so that its free axes come first, shape [4, B]."""
+        rotations = [AXES_FIRST[tuple(int(axis) % 3 for axis in self.joint_axes[link])] for link in self.body_link]
+        return read_only(np.transpose(rotations), float)
 
     # --- masks and schedules ------------------------------------------------------------------------------------
 

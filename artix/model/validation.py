@@ -1,4 +1,4 @@
-"""Checks of numbers while an articulation is described and built; messages say what, where and what is accepted."""
+"""Checks of the numbers in descriptions; messages say what is wrong, where, and what is accepted."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ def check_fields(
     not_negative: Sequence[str] = (),
     bounds: Sequence[str] = (),
 ) -> None:
-    """Checks numbers of a descriptor.
+    """Checks the numbers of a descriptor.
 
     Args:
       owner: the descriptor.
-      where: how to name it in a message.
+      where: its name in messages.
       finite: fields that must be finite numbers.
       not_negative: fields that must be finite and not negative.
       bounds: fields that must not be negative but may be infinite.
 
     Raises:
-      ValueError: a field is not what it must be.
+      ValueError: a field breaks its rule.
     """
-    for names, low, infinite, wanted in (
+    for names, low, infinite, rule in (
         (finite, -np.inf, False, "finite"),
         (not_negative, 0.0, False, "finite and not negative"),
         (bounds, 0.0, True, "not negative (inf for none)"),
@@ -36,7 +36,7 @@ def check_fields(
         for name in names:
             value = number(getattr(owner, name), f"{where}: {name}")
             if not (value >= low and (infinite or np.isfinite(value))):
-                raise ValueError(f"{where}: {name} must be {wanted}; found {value}")
+                raise ValueError(f"{where}: {name} must be {rule}; found {value}")
 
 
 def number(value: object, where: str) -> float:
@@ -58,7 +58,7 @@ def finite_array(value: npt.ArrayLike, shape: tuple[int, ...], where: str) -> np
 
 
 def unit_pose(value: npt.ArrayLike, where: str) -> np.ndarray:
-    """A pose [7] with its quaternion normalised; only rounding may keep it from unit length."""
+    """A pose [7] with its quaternion normalised, which may differ from unit length only by rounding."""
     pose = finite_array(value, (7,), where)
     norm = float(np.linalg.norm(pose[3:]))
     if abs(norm - 1.0) > 1e-5:
@@ -99,16 +99,16 @@ def without_negative_moments(inertia: np.ndarray) -> np.ndarray:
 
 
 def inertia_rounding(mass: float, inertia: np.ndarray) -> float:
-    """By how much moments of inertia may miss what physics demands before it means anything [kg m^2].
+    """Tolerance within which moments of inertia may violate the laws of physics [kg m^2].
 
-    A millionth of the largest entry, which is one unit of the sixth digit that exporters print and a few roundings of
-    float32; and the moment of the mass at a micrometre, below which CAD programs leave what their sums have left over.
+    It is a millionth of the largest entry, which is one unit of the sixth digit that exporters print and a few
+    roundings of float32, plus the moment of the mass at a micrometre, the size of the residues that CAD programs leave.
     """
     return 1e-6 * float(np.abs(inertia).max()) + 1e-12 * mass
 
 
 def impossible_inertia(mass: float, inertia: np.ndarray) -> str | None:
-    """Why no rigid body has this mass and rotational inertia, although dynamics can be computed with them; or ``None``.
+    """Why this mass and rotational inertia are physically impossible, though dynamics are well defined; or ``None``.
 
     Args:
       mass: [kg], not negative.

@@ -1,4 +1,4 @@
-"""``PxArticulationCache`` as a pytree: arrays in PhysX's order of links and DOFs, and what makes and converts them."""
+"""``PxArticulationCache`` as a pytree of arrays in PhysX's order of links and DOFs; functions that make and pack it."""
 
 from __future__ import annotations
 
@@ -30,6 +30,12 @@ class RootLinkData(struct.PyTreeNode):
       world_ang_vel: its angular velocity [rad/s], world axes, shape [3].
       world_lin_accel: acceleration of its centre of mass in the last step [m/s^2], shape [3]; read only.
       world_ang_accel: its angular acceleration in the last step [rad/s^2], shape [3]; read only.
+
+    Examples:
+      >>> from artix import physx
+      >>> cache = physx.create_cache(artix.robots.load("quadruped"))
+      >>> print(cache.root_link_data.transform.shape, cache.root_link_data.world_lin_vel.shape)
+      (7,) (3,)
     """
 
     transform: Array
@@ -77,6 +83,14 @@ class ArticulationCache(struct.PyTreeNode):
       coefficient_matrix: from ``compute_coefficient_matrix``, shape [r, nv].
       lambda_: from ``compute_lambda`` (``lambda`` is a keyword of Python), shape [r].
       version: what the cache was made for; static. Functions refuse a cache of another articulation.
+
+    Examples:
+      >>> from artix import physx
+      >>> pole = artix.robots.load("cart_pole")
+      >>> cache = physx.create_cache(pole).replace(joint_acceleration=jnp.array([1.0, 0.0]))
+      >>> cache = physx.compute_joint_force(physx.create_simulation(pole), cache)
+      >>> print(cache.joint_force)  # to accelerate the cart at 1 m/s^2
+      [1.2 0.1]
     """
 
     external_forces: Array
@@ -106,7 +120,14 @@ class ArticulationCache(struct.PyTreeNode):
 
 
 def create_cache(articulation: AnyArticulation) -> ArticulationCache:
-    """``createCache``: a cache of zeros for one articulation (an articulation or its simulation)."""
+    """``createCache``: a cache of zeros for one articulation (an articulation or its simulation).
+
+    Examples:
+      >>> from artix import physx
+      >>> cache = physx.create_cache(artix.robots.load("quadruped"))
+      >>> print(cache.mass_matrix.shape, cache.joint_force.shape)
+      (18, 18) (12,)
+    """
     tree, dtype = articulation.topology, articulation.dtype
     n, links, nv, rows = tree.num_dofs, tree.num_links, tree.nv, num_loop_rows(tree)
 
@@ -142,7 +163,14 @@ def create_cache(articulation: AnyArticulation) -> ArticulationCache:
 
 
 def zero_cache(cache: ArticulationCache) -> ArticulationCache:
-    """``zeroCache``: zeros in all fields; as in PhysX, ``coefficient_matrix`` and ``lambda_`` stay."""
+    """``zeroCache``: zeros in all fields; as in PhysX, ``coefficient_matrix`` and ``lambda_`` stay.
+
+    Examples:
+      >>> from artix import physx
+      >>> cache = physx.create_cache(artix.robots.load("cart_pole")).replace(joint_force=jnp.ones(2))
+      >>> print(physx.zero_cache(cache).joint_force)
+      [0. 0.]
+    """
     zeros = jax.tree.map(jnp.zeros_like, cache)
     return zeros.replace(coefficient_matrix=cache.coefficient_matrix, lambda_=cache.lambda_)
 
@@ -150,7 +178,12 @@ def zero_cache(cache: ArticulationCache) -> ArticulationCache:
 def get_cache_data_size(articulation: AnyArticulation) -> int:
     """``getCacheDataSize``: the bytes of PhysX 5.6.1's cache for this articulation, in its own float32 layout.
 
-    It reserves n + 6 entries for generalised vectors and pads vectors of three, so it is no size of artix's cache.
+    It reserves n + 6 entries for generalised vectors and pads vectors of three, so it is not the size of artix's cache.
+
+    Examples:
+      >>> from artix import physx
+      >>> print(physx.get_cache_data_size(artix.robots.load("arm7")) > 0)  # [B]
+      True
     """
     n, links = articulation.topology.num_dofs, articulation.topology.num_links
     spatial_vectors = 4 * 32 * links  # external forces, velocities, accelerations, incoming joint forces
@@ -174,11 +207,18 @@ def pack_joint_data(articulation: AnyArticulation, maximum: Array) -> Array:
 
     Raises:
       ValueError: ``maximum`` has the wrong shape.
+
+    Examples:
+      >>> from artix import physx
+      >>> pole = artix.robots.load("cart_pole")
+      >>> maximum = jnp.arange(12.0)  # six axes of two joints, twist, swing1, swing2, x, y, z
+      >>> print(physx.pack_joint_data(pole, maximum))  # x of the first, swing1 of the second
+      [3. 7.]
     """
     tree = articulation.topology
     check_vector("maximum", maximum, (6 * (tree.num_links - 1),), articulation.dtype, "six axes per joint")
-    places, live = _axis_places(tree)
-    packed = maximum[jnp.where(live, places, 0)] if tree.num_dofs else maximum[:0]
+    indices, live = _axis_indices(tree)
+    packed = maximum[jnp.where(live, indices, 0)] if tree.num_dofs else maximum[:0]
     return jnp.where(live, packed, jnp.zeros_like(packed))
 
 
@@ -194,13 +234,20 @@ def unpack_joint_data(articulation: AnyArticulation, reduced: Array) -> Array:
 
     Raises:
       ValueError: ``reduced`` has the wrong shape.
+
+    Examples:
+      >>> from artix import physx
+      >>> pole = artix.robots.load("cart_pole")
+      >>> print(physx.unpack_joint_data(pole, jnp.array([1.0, 2.0])).reshape(2, 6))
+      [[0. 0. 0. 1. 0. 0.]
+       [0. 2. 0. 0. 0. 0.]]
     """
     tree = articulation.topology
     check_vector("reduced", reduced, (tree.num_dofs,), articulation.dtype, "n joint DOFs")
-    places, live = _axis_places(tree)
+    indices, live = _axis_indices(tree)
     size = 6 * (tree.num_links - 1)
-    # Padded DOFs get a place beyond the end, where nothing is written.
-    return jnp.zeros(size, articulation.dtype).at[jnp.where(live, places, size)].set(reduced, mode="drop")
+    # Padded DOFs get an index beyond the end, where nothing is written.
+    return jnp.zeros(size, articulation.dtype).at[jnp.where(live, indices, size)].set(reduced, mode="drop")
 
 
 def check_cache(articulation: AnyArticulation, cache: ArticulationCache) -> None:
@@ -219,8 +266,8 @@ def num_loop_rows(tree: Tree) -> int:
     return sum(1 if joint.type is LoopJointType.DISTANCE else len(joint.locked_axes) for joint in tree.loop_joints)
 
 
-def _axis_places(tree: Tree) -> tuple[Array, Array]:
-    """Place of each DOF among six axes per joint, and whether the DOF is more than padding, [n] each."""
+def _axis_indices(tree: Tree) -> tuple[Array, Array]:
+    """Index of each DOF among six axes per joint, and whether the DOF is real rather than padding, [n] each."""
     link, axis = jnp.asarray(tree.dof_link, jnp.int32), jnp.asarray(tree.dof_axis, jnp.int32)
     live = np.ones(tree.num_dofs, bool) if tree.dof_is_live is None else tree.dof_is_live
     return 6 * (link - 1) + axis, jnp.asarray(live)

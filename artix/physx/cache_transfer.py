@@ -1,4 +1,4 @@
-"""Moving state between an articulation and its cache: ``copyInternalStateToCache`` and ``applyCache``."""
+"""Moves state between an articulation and its cache: ``copyInternalStateToCache`` and ``applyCache``."""
 
 from __future__ import annotations
 
@@ -49,6 +49,15 @@ def copy_internal_state_to_cache(
 
     Raises:
       ValueError: the cache was made for another articulation.
+
+    Examples:
+      >>> from artix import physx
+      >>> from artix.physx import ArticulationCacheFlag as Flag
+      >>> pole = artix.robots.load("cart_pole")
+      >>> simulation = physx.simulate(physx.create_simulation(pole), 0.01)
+      >>> cache = physx.copy_internal_state_to_cache(simulation, physx.create_cache(pole), Flag.ALL)
+      >>> print(cache.joint_position, cache.link_velocity.shape)
+      [0. 0.] (3, 6)
     """
     check_cache(simulation, cache)
     state, report, flags = simulation.state, simulation.report, Flag(flags)
@@ -107,6 +116,15 @@ def apply_cache(
     Raises:
       ValueError: the cache was made for another articulation, or a field has the wrong shape.
       TypeError: a field has another dtype than the articulation.
+
+    Examples:
+      >>> from artix import physx
+      >>> from artix.physx import ArticulationCacheFlag as Flag
+      >>> pole = artix.robots.load("cart_pole")
+      >>> simulation, cache = physx.create_simulation(pole), physx.create_cache(pole)
+      >>> cache = cache.replace(joint_position=jnp.array([0.5, 0.1]))
+      >>> print(physx.apply_cache(simulation, cache, Flag.POSITION).state.joint_position)
+      [0.5 0.1]
     """
     check_cache(simulation, cache)
     flags = Flag(flags)
@@ -119,7 +137,7 @@ def apply_cache(
 
 
 def _state_fields(cache: ArticulationCache, flags: Flag) -> dict[str, Array]:
-    """What flags write into the state."""
+    """The fields of the state that the flags write."""
     root, fields = cache.root_link_data, {}
     if Flag.VELOCITY in flags:
         fields["joint_velocity"] = cache.joint_velocity
@@ -133,7 +151,7 @@ def _state_fields(cache: ArticulationCache, flags: Flag) -> dict[str, Array]:
 
 
 def _load_fields(simulation: ArticulationSimulation, cache: ArticulationCache, flags: Flag) -> dict[str, Array]:
-    """What flags write into the forces and targets."""
+    """The forces and targets that the flags write."""
     fields = {}
     if Flag.FORCE in flags:
         fields["joint_force"] = cache.joint_force
@@ -149,7 +167,7 @@ def _load_fields(simulation: ArticulationSimulation, cache: ArticulationCache, f
 
 
 def _is_moved(before: ArticulationSimulation, after: ArticulationSimulation, flags: Flag) -> Array:
-    """Whether what flags wrote wakes an articulation whatever ``autowake`` says."""
+    """Whether the values that were written wake the articulation whatever ``autowake`` says."""
     moves = {
         Flag.VELOCITY: after.state.joint_velocity,
         Flag.ROOT_VELOCITIES: after.state.root_velocity,
@@ -195,7 +213,7 @@ def _read_root(simulation: ArticulationSimulation, root: RootLinkData, flags: Fl
 
 
 def _efforts(simulation: ArticulationSimulation) -> Array:
-    """The components of the incoming joint forces along the DOFs, [n]: what drives, limits and loads sum up to."""
+    """The components of the incoming joint forces along the DOFs, [n]: the sum of drives, limits and loads."""
     tree = simulation.topology
     torque_first = jnp.roll(simulation.report.incoming_joint_force, 3, axis=1)
     link, axis = jnp.asarray(tree.dof_link), jnp.asarray(tree.dof_axis)

@@ -1,7 +1,7 @@
 """The compute calls of PhysX's direct-GPU API, on a fleet, in PhysX's exact buffer layout.
 
-Block k of every result belongs to ``indices[k]``. Blocks are strided by the fleet's maxima, but inside its block an
-articulation packs its matrix with its own column count; what lies beyond is zero (PhysX leaves it untouched).
+Block k of every result belongs to ``indices[k]``. The fleet's maxima set the stride of the blocks, but within its block
+an articulation's matrix is packed with its own column count; the rest is zero (PhysX leaves it untouched).
 """
 
 from __future__ import annotations
@@ -41,6 +41,14 @@ class LinkKinematics(NamedTuple):
 
     ``link_global_pose`` is ``PxTransform``, quaternion xyzw first, then position, shape [nb, maxLinks, 7]; velocities
     are of the centres of mass in world axes, shape [nb, maxLinks, 3] each.
+
+    Examples:
+      >>> from artix import physx
+      >>> from artix.physx import ArticulationGPUAPIComputeType as Compute
+      >>> fleet = artix.Fleet([artix.robots.load("cart_pole")] * 2)
+      >>> links = physx.compute_articulation_data(fleet, fleet.neutral_state(), [0, 1], Compute.UPDATE_KINEMATIC)
+      >>> print(links.link_global_pose.shape, links.link_linear_velocity.shape)
+      (2, 3, 7) (2, 3, 3)
     """
 
     link_global_pose: Array
@@ -88,6 +96,14 @@ def compute_articulation_data(
       IndexError: an index is not a member of the fleet.
       TypeError: the indices are not integers, or the state has another dtype than the fleet.
       ValueError: the state or the simulation is not that of the fleet.
+
+    Examples:
+      >>> from artix import physx
+      >>> from artix.physx import ArticulationGPUAPIComputeType as Compute
+      >>> fleet = artix.Fleet([artix.robots.load("arm7"), artix.robots.load("cart_pole")])
+      >>> blocks = physx.compute_articulation_data(fleet, fleet.neutral_state(), [1, 0], Compute.MASS_MATRICES)
+      >>> print(blocks.shape)  # (7 + 6)^2 numbers each, those of the pole at the front
+      (2, 169)
     """
     operation, indices, articulation = ComputeType(operation), check_indices(fleet, indices), fleet.articulation
     if isinstance(state, ArticulationSimulation):
@@ -115,6 +131,16 @@ def unpack_articulation_data(fleet: Fleet, data: Array, indices: npt.ArrayLike, 
       IndexError: an index is not a member of the fleet.
       TypeError: the indices are not integers.
       ValueError: the data has another shape than the result for these indices.
+
+    Examples:
+      >>> from artix import physx
+      >>> from artix.physx import ArticulationGPUAPIComputeType as Compute
+      >>> fleet = artix.Fleet([artix.robots.load("arm7"), artix.robots.load("cart_pole")])
+      >>> blocks = physx.compute_articulation_data(fleet, fleet.neutral_state(), [1], Compute.MASS_MATRICES)
+      >>> dense = physx.unpack_articulation_data(fleet, blocks, [1], Compute.MASS_MATRICES)
+      >>> print(dense.shape, dense[0, :2, :2])  # that of the pole
+      (1, 13, 13) [[1.2   0.1  ]
+       [0.1   0.067]]
     """
     operation, indices = ComputeType(operation), check_indices(fleet, indices)
     maxima = get_articulation_gpu_api_max_counts(fleet)
@@ -130,7 +156,14 @@ def unpack_articulation_data(fleet: Fleet, data: Array, indices: npt.ArrayLike, 
 
 
 class _Counts(NamedTuple):
-    """Per block: columns of the generalised vectors, joint DOFs, links below the root or with it, root entries."""
+    """Sizes of one articulation's quantities, one array entry per block.
+
+    Attributes:
+      columns: entries of its generalised vectors.
+      dofs: joint DOFs.
+      jacobian_rows: rows of its dense Jacobian.
+      root: root entries of its generalised vectors, 6 or 0.
+    """
 
     columns: np.ndarray
     dofs: np.ndarray
@@ -153,7 +186,7 @@ def _counts(fleet: Fleet, indices: np.ndarray) -> _Counts:
 
 
 def _data_shape(operation: ComputeType, maxima: ArticulationGPUAPIMaxCounts, blocks: int) -> tuple[int, ...] | None:
-    """The shape of the result for so many indices where it is packed, else ``None``."""
+    """The shape of a packed result for this number of blocks, ``None`` for results that are not packed."""
     dofs, wide = maxima.max_dofs, maxima.max_dofs + 6
     match operation:
         case ComputeType.DENSE_JACOBIANS:
@@ -169,15 +202,15 @@ def _data_shape(operation: ComputeType, maxima: ArticulationGPUAPIMaxCounts, blo
 
 def _pack(dense: Array, rows: Index, columns: Index, first: tuple[Index, Index], size: int) -> Array:
     """Packs the block [rows, columns] of ``dense`` that begins at ``first`` into ``size`` floats, row by row."""
-    place = jnp.arange(size, dtype=jnp.int32)
-    row, column = place // columns, place % columns
+    index = jnp.arange(size, dtype=jnp.int32)
+    row, column = index // columns, index % columns
     inside = row < rows
     row, column = jnp.where(inside, row + first[0], 0), jnp.where(inside, column + first[1], 0)
     return jnp.where(inside, dense[row, column], jnp.zeros_like(dense, shape=(size,)))
 
 
 def _spread(packed: Array, rows: Index, columns: Index, shape: tuple[int, int]) -> Array:
-    """The inverse: a packed block as a dense array of the given shape with zeros beyond."""
+    """The inverse of :func:`_pack`: a packed block as a dense array of the given shape, padded with zeros."""
     row = jnp.arange(shape[0], dtype=jnp.int32)[:, None]
     column = jnp.arange(shape[1], dtype=jnp.int32)[None]
     inside = (row < rows) & (column < columns)
@@ -199,15 +232,12 @@ def _block(operation: ComputeType, compat: bool, articulation: Articulation, sta
     """One articulation's block."""
     tree = articulation.topology
     wide, columns, n = tree.num_dofs + 6, counts.columns, counts.dofs
-    # Where the fleet's vectors have root entries, those of a fixed member are skipped.
+    # A fixed-base member of a fleet with floating bases has no root entries: skip those of the padded vectors.
     skip = tree.num_base_dofs - counts.root
-    clipped = state
+    clipped, unscaled = state, articulation
     if compat:
-        speed = jnp.minimum(state.joint_velocity, articulation.max_joint_velocity)
-        clipped = state.replace(joint_velocity=speed)
-        heavy = articulation.replace(gravity_scale=jnp.ones_like(articulation.gravity_scale))
-    else:
-        heavy = articulation
+        clipped = state.replace(joint_velocity=jnp.minimum(state.joint_velocity, articulation.max_joint_velocity))
+        unscaled = articulation.replace(gravity_scale=jnp.ones_like(articulation.gravity_scale))
 
     def vector(dense: Array) -> Array:
         return _pack(dense[None], 1, columns, (0, skip), wide)
@@ -225,7 +255,7 @@ def _block(operation: ComputeType, compat: bool, articulation: Articulation, sta
         case ComputeType.CORIOLIS_AND_CENTRIFUGAL_COMPENSATION:
             return vector(coriolis_compensation(articulation, clipped))
         case ComputeType.GRAVITY_COMPENSATION:
-            return vector(gravity_compensation(heavy, state))
+            return vector(gravity_compensation(unscaled, state))
         case ComputeType.ARTICULATION_COMS_WORLD_FRAME:
             return center_of_mass(articulation, state, "world")
         case ComputeType.ARTICULATION_COMS_ROOT_FRAME:

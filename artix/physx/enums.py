@@ -16,7 +16,13 @@ ArticulationJointType = JointType
 
 
 class ArticulationMotion(enum.IntEnum):
-    """``PxArticulationMotion``: freedom of one joint axis; see :func:`~artix.physx.get_motion`."""
+    """``PxArticulationMotion``: freedom of one joint axis; see :func:`~artix.physx.get_motion`.
+
+    Examples:
+      >>> from artix import physx
+      >>> print([motion.name for motion in physx.ArticulationMotion])
+      ['LOCKED', 'LIMITED', 'FREE']
+    """
 
     LOCKED = 0
     LIMITED = 1
@@ -24,7 +30,13 @@ class ArticulationMotion(enum.IntEnum):
 
 
 class ArticulationDriveType(enum.IntEnum):
-    """``PxArticulationDriveType``; see :func:`~artix.physx.get_drive_type`."""
+    """``PxArticulationDriveType``; see :func:`~artix.physx.get_drive_type`.
+
+    Examples:
+      >>> from artix import physx
+      >>> print([kind.name for kind in physx.ArticulationDriveType])
+      ['FORCE', 'ACCELERATION', 'NONE']
+    """
 
     FORCE = 0
     ACCELERATION = 1
@@ -32,7 +44,14 @@ class ArticulationDriveType(enum.IntEnum):
 
 
 class ArticulationFlag(enum.IntFlag):
-    """``PxArticulationFlag``; see :func:`~artix.physx.set_articulation_flag`."""
+    """``PxArticulationFlag``; see :func:`~artix.physx.set_articulation_flag`.
+
+    Examples:
+      >>> from artix import physx
+      >>> simulation = physx.create_simulation(artix.robots.load("cart_pole"))
+      >>> print(physx.ArticulationFlag.FIX_BASE in physx.get_articulation_flags(simulation))
+      True
+    """
 
     FIX_BASE = 1
     DRIVE_LIMITS_ARE_FORCES = 2
@@ -41,16 +60,29 @@ class ArticulationFlag(enum.IntFlag):
 
 
 class ArticulationKinematicFlag(enum.IntFlag):
-    """``PxArticulationKinematicFlag``: what :func:`~artix.physx.update_kinematic` is told has changed."""
+    """``PxArticulationKinematicFlag``: what :func:`~artix.physx.update_kinematic` is told has changed.
+
+    Examples:
+      >>> from artix import physx
+      >>> simulation = physx.create_simulation(artix.robots.load("cart_pole"))
+      >>> moved = physx.update_kinematic(simulation, physx.ArticulationKinematicFlag.POSITION)
+      >>> print(moved.state.joint_position)
+      [0. 0.]
+    """
 
     POSITION = 1
     VELOCITY = 2
 
 
 class ArticulationCacheFlag(enum.IntFlag):
-    """``PxArticulationCacheFlag``: what moves between an articulation and its cache.
+    """``PxArticulationCacheFlag``: which fields to copy between an articulation and its cache.
 
     As in PhysX, ``ALL`` has no ``FORCE``, no targets, no link forces and no incoming joint forces.
+
+    Examples:
+      >>> from artix.physx import ArticulationCacheFlag as Flag
+      >>> print(Flag.POSITION | Flag.VELOCITY in Flag.ALL)
+      True
     """
 
     VELOCITY = 1 << 0
@@ -74,7 +106,13 @@ class ArticulationCacheFlag(enum.IntFlag):
 
 
 class ArticulationGPUAPIReadType(enum.IntEnum):
-    """``PxArticulationGPUAPIReadType``: what :func:`~artix.physx.get_articulation_data` reads."""
+    """``PxArticulationGPUAPIReadType``: what :func:`~artix.physx.get_articulation_data` reads.
+
+    Examples:
+      >>> from artix.physx import ArticulationGPUAPIReadType as Read
+      >>> print(Read.JOINT_POSITION.name, len(Read))
+      JOINT_POSITION 19
+    """
 
     JOINT_POSITION = 0
     JOINT_VELOCITY = 1
@@ -98,7 +136,13 @@ class ArticulationGPUAPIReadType(enum.IntEnum):
 
 
 class ArticulationGPUAPIWriteType(enum.IntEnum):
-    """``PxArticulationGPUAPIWriteType``: what :func:`~artix.physx.set_articulation_data` writes."""
+    """``PxArticulationGPUAPIWriteType``: what :func:`~artix.physx.set_articulation_data` writes.
+
+    Examples:
+      >>> from artix.physx import ArticulationGPUAPIWriteType as Write
+      >>> print(Write.JOINT_TARGET_POSITION.name, len(Write))
+      JOINT_TARGET_POSITION 14
+    """
 
     JOINT_POSITION = 0
     JOINT_VELOCITY = 1
@@ -120,6 +164,11 @@ class ArticulationGPUAPIComputeType(enum.IntEnum):
     """``PxArticulationGPUAPIComputeType``: what :func:`~artix.physx.compute_articulation_data` computes.
 
     PhysX 5.7 removed the three ``GENERALIZED`` and ``CORIOLIS_AND_CENTRIFUGAL_FORCES`` entries and renumbered the rest.
+
+    Examples:
+      >>> from artix.physx import ArticulationGPUAPIComputeType as Compute
+      >>> print(Compute.MASS_MATRICES.name, len(Compute))
+      MASS_MATRICES 11
     """
 
     UPDATE_KINEMATIC = 0

@@ -1,7 +1,7 @@
-"""PhysX's generalised quantities of the joints alone: what they feel when a floating root is free and carries no force.
+"""PhysX's generalised quantities of the joints alone, where a floating root is free and carries no force.
 
 With root rows r and joint rows j of the equation of motion, eliminating the root's acceleration leaves the Schur
-complement ``Sch(y) = y_j - M_jr M_rr^-1 y_r``. For a fixed base each function is the plain one.
+complement ``Sch(y) = y_j - M_jr M_rr^-1 y_r``. For a fixed base, each function returns the ordinary quantity.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def counteracting_joint_force(
 def _eliminate_root(articulation: Articulation, state: State, rows: Array) -> Array:
     """The Schur complement of rows [nv, k] in the root: [n, k].
 
-    Six steps of Gaussian elimination, which need no pivoting, as the inertia of the whole is positive definite.
+    Six steps of Gaussian elimination, without pivoting because the composite inertia is positive definite.
     """
     tree = articulation.topology
     base = tree.num_base_dofs
@@ -119,6 +119,6 @@ def _leaked_gyroscopic_force(articulation: Articulation, state: State) -> Array:
 
 
 def _with_unit_padding(poses: Array) -> Array:
-    """Poses [L, 7] in which the zero quaternions of padded links became units."""
+    """Poses [L, 7] with the zero quaternions of padded links replaced by unit ones."""
     padded = jnp.sum(jnp.abs(poses[:, 3:]), axis=1) == 0
     return poses.at[:, 6].set(jnp.where(padded, jnp.ones_like(poses[:, 6]), poses[:, 6]))

@@ -1,4 +1,4 @@
-"""What strides the buffers of PhysX's direct-GPU API, and which of their blocks a call may touch."""
+"""The maxima that set the strides of PhysX's direct-GPU buffers, and checks of the arguments of its calls."""
 
 from __future__ import annotations
 
@@ -25,6 +25,13 @@ class ArticulationGPUAPIMaxCounts:
       max_fixed_tendon_joints: joints of one fixed tendon, its root counted as PhysX does.
       max_spatial_tendons: spatial tendons.
       max_spatial_tendon_attachments: attachments of one spatial tendon.
+
+    Examples:
+      >>> from artix import physx
+      >>> fleet = artix.Fleet([artix.robots.load("arm7"), artix.robots.load("cart_pole")])
+      >>> counts = physx.get_articulation_gpu_api_max_counts(fleet)
+      >>> print(counts == physx.ArticulationGPUAPIMaxCounts(max_dofs=7, max_links=9))
+      True
     """
 
     max_dofs: int
@@ -36,7 +43,15 @@ class ArticulationGPUAPIMaxCounts:
 
 
 def get_articulation_gpu_api_max_counts(fleet: Fleet) -> ArticulationGPUAPIMaxCounts:
-    """The fleet's maxima, as ``PxScene::getArticulationGPUAPIMaxCounts``; a padded fleet's padding counts."""
+    """The fleet's maxima, as ``PxScene::getArticulationGPUAPIMaxCounts``; a padded fleet's padding counts.
+
+    Examples:
+      >>> from artix import physx
+      >>> fleet = artix.Fleet([artix.robots.load("arm7"), artix.robots.load("cart_pole")])
+      >>> counts = physx.get_articulation_gpu_api_max_counts(fleet)
+      >>> print(counts.max_dofs, counts.max_links)
+      7 9
+    """
     tree = fleet.articulation.topology
     fixed = [tendon for topology in set(fleet.topologies) for tendon in topology.fixed_tendons]
     spatial = [tendon for topology in set(fleet.topologies) for tendon in topology.spatial_tendons]
@@ -51,7 +66,7 @@ def get_articulation_gpu_api_max_counts(fleet: Fleet) -> ArticulationGPUAPIMaxCo
 
 
 def check_indices(fleet: Fleet, indices: npt.ArrayLike, *, distinct: bool = False) -> np.ndarray:
-    """The indices of articulations as an array [nb], looked at before anything is traced.
+    """The indices of articulations as an array [nb], checked before anything is traced.
 
     Raises:
       IndexError: an index is not a member of the fleet.
@@ -90,10 +105,10 @@ def check_state(fleet: Fleet, state: State) -> None:
 def check_simulation(fleet: Fleet, simulation: ArticulationSimulation) -> None:
     """Raises ``ValueError`` unless the simulations are those of the fleet's members."""
     tree = fleet.articulation.topology
-    wanted, found = (fleet.num_members, tree.num_dofs), simulation.state.joint_position.shape
+    expected, found = (fleet.num_members, tree.num_dofs), simulation.state.joint_position.shape
     links = simulation.state.root_pose.shape[:1] + simulation.report.link_velocity.shape[1:2]
-    if found != wanted or links != (fleet.num_members, tree.num_links):
+    if found != expected or links != (fleet.num_members, tree.num_links):
         raise ValueError(
-            f"the simulation is not that of the fleet: joint positions must have shape {wanted}, found {found}; make "
+            f"the simulation is not that of the fleet: joint positions must have shape {expected}, found {found}; make "
             "it with artix.physx.create_fleet_simulation(fleet)"
         )

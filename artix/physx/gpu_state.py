@@ -1,7 +1,7 @@
 """``getArticulationData`` and ``setArticulationData`` of PhysX's direct-GPU API: the state of a fleet in padded blocks.
 
-Block k of a buffer belongs to ``indices[k]`` and is as long as the fleet's maxima. What lies beyond an articulation's
-own links and DOFs is padding: zero when read (PhysX leaves it untouched), ignored when written.
+Block k of a buffer belongs to ``indices[k]`` and has the size of the fleet's maxima. Entries beyond an articulation's
+own links and DOFs are padding: zero when read (PhysX leaves them untouched), ignored when written.
 """
 
 from __future__ import annotations
@@ -42,6 +42,14 @@ def create_fleet_simulation(
       state: the fleet's state; neutral when ``None``.
       options: how :func:`simulate` steps; PhysX's default solver for a fleet of one topology, ``SolverOptions()`` for a
         padded one, when ``None``.
+
+    Examples:
+      >>> from artix import physx
+      >>> fleet = artix.Fleet([artix.robots.load("cart_pole")] * 3)
+      >>> scene = physx.create_fleet_simulation(fleet)
+      >>> scene = jax.vmap(lambda one: physx.simulate(one, 1 / 240))(scene)
+      >>> print(scene.state.joint_position.shape)
+      (3, 2)
     """
     if options is None:
         options = PHYSX_OPTIONS if fleet.padding is None else SolverOptions()
@@ -81,6 +89,15 @@ def get_articulation_data(
       IndexError: an index is not a member of the fleet.
       TypeError: the indices are not integers.
       ValueError: the simulation is not that of the fleet.
+
+    Examples:
+      >>> from artix import physx
+      >>> from artix.physx import ArticulationGPUAPIReadType as Read
+      >>> fleet = artix.Fleet([artix.robots.load("arm7"), artix.robots.load("cart_pole")])
+      >>> scene = physx.create_fleet_simulation(fleet)
+      >>> poses = physx.get_articulation_data(fleet, scene, [1], Read.LINK_GLOBAL_POSE)
+      >>> print(poses.shape, poses[0, 1])  # PxTransform: the quaternion first
+      (1, 9, 7) [0. 0. 0. 1. 0. 0. 0.]
     """
     data_type, indices = ReadType(data_type), check_indices(fleet, indices)
     check_simulation(fleet, simulation)
@@ -111,6 +128,15 @@ def set_articulation_data(
       TypeError: the indices are not integers, or the data has another dtype than the fleet.
       ValueError: an index appears twice, the data has another shape, the simulation is not that of the fleet, or a
         tendon joint's axis is another than the topology's.
+
+    Examples:
+      >>> from artix import physx
+      >>> from artix.physx import ArticulationGPUAPIWriteType as Write
+      >>> fleet = artix.Fleet([artix.robots.load("arm7"), artix.robots.load("cart_pole")])
+      >>> scene = physx.create_fleet_simulation(fleet)
+      >>> scene = physx.set_articulation_data(fleet, scene, jnp.full((1, 7), 0.2), [1], Write.JOINT_POSITION)
+      >>> print(scene.state.joint_position[1, :2])
+      [0.2 0.2]
     """
     data_type, indices = WriteType(data_type), check_indices(fleet, indices, distinct=True)
     check_simulation(fleet, simulation)
@@ -139,6 +165,13 @@ def update_articulation_kinematics(
       IndexError: an index is not a member of the fleet.
       TypeError: the indices are not integers.
       ValueError: an index appears twice, or the simulation is not that of the fleet.
+
+    Examples:
+      >>> from artix import physx
+      >>> fleet = artix.Fleet([artix.robots.load("cart_pole")] * 2)
+      >>> scene = physx.create_fleet_simulation(fleet)
+      >>> print(physx.update_articulation_kinematics(fleet, scene, [0]).report.joint_acceleration.shape)
+      (2, 2)
     """
     indices = check_indices(fleet, indices, distinct=True)
     check_simulation(fleet, simulation)
@@ -148,7 +181,7 @@ def update_articulation_kinematics(
 
 
 def _awake(simulation: ArticulationSimulation, indices: np.ndarray) -> ArticulationSimulation:
-    """The simulations with the listed ones awake: who asleep ignored what is written would be a trap."""
+    """The simulations with the listed ones awake, so that none ignores what was written because it sleeps."""
     listed = np.zeros((len(simulation.sleep_threshold), 1), bool)
     listed[indices] = True
     return wake_if(simulation, jnp.asarray(listed))
@@ -217,7 +250,7 @@ def _write(
     links = None if tree.link_is_live is None else tree.link_is_live[indices][..., None]
 
     def put(old: Array, new: Array, live: Array | None = None) -> Array:
-        """The blocks written where they count."""
+        """The array with the listed blocks written, except for their padding."""
         return old.at[indices].set(new if live is None else jnp.where(live, new, old[indices]))
 
     root, load = state.root_velocity, simulation.external_force

@@ -16,7 +16,14 @@ Array = jax.Array
 
 
 class GpuFixedTendonData(NamedTuple):
-    """``PxGpuFixedTendonData``, each array [nb, maxFixedTendons]; see :class:`artix.FixedTendon`."""
+    """``PxGpuFixedTendonData``, each array [nb, maxFixedTendons]; see :class:`artix.FixedTendon`.
+
+    Examples:
+      >>> from artix import physx
+      >>> scalars = [jnp.array([number]) for number in (100.0, 1.0, 0.0, 0.0, -1.0, 1.0, 0.5)]
+      >>> print(physx.to_physx(physx.GpuFixedTendonData(*scalars)).itemsize)  # with PhysX's padding [B]
+      32
+    """
 
     stiffness: Array
     damping: Array
@@ -33,6 +40,12 @@ class GpuTendonJointCoefficientData(NamedTuple):
     As in PhysX, tendon joints are in breadth-first order and the first is the tendon's root, whose numbers mean
     nothing: they are zero when read. ``axis`` (unsigned 32-bit integers, :class:`artix.Axis`) belongs to the
     topology: writing another one is refused.
+
+    Examples:
+      >>> from artix import physx
+      >>> joint = physx.GpuTendonJointCoefficientData(jnp.array([0.5]), jnp.array([2.0]), jnp.array([0]))
+      >>> print(physx.to_physx(joint).itemsize)
+      16
     """
 
     coefficient: Array
@@ -41,7 +54,14 @@ class GpuTendonJointCoefficientData(NamedTuple):
 
 
 class GpuSpatialTendonData(NamedTuple):
-    """``PxGpuSpatialTendonData``, each array [nb, maxSpatialTendons]; see :class:`artix.SpatialTendon`."""
+    """``PxGpuSpatialTendonData``, each array [nb, maxSpatialTendons]; see :class:`artix.SpatialTendon`.
+
+    Examples:
+      >>> from artix import physx
+      >>> scalars = [jnp.array([number]) for number in (100.0, 1.0, 0.0, 0.0)]
+      >>> print(physx.to_physx(physx.GpuSpatialTendonData(*scalars)).itemsize)
+      16
+    """
 
     stiffness: Array
     damping: Array
@@ -55,6 +75,14 @@ class GpuTendonAttachmentData(NamedTuple):
     Attachments are in breadth-first order. ``relative_offset`` [..., 3] is in the **mass frame** of the link, where
     ``articulation.spatial_tendons.position`` is in the link's frame: a point that is written as it was read stays to
     the last bit, a new one is rounded on its way there. Rest length and limits mean something for leaves.
+
+    Examples:
+      >>> from artix import physx
+      >>> point = physx.GpuTendonAttachmentData(
+      ...     jnp.zeros((1, 3)), *(jnp.array([number]) for number in (0.3, 1.0, -1.0, 1.0))
+      ... )
+      >>> print(physx.to_physx(point).itemsize)
+      32
     """
 
     relative_offset: Array
@@ -103,7 +131,15 @@ _DTYPES: dict[type, np.dtype] = {
 
 
 def to_physx(data: TendonData) -> np.ndarray:
-    """The structures as PhysX has them in memory: a structured NumPy array, whose ``tobytes()`` is PhysX's buffer."""
+    """The structures as PhysX has them in memory: a structured NumPy array, whose ``tobytes()`` is PhysX's buffer.
+
+    Examples:
+      >>> from artix import physx
+      >>> scalars = [jnp.array([number]) for number in (100.0, 1.0, 0.0, 0.0)]
+      >>> buffer = physx.to_physx(physx.GpuSpatialTendonData(*scalars))
+      >>> print(buffer.dtype.names[:2], len(buffer.tobytes()))
+      ('stiffness', 'damping') 16
+    """
     dtype = _DTYPES[type(data)]
     buffer = np.zeros(data[-1].shape, dtype)
     for name in data._fields:
@@ -116,6 +152,13 @@ def from_physx(buffer: np.ndarray, dtype: Any = jnp.float32) -> TendonData:
 
     Raises:
       TypeError: the array has none of the four structured dtypes; view one of bytes as such first.
+
+    Examples:
+      >>> from artix import physx
+      >>> scalars = [jnp.array([number]) for number in (100.0, 1.0, 0.0, 0.0)]
+      >>> buffer = physx.to_physx(physx.GpuSpatialTendonData(*scalars))
+      >>> print(physx.from_physx(buffer).stiffness)
+      [100.]
     """
     for kind, structure in _DTYPES.items():
         if buffer.dtype == structure:

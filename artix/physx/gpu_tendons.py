@@ -1,4 +1,4 @@
-"""Tendon structures of the direct-GPU buffers: which array entries make up each articulation's block."""
+"""Reads and writes the tendon structures of the direct-GPU buffers."""
 
 from __future__ import annotations
 
@@ -69,17 +69,15 @@ def write_tendons(fleet: Fleet, articulation: Articulation, data: Any, indices: 
         _check_axes(data.axis, _axes(fleet, indices), slots)
     if kind == "SPATIAL_TENDON_ATTACHMENT":
         frames, old = _mass_frames(fleet, articulation, indices), _read(kind, articulation, indices, slots)
-        # Points that are as they were read stay to the last bit, instead of drifting on the way there and back.
-        same = data.relative_offset == _into(frames, old.relative_offset)
-        position = jnp.where(
-            jnp.all(same, axis=-1, keepdims=True), old.relative_offset, _out_of(frames, data.relative_offset)
-        )
+        # Points that did not change keep their bits; the conversion there and back would let them drift.
+        same = jnp.all(data.relative_offset == _into(frames, old.relative_offset), axis=-1, keepdims=True)
+        position = jnp.where(same, old.relative_offset, _out_of(frames, data.relative_offset))
         data = data._replace(relative_offset=position)
     return _write(kind, articulation, data, indices, slots)
 
 
 def _slots(fleet: Fleet, indices: np.ndarray, kind: str) -> np.ndarray:
-    """For each place in the blocks the entry of the articulation's arrays, -1 for none: [nb, T] or [nb, T, J]."""
+    """The entry of the articulation's arrays for each slot of the blocks, -1 for none: [nb, T] or [nb, T, J]."""
     maxima = get_articulation_gpu_api_max_counts(fleet)
     tables = {topology: _member_slots(topology, kind) for topology in set(fleet.topologies)}
     shape = {
@@ -90,13 +88,13 @@ def _slots(fleet: Fleet, indices: np.ndarray, kind: str) -> np.ndarray:
     }[kind]
     slots = np.full((len(indices), *shape), -1, np.int32)
     for block, index in enumerate(indices):
-        for place, entry in tables[fleet.topologies[index]].items():
-            slots[(block, *place)] = entry
+        for slot, entry in tables[fleet.topologies[index]].items():
+            slots[(block, *slot)] = entry
     return slots
 
 
 def _member_slots(topology: Topology, kind: str) -> dict[tuple[int, ...], int]:
-    """Place in one articulation's block -> entry of its arrays."""
+    """From the slots of one articulation's block to the entries of its arrays."""
     fixed = kind.startswith("FIXED")
     tendons: tuple[FixedTendonStructure | SpatialTendonStructure, ...] = (
         topology.fixed_tendons if fixed else topology.spatial_tendons
@@ -106,9 +104,9 @@ def _member_slots(topology: Topology, kind: str) -> dict[tuple[int, ...], int]:
     slots: dict[tuple[int, ...], int] = {}
     first = 0
     for number, tendon in enumerate(tendons):
-        # The root of a fixed tendon comes first in PhysX and is no entry of ours.
-        for place, entry in enumerate(_breadth_first(tendon.parents), start=int(fixed)):
-            slots[number, place] = first + entry
+        # In PhysX the root of a fixed tendon comes first; our arrays have no entry for it.
+        for slot, entry in enumerate(_breadth_first(tendon.parents), start=int(fixed)):
+            slots[number, slot] = first + entry
         first += len(tendon.parents)
     return slots
 
@@ -134,7 +132,7 @@ def _axes(fleet: Fleet, indices: np.ndarray) -> np.ndarray:
 
 
 def _check_axes(axes: Array, known: np.ndarray, slots: np.ndarray) -> None:
-    """Refuses axes other than the topology's; traced ones cannot be looked at."""
+    """Refuses axes other than the topology's, unless they are traced."""
     if isinstance(axes, jax.core.Tracer):
         return
     differ = np.argwhere((np.asarray(axes) != known) & (slots >= 0))
@@ -147,7 +145,7 @@ def _check_axes(axes: Array, known: np.ndarray, slots: np.ndarray) -> None:
 
 
 def _mass_frames(fleet: Fleet, articulation: Articulation, indices: np.ndarray) -> Placement:
-    """The mass frames of the attachments' links in those links' frames, one per place in the blocks."""
+    """The mass frame of each attachment's link in the link's frame, one per slot of the blocks."""
     slots = _slots(fleet, indices, "SPATIAL_TENDON_ATTACHMENT")
     link = np.zeros(slots.shape, np.int32)
     for block, index in enumerate(indices):
@@ -181,8 +179,8 @@ def _read(kind: str, articulation: Articulation, indices: np.ndarray, slots: np.
             continue
         array = getattr(getattr(articulation, _group(kind)), _ARRAYS.get(name, name))
         live = (slots >= 0).reshape(*slots.shape, *(1,) * (array.ndim - 2))
-        found = array.at[rows, slots].get(mode="fill", fill_value=0)
-        fields[name] = jnp.where(live, found, jnp.zeros_like(found))
+        values = array.at[rows, slots].get(mode="fill", fill_value=0)
+        fields[name] = jnp.where(live, values, jnp.zeros_like(values))
     return _STRUCTURES[kind](**fields)
 
 
@@ -195,7 +193,7 @@ def _write(kind: str, articulation: Articulation, data: Any, indices: np.ndarray
         if name == "axis":
             continue
         array = getattr(group, _ARRAYS.get(name, name))
-        # Padding gets an entry beyond the end, where nothing is written.
+        # Padding gets an index beyond the end, where nothing is written.
         entry = jnp.where(slots >= 0, slots, array.shape[1])
         arrays[_ARRAYS.get(name, name)] = array.at[rows, entry].set(getattr(data, name), mode="drop")
     return articulation.replace(**{_group(kind): group.replace(**arrays)})

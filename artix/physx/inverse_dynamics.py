@@ -1,8 +1,8 @@
 """The compute functions of ``PxArticulationReducedCoordinate``: from an articulation and its cache to the cache.
 
-Each reads what PhysX's reads: poses, the root's velocity and parameters from the simulation; joint velocities,
-accelerations, forces and link wrenches from the cache. By default the result is the physically right one;
-``physx_compat=True`` reproduces what PhysX 5.6.1 does instead, where its documentation says otherwise.
+Each reads the same inputs as PhysX's: poses, the root's velocity and parameters from the simulation; joint velocities,
+accelerations, forces and link wrenches from the cache. The result is the physically right one by default;
+``physx_compat=True`` reproduces PhysX 5.6.1 where it departs from its own documentation.
 """
 
 from __future__ import annotations
@@ -36,6 +36,12 @@ def common_init(simulation: ArticulationSimulation) -> ArticulationSimulation:
 
     PhysX computes here what the other functions rely on, and asks for the call after every change of state. The
     functions of artix are pure and compute what they need themselves.
+
+    Examples:
+      >>> from artix import physx
+      >>> simulation = physx.create_simulation(artix.robots.load("cart_pole"))
+      >>> print(physx.common_init(simulation) is simulation)
+      True
     """
     return simulation
 
@@ -47,6 +53,14 @@ def compute_dense_jacobian(
 
     Returns:
       The cache, the number of rows and the number of columns.
+
+    Examples:
+      >>> from artix import physx
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> simulation, cache = physx.create_simulation(pendulum), physx.create_cache(pendulum)
+      >>> cache, rows, columns = physx.compute_dense_jacobian(simulation, cache)
+      >>> print(rows, columns, cache.dense_jacobian[:, 0])  # of the two rods by the shoulder
+      12 2 [-0.5  0.   0.   0.   1.   0.  -1.5  0.   0.   0.   1.   0. ]
     """
     check_cache(simulation, cache)
     jacobian = dense_jacobian(simulation.articulation, simulation.state)
@@ -55,7 +69,16 @@ def compute_dense_jacobian(
 
 
 def compute_mass_matrix(simulation: ArticulationSimulation, cache: ArticulationCache) -> ArticulationCache:
-    """``computeMassMatrix``: :func:`artix.mass_matrix`, without armature, into ``cache.mass_matrix``."""
+    """``computeMassMatrix``: :func:`artix.mass_matrix`, without armature, into ``cache.mass_matrix``.
+
+    Examples:
+      >>> from artix import physx
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> simulation, cache = physx.create_simulation(pendulum), physx.create_cache(pendulum)
+      >>> print(physx.compute_mass_matrix(simulation, cache).mass_matrix)
+      [[2.667 0.834]
+       [0.834 0.334]]
+    """
     check_cache(simulation, cache)
     return cache.replace(mass_matrix=mass_matrix(simulation.articulation, simulation.state))
 
@@ -66,6 +89,14 @@ def compute_gravity_compensation(
     """``computeGravityCompensation``: :func:`artix.gravity_compensation` into ``cache.gravity_compensation_force``.
 
     ``physx_compat=True`` ignores ``gravity_scale``, as PhysX ignores ``eDISABLE_GRAVITY`` here.
+
+    Examples:
+      >>> from artix import physx
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> level = artix.neutral_state(pendulum).replace(joint_position=jnp.array([jnp.pi / 2, 0.0]))
+      >>> simulation, cache = physx.create_simulation(pendulum, level), physx.create_cache(pendulum)
+      >>> print(physx.compute_gravity_compensation(simulation, cache).gravity_compensation_force)
+      [19.62   4.905]
     """
     check_cache(simulation, cache)
     articulation = simulation.articulation
@@ -81,6 +112,15 @@ def compute_coriolis_compensation(
 
     Takes ``cache.joint_velocity``, and the root's velocity from the simulation. ``physx_compat=True`` first scales all
     joint velocities by one factor, so that none exceeds ``max_joint_velocity``, and leaves them so in the cache.
+
+    Examples:
+      >>> from artix import physx
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> bent = artix.neutral_state(pendulum).replace(joint_position=jnp.array([0.0, jnp.pi / 2]))
+      >>> simulation = physx.create_simulation(pendulum, bent)
+      >>> cache = physx.create_cache(pendulum).replace(joint_velocity=jnp.array([2.0, 0.0]))
+      >>> print(physx.compute_coriolis_compensation(simulation, cache).coriolis_force)
+      [0. 2.]
     """
     state, cache = _moving(simulation, cache, physx_compat)
     return cache.replace(coriolis_force=coriolis_compensation(simulation.articulation, state))
@@ -94,6 +134,15 @@ def compute_generalized_external_force(
     The result, in ``cache.joint_force``, is ``-sum_i J_i^T w_i`` for a fixed base; the root of a floating one is free
     and carries no force. ``physx_compat=True`` adds the gyroscopic torques of all links at the root's angular velocity,
     which PhysX mixes in for a floating base.
+
+    Examples:
+      >>> from artix import physx
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> push = jnp.zeros((3, 6)).at[2, 0].set(10.0)  # 10 N along x on the lower rod
+      >>> cache = physx.create_cache(pendulum).replace(external_forces=push)
+      >>> cache = physx.compute_generalized_external_force(physx.create_simulation(pendulum), cache)
+      >>> print(cache.joint_force)  # what counteracts it
+      [15.  5.]
     """
     check_cache(simulation, cache)
     wrenches = cache.external_forces
@@ -110,6 +159,13 @@ def compute_joint_force(
     Without gravity, velocities and armature, as PhysX's: ``M qdd`` for a fixed base, and for a floating one with its
     root free. For the whole equation of motion use :func:`artix.inverse_dynamics`. ``physx_compat`` as for
     :func:`compute_generalized_external_force`.
+
+    Examples:
+      >>> from artix import physx
+      >>> pole = artix.robots.load("cart_pole")
+      >>> cache = physx.create_cache(pole).replace(joint_acceleration=jnp.array([1.0, 0.0]))
+      >>> print(physx.compute_joint_force(physx.create_simulation(pole), cache).joint_force)  # the first column of M
+      [1.2 0.1]
     """
     check_cache(simulation, cache)
     acceleration = cache.joint_acceleration
@@ -126,6 +182,13 @@ def compute_joint_acceleration(
     The result, in ``cache.joint_acceleration``, is that of :func:`artix.forward_dynamics` with gravity, velocities and
     armature; no drive, limit, friction, damping, tendon or link force acts, and a floating root carries no force.
     ``physx_compat`` as for :func:`compute_coriolis_compensation`.
+
+    Examples:
+      >>> from artix import physx
+      >>> pole = artix.robots.load("cart_pole")
+      >>> cache = physx.create_cache(pole).replace(joint_force=jnp.array([12.0, 0.0]))
+      >>> print(physx.compute_joint_acceleration(physx.create_simulation(pole), cache).joint_acceleration)
+      [ 11.428 -17.137]
     """
     state, cache = _moving(simulation, cache, physx_compat)
     _check_joints(simulation, "joint_force", cache.joint_force)
@@ -136,7 +199,14 @@ def compute_joint_acceleration(
 
 
 def compute_articulation_com(simulation: ArticulationSimulation, *, root_frame: bool = False) -> Array:
-    """``computeArticulationCOM``: :func:`artix.center_of_mass` in the world or the root's mass frame [m], shape [3]."""
+    """``computeArticulationCOM``: :func:`artix.center_of_mass` in the world or the root's mass frame [m], shape [3].
+
+    Examples:
+      >>> from artix import physx
+      >>> simulation = physx.create_simulation(artix.robots.load("double_pendulum"))
+      >>> print(physx.compute_articulation_com(simulation))
+      [ 0.  0. -1.]
+    """
     return center_of_mass(simulation.articulation, simulation.state, "root" if root_frame else "world")
 
 
@@ -147,6 +217,13 @@ def compute_centroidal_momentum_matrix(
 
     The results are ``cache.centroidal_momentum_matrix`` and ``cache.centroidal_momentum_bias``. PhysX wants the mass
     matrix and the Coriolis compensation in the cache first, and a floating base; neither is needed here.
+
+    Examples:
+      >>> from artix import physx
+      >>> robot = artix.robots.load("quadruped")
+      >>> cache = physx.compute_centroidal_momentum_matrix(physx.create_simulation(robot), physx.create_cache(robot))
+      >>> print(cache.centroidal_momentum_matrix[0, 0])  # the mass [kg]
+      14.24
     """
     state, cache = _moving(simulation, cache, False)
     matrix, bias = centroidal_momentum_matrix(simulation.articulation, state)
@@ -157,7 +234,16 @@ def compute_centroidal_momentum_matrix(
 
 
 def compute_generalized_mass_matrix(simulation: ArticulationSimulation, cache: ArticulationCache) -> ArticulationCache:
-    """``computeGeneralizedMassMatrix``: the joints' inertia, a floating root free; ``cache.mass_matrix`` is [n, n]."""
+    """``computeGeneralizedMassMatrix``: the joints' inertia, a floating root free; ``cache.mass_matrix`` is [n, n].
+
+    Examples:
+      >>> from artix import physx
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> simulation, cache = physx.create_simulation(pendulum), physx.create_cache(pendulum)
+      >>> print(physx.compute_generalized_mass_matrix(simulation, cache).mass_matrix)
+      [[2.667 0.834]
+       [0.834 0.334]]
+    """
     check_cache(simulation, cache)
     return cache.replace(mass_matrix=generalized_mass_matrix(simulation.articulation, simulation.state))
 
@@ -169,6 +255,14 @@ def compute_generalized_gravity_force(
 
     A floating root is free and falls with its links, so the result is then zero unless ``gravity_scale`` differs among
     links. ``physx_compat`` as for :func:`artix.physx.generalized.generalized_gravity_force`.
+
+    Examples:
+      >>> from artix import physx
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> level = artix.neutral_state(pendulum).replace(joint_position=jnp.array([jnp.pi / 2, 0.0]))
+      >>> simulation, cache = physx.create_simulation(pendulum, level), physx.create_cache(pendulum)
+      >>> print(physx.compute_generalized_gravity_force(simulation, cache).joint_force)
+      [19.62   4.905]
     """
     check_cache(simulation, cache)
     force = generalized_gravity_force(simulation.articulation, simulation.state, physx_compat=physx_compat)
@@ -182,6 +276,15 @@ def compute_coriolis_and_centrifugal_force(
 
     The result, in ``cache.joint_force``, leaves a floating root free. ``physx_compat`` as for
     :func:`compute_coriolis_compensation`.
+
+    Examples:
+      >>> from artix import physx
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> bent = artix.neutral_state(pendulum).replace(joint_position=jnp.array([0.0, jnp.pi / 2]))
+      >>> simulation = physx.create_simulation(pendulum, bent)
+      >>> cache = physx.create_cache(pendulum).replace(joint_velocity=jnp.array([2.0, 0.0]))
+      >>> print(physx.compute_coriolis_and_centrifugal_force(simulation, cache).joint_force)
+      [0. 2.]
     """
     state, cache = _moving(simulation, cache, physx_compat)
     return cache.replace(joint_force=coriolis_and_centrifugal_force(simulation.articulation, state))
@@ -190,7 +293,7 @@ def compute_coriolis_and_centrifugal_force(
 def _moving(
     simulation: ArticulationSimulation, cache: ArticulationCache, physx_compat: bool
 ) -> tuple[State, ArticulationCache]:
-    """The state with the cache's joint velocities, and the cache with those that were used."""
+    """The state with the cache's joint velocities, and the cache with the velocities as used."""
     check_cache(simulation, cache)
     _check_joints(simulation, "joint_velocity", cache.joint_velocity)
     state = simulation.state.replace(joint_velocity=cache.joint_velocity)

@@ -1,7 +1,7 @@
-"""Loop joints of the cache: ``computeCoefficientMatrix`` and ``computeLambda``, by clean mathematics.
+"""Loop joints of the cache: ``computeCoefficientMatrix`` and ``computeLambda``, without PhysX's defects.
 
-PhysX's own functions, deprecated since 5.4, sum all rows of a joint into one column, and read back the impulse of the
-first joint for every joint. Here a joint has one row per locked axis.
+PhysX's own functions, deprecated since 5.4, sum all rows of a joint into one column and return the impulse of the first
+joint for every joint. Here a joint has one row per locked axis.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from artix.physx.simulation import ArticulationSimulation
 
 Array = jax.Array
 
-#: ``computeLambda`` has converged when no row lacks more.
+#: Relative residual of the rows below which ``computeLambda`` counts as converged.
 TOLERANCE = 1e-5
 
 
@@ -26,6 +26,11 @@ def get_coefficient_matrix_size(articulation: AnyArticulation) -> int:
     """``getCoefficientMatrixSize``: the number of entries of ``cache.coefficient_matrix``, rows times nv.
 
     PhysX counts one column of n entries per loop joint, artix one row of nv entries per locked axis of a loop joint.
+
+    Examples:
+      >>> from artix import physx
+      >>> print(physx.get_coefficient_matrix_size(artix.robots.load("arm7")))  # no loop joint
+      0
     """
     return num_loop_rows(articulation.topology) * articulation.topology.nv
 
@@ -36,6 +41,18 @@ def compute_coefficient_matrix(simulation: ArticulationSimulation, cache: Articu
     Forces ``cache.lambda_`` on the rows act as the generalised force ``J^T lambda``. The rows of a joint are its locked
     axes, translations before rotations, in the axes of the frame on ``link_a``, whose motion relative to ``link_b``
     they measure; one row, the distance, for a distance joint. Row by row this is PhysX's memory order.
+
+    Examples:
+      >>> from artix import physx
+      >>> builder = artix.builder_from_articulation(artix.robots.load("double_pendulum"))
+      >>> below = (0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 1.0)
+      >>> point = artix.LoopJointType.SPHERICAL
+      >>> pin = artix.LoopJoint(name="pin", link_a=None, link_b="lower", pose_a=below, type=point)
+      >>> builder.add_loop_joint(pin)  # holds the elbow
+      >>> held = builder.build()
+      >>> cache = physx.compute_coefficient_matrix(physx.create_simulation(held), physx.create_cache(held))
+      >>> print(cache.coefficient_matrix.shape)
+      (3, 2)
     """
     check_cache(simulation, cache)
     anchors = loop_anchors(simulation.articulation)
@@ -64,6 +81,23 @@ def compute_lambda(
       ValueError: an array has the wrong shape, the cache was made for another articulation, or a loop joint is of type
         distance, which is no equality.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> from artix import physx
+      >>> builder = artix.builder_from_articulation(artix.robots.load("double_pendulum"))
+      >>> pin = artix.LoopJoint(
+      ...     name="pin",
+      ...     link_a=None,
+      ...     link_b="lower",
+      ...     pose_a=(0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 1.0),
+      ...     type=artix.LoopJointType.SPHERICAL,
+      ... )
+      >>> builder.add_loop_joint(pin)  # holds the elbow
+      >>> held = builder.build()
+      >>> simulation, cache = physx.create_simulation(held), physx.create_cache(held)
+      >>> cache, solved = physx.compute_lambda(simulation, cache, jnp.array([1.0, 0.0]))
+      >>> print(cache.lambda_.shape, solved)
+      (3,) True
     """
     check_vector("joint_torque", joint_torque, (simulation.topology.num_dofs,), simulation.dtype, "n joint DOFs")
     cache = compute_coefficient_matrix(simulation, cache)
@@ -71,8 +105,8 @@ def compute_lambda(
         return cache, jnp.asarray(True)
     constraints = Constraints.of_loop_joints(simulation.articulation)
     force = jnp.pad(joint_torque, (simulation.topology.num_base_dofs, 0))
-    found = constrained_forward_dynamics(
+    solution = constrained_forward_dynamics(
         simulation.articulation, simulation.state, force, constraints, iterations=max_iterations
     )
-    scale = jnp.maximum(1, jnp.max(jnp.abs(found.acceleration)))
-    return cache.replace(lambda_=found.constraint_force), found.residual <= TOLERANCE * scale
+    scale = jnp.maximum(1, jnp.max(jnp.abs(solution.acceleration)))
+    return cache.replace(lambda_=solution.constraint_force), solution.residual <= TOLERANCE * scale

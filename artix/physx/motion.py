@@ -5,8 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.model.checks import check_vector
-from artix.model.topology import Topology
+from artix.model.checks import check_vector, static_topology
 from artix.physx.cache import AnyArticulation
 from artix.physx.enums import ArticulationKinematicFlag
 from artix.physx.simulation import ArticulationSimulation
@@ -25,15 +24,26 @@ def get_links(articulation: AnyArticulation) -> tuple[int, ...]:
 
     Raises:
       TypeError: the articulation is padded to several topologies, which are data; ask ``fleet.topologies[member]``.
+
+    Examples:
+      >>> from artix import physx
+      >>> print(physx.get_links(artix.robots.load("cart_pole")))
+      (0, 1, 2)
     """
-    tree = articulation.topology
-    if not isinstance(tree, Topology):
-        raise TypeError("the links of a padded articulation are data; use creation_index of fleet.topologies[member]")
+    tree = static_topology(
+        articulation, "the links of a padded articulation are data; use creation_index of fleet.topologies[member]"
+    )
     return tuple(sorted(range(tree.num_links), key=tree.creation_index.__getitem__))
 
 
 def get_root_global_pose(simulation: ArticulationSimulation) -> Array:
-    """``getRootGlobalPose``: world pose of the root link's frame, position [m] and quaternion xyzw, shape [7]."""
+    """``getRootGlobalPose``: world pose of the root link's frame, position [m] and quaternion xyzw, shape [7].
+
+    Examples:
+      >>> from artix import physx
+      >>> print(physx.get_root_global_pose(physx.create_simulation(artix.robots.load("quadruped"))))
+      [0. 0. 0. 0. 0. 0. 1.]
+    """
     return simulation.state.root_pose
 
 
@@ -50,13 +60,29 @@ def set_root_global_pose(
     Raises:
       ValueError: the shape is wrong.
       TypeError: the dtype is not the articulation's.
+
+    Examples:
+      >>> from artix import physx
+      >>> simulation = physx.create_simulation(artix.robots.load("quadruped"))
+      >>> raised = physx.set_root_global_pose(simulation, jnp.array([0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 1.0]))
+      >>> print(raised.state.root_pose[:3])
+      [0.  0.  0.5]
     """
     check_vector("pose", pose, (7,), simulation.dtype, "position, quaternion xyzw")
     return wake_if(simulation.replace(state=simulation.state.replace(root_pose=pose)), autowake)
 
 
 def get_root_linear_velocity(simulation: ArticulationSimulation) -> Array:
-    """``getRootLinearVelocity``: of the root link's centre of mass, world axes [m/s], shape [3]."""
+    """``getRootLinearVelocity``: of the root link's centre of mass, world axes [m/s], shape [3].
+
+    Examples:
+      >>> from artix import physx
+      >>> builder = artix.ArticulationBuilder()
+      >>> _ = builder.add_link(mass=1.0, inertia=(0.1, 0.1, 0.1))
+      >>> falling = physx.simulate(physx.create_simulation(builder.build()), 0.1)
+      >>> print(physx.get_root_linear_velocity(falling)[2])  # 9.81 m/s^2 for 0.1 s
+      -0.981
+    """
     return simulation.state.root_velocity[:3]
 
 
@@ -67,19 +93,42 @@ def set_root_linear_velocity(
 
     A velocity that is not zero wakes the articulation, and ``autowake`` does. A fixed base keeps the number and does
     not move; PhysX lets its links' velocities follow until the next step.
+
+    Examples:
+      >>> from artix import physx
+      >>> simulation = physx.create_simulation(artix.robots.load("quadruped"))
+      >>> gliding = physx.set_root_linear_velocity(simulation, jnp.array([0.5, 0.0, 0.0]))
+      >>> print(gliding.state.root_velocity)
+      [0.5 0.  0.  0.  0.  0. ]
     """
     return _set_root_velocity(simulation, velocity, simulation.state.root_velocity[3:], velocity, autowake)
 
 
 def get_root_angular_velocity(simulation: ArticulationSimulation) -> Array:
-    """``getRootAngularVelocity``: world axes [rad/s], shape [3]."""
+    """``getRootAngularVelocity``: world axes [rad/s], shape [3].
+
+    Examples:
+      >>> from artix import physx
+      >>> simulation = physx.create_simulation(artix.robots.load("quadruped"))
+      >>> turning = physx.set_root_angular_velocity(simulation, jnp.array([0.0, 0.0, 1.0]))
+      >>> print(physx.get_root_angular_velocity(turning))
+      [0. 0. 1.]
+    """
     return simulation.state.root_velocity[3:]
 
 
 def set_root_angular_velocity(
     simulation: ArticulationSimulation, velocity: Array, *, autowake: bool | Array = True
 ) -> ArticulationSimulation:
-    """``setRootAngularVelocity``: world axes [rad/s], shape [3]; otherwise as :func:`set_root_linear_velocity`."""
+    """``setRootAngularVelocity``: world axes [rad/s], shape [3]; otherwise as :func:`set_root_linear_velocity`.
+
+    Examples:
+      >>> from artix import physx
+      >>> simulation = physx.create_simulation(artix.robots.load("quadruped"))
+      >>> turning = physx.set_root_angular_velocity(simulation, jnp.array([0.0, 0.0, 1.0]))
+      >>> print(turning.state.root_velocity)
+      [0. 0. 0. 0. 0. 1.]
+    """
     return _set_root_velocity(simulation, simulation.state.root_velocity[:3], velocity, velocity, autowake)
 
 
@@ -95,6 +144,14 @@ def get_link_acceleration(simulation: ArticulationSimulation, link: int | Array)
 
     Raises:
       IndexError: there is no such link.
+
+    Examples:
+      >>> from artix import physx
+      >>> pole = artix.robots.load("cart_pole")
+      >>> simulation = physx.create_simulation(pole).replace(joint_force=jnp.array([12.0, 0.0]))
+      >>> cart = pole.topology.link_index("cart")
+      >>> print(physx.get_link_acceleration(physx.simulate(simulation, 0.01), cart)[0])  # along x [m/s^2]
+      11.428
     """
     count = simulation.topology.num_links
     if not isinstance(link, jax.core.Tracer) and not 0 <= int(link) < count:
@@ -105,10 +162,18 @@ def get_link_acceleration(simulation: ArticulationSimulation, link: int | Array)
 def update_kinematic(
     simulation: ArticulationSimulation, flags: ArticulationKinematicFlag = _ALL_KINEMATICS
 ) -> ArticulationSimulation:
-    """``updateKinematic``: what is left of it where link poses and velocities always follow from the state.
+    """``updateKinematic``: clears the last step's results; link poses and velocities always follow from the state.
 
-    As PhysX's ``eUPDATE_KINEMATIC`` on a GPU, it clears the last step's accelerations and incoming joint forces, which
-    do not belong to the new state. ``flags`` says what changed and makes no difference.
+    Like PhysX's ``eUPDATE_KINEMATIC`` on a GPU, it zeroes the accelerations and incoming joint forces of the last step,
+    which do not belong to the new state. ``flags`` says what changed and makes no difference.
+
+    Examples:
+      >>> from artix import physx
+      >>> pole = artix.robots.load("cart_pole")
+      >>> simulation = physx.create_simulation(pole).replace(joint_force=jnp.array([12.0, 0.0]))
+      >>> simulation = physx.update_kinematic(physx.simulate(simulation, 0.01))
+      >>> print(physx.get_link_acceleration(simulation, 1))  # that of the last step is gone
+      [0. 0. 0. 0. 0. 0.]
     """
     ArticulationKinematicFlag(flags)
     return simulation.replace(report=jax.tree.map(jnp.zeros_like, simulation.report))

@@ -1,4 +1,4 @@
-"""Settings of an articulation: flags, iteration counts, limits of its velocity as a whole, motions and drive types."""
+"""Settings of an articulation: flags, iteration counts, limits of its overall velocity, motions and drive types."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.model.checks import static_topology
 from artix.model.joints import Axis
-from artix.model.topology import Topology
 from artix.physx.cache import AnyArticulation
 from artix.physx.enums import ArticulationDriveType, ArticulationFlag, ArticulationMotion
 from artix.physx.simulation import ArticulationSimulation
@@ -18,11 +18,20 @@ from artix.simulation.common.report import Residual
 
 Array = jax.Array
 
+_PADDED = "a padded articulation has its topology as data; ask fleet.topologies[member] instead"
+
 
 def get_articulation_flags(simulation: ArticulationSimulation) -> ArticulationFlag:
-    """``getArticulationFlags``; raises ``TypeError`` for articulations padded to several topologies."""
+    """``getArticulationFlags``; raises ``TypeError`` for articulations padded to several topologies.
+
+    Examples:
+      >>> from artix import physx
+      >>> simulation = physx.create_simulation(artix.robots.load("quadruped"))
+      >>> print(physx.ArticulationFlag.FIX_BASE in physx.get_articulation_flags(simulation))
+      False
+    """
     flags = ArticulationFlag(0)
-    if _static_topology(simulation).fixed_base:
+    if static_topology(simulation, _PADDED).fixed_base:
         flags |= ArticulationFlag.FIX_BASE
     if simulation.options.drive_limits_are_forces:
         flags |= ArticulationFlag.DRIVE_LIMITS_ARE_FORCES
@@ -35,12 +44,19 @@ def set_articulation_flags(simulation: ArticulationSimulation, flags: Articulati
     """``setArticulationFlags``: all flags at once; they are static.
 
     ``FIX_BASE`` changes the topology and with it the shape of every generalised vector: make a new cache afterwards.
-    ``DISABLE_SELF_COLLISION`` is kept without effect, as there are no contacts.
+    ``DISABLE_SELF_COLLISION`` is stored without effect, as links do not collide with each other.
 
     Raises:
       TypeError: the articulation is padded to several topologies, where the base is data.
+
+    Examples:
+      >>> from artix import physx
+      >>> simulation = physx.create_simulation(artix.robots.load("cart_pole"))
+      >>> flags = physx.ArticulationFlag.FIX_BASE | physx.ArticulationFlag.DRIVE_LIMITS_ARE_FORCES
+      >>> print(physx.get_articulation_flags(physx.set_articulation_flags(simulation, flags)) == flags)
+      True
     """
-    topology = _static_topology(simulation)
+    topology = static_topology(simulation, _PADDED)
     fixed = ArticulationFlag.FIX_BASE in flags
     articulation = simulation.articulation
     if fixed != topology.fixed_base:
@@ -56,13 +72,27 @@ def set_articulation_flags(simulation: ArticulationSimulation, flags: Articulati
 def set_articulation_flag(
     simulation: ArticulationSimulation, flag: ArticulationFlag, value: bool
 ) -> ArticulationSimulation:
-    """``setArticulationFlag``: one flag; see :func:`set_articulation_flags`."""
+    """``setArticulationFlag``: one flag; see :func:`set_articulation_flags`.
+
+    Examples:
+      >>> from artix import physx
+      >>> simulation = physx.create_simulation(artix.robots.load("quadruped"))
+      >>> fixed = physx.set_articulation_flag(simulation, physx.ArticulationFlag.FIX_BASE, True)
+      >>> print(simulation.topology.nv, fixed.topology.nv)
+      18 12
+    """
     flags = get_articulation_flags(simulation)
     return set_articulation_flags(simulation, flags | flag if value else flags & ~ArticulationFlag(flag))
 
 
 def get_solver_iteration_counts(simulation: ArticulationSimulation) -> tuple[int, int]:
-    """``getSolverIterationCounts``: position and velocity iterations."""
+    """``getSolverIterationCounts``: position and velocity iterations.
+
+    Examples:
+      >>> from artix import physx
+      >>> print(physx.get_solver_iteration_counts(physx.create_simulation(artix.robots.load("cart_pole"))))
+      (4, 1)
+    """
     return simulation.options.position_iterations, simulation.options.velocity_iterations
 
 
@@ -73,6 +103,12 @@ def set_solver_iteration_counts(
 
     Raises:
       ValueError: fewer than 1 position or 0 velocity iterations, or more than 255 of either.
+
+    Examples:
+      >>> from artix import physx
+      >>> simulation = physx.create_simulation(artix.robots.load("cart_pole"))
+      >>> print(physx.get_solver_iteration_counts(physx.set_solver_iteration_counts(simulation, 8, 2)))
+      (8, 2)
     """
     if max(position_iterations, velocity_iterations) > 255:
         raise ValueError(
@@ -89,12 +125,25 @@ def get_solver_residual(simulation: ArticulationSimulation) -> tuple[Residual, R
     """``getSolverResidual``: of the position and of the velocity iterations of the last step, zero before the first.
 
     What the last sweep still had to correct of each row's velocity; see :class:`artix.Residual`.
+
+    Examples:
+      >>> from artix import physx
+      >>> simulation = physx.simulate(physx.create_simulation(artix.robots.load("cart_pole")), 0.01)
+      >>> position, velocity = physx.get_solver_residual(simulation)
+      >>> print(position.max < 1e-3, velocity.max < 1e-3)
+      True True
     """
     return simulation.report.position_residual, simulation.report.velocity_residual
 
 
 def get_max_com_linear_velocity(simulation: ArticulationSimulation) -> Array:
-    """``getMaxCOMLinearVelocity`` [m/s], ``inf`` for none, shape []."""
+    """``getMaxCOMLinearVelocity`` [m/s], ``inf`` for none, shape [].
+
+    Examples:
+      >>> from artix import physx
+      >>> print(physx.get_max_com_linear_velocity(physx.create_simulation(artix.robots.load("quadruped"))))
+      inf
+    """
     return _limit(simulation.max_com_linear_velocity, simulation)
 
 
@@ -103,22 +152,52 @@ def set_max_com_linear_velocity(simulation: ArticulationSimulation, limit: float
 
     Raises:
       ValueError: the limit is negative or NaN.
+
+    Examples:
+      >>> from artix import physx
+      >>> builder = artix.ArticulationBuilder()
+      >>> _ = builder.add_link(mass=1.0, inertia=(0.1, 0.1, 0.1))
+      >>> simulation = physx.set_max_com_linear_velocity(physx.create_simulation(builder.build()), 0.5)
+      >>> print(physx.get_root_linear_velocity(physx.simulate(simulation, 0.1))[2])  # no faster, though it falls
+      -0.5
     """
     return simulation.replace(max_com_linear_velocity=_checked(limit, simulation))
 
 
 def get_max_com_angular_velocity(simulation: ArticulationSimulation) -> Array:
-    """``getMaxCOMAngularVelocity`` [rad/s], ``inf`` for none, shape []."""
+    """``getMaxCOMAngularVelocity`` [rad/s], ``inf`` for none, shape [].
+
+    Examples:
+      >>> from artix import physx
+      >>> print(physx.get_max_com_angular_velocity(physx.create_simulation(artix.robots.load("quadruped"))))
+      inf
+    """
     return _limit(simulation.max_com_angular_velocity, simulation)
 
 
 def set_max_com_angular_velocity(simulation: ArticulationSimulation, limit: float | Array) -> ArticulationSimulation:
-    """``setMaxCOMAngularVelocity`` [rad/s], likewise: angular momentum about the centre of mass over its inertia."""
+    """``setMaxCOMAngularVelocity`` [rad/s], likewise: angular momentum about the centre of mass over its inertia.
+
+    Examples:
+      >>> from artix import physx
+      >>> simulation = physx.create_simulation(artix.robots.load("quadruped"))
+      >>> print(physx.get_max_com_angular_velocity(physx.set_max_com_angular_velocity(simulation, 5.0)))
+      5.0
+    """
     return simulation.replace(max_com_angular_velocity=_checked(limit, simulation))
 
 
 def get_motion(articulation: AnyArticulation, joint: str, axis: Axis) -> ArticulationMotion:
-    """``getMotion`` of a joint's axis, by the joint's name; limits must be concrete numbers."""
+    """``getMotion`` of a joint's axis, by the joint's name; limits must be concrete numbers.
+
+    Examples:
+      >>> from artix import physx
+      >>> pole = artix.robots.load("cart_pole")
+      >>> print(physx.get_motion(pole, "slide", artix.Axis.X).name)
+      LIMITED
+      >>> print(physx.get_motion(pole, "swing", artix.Axis.SWING1).name)
+      FREE
+    """
     dof = _dof(articulation, joint, axis)
     if dof is None:
         return ArticulationMotion.LOCKED
@@ -128,7 +207,14 @@ def get_motion(articulation: AnyArticulation, joint: str, axis: Axis) -> Articul
 
 
 def get_drive_type(articulation: AnyArticulation, joint: str, axis: Axis) -> ArticulationDriveType:
-    """The ``driveType`` of ``getDriveParams``; ``NONE`` where stiffness and damping are zero."""
+    """The ``driveType`` of ``getDriveParams``; ``NONE`` where stiffness and damping are zero.
+
+    Examples:
+      >>> from artix import physx
+      >>> pole = artix.robots.load("cart_pole")
+      >>> print(physx.get_drive_type(pole, "slide", artix.Axis.X).name)
+      NONE
+    """
     dof = _dof(articulation, joint, axis)
     parameters = articulation.articulation if isinstance(articulation, ArticulationSimulation) else articulation
     drive = parameters.drive
@@ -139,17 +225,10 @@ def get_drive_type(articulation: AnyArticulation, joint: str, axis: Axis) -> Art
 
 def _dof(articulation: AnyArticulation, joint: str, axis: Axis) -> int | None:
     """The DOF of a joint's axis, ``None`` where the axis is locked."""
-    tree = _static_topology(articulation)
+    tree = static_topology(articulation, _PADDED)
     dofs = tree.dofs(joint)
     free = tree.dof_axis[dofs].tolist()
     return dofs.start + free.index(int(axis)) if int(axis) in free else None
-
-
-def _static_topology(articulation: AnyArticulation) -> Topology:
-    tree = articulation.topology
-    if not isinstance(tree, Topology):
-        raise TypeError("a padded articulation has its topology as data; ask fleet.topologies[member] instead")
-    return tree
 
 
 def _limit(limit: Array | None, simulation: ArticulationSimulation) -> Array:

@@ -1,4 +1,4 @@
-"""What PhysX keeps of an articulation in a scene, as one pytree, and the step that moves it on."""
+"""The state that PhysX keeps of an articulation in a scene, as one pytree, and the step that advances it."""
 
 from __future__ import annotations
 
@@ -42,12 +42,19 @@ class ArticulationSimulation(struct.PyTreeNode):
       report: accelerations and incoming joint forces of the last step, zero before the first one.
       sleep: how near to sleep the links are; see :class:`artix.SleepState`.
       sleep_threshold: mass-normalised kinetic energy below which it may fall asleep [m^2/s^2], shape [].
-      stabilization_threshold: the same for PhysX's stabilisation, which artix has not: held, without effect.
+      stabilization_threshold: the same for PhysX's stabilisation, which artix does not implement; has no effect.
       max_com_linear_velocity: limit of the speed of the whole articulation's centre of mass [m/s], shape []; ``None``
         for none. Floating bases only; removed in PhysX 5.6.
       max_com_angular_velocity: limit of its angular velocity as a whole [rad/s], likewise.
       options: solver, iteration counts and ``drive_limits_are_forces``; static.
-      disable_self_collision: PhysX's ``eDISABLE_SELF_COLLISION``, held without effect: there are no contacts; static.
+      disable_self_collision: PhysX's ``eDISABLE_SELF_COLLISION``; has no effect, as links never collide; static.
+
+    Examples:
+      >>> from artix import physx
+      >>> simulation = physx.create_simulation(artix.robots.load("cart_pole"))
+      >>> simulation = simulation.replace(joint_force=jnp.array([12.0, 0.0]))
+      >>> print(physx.simulate(simulation, 0.01).state.joint_velocity[0])  # [m/s]
+      0.114
     """
 
     articulation: Articulation
@@ -98,6 +105,13 @@ def create_simulation(
     Raises:
       ValueError: an array of the state has the wrong shape.
       TypeError: an array of the state has another dtype than the articulation.
+
+    Examples:
+      >>> from artix import physx
+      >>> pole = artix.robots.load("cart_pole")
+      >>> simulation = physx.create_simulation(pole, options=artix.SolverOptions(solver="tgs"))
+      >>> print(physx.get_solver_iteration_counts(simulation), physx.is_sleeping(simulation))
+      (4, 1) False
     """
     tree, dtype = articulation.topology, articulation.dtype
     state = neutral_state(articulation) if state is None else state
@@ -136,6 +150,17 @@ def simulate(simulation: ArticulationSimulation, dt: float | Array) -> Articulat
     Raises:
       ValueError: an array has the wrong shape, or the articulation has what :func:`artix.step` does not step.
       TypeError: an array has another dtype, or the solver needs a static topology.
+
+    Examples:
+      >>> from artix import physx
+      >>> simulation = physx.create_simulation(artix.robots.load("double_pendulum"))
+      >>> bent = simulation.state.replace(joint_position=jnp.array([0.5, 0.0]))
+      >>> simulation = simulation.replace(state=bent)
+      >>> for _ in range(10):
+      ...     simulation = physx.simulate(simulation, 1 / 240)
+      ...
+      >>> print(simulation.state.joint_position[0] < 0.5)  # it swings back
+      True
     """
     before, control, articulation = simulation.state, simulation.control, simulation.articulation
     sleeps = is_sleeping(woken_by(control, simulation.sleep))
@@ -150,10 +175,10 @@ def simulate(simulation: ArticulationSimulation, dt: float | Array) -> Articulat
 
 
 def limit_com_velocity(simulation: ArticulationSimulation, state: State) -> State:
-    """The state with the velocity of the articulation as a whole scaled down to the simulation's limits.
+    """The state with the overall velocity of the articulation scaled down to the simulation's limits.
 
-    The root's velocity changes, and all links with it as one rigid body; joint velocities stay. A fixed base has no
-    velocity as a whole.
+    The root's velocity changes, and all links move with it as one rigid body; joint velocities stay. A fixed base has
+    no overall velocity.
     """
     linear, angular = simulation.max_com_linear_velocity, simulation.max_com_angular_velocity
     tree = simulation.topology
@@ -165,16 +190,16 @@ def limit_com_velocity(simulation: ArticulationSimulation, state: State) -> Stat
     mass = jnp.sum(simulation.articulation.link_mass)
     change = _excess(momentum[:3] / mass, linear)
     turn = _excess(jnp.linalg.solve(matrix[3:, 3:6], momentum[3:]), angular)
-    # A turn of the root about its own centre of mass would move that of the articulation.
-    carried = matmul(matrix[:3, 3:6], turn) / mass
-    slower = state.root_velocity - jnp.concatenate([change - carried, turn])
+    # Rotating the root about its own centre of mass also moves the articulation's centre of mass.
+    induced = matmul(matrix[:3, 3:6], turn) / mass
+    limited = state.root_velocity - jnp.concatenate([change - induced, turn])
     if tree.base_is_free is not None:
-        slower = jnp.where(tree.base_is_free, slower, state.root_velocity)
-    return state.replace(root_velocity=slower)
+        limited = jnp.where(tree.base_is_free, limited, state.root_velocity)
+    return state.replace(root_velocity=limited)
 
 
 def _excess(velocity: Array, limit: Array | None) -> Array:
-    """What of a velocity [3] is beyond a limit of its magnitude."""
+    """The part of a velocity [3] that exceeds a limit on its magnitude."""
     if limit is None:
         return jnp.zeros_like(velocity)
     check_vector("limit of the velocity of the centre of mass", limit, (), velocity.dtype, "a number")

@@ -1,4 +1,4 @@
-"""Sleeping of an articulation as a whole: who wakes it and puts it to sleep, and the thresholds that it keeps."""
+"""Puts an articulation to sleep and wakes it; its wake counters and thresholds."""
 
 from __future__ import annotations
 
@@ -14,17 +14,38 @@ Array = jax.Array
 
 
 def is_sleeping(simulation: ArticulationSimulation) -> Array:
-    """``isSleeping``: whether the wake counters of all links are zero, a boolean, shape []."""
+    """``isSleeping``: whether the wake counters of all links are zero, a boolean, shape [].
+
+    Examples:
+      >>> from artix import physx
+      >>> simulation = physx.create_simulation(artix.robots.load("cart_pole"))
+      >>> print(physx.is_sleeping(simulation), physx.is_sleeping(physx.put_to_sleep(simulation)))
+      False True
+    """
     return sleeping.is_sleeping(simulation.sleep)
 
 
 def wake_up(simulation: ArticulationSimulation) -> ArticulationSimulation:
-    """``wakeUp``: awake, with the wake counters at their reset value of 0.4 s."""
+    """``wakeUp``: awake, with the wake counters at their reset value of 0.4 s.
+
+    Examples:
+      >>> from artix import physx
+      >>> simulation = physx.put_to_sleep(physx.create_simulation(artix.robots.load("cart_pole")))
+      >>> print(physx.get_wake_counter(physx.wake_up(simulation)))  # [s]
+      0.4
+    """
     return simulation.replace(sleep=sleeping.wake_up(simulation.articulation))
 
 
 def put_to_sleep(simulation: ArticulationSimulation) -> ArticulationSimulation:
-    """``putToSleep``: asleep, with all velocities, forces and wake counters zero; targets and positions stay."""
+    """``putToSleep``: asleep, with all velocities, forces and wake counters zero; targets and positions stay.
+
+    Examples:
+      >>> from artix import physx
+      >>> simulation = physx.put_to_sleep(physx.create_simulation(artix.robots.load("cart_pole")))
+      >>> print(physx.simulate(simulation, 0.01).state.joint_velocity, physx.get_wake_counter(simulation))
+      [0. 0.] 0.0
+    """
     state, sleep = sleeping.put_to_sleep(simulation.articulation, simulation.state)
     return simulation.replace(
         state=state,
@@ -40,7 +61,13 @@ def wake_if(simulation: ArticulationSimulation, condition: bool | Array) -> Arti
 
 
 def get_wake_counter(simulation: ArticulationSimulation) -> Array:
-    """``getWakeCounter``: the longest of the links' counters [s], shape []."""
+    """``getWakeCounter``: the longest of the links' counters [s], shape [].
+
+    Examples:
+      >>> from artix import physx
+      >>> print(physx.get_wake_counter(physx.create_simulation(artix.robots.load("cart_pole"))))  # [s]
+      0.4
+    """
     return jnp.max(simulation.sleep.wake_counter)
 
 
@@ -49,6 +76,12 @@ def set_wake_counter(simulation: ArticulationSimulation, wake_counter: float | A
 
     Raises:
       ValueError: the value is negative or not finite.
+
+    Examples:
+      >>> from artix import physx
+      >>> simulation = physx.create_simulation(artix.robots.load("cart_pole"))
+      >>> print(physx.is_sleeping(physx.set_wake_counter(simulation, 0.0)))
+      True
     """
     counter = _checked("wake_counter", wake_counter, simulation)
     awake = sleeping.wake_up(simulation.articulation)
@@ -56,17 +89,36 @@ def set_wake_counter(simulation: ArticulationSimulation, wake_counter: float | A
 
 
 def get_sleep_threshold(simulation: ArticulationSimulation) -> Array:
-    """``getSleepThreshold`` [m^2/s^2], shape []."""
+    """``getSleepThreshold`` [m^2/s^2], shape [].
+
+    Examples:
+      >>> from artix import physx
+      >>> print(physx.get_sleep_threshold(physx.create_simulation(artix.robots.load("cart_pole"))))
+      0.005
+    """
     return simulation.sleep_threshold
 
 
 def set_sleep_threshold(simulation: ArticulationSimulation, threshold: float | Array) -> ArticulationSimulation:
-    """``setSleepThreshold``: mass-normalised kinetic energy [m^2/s^2]; raises ``ValueError`` for a negative one."""
+    """``setSleepThreshold``: mass-normalised kinetic energy [m^2/s^2]; raises ``ValueError`` for a negative one.
+
+    Examples:
+      >>> from artix import physx
+      >>> simulation = physx.create_simulation(artix.robots.load("cart_pole"))
+      >>> print(physx.get_sleep_threshold(physx.set_sleep_threshold(simulation, 0.0)))  # never sleeps
+      0.0
+    """
     return simulation.replace(sleep_threshold=_checked("sleep_threshold", threshold, simulation))
 
 
 def get_stabilization_threshold(simulation: ArticulationSimulation) -> Array:
-    """``getStabilizationThreshold`` [m^2/s^2], shape []."""
+    """``getStabilizationThreshold`` [m^2/s^2], shape [].
+
+    Examples:
+      >>> from artix import physx
+      >>> print(physx.get_stabilization_threshold(physx.create_simulation(artix.robots.load("cart_pole"))))
+      0.001
+    """
     return simulation.stabilization_threshold
 
 
@@ -75,12 +127,18 @@ def set_stabilization_threshold(simulation: ArticulationSimulation, threshold: f
 
     Raises:
       ValueError: the value is negative or not finite.
+
+    Examples:
+      >>> from artix import physx
+      >>> simulation = physx.create_simulation(artix.robots.load("cart_pole"))
+      >>> print(physx.get_stabilization_threshold(physx.set_stabilization_threshold(simulation, 0.5)))
+      0.5
     """
     return simulation.replace(stabilization_threshold=_checked("stabilization_threshold", threshold, simulation))
 
 
 def _checked(name: str, value: float | Array, simulation: ArticulationSimulation) -> Array:
-    """A number as an array [] of the articulation's dtype; traced ones are not looked at."""
+    """A number as an array [] of the articulation's dtype, checked unless it is traced."""
     if not isinstance(value, jax.core.Tracer) and not (math.isfinite(value) and value >= 0):
         raise ValueError(f"{name} must be finite and not negative; found {value}")
     return jnp.asarray(value, simulation.dtype)

@@ -1,4 +1,4 @@
-"""Small robots to learn and test with: descriptions of our own, without meshes."""
+"""Small built-in robots for learning and testing, described without meshes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,12 @@ _FIXED_BASE = {"arm7": True, "cart_pole": True, "double_pendulum": True, "humano
 
 
 def names() -> tuple[str, ...]:
-    """The names of the robots that :func:`load` knows."""
+    """The names of the robots that :func:`load` knows.
+
+    Examples:
+      >>> print(artix.robots.names())
+      ('arm7', 'cart_pole', 'double_pendulum', 'humanoid', 'quadruped')
+    """
     return tuple(_FIXED_BASE)
 
 
@@ -23,6 +28,10 @@ def path(name: str) -> Path:
 
     Raises:
       ValueError: there is no robot of this name; the message lists those that there are.
+
+    Examples:
+      >>> print(artix.robots.path("arm7").name)
+      arm7.urdf
     """
     if name not in _FIXED_BASE:
         raise ValueError(f"no robot called {name!r}; there are: {', '.join(names())}")
@@ -39,5 +48,13 @@ def load(name: str, **options: Any) -> Articulation:
 
     Raises:
       ValueError: there is no robot of this name; the message lists those that there are.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> print(arm.topology.dof_names[:2])
+      ('shoulder_yaw', 'shoulder_pitch')
+      >>> fixed = artix.robots.load("quadruped", fixed_base=True)
+      >>> print(fixed.topology.nv)
+      12
     """
     return load_urdf(path(name), **{"fixed_base": _FIXED_BASE.get(name), **options})

@@ -1,1 +1,33 @@
 """Steps in time: ``step`` chooses among the solvers in ``implicit`` and ``projected``, and ``continuous``."""
+
+from artix.simulation.common.contact_memory import ContactMemory
+from artix.simulation.common.joint_drift import with_joint_drift
+from artix.simulation.common.options import Control, SolverOptions
+from artix.simulation.common.report import ContactReport, Residual, StepReport
+from artix.simulation.continuous import vector_field
+from artix.simulation.projected.friction_anchors import FrictionAnchors
+from artix.simulation.rollout import rollout
+from artix.simulation.sleeping import SleepState, is_sleeping, put_to_sleep, step_with_sleep, wake_up
+from artix.simulation.step import step, step_and_report, step_with_contact_memory, step_with_joint_drift
+
+__all__ = [
+    "ContactMemory",
+    "ContactReport",
+    "Control",
+    "FrictionAnchors",
+    "Residual",
+    "SleepState",
+    "SolverOptions",
+    "StepReport",
+    "is_sleeping",
+    "put_to_sleep",
+    "rollout",
+    "step",
+    "step_and_report",
+    "step_with_contact_memory",
+    "step_with_joint_drift",
+    "step_with_sleep",
+    "vector_field",
+    "wake_up",
+    "with_joint_drift",
+]

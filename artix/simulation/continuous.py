@@ -63,6 +63,13 @@ def vector_field(
       ValueError: an array has the wrong shape; or the articulation has mimic joints or loop joints, which are hard
         relations.
       TypeError: an array has another dtype than the articulation.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> state = artix.neutral_state(pendulum).replace(joint_velocity=jnp.array([1.0, 0.0]))
+      >>> rate = artix.vector_field(0.0, state, (pendulum, None))
+      >>> print(rate.joint_position, rate.joint_velocity)
+      [1. 0.] [ 0.  0.]
     """
     articulation, control = args
     return _vector_field(articulation, state, control, tendon_law)

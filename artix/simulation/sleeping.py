@@ -14,6 +14,7 @@ from artix.kinematics.bodies import Placement
 from artix.kinematics.links import forward_kinematics
 from artix.math import spatial
 from artix.model.articulation import Articulation, State
+from artix.model.states import at_rest
 from artix.simulation.common.options import Control, SolverOptions
 from artix.simulation.step import DEFAULT_OPTIONS, step
 
@@ -35,6 +36,11 @@ class SleepState(struct.PyTreeNode):
         are zero.
       linear_sum: sum of the velocities of each link's centre of mass over the last steps [m/s], world axes, [L, 3].
       angular_sum: the same of its angular velocities [rad/s], in the axes of its mass frame, shape [L, 3].
+
+    Examples:
+      >>> pole = artix.robots.load("cart_pole")
+      >>> print(artix.simulation.wake_up(pole).wake_counter)  # [s]
+      [0.4 0.4 0.4]
     """
 
     wake_counter: Array
@@ -51,6 +57,12 @@ def wake_up(articulation: Articulation, wake_counter: float = WAKE_TIME) -> Slee
 
     Returns:
       The counters of an articulation that is awake.
+
+    Examples:
+      >>> pole = artix.robots.load("cart_pole")
+      >>> sleep = artix.simulation.wake_up(pole, wake_counter=1.0)
+      >>> print(sleep.wake_counter, sleep.linear_sum.shape)
+      [1. 1. 1.] (3, 3)
     """
     counter = jnp.full_like(articulation.link_mass, wake_counter)
     zero = jnp.zeros_like(articulation.link_com_pose[:, :3])
@@ -66,8 +78,14 @@ def put_to_sleep(articulation: Articulation, state: State) -> tuple[State, Sleep
 
     Returns:
       The state at rest in the same configuration, and counters that are all zero.
+
+    Examples:
+      >>> pole = artix.robots.load("cart_pole")
+      >>> state, sleep = artix.simulation.put_to_sleep(pole, artix.random_state(pole, jax.random.key(0)))
+      >>> print(state.joint_velocity, artix.simulation.is_sleeping(sleep))
+      [0. 0.] True
     """
-    return _stopped(state), wake_up(articulation, 0.0)
+    return at_rest(state), wake_up(articulation, 0.0)
 
 
 def is_sleeping(sleep: SleepState) -> Array:
@@ -78,6 +96,12 @@ def is_sleeping(sleep: SleepState) -> Array:
 
     Returns:
       Shape [], bool.
+
+    Examples:
+      >>> pole = artix.robots.load("cart_pole")
+      >>> awake, tired = artix.simulation.wake_up(pole), artix.simulation.wake_up(pole, 0.0)
+      >>> print(artix.simulation.is_sleeping(awake), artix.simulation.is_sleeping(tired))
+      False True
     """
     return jnp.all(sleep.wake_counter == 0)
 
@@ -115,6 +139,16 @@ def step_with_sleep(
     Raises:
       ValueError: as :func:`artix.step`.
       TypeError: as :func:`artix.step`.
+
+    Examples:
+      >>> pole = artix.robots.load("cart_pole")
+      >>> hanging = artix.neutral_state(pole).replace(joint_position=jnp.array([0.0, jnp.pi]))
+      >>> state, sleep = hanging, artix.simulation.wake_up(pole, 0.02)
+      >>> for _ in range(4):
+      ...     state, sleep = artix.simulation.step_with_sleep(pole, state, sleep, None, 0.01)
+      ...
+      >>> print(artix.simulation.is_sleeping(sleep))  # nothing moved for 0.02 s
+      True
     """
     end = step(articulation, state, control, dt, options)
     return sleep_after_step(articulation, state, end, sleep, control, dt, sleep_threshold)
@@ -134,8 +168,8 @@ def sleep_after_step(
     sleep = woken_by(control, sleep)
     after = _counted(articulation, end, sleep, dt, jnp.asarray(sleep_threshold, dt.dtype))
     slept, falls_asleep = is_sleeping(sleep), is_sleeping(after)
-    end = _where(falls_asleep, _stopped(end), end)
-    return _where(slept, _stopped(state), end), _where(slept, sleep, after)
+    end = _where(falls_asleep, at_rest(end), end)
+    return _where(slept, at_rest(state), end), _where(slept, sleep, after)
 
 
 def _counted(articulation: Articulation, end: State, sleep: SleepState, dt: Array, threshold: Array) -> SleepState:
@@ -172,11 +206,6 @@ def woken_if(condition: bool | Array, sleep: SleepState) -> SleepState:
     """The counters, at their reset value at least where the condition holds: PhysX's ``autowake``."""
     awake = jnp.maximum(sleep.wake_counter, WAKE_TIME)
     return sleep.replace(wake_counter=jnp.where(condition, awake, sleep.wake_counter))
-
-
-def _stopped(state: State) -> State:
-    zero = jnp.zeros_like
-    return state.replace(root_velocity=zero(state.root_velocity), joint_velocity=zero(state.joint_velocity))
 
 
 def _where(condition: Array, yes, no):

@@ -1,4 +1,4 @@
-"""Time stepping: one step, and many of them."""
+"""One step in time."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ from typing import Any
 import jax
 
 from artix.contact.ground import Ground
-from artix.contact.ground_contacts import contacts_with_ground
 from artix.evaluation import quantity
 from artix.evaluation.devices import scan
-from artix.kinematics.solve import kinematics
 from artix.model.articulation import Articulation, State
 from artix.model.checks import as_time, check_state, check_vector
 from artix.model.topology import Topology
-from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import Control, SolverOptions, check_control
 from artix.simulation.common.report import StepReport
 from artix.simulation.continuous import rk4_step
-from artix.simulation.implicit.contact_bounds import Touching
 from artix.simulation.implicit.step import implicit_step, implicit_step_and_report
-from artix.simulation.projected.step import drifting_step, physx_step
+from artix.simulation.projected.contact_checks import check_rigid
+from artix.simulation.projected.step import physx_step
+from artix.simulation.remembered import Memory, held_by, touching_of
 
 Array = jax.Array
 
@@ -49,17 +47,28 @@ def step(
       control: forces and targets during the step; ``None`` for none.
       dt: the step [s]. At zero the state stays where it is, and its derivative is the limit that it has there.
       options: solver and iterations; static.
-      ground: what its shapes may touch, with ``solver="implicit"``; ``None`` for nothing.
+      ground: what its shapes may touch, but with ``solver="rk4"``; ``None`` for nothing.
 
     Returns:
       The state a step later.
 
     Raises:
-      ValueError: an array has the wrong shape, the solver is ``"rk4"`` and there are mimic or loop joints, or there is
-        a ground and another solver than ``"implicit"`` or nothing that could touch it.
+      ValueError: an array has the wrong shape, the solver is ``"rk4"`` and there are mimic or loop joints or a ground,
+        nothing could touch the ground, or the solver is ``"pgs"`` or ``"tgs"`` and a surface is no plane, a shape that
+        may touch it no sphere, capsule or box, or one of them gives way.
       TypeError: an array has another dtype than the articulation, or a padded articulation needs a static topology for
         what it has or for the solver.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> level = artix.neutral_state(pendulum).replace(joint_position=jnp.array([jnp.pi / 2, 0.0]))
+      >>> print(artix.step(pendulum, level, None, 0.01).joint_velocity)  # it falls
+      [-0.126  0.168]
+      >>> holding = artix.Control(joint_force=artix.gravity_compensation(pendulum, level))
+      >>> print(jnp.abs(artix.step(pendulum, level, holding, 0.01).joint_velocity).max() < 1e-4)
+      True
     """
+    check_rigid(articulation, ground, options)
     return _step(articulation, state, control, as_time(articulation, dt), options, ground)
 
 
@@ -78,9 +87,10 @@ def _step(
         if options.solver == "rk4":
             return rk4_step(articulation, now, control, part, options.tendon_law), ()
         if options.solver == "implicit":
-            touching = _touching(articulation, now, ground, options)
+            touching = touching_of(articulation, now, ground, options)
             return implicit_step(articulation, now, control, part, options, touching)[0], ()
-        return physx_step(articulation, now, control, part, options)
+        held = held_by(articulation, now, ground, None)
+        return physx_step(articulation, now, control, part, options, touching=held).state, ()
 
     return _in_parts(take_step, state, dt, options)[0]
 
@@ -97,9 +107,20 @@ def step_and_report(
     """A :func:`step` together with accelerations, joint forces and contacts.
 
     Arguments and exceptions are the same; ``solver="rk4"`` has no report and raises ``ValueError``.
+
+    Examples:
+      >>> builder = artix.ArticulationBuilder()
+      >>> _ = builder.add_link(mass=1.0, inertia=(0.004, 0.004, 0.004), name="ball")
+      >>> builder.add_geometry("ball", artix.Geometry.sphere(0.1))
+      >>> ball = builder.build()
+      >>> falling = artix.neutral_state(ball).replace(root_pose=jnp.array([0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]))
+      >>> state, report = artix.step_and_report(ball, falling, None, 0.005, ground=artix.Ground.flat())
+      >>> print(report.link_acceleration[0, :3], report.contacts.gap)
+      [ 0.    0.   -9.81] [0.9]
     """
     if options.solver == "rk4":
         raise ValueError("solver='rk4' has no report: accelerations of a smooth motion are those of artix.vector_field")
+    check_rigid(articulation, ground, options)
     return _step_and_report(articulation, state, control, as_time(articulation, dt), options, ground)
 
 
@@ -116,9 +137,11 @@ def _step_and_report(
 
     def take_step(now: State, part: Array) -> tuple[State, StepReport]:
         if options.solver == "implicit":
-            touching = _touching(articulation, now, ground, options)
+            touching = touching_of(articulation, now, ground, options)
             return implicit_step_and_report(articulation, now, control, part, options, touching)
-        return physx_step(articulation, now, control, part, options)
+        held = held_by(articulation, now, ground, None)
+        outcome = physx_step(articulation, now, control, part, options, touching=held)
+        return outcome.state, outcome.report
 
     return _in_parts(take_step, state, dt, options)
 
@@ -126,25 +149,28 @@ def _step_and_report(
 def step_with_contact_memory(
     articulation: Articulation,
     state: State,
-    memory: ContactMemory,
+    memory: Memory,
     control: Control | None,
     dt: float | Array,
     options: SolverOptions = DEFAULT_OPTIONS,
     *,
     ground: Ground,
-) -> tuple[State, ContactMemory]:
-    """A :func:`step` whose contacts begin with the impulses of the step before.
+) -> tuple[State, Memory]:
+    """A :func:`step` whose contacts remember the step before.
 
-    What rests so finds its contact forces to the last digit, and fewer iterations suffice. The solution is the same,
-    and so is its derivative, which knows nothing of the memory.
+    With ``"implicit"`` they begin with its impulses: what rests so finds its contact forces to the last digit, and
+    fewer iterations suffice. The solution is the same, and so is its derivative, which knows nothing of the memory.
+    With ``"pgs"`` and ``"tgs"`` friction keeps its anchors, without which what stands on a slope creeps, as in PhysX
+    where strong friction is disabled.
 
     Args:
       articulation: as for :func:`step`.
       state: as for :func:`step`.
-      memory: of the step before; :meth:`ContactMemory.none` to begin with.
+      memory: of the step before; to begin with :meth:`ContactMemory.none`, or with ``"pgs"`` and ``"tgs"``
+        :meth:`FrictionAnchors.none`.
       control: as for :func:`step`.
       dt: as for :func:`step`.
-      options: as for :func:`step`; the solver must be ``"implicit"``.
+      options: as for :func:`step`.
       ground: what its shapes may touch.
 
     Returns:
@@ -153,6 +179,19 @@ def step_with_contact_memory(
     Raises:
       ValueError: as :func:`step`, or the memory is of another number of contacts.
       TypeError: as :func:`step`.
+
+    Examples:
+      >>> builder = artix.ArticulationBuilder()
+      >>> _ = builder.add_link(mass=1.0, inertia=(0.004, 0.004, 0.004), name="ball")
+      >>> builder.add_geometry("ball", artix.Geometry.sphere(0.1))
+      >>> ball, ground = builder.build(), artix.Ground.flat()
+      >>> state = artix.neutral_state(ball).replace(root_pose=jnp.array([0.0, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0]))
+      >>> memory = artix.ContactMemory.none(ball, ground)
+      >>> for _ in range(2):
+      ...     state, memory = artix.step_with_contact_memory(ball, state, memory, None, 0.005, ground=ground)
+      ...
+      >>> print(memory.impulse)  # 9.81 N for 0.005 s
+      [[0.    0.    0.049]]
     """
     return _step_with_contact_memory(articulation, state, memory, control, as_time(articulation, dt), options, ground)
 
@@ -161,16 +200,20 @@ def step_with_contact_memory(
 def _step_with_contact_memory(
     articulation: Articulation,
     state: State,
-    memory: ContactMemory,
+    memory: Memory,
     control: Control | None,
     dt: Array,
     options: SolverOptions,
     ground: Ground,
-) -> tuple[State, ContactMemory]:
+) -> tuple[State, Memory]:
     control = _checked(articulation, state, control, options, ground)
 
-    def take_step(now: tuple[State, ContactMemory], part: Array) -> tuple[Any, Any]:
-        touching = _touching(articulation, now[0], ground, options, now[1])
+    def take_step(now: tuple[State, Any], part: Array) -> tuple[Any, Any]:
+        if options.solver in ("pgs", "tgs"):
+            held = held_by(articulation, now[0], ground, now[1])
+            outcome = physx_step(articulation, now[0], control, part, options, touching=held)
+            return (outcome.state, outcome.anchors), ()
+        touching = touching_of(articulation, now[0], ground, options, now[1])
         return implicit_step(articulation, now[0], control, part, options, touching), ()
 
     return _in_parts(take_step, (state, memory), dt, options)[0]
@@ -206,6 +249,21 @@ def step_with_joint_drift(
     Raises:
       ValueError: as :func:`step`, or the solver is another one.
       TypeError: as :func:`step`.
+
+    Examples:
+      >>> builder = artix.ArticulationBuilder(fixed_base=True)
+      >>> root = builder.add_link()
+      >>> joint = artix.Joint.spherical((artix.Axis.SWING1, artix.Axis.SWING2))
+      >>> _ = builder.add_link(root, joint, mass=1.0, inertia=(0.1, 0.2, 0.3))
+      >>> ball = builder.build()
+      >>> state = artix.neutral_state(ball).replace(joint_velocity=jnp.array([3.0, 2.0]))
+      >>> options = artix.SolverOptions(solver="tgs")
+      >>> drift = jnp.zeros((2, 3))
+      >>> for _ in range(5):
+      ...     state, drift, _ = artix.simulation.step_with_joint_drift(ball, state, drift, None, 0.05, options)
+      ...
+      >>> print(jnp.abs(drift[1, 0]) > 0)  # turned about its locked axis
+      True
     """
     if options.solver not in ("pgs", "tgs"):
         raise ValueError(
@@ -228,80 +286,11 @@ def _step_with_joint_drift(
     check_vector("drift", drift, (articulation.topology.num_links, 3), articulation.dtype, "L, rotation vectors")
 
     def one(now: tuple[State, Array], part: Array) -> tuple[tuple[State, Array | None], StepReport]:
-        end, after, report = drifting_step(articulation, *now, control, part, options)
-        return (end, after), report
+        outcome = physx_step(articulation, now[0], control, part, options, drift=now[1])
+        return (outcome.state, outcome.drift), outcome.report
 
     (end, drift), report = _in_parts(one, (state, drift), dt, options)
     return end, drift, report
-
-
-def rollout(
-    articulation: Articulation,
-    state: State,
-    control: Control | None,
-    dt: float | Array,
-    options: SolverOptions = DEFAULT_OPTIONS,
-    *,
-    num_steps: int | None = None,
-    ground: Ground | None = None,
-) -> State:
-    """Many steps in one ``jax.lax.scan``.
-
-    Args:
-      articulation: the articulation.
-      state: where it starts.
-      control: with ``num_steps``, the control that holds during all steps (or ``None``); without, one control per
-        step, every array with a leading axis [T].
-      dt: the step [s].
-      options: solver and iterations; static.
-      num_steps: number of steps T under a constant control.
-      ground: as for :func:`step`; the steps remember their contacts, as by :func:`step_with_contact_memory`.
-
-    Returns:
-      The states after each step, every array with a leading axis [T].
-
-    Raises:
-      ValueError: neither ``num_steps`` nor an array in ``control`` says how many steps there are; and as :func:`step`.
-      TypeError: as :func:`step`.
-    """
-    if num_steps is None and not jax.tree.leaves(control):
-        raise ValueError("give num_steps, or a control with a leading axis over the steps")
-
-    memory = None if ground is None else ContactMemory.none(articulation, ground, options.max_contacts_per_geometry)
-
-    def advance(
-        now: tuple[State, ContactMemory | None], now_control: Control | None
-    ) -> tuple[tuple[State, ContactMemory | None], State]:
-        given = control if num_steps is not None else now_control
-        before, remembered = now
-        if ground is None or remembered is None:
-            end = step(articulation, before, given, dt, options)
-        else:
-            end, remembered = step_with_contact_memory(
-                articulation, before, remembered, given, dt, options, ground=ground
-            )
-        return (end, remembered), end
-
-    return scan(advance, (state, memory), None if num_steps is not None else control, length=num_steps)[1]
-
-
-def _touching(
-    articulation: Articulation,
-    state: State,
-    ground: Ground | None,
-    options: SolverOptions,
-    memory: ContactMemory | None = None,
-) -> Touching | None:
-    """The contacts with the ground at the start of a step."""
-    if ground is None:
-        return None
-    kin = kinematics(articulation, state)
-    found = contacts_with_ground(articulation, kin, ground, options.max_contacts_per_geometry)
-    if memory is None:
-        return Touching(found.contacts)
-    check_vector("memory.impulse", memory.impulse, found.contacts.point.shape, articulation.dtype, "K contacts")
-    check_vector("memory.joint_friction", memory.joint_friction, state.joint_position.shape, articulation.dtype, "n")
-    return Touching(found.contacts, memory)
 
 
 def _in_parts(
@@ -319,9 +308,9 @@ def _checked(
     articulation: Articulation, state: State, control: Control | None, options: SolverOptions, ground: Ground | None
 ) -> Control:
     """The control, once all arguments are found to be right."""
-    if ground is not None and options.solver != "implicit":
+    if ground is not None and options.solver == "rk4":
         raise ValueError(
-            f"solver={options.solver!r} knows no ground: contacts need solver='implicit'; leave ground out to step "
+            "solver='rk4' knows no ground: contacts need solver='implicit', 'pgs' or 'tgs'; leave ground out to step "
             "without contact"
         )
     control = Control() if control is None else control

@@ -1,4 +1,4 @@
-"""Scalar programs become kernels: machine code, made in the process, that XLA calls."""
+"""Compiles scalar programs to kernels: machine code that XLA calls."""
 
 from artix.evaluation.kernels.cpu import build, lanes_of
 from artix.evaluation.kernels.linking import load

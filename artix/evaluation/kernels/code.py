@@ -1,4 +1,4 @@
-"""Functions of LLVM's intermediate representation, written as Python expressions on vectors of any width."""
+"""Builds functions in LLVM IR from Python expressions on vectors of any width."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FLOATS = ("float", "double")
 
 
 def literal(number: float, scalar: str) -> str:
-    """A number as LLVM writes it; that of a float is the bits of the double of the same value."""
+    """A number in LLVM IR; floats are written as the bits of the double of the same value."""
     if scalar in _FLOATS:
         with np.errstate(over="ignore"):
             rounded = float(np.float32(number)) if scalar == "float" else float(number)
@@ -24,7 +24,7 @@ def literal(number: float, scalar: str) -> str:
 
 
 def type_of(scalar: str, width: int) -> str:
-    """The type of ``width`` lanes: a vector or, of one lane, the scalar itself."""
+    """The type of ``width`` lanes: a vector, or for one lane the scalar itself."""
     return scalar if width == 1 else f"<{width} x {scalar}>"
 
 
@@ -35,7 +35,7 @@ def constant(number: float, scalar: str, width: int) -> str:
 
 
 def suffix_of(scalar: str, width: int) -> str:
-    """What LLVM calls the type in the names of its intrinsics."""
+    """The type as it appears in names of LLVM's intrinsics."""
     name = {"float": "f32", "double": "f64"}.get(scalar, scalar)
     return name if width == 1 else f"v{width}{name}"
 
@@ -43,7 +43,7 @@ def suffix_of(scalar: str, width: int) -> str:
 class Value:
     """The result of an instruction, of ``width`` lanes. Arithmetic with it appends instructions to its code.
 
-    Each operation is rounded as it stands here: none are fused.
+    Each operation is rounded separately: none are fused.
     """
 
     __slots__ = ("code", "name", "scalar", "width")
@@ -53,22 +53,24 @@ class Value:
 
     @property
     def type(self) -> str:
-        """Its type, as LLVM writes it."""
+        """Its type in LLVM IR."""
         return type_of(self.scalar, self.width)
 
     def like(self, other: Value | float) -> Value:
-        """``other``, or the number in a value of this type."""
+        """``other`` as a value, a number as a constant of this type."""
         if isinstance(other, Value):
             return other
         return Value(self.code, constant(other, self.scalar, self.width), self.scalar, self.width)
 
-    def _binary(self, of_floats: str, of_integers: str, other: Value | float, reverse: bool = False) -> Value:
+    def _binary(
+        self, float_operation: str, integer_operation: str, other: Value | float, reverse: bool = False
+    ) -> Value:
         first, second = (self.like(other), self) if reverse else (self, self.like(other))
-        operation = of_floats if self.scalar in _FLOATS else of_integers
+        operation = float_operation if self.scalar in _FLOATS else integer_operation
         return self.code.emit(f"{operation} {self.type} {first.name}, {second.name}", self.scalar, self.width)
 
-    def _compare(self, of_floats: str, of_integers: str, other: Value | float) -> Value:
-        operation = f"fcmp {of_floats}" if self.scalar in _FLOATS else f"icmp {of_integers}"
+    def _compare(self, float_predicate: str, integer_predicate: str, other: Value | float) -> Value:
+        operation = f"fcmp {float_predicate}" if self.scalar in _FLOATS else f"icmp {integer_predicate}"
         return self.code.emit(f"{operation} {self.type} {self.name}, {self.like(other).name}", "i1", self.width)
 
     def __add__(self, other: Value | float) -> Value:
@@ -102,7 +104,7 @@ class Value:
         return self._binary("", "shl", bits)
 
     def __rshift__(self, bits: int) -> Value:
-        """Shifted to the right, the sign kept."""
+        """The arithmetic shift to the right."""
         return self._binary("", "ashr", bits)
 
     def __lt__(self, other: Value | float) -> Value:
@@ -118,16 +120,12 @@ class Value:
         return self._compare("oge", "sge", other)
 
     def equals(self, other: Value | float) -> Value:
-        """Whether they are equal; not a number is not."""
+        """Whether they are equal; false for NaN."""
         return self._compare("oeq", "eq", other)
 
     def differs(self, other: Value | float) -> Value:
-        """Whether they are not equal; not a number is so."""
+        """Whether they are not equal; true for NaN."""
         return self._compare("une", "ne", other)
-
-    def is_nan(self) -> Value:
-        """Whether it is not a number."""
-        return self._compare("uno", "", self)
 
     def __neg__(self) -> Value:
         if self.scalar not in _FLOATS:
@@ -135,7 +133,7 @@ class Value:
         return self.code.emit(f"fneg {self.type} {self.name}", self.scalar, self.width)
 
     def where(self, then: Value, otherwise: Value | float) -> Value:
-        """``then`` in the lanes in which this holds, ``otherwise`` in the others."""
+        """``then`` in the lanes in which this is true, ``otherwise`` in the others."""
         other = then.like(otherwise)
         text = f"select {self.type} {self.name}, {then.type} {then.name}, {then.type} {other.name}"
         return self.code.emit(text, then.scalar, then.width)
@@ -155,17 +153,17 @@ class Value:
         return self.intrinsic("fma", factor, summand)
 
     def offset(self, count: Value | int, scalar: str = "i8") -> Value:
-        """This pointer, moved on by ``count`` scalars."""
+        """This pointer plus ``count`` scalars."""
         index = count.name if isinstance(count, Value) else count
         return self.code.emit(f"getelementptr {scalar}, ptr {self.name}, i64 {index}", "ptr", 1)
 
     def load(self, scalar: str, width: int = 1, align: int = 0) -> Value:
-        """What this pointer points to."""
+        """The value that this pointer points to."""
         align = align or BITS[scalar] // 8
         return self.code.emit(f"load {type_of(scalar, width)}, ptr {self.name}, align {align}", scalar, width)
 
     def store(self, value: Value, align: int = 0) -> None:
-        """Writes the value where this pointer points to."""
+        """Stores the value at this pointer."""
         align = align or BITS[value.scalar] // 8
         self.code.lines.append(f"  store {value.type} {value.name}, ptr {self.name}, align {align}")
 
@@ -174,23 +172,23 @@ class Value:
         if width == 1:
             return self
         vector, first = type_of(self.scalar, width), f"insertelement {type_of(self.scalar, width)} poison"
-        one = self.code.emit(f"{first}, {self.scalar} {self.name}, i64 0", self.scalar, width)
+        inserted = self.code.emit(f"{first}, {self.scalar} {self.name}, i64 0", self.scalar, width)
         mask = f"<{width} x i32> zeroinitializer"
-        return self.code.emit(f"shufflevector {vector} {one.name}, {vector} poison, {mask}", self.scalar, width)
+        return self.code.emit(f"shufflevector {vector} {inserted.name}, {vector} poison, {mask}", self.scalar, width)
 
     def shuffle(self, other: Value, lanes: Sequence[int]) -> Value:
-        """Lanes of this and ``other``, whose first one has the number of lanes; -1 is any."""
+        """Lanes of this and ``other``, which are numbered consecutively; -1 leaves a lane undefined."""
         mask = ", ".join("i32 poison" if lane < 0 else f"i32 {lane}" for lane in lanes)
         text = f"shufflevector {self.type} {self.name}, {self.type} {other.name}, <{len(lanes)} x i32> <{mask}>"
         return self.code.emit(text, self.scalar, len(lanes))
 
 
 class Code:
-    """A function that is being written.
+    """A function under construction.
 
     Args:
-      signature: what stands between ``define`` and the body.
-      calls: declarations of what is called, which several functions of a module share.
+      signature: the text between ``define`` and the body.
+      calls: declarations of called functions, shared by the functions of a module.
     """
 
     #: Attributes of all functions are given by the module as ``#0``.
@@ -222,14 +220,14 @@ class Code:
         return Value(self, str(number), "i64", 1)
 
     def call(self, name: str, operands: Sequence[Value], scalar: str, width: int = 1) -> Value:
-        """Calls a function that has a result."""
+        """Calls a function with a result."""
         result = type_of(scalar, width)
         self.calls[name] = f"declare {result} @{name}({', '.join(operand.type for operand in operands)})"
         text = ", ".join(f"{operand.type} {operand.name}" for operand in operands)
         return self.emit(f"call {result} @{name}({text})", scalar, width)
 
     def run(self, name: str | Value, operands: Sequence[Value]) -> None:
-        """Calls a function, or what a pointer points to, that has no result."""
+        """Calls a function without a result, by name or pointer."""
         text = ", ".join(f"{operand.type} {operand.name}" for operand in operands)
         if isinstance(name, Value):
             self.lines.append(f"  call void {name.name}({text})")
@@ -238,41 +236,41 @@ class Code:
         self.lines.append(f"  call void @{name}({text})")
 
     def label(self, name: str) -> None:
-        """Begins a block."""
+        """Begins a basic block."""
         self.lines.append(f"{name}:")
         self.block = name
 
     def new_label(self) -> str:
-        """A new name of a block."""
+        """A new name for a block."""
         return "b" + self.fresh()[2:]
 
     def branch(self, condition: Value, then: str, otherwise: str) -> None:
-        """Ends a block."""
+        """Ends a block with a conditional branch."""
         self.lines.append(f"  br i1 {condition.name}, label %{then}, label %{otherwise}")
 
     def jump(self, to: str) -> None:
-        """Ends a block."""
+        """Ends a block with a jump."""
         self.lines.append(f"  br label %{to}")
 
     @contextlib.contextmanager
     def loop(self, count: Value, start: int = 0, step: int = 1) -> Iterator[Value]:
-        """What is written within is repeated, with its index."""
+        """A loop whose body is what is emitted in the context; yields the index."""
         head, body, end, before = self.new_label(), self.new_label(), self.new_label(), self.block
         self.jump(head)
         self.label(head)
-        index, place = Value(self, self.fresh(), "i64", 1), len(self.lines)
+        index, phi_line = Value(self, self.fresh(), "i64", 1), len(self.lines)
         self.lines.append("")
         self.branch(index < count, body, end)
         self.label(body)
         yield index
-        following = index + step
-        self.lines[place] = f"  {index.name} = phi i64 [ {start}, %{before} ], [ {following.name}, %{self.block} ]"
+        next_index = index + step
+        self.lines[phi_line] = f"  {index.name} = phi i64 [ {start}, %{before} ], [ {next_index.name}, %{self.block} ]"
         self.jump(head)
         self.label(end)
 
     @contextlib.contextmanager
     def when(self, condition: Value) -> Iterator[None]:
-        """What is written within is done if the condition holds."""
+        """A conditional whose body is what is emitted in the context."""
         then, end = self.new_label(), self.new_label()
         self.branch(condition, then, end)
         self.label(then)
@@ -281,6 +279,6 @@ class Code:
         self.label(end)
 
     def text(self, result: str = "void") -> str:
-        """The whole function, which ends with the result given."""
+        """The function's text, which returns ``result``."""
         body = "\n".join(self.lines)
         return f"define {self.signature} {self._ATTRIBUTES} {{\nentry:\n{body}\n  ret {result}\n}}\n"

@@ -1,6 +1,6 @@
-"""Polynomials of the elementary functions, lowest powers first, by the scalar that they are for.
+"""Polynomials of the elementary functions for each type of float, lowest powers first.
 
-``python tests/elementary_coefficients.py`` prints them and says of what function of z each is.
+``python tests/support/elementary_coefficients.py`` prints them, and states the function that each approximates.
 """
 
 SINE = {

@@ -1,9 +1,8 @@
-"""Sines, exponentials and their like on vectors of any width, without a library of mathematics.
+"""Elementary functions on vectors of any width, without a math library.
 
-Each is a function of LLVM's language for one width and one kind of float, made of multiplications, additions and moves
-of bits. Ranges are reduced as Cody and Waite do, W. J. Cody and W. Waite, *Software Manual for the Elementary
-Functions* (1980), with constants in three parts and fused multiply-adds; polynomials are those of
-:mod:`artix.evaluation.kernels.coefficients`.
+Each is a function in LLVM IR for one width and one kind of float, of arithmetic and bit operations. Range reduction
+follows W. J. Cody and W. Waite, *Software Manual for the Elementary Functions* (1980), with constants in three parts
+and fused multiply-adds; polynomials are those of :mod:`artix.evaluation.kernels.coefficients`.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ from artix.evaluation.kernels.floats import FORMATS, bits, clamp, floats, magnit
 
 
 def _reduce_angle(x: Value) -> tuple[Value, Value]:
-    """The angle less a multiple of pi / 2, and the last bits of that multiple."""
+    """The angle minus a multiple of pi / 2, and an integer with the last bits of that multiple."""
     form = FORMATS[x.scalar]
     count = (x * (2 / math.pi)).intrinsic("rint")
-    rest, turns = x, -count
+    remainder, negative_count = x, -count
     for part in form.half_pi:
-        rest = turns.times_plus(part, rest)
-    # Of huge angles nothing is left but that their sines are bounded.
-    rest = clamp(rest, -1.7, 1.7)
+        remainder = negative_count.times_plus(part, remainder)
+    # Huge angles have no significant digits left; this keeps their sines bounded.
+    remainder = clamp(remainder, -1.7, 1.7)
     if x.scalar == "float":
-        whole = count.cast("fptosi", "i32")
-        quadrant = x.code.emit(f"freeze {whole.type} {whole.name}", "i32", x.width)
-    else:  # few processors convert to i64; the last bits of a float of this size are those of the integer
+        integer = count.cast("fptosi", "i32")
+        quadrant = x.code.emit(f"freeze {integer.type} {integer.name}", "i32", x.width)
+    else:  # few processors convert to i64; after this addition the float's last bits are those of the integer
         quadrant = bits(count + 1.5 * 2.0**52)
-    return rest, quadrant
+    return remainder, quadrant
 
 
 def _sine_and_cosine(x: Value) -> tuple[Value, Value]:
@@ -39,13 +38,13 @@ def _sine_and_cosine(x: Value) -> tuple[Value, Value]:
     z = r * r
     sine = (r * z).times_plus(polynomial(z, coefficients.SINE), r)
     cosine = (z * z).times_plus(polynomial(z, coefficients.COSINE), z.times_plus(-0.5, 1.0))
-    odd = (quadrant & 1).differs(0)
-    top = form.mantissa + (8 if x.scalar == "float" else 11)
-    sign_of_sine = ((quadrant >> 1) & 1) << top
-    sign_of_cosine = (((quadrant + 1) >> 1) & 1) << top
+    is_odd = (quadrant & 1).differs(0)
+    sign_bit = form.mantissa + (8 if x.scalar == "float" else 11)
+    sign_of_sine = ((quadrant >> 1) & 1) << sign_bit
+    sign_of_cosine = (((quadrant + 1) >> 1) & 1) << sign_bit
     return (
-        floats(bits(odd.where(cosine, sine)) ^ sign_of_sine),
-        floats(bits(odd.where(sine, cosine)) ^ sign_of_cosine),
+        floats(bits(is_odd.where(cosine, sine)) ^ sign_of_sine),
+        floats(bits(is_odd.where(sine, cosine)) ^ sign_of_cosine),
     )
 
 
@@ -61,12 +60,12 @@ def cosine(x: Value) -> Value:
 
 def tangent(x: Value) -> Value:
     """The tangent."""
-    above, below = _sine_and_cosine(x)
-    return above / below
+    numerator, denominator = _sine_and_cosine(x)
+    return numerator / denominator
 
 
 def _arc_tangent_of_ratio(t: Value) -> Value:
-    """The arc tangent of 0 to 1."""
+    """The arc tangent for t from 0 to 1."""
     z = t * t
     return (t * z).times_plus(polynomial(z, coefficients.ARC_TANGENT), t)
 
@@ -74,57 +73,57 @@ def _arc_tangent_of_ratio(t: Value) -> Value:
 def arc_tangent(x: Value) -> Value:
     """The arc tangent."""
     high, low, _ = FORMATS[x.scalar].half_pi
-    size = magnitude(x)
-    steep = size > 1.0
-    angle = _arc_tangent_of_ratio(steep.where(1.0 / size, size))
-    return steep.where((high - angle) + low, angle).intrinsic("copysign", x)
+    absolute = magnitude(x)
+    is_large = absolute > 1.0
+    angle = _arc_tangent_of_ratio(is_large.where(1.0 / absolute, absolute))
+    return is_large.where((high - angle) + low, angle).intrinsic("copysign", x)
 
 
 def arc_tangent_2(y: Value, x: Value) -> Value:
-    """The angle of the point (x, y), of signed zeros too."""
+    """The angle of the point (x, y), also for signed zeros."""
     high, low, _ = FORMATS[x.scalar].half_pi
-    across, along = magnitude(y), magnitude(x)
-    steep, back = across > along, (bits(x) < 0)
-    small, large = steep.where(along, across), steep.where(across, along)
+    absolute_y, absolute_x = magnitude(y), magnitude(x)
+    is_steep, is_left = absolute_y > absolute_x, (bits(x) < 0)
+    small, large = is_steep.where(absolute_x, absolute_y), is_steep.where(absolute_y, absolute_x)
     ratio = small.equals(large).where(small.like(1.0), small / large)  # both may be infinite
     ratio = large.equals(0.0).where(small, ratio)
     angle = _arc_tangent_of_ratio(ratio)
     zero = x.like(0.0)
-    base = steep.where(x.like(high), back.where(x.like(2 * high), zero))
-    rest = steep.where(x.like(low), back.where(x.like(2 * low), zero))
-    angle = (steep ^ back).where(-angle, angle)
+    base = is_steep.where(x.like(high), is_left.where(x.like(2 * high), zero))
+    rest = is_steep.where(x.like(low), is_left.where(x.like(2 * low), zero))
+    angle = (is_steep ^ is_left).where(-angle, angle)
     return ((base + angle) + rest).intrinsic("copysign", y)
 
 
 def _arc_sine_parts(x: Value) -> tuple[Value, Value, Value]:
-    """Whether |x| is above 1/2; then y = sqrt((1 - |x|) / 2), else y = x; asin(y) - y."""
-    size = magnitude(x)
-    large = size > 0.5
-    half = (1.0 - size) * 0.5
-    z = large.where(half, x * x)
-    y = large.where(half.intrinsic("sqrt"), x)
-    return large, y, y * z * polynomial(z, coefficients.ARC_SINE)
+    """Whether |x| > 1/2, y, and asin(y) - y, where y = sqrt((1 - |x|) / 2) if so, else y = x."""
+    absolute = magnitude(x)
+    is_large = absolute > 0.5
+    half = (1.0 - absolute) * 0.5
+    z = is_large.where(half, x * x)
+    y = is_large.where(half.intrinsic("sqrt"), x)
+    return is_large, y, y * z * polynomial(z, coefficients.ARC_SINE)
 
 
 def arc_sine(x: Value) -> Value:
     """The arc sine."""
     high, low, _ = FORMATS[x.scalar].half_pi
-    large, y, rest = _arc_sine_parts(x)
+    is_large, y, rest = _arc_sine_parts(x)
     far = y.times_plus(-2.0, high) - rest.times_plus(2.0, -low)
-    return large.where(far, magnitude(y + rest)).intrinsic("copysign", x)
+    return is_large.where(far, magnitude(y + rest)).intrinsic("copysign", x)
 
 
 def arc_cosine(x: Value) -> Value:
     """The arc cosine."""
     high, low, _ = FORMATS[x.scalar].half_pi
-    large, y, rest = _arc_sine_parts(x)
+    is_large, y, rest = _arc_sine_parts(x)
     angle = y + rest
     double = angle + angle
     far = (x < 0.0).where((2 * high - double) + 2 * low, double)
-    return large.where(far, (high - angle) + low)
+    return is_large.where(far, (high - angle) + low)
 
 
-#: What makes each function from its operands, and how many it has.
+#: The implementation of each function, and its number of operands.
 FUNCTIONS: dict[str, tuple[Callable[..., Value], int]] = {
     "sin": (sine, 1),
     "cos": (cosine, 1),
@@ -146,7 +145,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Value], int]] = {
 
 
 def name_of(function: str, scalar: str, width: int) -> str:
-    """What the function is called in a module."""
+    """The name of the function in a module."""
     return f"artix_{function}_{suffix_of(scalar, width)}"
 
 
@@ -158,10 +157,10 @@ def definition(function: str, scalar: str, width: int, declarations: dict[str, s
         code = Code(f"internal {{ {kind}, {kind} }} @{name}({kind} %x)", declarations)
         pair = _sine_and_cosine(code.value("%x", scalar, width))
         return code.text(_pair(code, pair, kind))
-    make, count = FUNCTIONS[function]
-    names = ["%x", "%y"][:count]
+    implementation, num_operands = FUNCTIONS[function]
+    names = ["%x", "%y"][:num_operands]
     code = Code(f"internal {kind} @{name}({', '.join(f'{kind} {x}' for x in names)})", declarations)
-    result = make(*(code.value(x, scalar, width) for x in names))
+    result = implementation(*(code.value(x, scalar, width) for x in names))
     return code.text(f"{kind} {result.name}")
 
 

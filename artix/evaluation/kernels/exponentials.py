@@ -10,11 +10,11 @@ from artix.evaluation.kernels.floats import FORMATS, bits, clamp, floats, magnit
 
 
 def _reduce_exponent(x: Value) -> tuple[Value, Value]:
-    """The whole number of powers of two in exp(x), and exp(r) - 1 of the rest."""
+    """The integer n of exp(x) = 2^n exp(r), and exp(r) - 1."""
     form = FORMATS[x.scalar]
     count = (x * (1 / math.log(2))).intrinsic("rint")
-    turns = -count
-    r = turns.times_plus(form.log_2[1], turns.times_plus(form.log_2[0], x))
+    negative_count = -count
+    r = negative_count.times_plus(form.log_2[1], negative_count.times_plus(form.log_2[0], x))
     return count, (r * r).times_plus(polynomial(r, coefficients.EXPONENTIAL), r)
 
 
@@ -23,15 +23,15 @@ def _power_of_two(count: Value, scalar: str) -> Value:
     return floats((count + form.bias) << form.mantissa)
 
 
-def _scaled(x: Value, count: Value) -> Value:
-    """``x`` times a power of two that need not be a normal number."""
-    whole = to_integer(count)
-    first = whole >> 1
-    return x * _power_of_two(first, x.scalar) * _power_of_two(whole - first, x.scalar)
+def _scale_by_power_of_two(x: Value, count: Value) -> Value:
+    """``x`` times a power of two, which may be outside the range of normal numbers."""
+    exponent = to_integer(count)
+    first = exponent >> 1
+    return x * _power_of_two(first, x.scalar) * _power_of_two(exponent - first, x.scalar)
 
 
 def to_integer(x: Value) -> Value:
-    """A small whole number as the integer of as many bits; any if it is not a number."""
+    """A float that is a small whole number as an integer of as many bits; undefined for NaN."""
     form = FORMATS[x.scalar]
     magic = 1.5 * 2.0**form.mantissa
     return bits(x + magic) - bits(x.like(magic))
@@ -39,7 +39,7 @@ def to_integer(x: Value) -> Value:
 
 def _exponential_of(x: Value, halvings: int = 0) -> Value:
     count, rest = _reduce_exponent(x)
-    return _scaled(rest + 1.0, count - float(halvings) if halvings else count)
+    return _scale_by_power_of_two(rest + 1.0, count - float(halvings) if halvings else count)
 
 
 def exponential(x: Value) -> Value:
@@ -51,60 +51,60 @@ def exponential(x: Value) -> Value:
 def exponential_less_one(x: Value) -> Value:
     """exp(x) - 1."""
     form = FORMATS[x.scalar]
-    within = clamp(x, -40.0, form.largest_exponent)
-    count, rest = _reduce_exponent(within)
-    # Half of it, as the power of two of the largest arguments is infinite.
-    power = _power_of_two(to_integer(count - 1.0), x.scalar)
-    result = power.times_plus(rest, power - 0.5) * 2.0
+    clamped = clamp(x, -40.0, form.largest_exponent)
+    count, rest = _reduce_exponent(clamped)
+    # Half the power of two, which is infinite for the largest arguments.
+    half_power = _power_of_two(to_integer(count - 1.0), x.scalar)
+    result = half_power.times_plus(rest, half_power - 0.5) * 2.0
     return x.equals(0.0).where(x, result)
 
 
 def _half_exponentials(x: Value) -> tuple[Value, Value]:
-    """exp(x) / 2 and exp(-x) / 2 of x not below zero."""
-    grown = _exponential_of(clamp(x, -1.0, FORMATS[x.scalar].largest_exponent + 1.0), halvings=1)
-    return grown, 0.25 / grown
+    """exp(x) / 2 and exp(-x) / 2 for x >= 0."""
+    half_exponential = _exponential_of(clamp(x, -1.0, FORMATS[x.scalar].largest_exponent + 1.0), halvings=1)
+    return half_exponential, 0.25 / half_exponential
 
 
 def hyperbolic_sine(x: Value) -> Value:
     """The hyperbolic sine."""
-    size = magnitude(x)
-    grown, shrunk = _half_exponentials(size)
+    absolute = magnitude(x)
+    growing, decaying = _half_exponentials(absolute)
     z = x * x
     near = (x * z).times_plus(polynomial(z, coefficients.HYPERBOLIC_SINE), x)
-    return (size < 1.0).where(near, (grown - shrunk).intrinsic("copysign", x))
+    return (absolute < 1.0).where(near, (growing - decaying).intrinsic("copysign", x))
 
 
 def hyperbolic_cosine(x: Value) -> Value:
     """The hyperbolic cosine."""
-    grown, shrunk = _half_exponentials(magnitude(x))
-    return grown + shrunk
+    growing, decaying = _half_exponentials(magnitude(x))
+    return growing + decaying
 
 
 def hyperbolic_tangent(x: Value) -> Value:
     """The hyperbolic tangent."""
-    size = clamp(magnitude(x), 0.0, 30.0)
-    grown = exponential_less_one(size + size)
-    return (grown / (grown + 2.0)).intrinsic("copysign", x)
+    absolute = clamp(magnitude(x), 0.0, 30.0)
+    expm1 = exponential_less_one(absolute + absolute)
+    return (expm1 / (expm1 + 2.0)).intrinsic("copysign", x)
 
 
 def _split_logarithm(x: Value) -> tuple[Value, Value]:
     """The k and f of x = 2^k (1 + f), where 1 + f is between the roots of 1/2 and 2."""
     form = FORMATS[x.scalar]
-    tiny = x < 2.0 ** (1 - form.bias)
-    scaled = tiny.where(x * 2.0 ** (form.mantissa + 2), x)
+    is_tiny = x < 2.0 ** (1 - form.bias)
+    scaled = is_tiny.where(x * 2.0 ** (form.mantissa + 2), x)
     root = bits(x.like(math.sqrt(0.5)))
-    whole = (bits(scaled) - root) >> form.mantissa
-    fraction = floats(bits(scaled) - (whole << form.mantissa)) - 1.0
+    exponent = (bits(scaled) - root) >> form.mantissa
+    fraction = floats(bits(scaled) - (exponent << form.mantissa)) - 1.0
     if x.scalar == "float":
-        count = whole.cast("sitofp", "float")
+        count = exponent.cast("sitofp", "float")
     else:
         magic = x.like(1.5 * 2.0**52)
-        count = floats(whole + bits(magic)) - magic
-    return tiny.where(count - float(form.mantissa + 2), count), fraction
+        count = floats(exponent + bits(magic)) - magic
+    return is_tiny.where(count - float(form.mantissa + 2), count), fraction
 
 
 def _logarithm_of(x: Value) -> Value:
-    """The logarithm of what is above zero and finite."""
+    """The logarithm of positive finite numbers."""
     form = FORMATS[x.scalar]
     count, f = _split_logarithm(x)
     half = f * 0.5 * f
@@ -120,11 +120,11 @@ def _logarithm_of(x: Value) -> Value:
 
 def logarithm(x: Value) -> Value:
     """The natural logarithm."""
-    return _at_ends_of_logarithm(x, _logarithm_of(x))
+    return _with_special_logarithms(x, _logarithm_of(x))
 
 
-def _at_ends_of_logarithm(x: Value, result: Value) -> Value:
-    result = (x < math.inf).where(result, x)  # infinite, or not a number
+def _with_special_logarithms(x: Value, result: Value) -> Value:
+    result = (x < math.inf).where(result, x)  # infinity and NaN
     result = (x < 0.0).where(x.like(math.nan), result)
     return x.equals(0.0).where(x.like(-math.inf), result)
 
@@ -132,19 +132,19 @@ def _at_ends_of_logarithm(x: Value, result: Value) -> Value:
 def logarithm_of_one_plus(x: Value) -> Value:
     """log(1 + x)."""
     u = x + 1.0
-    lost = x - (u - 1.0)
-    result = _logarithm_of(u) + lost / u
-    result = _at_ends_of_logarithm(u, result)
+    rounding_error = x - (u - 1.0)
+    result = _logarithm_of(u) + rounding_error / u
+    result = _with_special_logarithms(u, result)
     return x.equals(0.0).where(x, result)
 
 
 def cube_root(x: Value) -> Value:
     """The cube root."""
     form = FORMATS[x.scalar]
-    size = magnitude(x)
-    tiny = size < 2.0 ** (27 - form.bias)  # differences of the cubes of larger ones are normal numbers
-    scaled = tiny.where(size * 2.0**54, size)
-    # A third of the exponent, by a float: the mantissa, taken along, makes a good first guess.
+    absolute = magnitude(x)
+    is_tiny = absolute < 2.0 ** (27 - form.bias)  # differences of the cubes of larger ones are normal numbers
+    scaled = is_tiny.where(absolute * 2.0**54, absolute)
+    # A third of the exponent, computed as a float; with the leading bits of the mantissa it is a good initial guess.
     number = bits(scaled) >> (form.mantissa - 8)
     if x.scalar == "double":
         number = number.cast("trunc", "i32")
@@ -156,23 +156,24 @@ def cube_root(x: Value) -> Value:
     for _ in range(2 if x.scalar == "float" else 3):  # Halley's rule
         cube = root * root * root
         root = root - root * ((cube - scaled) / (cube + cube + scaled))
-    root = tiny.where(root * 2.0**-18, root)
-    odd = (size < math.inf) & size.differs(0.0)
-    return odd.where(root.intrinsic("copysign", x), x)
+    root = is_tiny.where(root * 2.0**-18, root)
+    is_regular = (absolute < math.inf) & absolute.differs(0.0)
+    return is_regular.where(root.intrinsic("copysign", x), x)
 
 
-def _logarithm_in_two(x: Value) -> tuple[Value, Value]:
-    """The logarithm of what is above zero and finite, with twice as many digits, in two parts.
+def _logarithm_in_two_parts(x: Value) -> tuple[Value, Value]:
+    """The logarithm of positive finite numbers with twice the digits, as a sum of two floats.
 
-    It is k log(2) + 2 atanh(s), s = f / (2 + f). All but the small terms of the series are computed with the errors of
-    each operation, as T. J. Dekker, "A floating-point technique for extending the available precision" (1971), does.
+    It is k log(2) + 2 atanh(s), s = f / (2 + f). All but the small terms of the series are computed with the rounding
+    errors of each operation, after T. J. Dekker, "A floating-point technique for extending the available precision"
+    (1971).
     """
     form = FORMATS[x.scalar]
     count, f = _split_logarithm(x)
-    below = f + 2.0
-    below_low = f - (below - 2.0)
-    s = f / below
-    s_low = ((-s).times_plus(below, f) - s * below_low) / below
+    denominator = f + 2.0
+    denominator_low = f - (denominator - 2.0)
+    s = f / denominator
+    s_low = ((-s).times_plus(denominator, f) - s * denominator_low) / denominator
     z = s * s
     z_low = s.times_plus(s, -z) + (s + s) * s_low
     tail = z.times_plus(polynomial(z, coefficients.AREA_TANGENT_TAIL), 2 / 3 / 2.0**54)  # 2 / 3 - fl(2 / 3)
@@ -192,25 +193,25 @@ def _logarithm_in_two(x: Value) -> tuple[Value, Value]:
 
 
 def power(x: Value, y: Value) -> Value:
-    """``x`` to the power of ``y``; negative numbers have powers of whole numbers only."""
-    size = magnitude(x)
+    """``x`` to the power of ``y``; NaN for negative ``x`` unless ``y`` is whole."""
+    absolute = magnitude(x)
     if x.scalar == "float":  # doubles have digits to spare
-        wide = size.cast("fpext", "double")
-        exponent = _at_ends_of_logarithm(wide, _logarithm_of(wide)) * y.cast("fpext", "double")
+        wide = absolute.cast("fpext", "double")
+        exponent = _with_special_logarithms(wide, _logarithm_of(wide)) * y.cast("fpext", "double")
         result = exponential(exponent).cast("fptrunc", "float")
     else:
-        high, low = _logarithm_in_two(size)
-        high = _at_ends_of_logarithm(size, high)
+        high, low = _logarithm_in_two_parts(absolute)
+        high = _with_special_logarithms(absolute, high)
         exponent = y * high
-        rest = y.times_plus(high, -exponent) + y * low
-        rest = (magnitude(exponent) < 1e4).where(rest, 0.0)
+        exponent_low = y.times_plus(high, -exponent) + y * low
+        exponent_low = (magnitude(exponent) < 1e4).where(exponent_low, 0.0)
         result = exponential(exponent)
-        # Where the result is infinite, so is its product with what is negative.
-        result = (result < math.inf).where(result.times_plus(rest, result), result)
-    result = size.equals(1.0).where(x.like(1.0), result)
+        # An infinite result stays so: its product with a negative correction would be minus infinity.
+        result = (result < math.inf).where(result.times_plus(exponent_low, result), result)
+    result = absolute.equals(1.0).where(x.like(1.0), result)
     half = y * 0.5
-    whole = y.intrinsic("rint").equals(y)
-    odd = whole & half.intrinsic("rint").differs(half)
-    result = (odd & (bits(x) < 0)).where(-result, result)
-    result = ((x < 0.0) & (x > -math.inf) & (whole ^ 1)).where(x.like(math.nan), result)
+    is_integer = y.intrinsic("rint").equals(y)
+    is_odd = is_integer & half.intrinsic("rint").differs(half)
+    result = (is_odd & (bits(x) < 0)).where(-result, result)
+    result = ((x < 0.0) & (x > -math.inf) & (is_integer ^ 1)).where(x.like(math.nan), result)
     return (y.equals(0.0) | x.equals(1.0)).where(x.like(1.0), result)

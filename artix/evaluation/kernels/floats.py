@@ -1,4 +1,4 @@
-"""What floats are made of, for functions that handle their bits."""
+"""The formats of floats, and operations on their bits."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from artix.evaluation.kernels.code import Value
 
 
 class Format(NamedTuple):
-    """What a kind of float is made of."""
+    """The format of a type of float, and constants in it."""
 
     integer: str
-    """The integer of as many bits."""
+    """The integer type with as many bits."""
     mantissa: int
     bias: int
     half_pi: tuple[float, float, float]
-    """pi / 2 in three parts, of which each has all the digits of its kind."""
+    """pi / 2 as a sum of three floats."""
     log_2: tuple[float, float]
     largest_exponent: float
-    """A little more than the largest argument of ``exp``."""
+    """Slightly above the largest argument whose exponential is finite."""
     least_exponent: float
-    """A little less than the one whose exponential is no longer zero."""
+    """Slightly below the smallest argument whose exponential is not zero."""
 
 
 FORMATS = {
@@ -51,7 +51,7 @@ def bits(x: Value) -> Value:
 
 
 def floats(x: Value) -> Value:
-    """The float of these bits."""
+    """The float with these bits."""
     return x.cast("bitcast", "float" if x.scalar == "i32" else "double")
 
 
@@ -60,7 +60,7 @@ def magnitude(x: Value) -> Value:
     return x.intrinsic("fabs")
 
 
-def clamp(x: Value, least: float, largest: float) -> Value:
-    """``x`` within the limits; not a number stays so."""
-    x = (x < least).where(x.like(least), x)
+def clamp(x: Value, smallest: float, largest: float) -> Value:
+    """``x`` clamped to the limits; NaN stays NaN."""
+    x = (x < smallest).where(x.like(smallest), x)
     return (x > largest).where(x.like(largest), x)

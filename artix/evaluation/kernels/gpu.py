@@ -1,9 +1,8 @@
-"""Kernels of a GPU: a thread for each robot, or for each item of each robot.
+"""GPU kernels: a thread for each robot, or for each item of each robot.
 
-A kernel is made of phases: rows come into shared memory, threads compute, results go out. Each phase is a function of
-LLVM's language that is handed the numbers of its block and thread and the start of shared memory. The kernel itself
-calls them one after another, and waits for the other threads between them; on a CPU, tests call the very same functions
-for one thread after another.
+A kernel has phases: load rows into shared memory, compute, write results. Each phase is a function in LLVM IR of the
+indices of block and thread and the address of shared memory. The kernel calls them in order, synchronising threads in
+between; on a CPU, tests call the same functions for one thread after another.
 """
 
 from __future__ import annotations
@@ -13,16 +12,17 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from artix.evaluation.kernels.code import Code, Value
-from artix.evaluation.kernels.gpu_copies import Place, copy_in, copy_out
+from artix.evaluation.kernels.gpu_copies import RowBlock, copy_in, copy_out
 from artix.evaluation.kernels.gpu_layout import THREADS, Layout, Mapped
 from artix.evaluation.kernels.llvm_ir import SCALARS, ElementaryFunctions, Instructions
 from artix.evaluation.kernels.nvptx import compile_to_ptx
 from artix.evaluation.kernels.plan import BYTES
-from artix.evaluation.kernels.turning import INTEGERS
+from artix.evaluation.kernels.tables import table_name, tables_of
+from artix.evaluation.kernels.transposition import INTEGERS
 from artix.evaluation.scalar_program import Kind, Op, ScalarProgram
 from artix.evaluation.scalar_schedule import fewest_live
 
-#: What the kernel is called in its module.
+#: The name of the kernel in its module.
 NAME = "artix_kernel"
 
 
@@ -31,25 +31,25 @@ class GpuKernel(NamedTuple):
 
     ptx: str
     has_thread_for_item: bool
-    """Whether each item of a robot has a thread; else each robot has."""
+    """Whether each item of each robot has a thread; else each robot has one."""
 
     def for_batch(self, robots: int, items: int) -> tuple[str, int]:
-        """PTX for a batch of this size, and how many blocks it has."""
+        """PTX for a batch of this size, and its number of blocks."""
         count = robots * items if self.has_thread_for_item else robots
         text = re.sub(r"(\bartix_rows\b[^=\n]*= )\d+", rf"\g<1>{count}", self.ptx)
         return re.sub(r"(\bartix_items\b[^=\n]*= )\d+", rf"\g<1>{items}", text), -(-count // THREADS)
 
 
 def build_for_gpu(program: ScalarProgram, mapped: Sequence[Mapped], has_items: bool) -> GpuKernel:
-    """A kernel of a program, for NVIDIA's GPUs.
+    """A kernel of a program for NVIDIA GPUs.
 
     Args:
       program: the program of one robot.
-      mapped: of each argument, by which batches it has rows.
-      has_items: whether there is a batch of items of each robot.
+      mapped: for each argument, the batches by which it has rows.
+      has_items: whether each robot has a batch of items.
 
     Raises:
-      KernelError: if this LLVM knows no GPUs, or there are no kernels of arrays of such types.
+      KernelError: this LLVM has no GPU target, or there are no kernels for arrays of such types.
     """
     layout = Layout(fewest_live(program), mapped, has_items)
     return GpuKernel(compile_to_ptx(GpuModule(layout).text()), has_items and not layout.loops)
@@ -59,13 +59,13 @@ class GpuModule:
     """The functions of a kernel.
 
     Args:
-      layout: where it reads and writes.
-      is_host: whether its phases are for a CPU, to be called by tests.
+      layout: its memory layout.
+      is_host: whether its phases are compiled for a CPU, to be called by tests.
       robots, items: for a CPU, the size of the batch.
     """
 
-    #: Parameters of all phases before the arrays: the number of the thread in its block, of the first row of the block,
-    #: and of the item; shared memory, and the thread's own.
+    #: Parameters of all phases before the arrays: index of the thread in its block, of the block's first row and of the
+    #: item, the shared memory of the block and the thread's own memory.
     _PARAMETERS = "i64 %thread, i64 %first, i64 %item, ptr noalias %shared, ptr noalias %kept"
 
     def __init__(self, layout: Layout, is_host: bool = False, robots: int = 1, items: int = 1) -> None:
@@ -90,13 +90,15 @@ class GpuModule:
     def _globals(self) -> list[str]:
         space = "" if self._is_host else "addrspace(4) "
         sizes = (("artix_rows", self._rows), ("artix_items", self._items))
-        # Values that LLVM must not rely on: they are replaced in PTX.
-        found = [f"@{name} = {space}externally_initialized constant i32 {size}, align 4" for name, size in sizes]
+        # The values are replaced in PTX, so LLVM must not propagate them.
+        definitions = [f"@{name} = {space}externally_initialized constant i32 {size}, align 4" for name, size in sizes]
         for result, staged in self._layout.staged_results.items():
             if not staged.is_plain:
                 entries = ", ".join(f"i32 {column}" for column in staged.columns)
-                found.append(f"@artix_columns_{result} = internal constant [{len(staged.columns)} x i32] [{entries}]")
-        return found
+                definitions.append(
+                    f"@artix_columns_{result} = internal constant [{len(staged.columns)} x i32] [{entries}]"
+                )
+        return definitions + tables_of(self._layout.lists)
 
     def _arrays(self) -> list[str]:
         arguments = [f"%x{k}" for k in range(len(self._program.arguments))]
@@ -112,11 +114,11 @@ class GpuModule:
         return code.emit(f"load i32, ptr{space} @{name}, align 4", "i32").cast("zext", "i64")
 
     def _rows_of_block(self, code: Code) -> Value:
-        left = self._size(code, "artix_rows") - code.value("%first", "i64")
-        return (left < THREADS).where(left, THREADS)
+        remaining = self._size(code, "artix_rows") - code.value("%first", "i64")
+        return (remaining < THREADS).where(remaining, THREADS)
 
     def _row(self, code: Code, mapped: Mapped, row: Value) -> Value:
-        """Which row of an array a thread or block reads, whose own number is given."""
+        """The row of an array that the thread or block with the given number reads."""
         if not self._layout.has_items:
             return row if mapped.robots else code.integer(0)
         items = self._size(code, "artix_items")
@@ -129,44 +131,44 @@ class GpuModule:
             return robot * items + item
         return robot if mapped.robots else item if mapped.items else code.integer(0)
 
-    def _place(self, code: Code, array: str, columns: int, mapped: Mapped, scalar: str) -> Place:
+    def _row_block(self, code: Code, array: str, columns: int, mapped: Mapped, scalar: str) -> RowBlock:
         start = self._row(code, mapped, code.value("%first", "i64")) * columns
-        apart = self._layout.loops and mapped.items
-        stride: Value | int = self._size(code, "artix_items") * columns if apart else columns
+        is_strided = self._layout.loops and mapped.items
+        stride: Value | int = self._size(code, "artix_items") * columns if is_strided else columns
         begin = code.value(array, "ptr").offset(start, scalar)
-        return Place(begin, stride, self._rows_of_block(code), code.value("%thread", "i64"))
+        return RowBlock(begin, stride, self._rows_of_block(code), code.value("%thread", "i64"))
 
     def _load(self, level: int) -> str:
-        """Rows of arguments come into shared memory: of all levels, or of one."""
+        """The phase that loads rows of arguments of one level, or all for 0, into shared memory."""
         code, layout = self._phase(f"artix_load_{level}"), self._layout
         for argument, staged in layout.staged_arguments.items():
             if level and 1 + layout.mapped[argument].items != level:
                 continue
             size = BYTES[layout.argument_kinds[argument]]
-            place = self._place(code, f"%x{argument}", len(staged.columns), layout.mapped[argument], INTEGERS[size])
-            copy_in(code, staged, size, place, code.value("%shared", "ptr"), self._is_host)
+            block = self._row_block(code, f"%x{argument}", len(staged.columns), layout.mapped[argument], INTEGERS[size])
+            copy_in(code, staged, size, block, code.value("%shared", "ptr"), self._is_host)
         return code.text()
 
     def _write(self) -> str:
-        """Rows of results leave shared memory."""
+        """The phase that writes rows of results from shared memory."""
         code, layout = self._phase("artix_write"), self._layout
         for result, staged in layout.staged_results.items():
             size = BYTES[layout.result_kinds[result]]
-            place = self._place(code, f"%y{result}", len(staged.columns), Mapped(True, True), INTEGERS[size])
-            copy_out(code, staged, size, place, code.value("%shared", "ptr"), f"@artix_columns_{result}")
+            block = self._row_block(code, f"%y{result}", len(staged.columns), Mapped(True, True), INTEGERS[size])
+            copy_out(code, staged, size, block, code.value("%shared", "ptr"), f"@artix_columns_{result}")
         return code.text()
 
     def _compute(self, level: int) -> str:
-        """A thread computes all, or what is common to all items of a robot, or what is not."""
+        """The phase that computes everything (0), or what all items of a robot share (1), or each item (2)."""
         code = self._phase(f"artix_compute_{level}")
         rows, thread = self._rows_of_block(code), code.value("%thread", "i64")
-        # Threads past the end do what the last one does.
+        # Threads past the end repeat the last row.
         row = (thread < rows).where(thread, rows - 1)
         code.lines += _Computation(self, code, row).lines(level)
         return code.text()
 
     def rows_of_thread(self, code: Code, row: Value) -> tuple[list[str], list[str]]:
-        """Where a thread reads its row of each argument, and writes that of each result."""
+        """The addresses of a thread's row of each argument and of each result."""
         layout, shared = self._layout, code.value("%shared", "ptr")
         number = code.value("%first", "i64") + row
 
@@ -186,13 +188,13 @@ class GpuModule:
         ]
         return arguments, results
 
-    def instructions(self, load: object) -> Instructions:
-        """An empty list of instructions of one lane."""
-        return Instructions(self._layout.lists, 1, self._functions, self._declarations, load)  # type: ignore[arg-type]
+    def instructions(self, load: object, address: object) -> Instructions:
+        """An empty list of scalar instructions."""
+        return Instructions(self._layout.lists, 1, self._functions, self._declarations, load, address)  # type: ignore[arg-type]
 
     @property
     def layout(self) -> Layout:
-        """Where the kernel reads and writes."""
+        """The kernel's memory layout."""
         return self._layout
 
     def _kernel(self) -> str:
@@ -216,7 +218,7 @@ class GpuModule:
         return "\n".join([memory, text, f'attributes #1 = {{ nounwind "nvvm.maxntid"="{THREADS}" }}'])
 
     def _run(self, code: Code, operands: list[Value]) -> None:
-        """All phases; between them a thread waits for the others of its block."""
+        """Calls all phases, synchronising the threads of the block in between."""
 
         def phase(name: str) -> None:
             arguments = ", ".join(f"{operand.type} {operand.name}" for operand in operands)
@@ -248,16 +250,16 @@ class GpuModule:
 
 
 class _Computation:
-    """What one thread computes."""
+    """The computation of one thread."""
 
     def __init__(self, module: GpuModule, code: Code, row: Value) -> None:
         self._layout, self._lists = module.layout, module.layout.lists
         self._arguments, self._results = module.rows_of_thread(code, row)
-        self._instructions = module.instructions(self._fetch)
+        self._instructions = module.instructions(self._fetch, self._address)
         self._targets: dict[int, list[str]] = {}
 
     def lines(self, level: int) -> list[str]:
-        """Instructions of all levels, of those below 2, or of level 2; what comes last writes results."""
+        """Instructions of all levels (0), of levels 0 and 1 (1), or of level 2 (2); all but 1 also write results."""
         code, lists, layout = self._instructions, self._lists, self._layout
         if level != 1:
             self._find_targets()
@@ -272,7 +274,7 @@ class _Computation:
         return code.lines
 
     def _find_targets(self) -> None:
-        """Where each scalar or its negative goes, as operands of getelementptr."""
+        """Finds where each scalar or its negative is written, as operands of getelementptr."""
         for result, references in enumerate(self._layout.program.results):
             size = BYTES[self._layout.result_kinds[result]]
             staged = self._layout.staged_results.get(result)
@@ -293,16 +295,21 @@ class _Computation:
         pointer = code.emit(f"getelementptr i8, ptr {target}")
         code.lines.append(f"  store {scalar} {name}, ptr {pointer}, align {BYTES[kind]}")
 
+    def _address(self, _: Instructions, array: int) -> tuple[str, str]:
+        """The address of an array of which entries are loaded."""
+        count = len(self._arguments)
+        return (self._arguments[array] if array < count else table_name(array - count)), "ptr"
+
     def _fetch(self, code: Instructions, number: int) -> str:
-        """Reads an input, or what is kept for all items."""
+        """Loads an input, or a scalar that all items share."""
         kind = Kind(self._lists.kinds[number])
         scalar, size, invariant = "i8" if kind == Kind.BOOL else SCALARS[kind], BYTES[kind], ""
         if self._lists.operations[number] == Op.INPUT:
             argument, entry, _ = self._lists.operands[number]
-            place = f"{self._arguments[argument]}, i64 {entry * size}"
+            address = f"{self._arguments[argument]}, i64 {entry * size}"
             invariant = "" if argument in self._layout.staged_arguments else ", !invariant.load !0"
         else:
-            place = f"%kept, i64 {self._layout.kept[number]}"
-        pointer = code.emit(f"getelementptr i8, ptr {place}")
+            address = f"%kept, i64 {self._layout.kept[number]}"
+        pointer = code.emit(f"getelementptr i8, ptr {address}")
         name = code.emit(f"load {scalar}, ptr {pointer}, align {size}{invariant}")
         return code.emit(f"icmp ne i8 {name}, 0") if kind == Kind.BOOL else name

@@ -1,7 +1,6 @@
-"""Functions that carry rows of a block of robots between arrays and shared memory.
+"""Copies the rows of a block of robots between arrays and shared memory.
 
-Neighbouring threads carry neighbouring entries, whatever row they are in. The last thread's turns past the end repeat
-the last entry, which harms nobody.
+Neighbouring threads copy neighbouring entries, whatever their rows. Threads past the end copy the last entry again.
 """
 
 from __future__ import annotations
@@ -10,14 +9,14 @@ from typing import NamedTuple
 
 from artix.evaluation.kernels.code import Code, Value
 from artix.evaluation.kernels.gpu_layout import THREADS, Staged
-from artix.evaluation.kernels.turning import INTEGERS
+from artix.evaluation.kernels.transposition import INTEGERS
 
-#: Entries that a thread fetches from shared memory before it writes the first one.
+#: Number of entries that a thread loads from shared memory before it writes the first.
 _UNROLLED = 8
 
 
-class Place(NamedTuple):
-    """Where the rows of a block begin in an array, and how many entries there are from one to the next."""
+class RowBlock(NamedTuple):
+    """The rows of an array that belong to a block: start, stride in entries and number; and the index of the thread."""
 
     start: Value
     stride: Value | int
@@ -30,38 +29,38 @@ def _row_and_column(code: Code, index: Value, columns: int) -> tuple[Value, Valu
     return row, index - row * columns
 
 
-def _in_array(code: Code, place: Place, row: Value, column: Value, index: Value, columns: int, scalar: str) -> Value:
+def _entry_pointer(block: RowBlock, row: Value, column: Value, index: Value, columns: int, scalar: str) -> Value:
     """The pointer to an entry of the array."""
-    if place.stride == columns:
-        return place.start.offset(index.cast("zext", "i64"), scalar)
-    return place.start.offset(row.cast("zext", "i64") * place.stride + column.cast("zext", "i64"), scalar)
+    if block.stride == columns:
+        return block.start.offset(index.cast("zext", "i64"), scalar)
+    return block.start.offset(row.cast("zext", "i64") * block.stride + column.cast("zext", "i64"), scalar)
 
 
-def _clamped(code: Code, index: Value, last: Value) -> Value:
+def _clamp(index: Value, last: Value) -> Value:
     narrow = index.cast("trunc", "i32")
     return (narrow < last).where(narrow, last)
 
 
-def copy_in(code: Code, staged: Staged, size: int, place: Place, shared: Value, is_host: bool) -> None:
-    """From an array into shared memory, on a GPU without waiting for it.
+def copy_in(code: Code, staged: Staged, size: int, block: RowBlock, shared: Value, is_host: bool) -> None:
+    """Copies from an array into shared memory, on a GPU asynchronously.
 
     Args:
-      code: what is being written.
-      staged: where it goes.
-      size: bytes of an entry.
-      place: where it comes from.
-      shared: the start of shared memory.
+      code: the function to which the copy is appended.
+      staged: the target.
+      size: bytes per entry.
+      block: the source.
+      shared: address of shared memory.
       is_host: whether the code is for a CPU.
     """
     columns, scalar = len(staged.columns), INTEGERS[size]
-    count = place.rows * columns
+    count = block.rows * columns
     last = (count - 1).cast("trunc", "i32")
     with code.loop(count, step=THREADS) as start:
-        index = _clamped(code, start + place.thread, last)
+        index = _clamp(start + block.thread, last)
         row, column = _row_and_column(code, index, columns)
-        source = _in_array(code, place, row, column, index, columns, scalar)
-        inside = (row * staged.stride + column).cast("zext", "i64")
-        target = shared.offset(staged.offset).offset(inside, scalar)
+        source = _entry_pointer(block, row, column, index, columns, scalar)
+        offset = (row * staged.stride + column).cast("zext", "i64")
+        target = shared.offset(staged.offset).offset(offset, scalar)
         if is_host:
             target.store(source.load(scalar))
         else:
@@ -76,31 +75,31 @@ def _copy_asynchronously(code: Code, source: Value, target: Value, size: int) ->
     code.lines.append(f"  call void @{name}(ptr addrspace(3) {to.name}, ptr addrspace(1) {start.name})")
 
 
-def copy_out(code: Code, staged: Staged, size: int, place: Place, shared: Value, table: str) -> None:
-    """From shared memory into an array.
+def copy_out(code: Code, staged: Staged, size: int, block: RowBlock, shared: Value, table: str) -> None:
+    """Copies from shared memory into an array.
 
     Args:
-      code: what is being written.
-      staged: where it comes from.
-      size: bytes of an entry.
-      place: where it goes.
-      shared: the start of shared memory.
-      table: the global with the columns of the entries, if they are not one after another.
+      code: the function to which the copy is appended.
+      staged: the source.
+      size: bytes per entry.
+      block: the target.
+      shared: address of shared memory.
+      table: the global with the columns of the entries, if they are not consecutive.
     """
     columns, scalar = len(staged.columns), INTEGERS[size]
-    count = place.rows * columns
+    count = block.rows * columns
     last = (count - 1).cast("trunc", "i32")
     unrolled = min(_UNROLLED, columns)
     with code.loop(count, step=unrolled * THREADS) as start:
         moved: list[tuple[Value, Value]] = []
         for k in range(unrolled):
-            index = _clamped(code, start + place.thread + k * THREADS, last)
+            index = _clamp(start + block.thread + k * THREADS, last)
             row, column = _row_and_column(code, index, columns)
-            target = _in_array(code, place, row, column, index, columns, scalar)
+            target = _entry_pointer(block, row, column, index, columns, scalar)
             if not staged.is_plain:
                 entry = code.value(table, "ptr").offset(column.cast("zext", "i64"), "i32")
                 column = code.emit(f"load i32, ptr {entry.name}, align 4, !invariant.load !0", "i32")
-            inside = (row * staged.stride + column).cast("zext", "i64")
-            moved.append((target, shared.offset(staged.offset).offset(inside, scalar).load(scalar)))
+            offset = (row * staged.stride + column).cast("zext", "i64")
+            moved.append((target, shared.offset(staged.offset).offset(offset, scalar).load(scalar)))
         for target, value in moved:
             target.store(value)

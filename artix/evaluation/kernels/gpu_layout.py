@@ -1,4 +1,4 @@
-"""How a scalar program lies on a GPU: a thread for each robot, and rows of arrays in memory that a block shares."""
+"""The layout of a scalar program on a GPU: threads, and rows of arrays in shared memory."""
 
 from __future__ import annotations
 
@@ -9,33 +9,32 @@ from typing import NamedTuple
 import numpy as np
 
 from artix.evaluation.kernels.llvm_ir import ProgramLists
-from artix.evaluation.kernels.machine import KernelError
-from artix.evaluation.kernels.plan import BYTES, kind_of
+from artix.evaluation.kernels.plan import BYTES, kind_of, result_kinds
 from artix.evaluation.scalar_program import Kind, Op, ScalarProgram
 
-#: Threads of a block: one warp, so that small batches spread over all processors and nobody waits for others.
+#: Threads per block: one warp, so that small batches spread over all multiprocessors and no warps synchronise.
 THREADS = 32
 
-#: Bytes of shared memory that every device grants a block without being asked.
+#: Bytes of shared memory that a block may use on every device by default.
 MOST_SHARED = 48 * 1024
 
 
 class Mapped(NamedTuple):
-    """By which batches an array has rows."""
+    """The batches by which an array has rows."""
 
     robots: bool
     items: bool
 
 
 class Staged(NamedTuple):
-    """An array of which a block keeps its rows in shared memory: what threads read and write there lies apart."""
+    """An array of which a block keeps its rows in shared memory."""
 
     offset: int
-    """Bytes."""
+    """Bytes from the start of shared memory."""
     stride: int
-    """Scalars from one row to the next: an odd number, so that the same column of all rows is in different banks."""
+    """Scalars per row: an odd number, so that the rows' entries of one column are in different banks."""
     columns: tuple[int, ...]
-    """For each entry of the array its place in the row; equal entries of results share one."""
+    """The column of each entry of the array; equal entries of results share one."""
 
     @property
     def is_plain(self) -> bool:
@@ -44,17 +43,18 @@ class Staged(NamedTuple):
 
 
 class Layout:
-    """Where a kernel reads and writes, and which scalars of a robot its items share.
+    """The memory layout of a kernel.
 
     Args:
-      program: the program, in the order in which it shall be computed.
-      mapped: of each argument, by which batches it has rows.
-      has_items: whether there is a batch of items of each robot.
+      program: the program, in order of computation.
+      mapped: for each argument, the batches by which it has rows.
+      has_items: whether each robot has a batch of items.
 
     Attributes:
-      loops: whether a thread computes all items of a robot; else each has a thread, and computes what is common again.
-      staged_arguments, staged_results: by number.
-      kept: bytes from the start of a thread's own memory of scalars that all items of its robot need.
+      loops: whether a thread computes all items of a robot; else each item has a thread, and shared scalars are
+        computed by each.
+      staged_arguments, staged_results: arrays in shared memory, by number.
+      kept: for scalars that all items of a robot need, byte offsets in a thread's own memory.
       kept_size, shared_size: bytes of a thread's own memory and of shared memory.
     """
 
@@ -62,13 +62,10 @@ class Layout:
         self.program, self.mapped, self.has_items = program, tuple(mapped), has_items
         self.lists = ProgramLists(program)
         self.argument_kinds = [kind_of(dtype) for _, dtype, _ in program.arguments]
-        self.result_kinds = [kind_of(dtype) for dtype in program.result_types]
-        for references, kind in zip(program.results, self.result_kinds, strict=True):
-            if set(program.kinds[references.ravel() >> 1].tolist()) - {int(kind)}:
-                raise KernelError(f"a result of kind {kind.name} has entries of another kind")
-        counted = program.operations > Op.CONSTANT
-        of_items = int(np.count_nonzero(counted & (program.levels == 2)))
-        self.loops = has_items and int(np.count_nonzero(counted)) - of_items > of_items
+        self.result_kinds = result_kinds(program)
+        is_operation = program.operations > Op.CONSTANT
+        num_of_items = int(np.count_nonzero(is_operation & (program.levels == 2)))
+        self.loops = has_items and int(np.count_nonzero(is_operation)) - num_of_items > num_of_items
         self.staged_arguments: dict[int, Staged] = {}
         self.staged_results: dict[int, Staged] = {}
         self.shared_size = self._stage()
@@ -76,11 +73,11 @@ class Layout:
         self.kept_size = self._keep() if self.loops else 0
 
     def entries(self, argument: int) -> int:
-        """How many entries a row of an argument has."""
+        """Number of entries per row of an argument."""
         return math.prod(self.program.arguments[argument][0])
 
     def _stage(self) -> int:
-        """Chooses the arrays whose rows lie in shared memory, the small ones first; returns their bytes."""
+        """Assigns arrays to shared memory, the smallest first, and returns the bytes used."""
         candidates: list[tuple[int, bool, int, tuple[int, ...]]] = []
         used: dict[int, set[int]] = {}
         for number in np.flatnonzero(self.program.operations == Op.INPUT).tolist():
@@ -125,6 +122,6 @@ class Layout:
 
 
 def _columns(references: np.ndarray) -> tuple[int, ...]:
-    """Places of the entries of a result, of which equal ones have the same."""
-    places: dict[int, int] = {}
-    return tuple(places.setdefault(reference, len(places)) for reference in references.ravel().tolist())
+    """Columns of the entries of a result, the same for equal entries."""
+    columns: dict[int, int] = {}
+    return tuple(columns.setdefault(reference, len(columns)) for reference in references.ravel().tolist())

@@ -1,4 +1,4 @@
-"""Object code becomes part of the process, and XLA learns its name."""
+"""Links object code into the process and registers it with XLA."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import jax
 
 from artix.evaluation.kernels.machine import LOCK, RELOCATION, KernelError, binding, process_triple, require, unpack
 
-#: What must live as long as its code may run, that is, as long as the process: XLA keeps addresses of handlers.
+#: Libraries, kept alive as long as the process, since XLA keeps the addresses of handlers.
 _LINKED: dict[str, Any] = {}
 
 _attempts = itertools.count()
@@ -21,11 +21,11 @@ def load(object_code: bytes, name: str) -> None:
     """Links object code and registers its kernel as a target of XLA's foreign function interface for CPUs.
 
     Args:
-      object_code: what :func:`artix.evaluation.kernels.build` returned, on a machine with the same key.
-      name: the name of the target; one that is loaded already is left as it is.
+      object_code: the result of :func:`artix.evaluation.kernels.build` on a machine with the same key.
+      name: the name of the target; nothing is done if it is loaded already.
 
     Raises:
-      KernelError: if the code does not link, or XLA does not know the version of the interface.
+      KernelError: the code does not link, or XLA does not support the version of the interface.
     """
     require()
     with LOCK:
@@ -45,17 +45,17 @@ def load(object_code: bytes, name: str) -> None:
 def _linker() -> Any:
     llvm = binding()
     target = llvm.Target.from_triple(process_triple()).create_target_machine(**RELOCATION)
-    # The older linker asserts that constants are within 2 GB of the code, and does not see to it.
+    # LLVM's older linker does not ensure that constants are within 2 GB of the code, but asserts it.
     return llvm.create_lljit_compiler(target, use_jit_link=True)
 
 
 def _link(object_code: bytes, name: str) -> tuple[Any, int]:
-    """What keeps the code alive, and the address of its handler."""
+    """The library, which keeps the code alive, and the address of its handler."""
     library = binding().JITLibraryBuilder()
     for part in unpack(object_code):
         library.add_object_img(part)
     library.add_current_process()
-    # LLVM aborts the process for a name that it has seen, and keeps those of libraries that did not link.
+    # LLVM aborts the process if a name is used twice, even if the first library did not link.
     linked = library.export_symbol("artix_handler").link(_linker(), f"{name}_{next(_attempts)}")
     return linked, linked["artix_handler"]
 

@@ -1,15 +1,16 @@
-"""Operations of scalar programs as LLVM's instructions on vectors of any width."""
+"""Translates operations of scalar programs to LLVM instructions on vectors of any width."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from artix.evaluation.kernels.code import constant, suffix_of, type_of
 from artix.evaluation.kernels.elementary import definition, name_of
 from artix.evaluation.kernels.machine import KernelError
-from artix.evaluation.scalar_program import Kind, Op, ScalarProgram
+from artix.evaluation.scalar_program import Kind, Op, ScalarProgram, array_operand
 
-#: LLVM's types of scalars in instructions, by kind.
+#: LLVM's scalar types in instructions, by kind.
 SCALARS = {Kind.BOOL: "i1", Kind.INT32: "i32", Kind.FLOAT32: "float", Kind.FLOAT64: "double"}
 
 _ELEMENTARY = {
@@ -28,7 +29,7 @@ _LOGIC = {Op.AND: "and", Op.OR: "or", Op.XOR: "xor"}
 
 
 class ProgramLists:
-    """A scalar program as Python's lists, which are quicker to go through than arrays."""
+    """A scalar program as Python lists, over which loops are faster than over arrays."""
 
     def __init__(self, program: ScalarProgram) -> None:
         self.program = program
@@ -37,12 +38,21 @@ class ProgramLists:
         self.kinds: list[int] = program.kinds.tolist()
         self.levels: list[int] = program.levels.tolist()
         self.constants: list[float] = program.constants.tolist()
+        self.array_sizes = [math.prod(shape) for shape, *_ in program.arguments] + [len(x) for x in program.tables]
         sines, cosines = (
-            {row[0] >> 1 for op, row in zip(self.operations, self.operands, strict=True) if op == wanted}
-            for wanted in (Op.SIN, Op.COS)
+            {row[0] >> 1 for op, row in zip(self.operations, self.operands, strict=True) if op == function}
+            for function in (Op.SIN, Op.COS)
         )
-        #: Scalars of which both sine and cosine are wanted.
-        self.turned = sines & cosines
+        #: Scalars of which both sine and cosine are computed.
+        self.sincos_angles = sines & cosines
+
+    @property
+    def arrays_loaded(self) -> dict[int, int]:
+        """The arrays of which entries are loaded, with their levels."""
+        levels = [level for *_, level in self.program.arguments] + [0] * len(self.program.tables)
+        loads = zip(self.operations, self.operands, strict=True)
+        numbers = {array_operand(row[1]) for operation, row in loads if operation == Op.LOAD}
+        return {number: levels[number] for number in sorted(numbers)}
 
     def scalar(self, number: int) -> str:
         """LLVM's type of a scalar of the program."""
@@ -56,12 +66,12 @@ class ElementaryFunctions:
         self._used: dict[tuple[str, str, int], None] = {}
 
     def name(self, function: str, scalar: str, width: int) -> str:
-        """The name of a function, which the module then has."""
+        """The name of a function, which is added to the module."""
         self._used[function, scalar, width] = None
         return name_of(function, scalar, width)
 
     def text(self, declarations: dict[str, str]) -> str:
-        """All of them."""
+        """The definitions of all functions used."""
         return "\n".join(definition(*key, declarations) for key in self._used)
 
 
@@ -70,11 +80,13 @@ class Instructions:
 
     Args:
       lists: the program.
-      width: how many lanes the vectors have.
+      width: lanes of the vectors.
       functions: the elementary functions of the module.
-      declarations: the intrinsics that the module calls.
-      load: appends the instructions that fetch a scalar made elsewhere, and returns its name. It is called once for
+      declarations: declarations of the intrinsics that the module calls.
+      load: appends the instructions that load a scalar computed elsewhere, and returns its name. It is called once for
         each.
+      address: the same for the address of an array of which entries are loaded: a pointer, or one for each lane, and
+        its type.
     """
 
     def __init__(
@@ -84,12 +96,14 @@ class Instructions:
         functions: ElementaryFunctions,
         declarations: dict[str, str],
         load: Callable[[Instructions, int], str],
+        address: Callable[[Instructions, int], tuple[str, str]],
     ) -> None:
         self.lines: list[str] = []
         self._lists, self._width, self._functions, self._declarations = lists, width, functions, declarations
-        self._load = load
+        self._load, self._address = load, address
+        self._addresses: dict[int, tuple[str, str]] = {}
         self._names: dict[int, str] = {}  # by reference
-        self._turns: dict[int, str] = {}  # pairs of sine and cosine, by reference of the angle
+        self._sincos: dict[int, str] = {}  # pairs of sine and cosine, by reference of the angle
         self._fresh = 0
         self._types = {kind: type_of(scalar, width) for kind, scalar in SCALARS.items()}
 
@@ -108,10 +122,10 @@ class Instructions:
         """The name of a scalar or of its negative."""
         name = self._names.get(reference)
         if name is None:
-            name = self._names[reference] = self._find(reference)
+            name = self._names[reference] = self._resolve(reference)
         return name
 
-    def _find(self, reference: int) -> str:
+    def _resolve(self, reference: int) -> str:
         number, lists = reference >> 1, self._lists
         if lists.operations[number] == Op.CONSTANT:
             value = lists.constants[number]
@@ -130,7 +144,7 @@ class Instructions:
         return f"call {kind} @{full}({', '.join(f'{kind} {operand}' for operand in operands)}{flag})"
 
     def operation(self, number: int) -> str:
-        """Appends what makes a scalar, and returns its name."""
+        """Appends the instructions for a scalar, and returns its name."""
         lists = self._lists
         name = self._names[2 * number] = self._result(
             Op(lists.operations[number]), lists.operands[number], lists.kinds[number], number
@@ -139,35 +153,39 @@ class Instructions:
 
     def _result(self, op: Op, operands: list[int], kind: int, number: int) -> str:
         a, b, _ = operands
-        of = self._types[Kind(kind)]
+        type_ = self._types[Kind(kind)]
         floating = kind >= Kind.FLOAT32
         if Op.ADD <= op <= Op.DIV:
-            return self._arithmetic(op, a, b, of, floating)
+            return self._arithmetic(op, a, b, type_, floating)
         if op in _ELEMENTARY:
-            return self._elementary(op, operands, self._lists.scalar(number), of)
+            return self._elementary(op, operands, self._lists.scalar(number), type_)
         if op in _INTRINSICS:
             return self.emit(self._intrinsic(_INTRINSICS[op], self._lists.scalar(number), self.operand(a)))
         if op in _COMPARISONS:
             return self._comparison(op, a, b)
         if op in _LOGIC:
-            return self.emit(f"{_LOGIC[op]} {of} {self.operand(a)}, {self.operand(b)}")
+            return self.emit(f"{_LOGIC[op]} {type_} {self.operand(a)}, {self.operand(b)}")
         if op in (Op.MIN, Op.MAX):
-            return self._extreme(op, a, b, number)
+            return self._extremum(op, a, b, number)
         if op is Op.SELECT:
             condition, mask = self.operand(a), self._types[Kind.BOOL]
-            return self.emit(f"select {mask} {condition}, {of} {self.operand(b)}, {of} {self.operand(operands[2])}")
+            return self.emit(
+                f"select {mask} {condition}, {type_} {self.operand(b)}, {type_} {self.operand(operands[2])}"
+            )
         if op is Op.NOT:
-            return self.emit(f"xor {of} {self.operand(a)}, {constant(-1, self._lists.scalar(number), self._width)}")
+            return self.emit(f"xor {type_} {self.operand(a)}, {constant(-1, self._lists.scalar(number), self._width)}")
         if op is Op.CONVERT:
             return self._conversion(a, number)
-        return self._unary(op, a, number)
+        if op is Op.LOAD:
+            return self._entry(a, array_operand(b), number)
+        return self._unary(op, a)
 
-    def _arithmetic(self, op: Op, a: int, b: int, of: str, floating: bool) -> str:
-        """A sum, difference, product or quotient; negative operands are drawn into it."""
+    def _arithmetic(self, op: Op, a: int, b: int, type_: str, floating: bool) -> str:
+        """A sum, difference, product or quotient, chosen such that negative operands need no instruction."""
         if not floating:
             if op is Op.DIV:
                 raise KernelError("integers are not divided")
-            return self.emit(f"{op.name.lower()} {of} {self.operand(a)}, {self.operand(b)}")
+            return self.emit(f"{op.name.lower()} {type_} {self.operand(a)}, {self.operand(b)}")
         if op in (Op.ADD, Op.SUB):
             if op is Op.SUB:
                 b ^= 1
@@ -180,27 +198,27 @@ class Instructions:
             name = "fmul" if op is Op.MUL else "fdiv"
             if a & b & 1:
                 a, b = a ^ 1, b ^ 1
-        return self.emit(f"{name} contract {of} {self.operand(a)}, {self.operand(b)}")
+        return self.emit(f"{name} contract {type_} {self.operand(a)}, {self.operand(b)}")
 
     def _is_constant(self, reference: int) -> bool:
         return self._lists.operations[reference >> 1] == Op.CONSTANT
 
-    def _elementary(self, op: Op, operands: list[int], scalar: str, of: str) -> str:
-        if op in (Op.SIN, Op.COS) and operands[0] >> 1 in self._lists.turned:
-            return self._sine_or_cosine(op, operands[0], scalar, of)
+    def _elementary(self, op: Op, operands: list[int], scalar: str, type_: str) -> str:
+        if op in (Op.SIN, Op.COS) and operands[0] >> 1 in self._lists.sincos_angles:
+            return self._sine_or_cosine(op, operands[0], scalar, type_)
         function = self._functions.name(_ELEMENTARY[op], scalar, self._width)
-        given = [self.operand(reference) for reference in operands if reference >= 0]
-        return self.emit(f"call {of} @{function}({', '.join(f'{of} {x}' for x in given)})")
+        names = [self.operand(reference) for reference in operands if reference >= 0]
+        return self.emit(f"call {type_} @{function}({', '.join(f'{type_} {x}' for x in names)})")
 
-    def _sine_or_cosine(self, op: Op, reference: int, scalar: str, of: str) -> str:
-        """One of the results of one call."""
+    def _sine_or_cosine(self, op: Op, reference: int, scalar: str, type_: str) -> str:
+        """The sine or cosine, both from one call."""
         angle = reference & ~1
-        pair = f"{{ {of}, {of} }}"
-        if angle not in self._turns:
+        pair = f"{{ {type_}, {type_} }}"
+        if angle not in self._sincos:
             function = self._functions.name("sincos", scalar, self._width)
-            self._turns[angle] = self.emit(f"call {pair} @{function}({of} {self.operand(angle)})")
-        result = self.emit(f"extractvalue {pair} {self._turns[angle]}, {int(op is Op.COS)}")
-        return self.emit(f"fneg {of} {result}") if reference & 1 and op is Op.SIN else result
+            self._sincos[angle] = self.emit(f"call {pair} @{function}({type_} {self.operand(angle)})")
+        result = self.emit(f"extractvalue {pair} {self._sincos[angle]}, {int(op is Op.COS)}")
+        return self.emit(f"fneg {type_} {result}") if reference & 1 and op is Op.SIN else result
 
     def _comparison(self, op: Op, a: int, b: int) -> str:
         kind = Kind(self._lists.kinds[a >> 1])
@@ -208,24 +226,48 @@ class Instructions:
         text = f"fcmp {names[0]}" if kind >= Kind.FLOAT32 else f"icmp {names[1 if kind == Kind.INT32 else 2]}"
         return self.emit(f"{text} {self._types[kind]} {self.operand(a)}, {self.operand(b)}")
 
-    def _extreme(self, op: Op, a: int, b: int, number: int) -> str:
-        """The lesser or the greater of two, not a number if one is not."""
+    def _extremum(self, op: Op, a: int, b: int, number: int) -> str:
+        """The minimum or maximum of two, NaN if one is NaN."""
         kind = Kind(self._lists.kinds[number])
-        of, mask = self._types[kind], self._types[Kind.BOOL]
+        type_, mask = self._types[kind], self._types[Kind.BOOL]
         if kind == Kind.INT32:
             return self.emit(self._intrinsic(f"s{op.name.lower()}", "i32", self.operand(a), self.operand(b)))
         if kind == Kind.BOOL:
-            return self.emit(f"{'and' if op is Op.MIN else 'or'} {of} {self.operand(a)}, {self.operand(b)}")
+            return self.emit(f"{'and' if op is Op.MIN else 'or'} {type_} {self.operand(a)}, {self.operand(b)}")
         if self._is_constant(b):
             a, b = b, a
-        # Processors take the second operand if one is not a number: the one that is not a constant.
+        # Processors return the second operand if one is NaN: the one that is not constant.
         first, second = self.operand(a), self.operand(b)
-        test = self.emit(f"fcmp {'olt' if op is Op.MIN else 'ogt'} {of} {first}, {second}")
-        result = self.emit(f"select {mask} {test}, {of} {first}, {of} {second}")
+        test = self.emit(f"fcmp {'olt' if op is Op.MIN else 'ogt'} {type_} {first}, {second}")
+        result = self.emit(f"select {mask} {test}, {type_} {first}, {type_} {second}")
         if self._is_constant(a):
             return result
-        test = self.emit(f"fcmp uno {of} {first}, {first}")
-        return self.emit(f"select {mask} {test}, {of} {first}, {of} {result}")
+        test = self.emit(f"fcmp uno {type_} {first}, {first}")
+        return self.emit(f"select {mask} {test}, {type_} {first}, {type_} {result}")
+
+    def _entry(self, index: int, array: int, number: int) -> str:
+        """An entry of an array; the index is clamped to the array."""
+        kind, width = Kind(self._lists.kinds[number]), self._width
+        scalar = "i8" if kind == Kind.BOOL else SCALARS[kind]
+        last = constant(self._lists.array_sizes[array] - 1, "i32", width)
+        clamped = self.emit(self._intrinsic("umin", "i32", self.operand(index), last))
+        if array not in self._addresses:
+            self._addresses[array] = self._address(self, array)
+        base, base_type = self._addresses[array]
+        type_ = type_of(scalar, width)
+        pointer = self.emit(f"getelementptr {scalar}, {base_type} {base}, {type_of('i32', width)} {clamped}")
+        align = {"i8": 1, "double": 8}.get(scalar, 4)
+        if width == 1:
+            value = self.emit(f"load {scalar}, ptr {pointer}, align {align}")
+        else:
+            name, pointers, mask = suffix_of(scalar, width), type_of("ptr", width), type_of("i1", width)
+            name = f"llvm.masked.gather.{name}.v{width}p0"
+            self._declarations[name] = f"declare {type_} @{name}({pointers}, i32 immarg, {mask}, {type_})"
+            all_lanes = constant(1, "i1", width)
+            value = self.emit(
+                f"call {type_} @{name}({pointers} {pointer}, i32 {align}, {mask} {all_lanes}, {type_} poison)"
+            )
+        return value if kind != Kind.BOOL else self.emit(f"icmp ne {type_} {value}, {constant(0, 'i8', width)}")
 
     def _conversion(self, a: int, number: int) -> str:
         source, kind = Kind(self._lists.kinds[a >> 1]), Kind(self._lists.kinds[number])
@@ -250,9 +292,9 @@ class Instructions:
             return self.emit(f"call {new} @{name}({old} {value})")
         return self.emit(f"{'fpext' if kind == Kind.FLOAT64 else 'fptrunc'} {old} {value} to {new}")
 
-    def _unary(self, op: Op, a: int, number: int) -> str:
+    def _unary(self, op: Op, a: int) -> str:
         kind = Kind(self._lists.kinds[a >> 1])
-        scalar, of, mask = SCALARS[kind], self._types[kind], self._types[Kind.BOOL]
+        scalar, type_, mask = SCALARS[kind], self._types[kind], self._types[Kind.BOOL]
         if op is Op.ABS:
             if kind == Kind.INT32:
                 return self.emit(self._intrinsic("abs", scalar, self.operand(a)))
@@ -260,16 +302,16 @@ class Instructions:
         x = self.operand(a)
         if op is Op.RSQRT:
             root = self.emit(self._intrinsic("sqrt", scalar, x))
-            return self.emit(f"fdiv {of} {constant(1.0, scalar, self._width)}, {root}")
+            return self.emit(f"fdiv {type_} {constant(1.0, scalar, self._width)}, {root}")
         if op is Op.IS_FINITE:
             size = self.emit(self._intrinsic("fabs", scalar, self.operand(a & ~1)))
-            return self.emit(f"fcmp olt {of} {size}, {constant(float('inf'), scalar, self._width)}")
+            return self.emit(f"fcmp olt {type_} {size}, {constant(float('inf'), scalar, self._width)}")
         if op is not Op.SIGN:
             raise KernelError(f"unknown operation {op!r}")
         zero, one = constant(0, scalar, self._width), constant(1, scalar, self._width)
         if kind == Kind.INT32:
-            least = self.emit(self._intrinsic("smin", scalar, x, one))
-            return self.emit(self._intrinsic("smax", scalar, least, constant(-1, scalar, self._width)))
+            at_most_one = self.emit(self._intrinsic("smin", scalar, x, one))
+            return self.emit(self._intrinsic("smax", scalar, at_most_one, constant(-1, scalar, self._width)))
         one = self.emit(self._intrinsic("copysign", scalar, one, x))
-        other = self.emit(f"fcmp one {of} {x}, {zero}")  # zero and what is not a number stay
-        return self.emit(f"select {mask} {other}, {of} {one}, {of} {x}")
+        is_nonzero = self.emit(f"fcmp one {type_} {x}, {zero}")  # zero and NaN are unchanged
+        return self.emit(f"select {mask} {is_nonzero}, {type_} {one}, {type_} {x}")

@@ -1,4 +1,4 @@
-"""The machine that kernels run on: its target, how wide its vectors are, and its compiler."""
+"""The machine that kernels run on: its target, vector width and compiler."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-#: Part of what object code depends on; to be raised with every change of what is generated.
-FORMAT = 2
+#: Part of :func:`machine_key`; to be raised with every change of the generated code.
+FORMAT = 3
 
-#: LLVM's level of optimisation. No passes run before instruction selection: the code is straight and has been
-#: simplified before. ``ARTIX_KERNEL_LEVEL=0`` in the environment compiles in a third of the time what runs for twice as
-#: long: for test suites, which compile much and compute little.
+#: LLVM's optimisation level. No passes run before instruction selection, since the code is straight-line and already
+#: simplified. With ``ARTIX_KERNEL_LEVEL=0`` in the environment, kernels compile in a third of the time and run twice as
+#: long, which suits tests.
 _OPTIMISATION = int(os.environ.get("ARTIX_KERNEL_LEVEL", "1"))
 
 #: Constants are addressed relative to the code.
 RELOCATION: dict[str, Any] = {"reloc": "pic", "codemodel": "small", "jit": True}
 
-#: LLVM's global tables are shared by all threads.
+#: Guards LLVM's global tables.
 LOCK = threading.RLock()
 
 
 class KernelError(RuntimeError):
-    """Why there can be no kernel; the same function can still be evaluated by plain XLA."""
+    """A kernel cannot be built or loaded; XLA can still evaluate the function."""
 
 
 @functools.cache
@@ -43,21 +43,21 @@ def binding() -> Any:
     """The module ``llvmlite.binding``, initialised.
 
     Raises:
-      KernelError: if it cannot be loaded, or is too old.
+      KernelError: it cannot be loaded, or is too old.
     """
     try:
         with LOCK:
-            found = _binding()
-    except Exception as error:  # a library that does not load raises OSError or RuntimeError, whatever it says
+            module = _binding()
+    except Exception as error:  # a library that does not load raises various errors
         raise KernelError(f"llvmlite does not load: {error}") from error
-    if found.llvm_version_info[0] < 20:
-        raise KernelError(f"llvmlite has LLVM {found.llvm_version_info[0]}; 20 or newer is needed (llvmlite >= 0.45)")
-    return found
+    if module.llvm_version_info[0] < 20:
+        raise KernelError(f"llvmlite has LLVM {module.llvm_version_info[0]}; 20 or newer is needed (llvmlite >= 0.45)")
+    return module
 
 
 @functools.cache
 def features() -> str:
-    """What the processor can do, as LLVM writes it."""
+    """The processor's features, as LLVM names them."""
     return binding().get_host_cpu_features().flatten()
 
 
@@ -98,7 +98,7 @@ def require() -> None:
 
 @functools.cache
 def machine_key() -> str:
-    """What object code depends on, besides the program."""
+    """Everything that object code depends on besides the program."""
     require()
     version = ".".join(map(str, binding().llvm_version_info))
     parts = (binding().get_default_triple(), binding().get_host_cpu_name(), features(), f"llvm {version}")
@@ -106,18 +106,18 @@ def machine_key() -> str:
 
 
 def function_attributes() -> str:
-    """Attributes of all functions: vectors as wide as the registers, whatever LLVM would prefer."""
+    """Attributes of all functions: vectors as wide as the registers, even if LLVM prefers narrower ones."""
     bits = 8 * vector_bytes()
     return f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" }}'
 
 
 def process_triple() -> str:
-    """The target that code of this process has; of LLVM's linkers, that of Windows reads ELF only."""
+    """The target triple of this process; on Windows with ELF, the only format that LLVM's linker reads there."""
     return binding().get_process_triple() + ("-elf" if os.name == "nt" else "")
 
 
 def compile_modules(texts: Sequence[str]) -> list[bytes]:
-    """Object code of modules written in LLVM's language, which threads compile side by side."""
+    """Object code of modules in LLVM IR, compiled in parallel."""
     require()
     with LOCK:
         llvm = binding()
@@ -133,10 +133,10 @@ def compile_modules(texts: Sequence[str]) -> list[bytes]:
 
 
 def _emit(library: Any, target: Any, module: Any) -> bytes:
-    """Object code of a module in a context of its own; it needs no lock of ours.
+    """Object code of a module with its own context; needs no lock.
 
-    LLVM does this in several threads, if each has its context; llvmlite would let one thread in at a time, so that the
-    same functions are called past its lock.
+    LLVM compiles contexts in parallel, but llvmlite's lock admits one thread at a time, so its library is called
+    directly.
     """
     error = ctypes.c_char_p()
     buffer = library.LLVMPY_TargetMachineEmitToMemory(target, module, 1, ctypes.byref(error))
@@ -161,21 +161,21 @@ def _unlocked_library() -> Any:
 
 
 def pack(objects: Sequence[bytes]) -> bytes:
-    """Several pieces of object code as one: the length of each in 8 bytes, then itself."""
+    """Concatenates pieces of object code, each after its length in 8 bytes."""
     return b"".join(len(code).to_bytes(8, "little") + code for code in objects)
 
 
 def unpack(packed: bytes) -> list[bytes]:
-    """What was packed.
+    """The pieces that :func:`pack` concatenated.
 
     Raises:
-      KernelError: if it was not.
+      KernelError: it did not.
     """
-    objects, place = [], 0
-    while place < len(packed):
-        size = int.from_bytes(packed[place : place + 8], "little")
-        objects.append(packed[place + 8 : place + 8 + size])
-        place += 8 + size
-    if place != len(packed):
+    objects, start = [], 0
+    while start < len(packed):
+        size = int.from_bytes(packed[start : start + 8], "little")
+        objects.append(packed[start + 8 : start + 8 + size])
+        start += 8 + size
+    if start != len(packed):
         raise KernelError("object code ends before it should")
     return objects

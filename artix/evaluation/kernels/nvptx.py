@@ -1,4 +1,4 @@
-"""NVIDIA's GPUs as a target of LLVM: PTX, which the driver compiles for the device that is there."""
+"""NVIDIA GPUs as a target of LLVM: PTX, which the driver compiles for the actual device."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from artix.evaluation.kernels.machine import LOCK, KernelError, binding
 
 TRIPLE = "nvptx64-nvidia-cuda"
 
-#: The oldest devices that kernels run on: Ampere is the first that copies to shared memory asynchronously.
+#: The oldest devices supported: Ampere, the first with asynchronous copies to shared memory.
 PROCESSOR, PTX_FEATURES = "sm_80", "+ptx80"
 
-#: Part of what PTX depends on; to be raised with every change of what is generated.
+#: Part of :func:`target_key`; to be raised with every change of the generated code.
 FORMAT = 1
 
 _OPTIMISATION = 2
@@ -35,23 +35,23 @@ def available() -> str | None:
             _target()
     except KernelError as error:
         return str(error)
-    except RuntimeError as error:  # builds of LLVM for one processor alone
+    except RuntimeError as error:  # a build of LLVM for one processor only
         return f"llvmlite has no target {TRIPLE}: {error}"
     return None
 
 
 @functools.cache
 def target_key() -> str:
-    """What PTX depends on, besides the program."""
+    """Everything that PTX depends on besides the program."""
     version = ".".join(map(str, binding().llvm_version_info))
     return f"{TRIPLE}; {PROCESSOR}; {PTX_FEATURES}; llvm {version}; level {_OPTIMISATION}; format {FORMAT}"
 
 
 def compile_to_ptx(text: str) -> str:
-    """PTX of a module written in LLVM's language, the functions that it calls drawn into its kernel.
+    """PTX of a module in LLVM IR, with all functions inlined into its kernel.
 
     Raises:
-      KernelError: if this LLVM knows no GPUs.
+      KernelError: this LLVM has no GPU target.
     """
     reason = available()
     if reason is not None:

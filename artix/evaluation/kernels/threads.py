@@ -1,4 +1,4 @@
-"""Blocks of robots are handed out to the threads of XLA's pool, among which is the calling one."""
+"""Distributes blocks of robots to the threads of XLA's pool and the calling thread."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from artix.evaluation.kernels.code import Code, Value
 _API, _CONTEXT = 16, 24
 _API_MAJOR, _ERROR_DESTROY, _SCHEDULE, _NUM_THREADS, _API_SIZE = 32, 64, 136, 144, 152
 
-#: Nanoseconds of work that are worth waking other threads, and those of the smallest chunk.
+#: Nanoseconds of work from which other threads are used, and of the smallest chunk.
 _WORTH_THREADS, _LEAST_CHUNK = 20_000, 5_000
 
-#: Chunks of a thread: more of them even out differences between threads, but each is handed out on its own.
+#: Chunks per thread: more balance the load better, but each is distributed separately.
 _CHUNKS_OF_THREAD = 4
 
 
 class State:
-    """Words of 64 bits that all threads of a call share, on the heap: a task may begin when the call has ended.
+    """Words of 64 bits that all threads of a call share, on the heap, since a task may start after the call has ended.
 
-    Of each argument there are its data, bytes between robots and bytes between items; of each result its data.
+    An argument has its address and the strides of robots and items in bytes; a result has its address.
     """
 
     NEXT: ClassVar[int] = 0
-    """The chunk of blocks that is to be done next."""
+    """The next chunk of blocks."""
     OWNERS: ClassVar[int] = 64
-    """How many threads will still look at the state."""
+    """Number of threads that still use the state."""
     FINISHED: ClassVar[int] = 72
-    """How many chunks are done."""
+    """Number of finished chunks."""
     CHUNKS: ClassVar[int] = 80
     BLOCKS_OF_CHUNK: ClassVar[int] = 88
     BLOCKS: ClassVar[int] = 96
@@ -42,16 +42,16 @@ class State:
         self.size = self._HEAD + 24 * arguments + 8 * results
 
     def argument(self, index: int) -> int:
-        """Where the words of an argument are."""
+        """The offset of the words of an argument."""
         return self._HEAD + 24 * index
 
     def result(self, index: int) -> int:
-        """Where the word of a result is."""
+        """The offset of the word of a result."""
         return self._HEAD + 24 * self._arguments + 8 * index
 
 
 def worker(width: int, memory: int, declarations: dict[str, str]) -> str:
-    """``void (state)``: does chunks of blocks until there are no more."""
+    """``void (state)``: computes chunks of blocks until none are left."""
     code = Code("internal void @artix_work(ptr %state)", declarations)
     state = code.value("%state", "ptr")
     chunks, size, blocks = (state.offset(at).load("i64") for at in (State.CHUNKS, State.BLOCKS_OF_CHUNK, State.BLOCKS))
@@ -64,29 +64,31 @@ def worker(width: int, memory: int, declarations: dict[str, str]) -> str:
         head, end, before = code.new_label(), code.new_label(), code.block
         code.jump(head)
         code.label(head)
-        chunk, place = code.value(code.fresh(), "i64"), len(code.lines)
+        chunk, phi_line = code.value(code.fresh(), "i64"), len(code.lines)
         code.lines.append("")
         start = chunk * size
-        left = blocks - start
-        count = (left < size).where(left, size)
+        remaining = blocks - start
+        count = (remaining < size).where(remaining, size)
         with code.loop(count) as block:
             code.run("artix_block", [state, space, (start + block) * width])
         _add(code, state.offset(State.FINISHED), 1, "release")
-        following = _add(code, state.offset(State.NEXT), 1, "acquire")
-        code.lines[place] = f"  {chunk.name} = phi i64 [ {first.name}, %{before} ], [ {following.name}, %{code.block} ]"
-        code.branch(following < chunks, head, end)
+        next_chunk = _add(code, state.offset(State.NEXT), 1, "acquire")
+        code.lines[phi_line] = (
+            f"  {chunk.name} = phi i64 [ {first.name}, %{before} ], [ {next_chunk.name}, %{code.block} ]"
+        )
+        code.branch(next_chunk < chunks, head, end)
         code.label(end)
         code.run("free", [raw])
     return code.text()
 
 
 def _add(code: Code, pointer: Value, number: int, order: str) -> Value:
-    """Adds to a word that threads share, and returns what it was."""
+    """Adds atomically to a word, and returns its previous value."""
     return code.emit(f"atomicrmw add ptr {pointer.name}, i64 {number} {order}", "i64")
 
 
 def release(declarations: dict[str, str]) -> str:
-    """``void (state)``: one thread less looks at the state; the last one frees it."""
+    """``void (state)``: releases the state for one thread; the last one frees it."""
     code = Code("internal void @artix_release(ptr %state)", declarations)
     state = code.value("%state", "ptr")
     with code.when(_add(code, state.offset(State.OWNERS), -1, "acq_rel").equals(1)):
@@ -95,7 +97,7 @@ def release(declarations: dict[str, str]) -> str:
 
 
 def task(declarations: dict[str, str]) -> str:
-    """``void (state)``: what the pool runs, perhaps when all is done."""
+    """``void (state)``: the task that the pool runs, possibly after all work is done."""
     code = Code("internal void @artix_task(ptr %state)", declarations)
     state = code.value("%state", "ptr")
     code.run("artix_work", [state])
@@ -104,7 +106,7 @@ def task(declarations: dict[str, str]) -> str:
 
 
 def pool_size(declarations: dict[str, str]) -> str:
-    """``i64 (frame)``: how many threads XLA's pool has; one if there is no pool."""
+    """``i64 (frame)``: the number of threads of XLA's pool; one if there is no pool."""
     code = Code("internal i64 @artix_pool_size(ptr %frame)", declarations)
     frame = code.value("%frame", "ptr")
     api = frame.offset(_API).load("ptr")
@@ -121,7 +123,7 @@ def pool_size(declarations: dict[str, str]) -> str:
 
 
 def schedule(declarations: dict[str, str]) -> str:
-    """``void (frame, state)``: has the pool run a task, which owns the state from then on."""
+    """``void (frame, state)``: schedules a task in the pool, which then shares the state."""
     code = Code("internal void @artix_schedule(ptr %frame, ptr %state)", declarations)
     frame, state = code.value("%frame", "ptr"), code.value("%state", "ptr")
     api = frame.offset(_API).load("ptr")
@@ -132,11 +134,11 @@ def schedule(declarations: dict[str, str]) -> str:
 
 
 def _request(code: Code, frame: Value, api: Value, function: int, operands: list[Value]) -> Value:
-    """Calls a function of XLA's table about the context of the call, and returns whether it failed."""
+    """Calls a function of XLA's table with the context of the call, and returns whether it failed."""
     words = [code.integer(24 + 8 * len(operands)), code.integer(0), frame.offset(_CONTEXT).load("ptr"), *operands]
     error = _call_table(code, api, function, words)
     failed = code.emit(f"icmp ne ptr {error.name}, null", "i1")
-    with code.when(failed):  # whoever is handed an error has to destroy it
+    with code.when(failed):  # the caller owns the error
         _call_table(code, api, _ERROR_DESTROY, [code.integer(24), code.integer(0), error])
     return failed
 
@@ -151,27 +153,27 @@ def _call_table(code: Code, api: Value, function: int, words: list[Value]) -> Va
 
 
 def distribute(code: Code, frame: Value, shared: Value, blocks: Value, block_time: Value) -> None:
-    """Has all blocks done, by other threads too if that takes less time.
+    """Computes all blocks, with other threads if that takes less time.
 
     Args:
       code: the handler.
       frame: XLA's call frame.
-      shared: the state, which is freed here.
-      blocks: how many blocks there are.
-      block_time: nanoseconds that one takes.
+      shared: the state, which is released here.
+      blocks: number of blocks.
+      block_time: nanoseconds per block.
     """
     worth = (blocks * block_time >= _WORTH_THREADS) & (blocks > 1)
     before, ask, known = code.block, code.new_label(), code.new_label()
     code.branch(worth, ask, known)
     code.label(ask)
-    found = code.call("artix_pool_size", [frame], "i64")
+    num_threads = code.call("artix_pool_size", [frame], "i64")
     code.jump(known)
     code.label(known)
-    threads = code.emit(f"phi i64 [ 1, %{before} ], [ {found.name}, %{ask} ]", "i64")
-    alone = threads <= 1
+    threads = code.emit(f"phi i64 [ 1, %{before} ], [ {num_threads.name}, %{ask} ]", "i64")
+    is_alone = threads <= 1
     even = (blocks + (threads * _CHUNKS_OF_THREAD - 1)) / (threads * _CHUNKS_OF_THREAD)
     least = (block_time + (_LEAST_CHUNK - 1)) / block_time
-    size = alone.where(blocks, (even > least).where(even, least))
+    size = is_alone.where(blocks, (even > least).where(even, least))
     size = (size > 1).where(size, 1)
     chunks = (blocks + (size - 1)) / size
     helpers = (threads < chunks).where(threads, chunks) - 1
@@ -186,7 +188,7 @@ def distribute(code: Code, frame: Value, shared: Value, blocks: Value, block_tim
 
 
 def _wait(code: Code, shared: Value) -> None:
-    """Waits for the chunks that other threads have begun: they run, so that this ends whatever the pool does."""
+    """Waits for the chunks that other threads have begun; those threads run, so this ends even if the pool is busy."""
     head, again, end = code.new_label(), code.new_label(), code.new_label()
     chunks = shared.offset(State.CHUNKS).load("i64")
     finished = shared.offset(State.FINISHED)
@@ -202,6 +204,6 @@ def _wait(code: Code, shared: Value) -> None:
 
 
 def functions(width: int, memory: int, declarations: dict[str, str]) -> list[str]:
-    """The functions of this module, but for what is written into the handler."""
+    """The functions of this module that the handler calls."""
     others = (release, task, pool_size, schedule)
     return [worker(width, memory, declarations), *(function(declarations) for function in others)]

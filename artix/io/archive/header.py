@@ -19,7 +19,7 @@ Value = TypeVar("Value")
 
 
 class MalformedHeaderError(ValueError):
-    """The header is not what it must be; the message says where and why."""
+    """The header is malformed; the message says where and why."""
 
 
 def write_header(topology: Topology) -> str:
@@ -51,41 +51,41 @@ def write_header(topology: Topology) -> str:
         ],
         "fixed_tendons": [
             {
-                "name": one.name,
-                "root_link": names[one.root_link],
-                "dofs": [dofs[dof] for dof in one.dofs],
-                "parents": list(one.parents),
+                "name": tendon.name,
+                "root_link": names[tendon.root_link],
+                "dofs": [dofs[dof] for dof in tendon.dofs],
+                "parents": list(tendon.parents),
             }
-            for one in topology.fixed_tendons
+            for tendon in topology.fixed_tendons
         ],
         "spatial_tendons": [
             {
-                "name": one.name,
-                "links": [names[link] for link in one.links],
-                "parents": list(one.parents),
-                "attachment_names": list(one.attachment_names),
+                "name": tendon.name,
+                "links": [names[link] for link in tendon.links],
+                "parents": list(tendon.parents),
+                "attachment_names": list(tendon.attachment_names),
             }
-            for one in topology.spatial_tendons
+            for tendon in topology.spatial_tendons
         ],
         "loop_joints": [
             {
-                "name": one.name,
-                "type": one.type.value,
-                "link_a": None if one.link_a < 0 else names[one.link_a],
-                "link_b": names[one.link_b],
-                "locked_axes": [axis.name.lower() for axis in one.locked_axes],
+                "name": joint.name,
+                "type": joint.type.value,
+                "link_a": None if joint.link_a < 0 else names[joint.link_a],
+                "link_b": names[joint.link_b],
+                "locked_axes": [axis.name.lower() for axis in joint.locked_axes],
             }
-            for one in topology.loop_joints
+            for joint in topology.loop_joints
         ],
         "geometries": [
             {
-                "name": one.name,
-                "link": names[one.link],
-                "type": one.type.value,
-                "num_points": one.num_points,
-                "sensor": one.sensor,
+                "name": shape.name,
+                "link": names[shape.link],
+                "type": shape.type.value,
+                "num_points": shape.num_points,
+                "sensor": shape.sensor,
             }
-            for one in topology.geometries
+            for shape in topology.geometries
         ],
     }
     return json.dumps(header, indent=1)
@@ -120,7 +120,7 @@ def read_header(text: str) -> Articulation:
         builder.add_spatial_tendon(_spatial_tendon(record))
     for record in _records(header, "loop_joints"):
         builder.add_loop_joint(_loop_joint(record))
-    # Files of earlier versions have none.
+    # Files written by earlier versions have no geometries.
     for record in _records(header, "geometries") if "geometries" in header else ():
         builder.add_geometry(_get(record, "link", str), _geometry(record), _get(record, "name", str))
     return builder.build()
@@ -173,6 +173,7 @@ def _loop_joint(record: dict[str, Any]) -> LoopJoint:
 
 def _geometry(record: dict[str, Any]) -> Geometry:
     kind, count = GeometryType(_get(record, "type", str)), _get(record, "num_points", int)
+    # A damaged count must not allocate memory; one point too many is enough for the builder to refuse it.
     points = [[0.0, 0.0, 0.0]] * min(count, MOST_HULL_POINTS + 1) if kind is GeometryType.HULL else None
     if count and points is None:
         raise MalformedHeaderError(f"geometry {record.get('name')!r:.60}: only a hull has points")

@@ -31,7 +31,7 @@ _HEADER = "header.json"
 _DTYPES = ("float16", "float32", "float64")
 _LARGEST_HEADER = 2**21  # bytes: some ten thousand links
 
-#: Arrays that older files lack; they are then zero.
+#: Arrays that older files lack; they are read as zeros.
 _ADDED = frozenset({"joint_pitch"})
 #: Arrays that files of articulations without geometry may lack.
 _GEOMETRY = frozenset(f"geometry.{field.name}" for field in dataclasses.fields(Geometries))
@@ -58,6 +58,12 @@ def save_archive(articulation: Articulation, path: str | os.PathLike[str]) -> li
       TypeError: the articulation is padded, as in a fleet of several topologies, or not of NumPy's floats.
       ValueError: a number is one that no builder would accept, such as a NaN or a negative mass.
       OSError: the file cannot be written.
+
+    Examples:
+      >>> import pathlib, tempfile
+      >>> path = pathlib.Path(tempfile.mkdtemp()) / "arm.npz"
+      >>> print(artix.io.save_archive(artix.robots.load("arm7"), path), path.exists())
+      [] True
     """
     topology = static_topology(
         articulation, "only an articulation with a static Topology can be saved; save the members of a padded fleet"
@@ -90,6 +96,14 @@ def load_archive(path: str | os.PathLike[str], *, dtype: Any = None) -> Articula
       DescriptionError: the file is not such an archive, is damaged, of a later version, or holds numbers that no
         builder would accept.
       OSError: the file cannot be read.
+
+    Examples:
+      >>> import pathlib, tempfile
+      >>> path = pathlib.Path(tempfile.mkdtemp()) / "arm.npz"
+      >>> arm = artix.robots.load("arm7")
+      >>> _ = artix.io.save_archive(arm, path)
+      >>> print(artix.io.load_archive(path).topology == arm.topology)
+      True
     """
     try:
         articulation, arrays = _read(Path(path))
@@ -108,6 +122,13 @@ def check_archive(path: str | os.PathLike[str]) -> list[Issue]:
 
     Raises:
       OSError: the file cannot be read.
+
+    Examples:
+      >>> import pathlib, tempfile
+      >>> path = pathlib.Path(tempfile.mkdtemp()) / "arm.npz"
+      >>> _ = artix.io.save_archive(artix.robots.load("arm7"), path)
+      >>> print(artix.io.check_archive(path))  # nothing is wrong
+      []
     """
     try:
         load_archive(path)
@@ -130,9 +151,9 @@ def _read(path: Path) -> tuple[Articulation, dict[str, np.ndarray]]:
             raise ValueError(f"it has no {_HEADER}, or one beyond {_LARGEST_HEADER} bytes")
         articulation = read_header(archive.read(_HEADER).decode("utf-8"))
         expected = named_arrays(articulation)
-        wanted = {_HEADER, *(f"{name}.npy" for name in expected)}
-        added = _ADDED if articulation.geometry.size.size else _ADDED | _GEOMETRY
-        wrong = (wanted ^ set(members)) - {f"{name}.npy" for name in added}
+        required = {_HEADER, *(f"{name}.npy" for name in expected)}
+        optional = _ADDED if articulation.geometry.size.size else _ADDED | _GEOMETRY
+        wrong = (required ^ set(members)) - {f"{name}.npy" for name in optional}
         if wrong:
             raise ValueError(f"its members are not those of its header: {', '.join(sorted(wrong)[:5])}")
         arrays = {
@@ -141,7 +162,7 @@ def _read(path: Path) -> tuple[Articulation, dict[str, np.ndarray]]:
             if f"{name}.npy" in members
         }
     mass = arrays["link_mass"]
-    for name in added - set(arrays):
+    for name in optional - set(arrays):
         arrays[name] = np.zeros((*mass.shape[:-1], *expected[name].shape), mass.dtype)
     arrays = {name: arrays[name] for name in expected}
     check_values(arrays)
@@ -149,15 +170,15 @@ def _read(path: Path) -> tuple[Articulation, dict[str, np.ndarray]]:
 
 
 def _array(name: str, content: bytes, shape: tuple[int, ...]) -> np.ndarray:
-    """One ``.npy`` member, read by its exact form alone: NumPy's own reader evaluates the header as an expression."""
+    """One ``.npy`` member, accepted only in the exact form that artix writes: NumPy's reader evaluates the header."""
     match = _NPY.match(content)
     if match is None or int.from_bytes(match[1], "little") != match.end() - 10:
         raise ValueError(f"{name}: it is not an array of floats as artix writes it")
     dtype = np.dtype(match[2].decode())
-    found = tuple(int(size) for size in match[3].split(b",") if size.strip())
-    leading = len(found) - len(shape)
-    if leading < 0 or found[leading:] != shape:
-        raise ValueError(f"{name}: expected shape (..., {', '.join(map(str, shape))}), found {found}")
-    if math.prod(found) * dtype.itemsize != len(content) - match.end():
+    stored = tuple(int(size) for size in match[3].split(b",") if size.strip())
+    leading = len(stored) - len(shape)
+    if leading < 0 or stored[leading:] != shape:
+        raise ValueError(f"{name}: expected shape (..., {', '.join(map(str, shape))}), found {stored}")
+    if math.prod(stored) * dtype.itemsize != len(content) - match.end():
         raise ValueError(f"{name}: its length is not that of its shape")
-    return np.frombuffer(content, dtype, offset=match.end()).reshape(found)
+    return np.frombuffer(content, dtype, offset=match.end()).reshape(stored)

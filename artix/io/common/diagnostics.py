@@ -1,4 +1,4 @@
-"""What the readers of robot descriptions say about a file: one issue per mistake, each with its place and its mend."""
+"""Issues that readers report about a description: one per mistake, each with its location and a suggested fix."""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ class Issue:
       element: the element concerned, such as ``<link name="forearm">``.
       message: what is wrong.
       fix: what to do about it.
+
+    Examples:
+      >>> (issue,) = artix.io.check_urdf('<robot name="r"><link name="a"/><link name="a"/></robot>')[:1]
+      >>> print(issue.severity, issue.line, issue.element)
+      error 1 <link name="a">
     """
 
     severity: Severity
@@ -39,6 +44,13 @@ class DescriptionError(ValueError):
 
     Args:
       issues: the errors, in the order of the file.
+
+    Examples:
+      >>> try:
+      ...     artix.load_urdf('<robot name="r"><link name="a"/><link name="a"/></robot>')
+      ... except artix.DescriptionError as error:
+      ...     print(len(error.issues), error.issues[0].severity)
+      1 error
     """
 
     def __init__(self, issues: Sequence[Issue]) -> None:
@@ -52,8 +64,18 @@ class DescriptionError(ValueError):
 
 
 class DescriptionWarning(UserWarning):
-    """A reader changed or left out something because it was asked to, or took what no body has; or a writer could not
-    say something.
+    """A reader repaired or left out something on request or accepted an impossible inertia, or a writer's format could
+    not express something.
+
+    Examples:
+      >>> import warnings
+      >>> text = artix.robots.path("arm7").read_text().replace('ixx="', 'ixx="1')  # inertias that no body has
+      >>> with warnings.catch_warnings(record=True) as caught:
+      ...     warnings.simplefilter("always")
+      ...     arm = artix.load_urdf(text, fixed_base=True)
+      ...
+      >>> print([warning.category.__name__ for warning in caught])
+      ['DescriptionWarning']
     """
 
 
@@ -106,7 +128,7 @@ class Report:
         self._to_raise.append(Issue("warning", self._file(place), place.line, place.label, message, fix))
 
     def _file(self, place: Place) -> str:
-        """The file of a place that knows its own, because the description has several; else the report's."""
+        """The place's own file, for descriptions made of several files; otherwise the report's."""
         return getattr(place, "file", None) or self.file
 
     @property
@@ -123,7 +145,7 @@ class Report:
         """Raises :class:`DescriptionError` with all errors, or else the Python warnings that readers raise.
 
         Args:
-          stacklevel: of whom the warnings speak, as for :func:`warnings.warn`; 3 is who called the caller.
+          stacklevel: which caller the warnings point at, as for :func:`warnings.warn`; 3 is the caller's caller.
         """
         self.raise_errors()
         for issue in self._to_raise:

@@ -1,4 +1,4 @@
-"""Inertias that no body has: computed with as given, repaired or refused; the same rules for every reader."""
+"""Physically impossible inertias: used as given, repaired or refused, by the same rules in every reader."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from artix.io.common.diagnostics import Place, Report
+from artix.io.common.names import listed
 from artix.model.validation import (
     impossible_inertia,
     inertia_rounding,
@@ -16,7 +17,7 @@ from artix.model.validation import (
     without_negative_moments,
 )
 
-#: Lesser moments are raised to this fraction of the largest.
+#: Smaller moments are raised to this fraction of the largest one.
 _LEAST_MOMENT = 1e-6
 
 
@@ -39,35 +40,34 @@ def check_inertias(
 ) -> list[_AnyLink]:
     """Checks the masses and inertias of links.
 
-    Moments that are negative within rounding become zero. What no body has but dynamics can be computed with (one
-    principal moment above the sum of the others, inertia without mass) stays as it is, and the reader will raise one
-    warning for all such links together. Negative masses and moments are errors.
+    Moments that are negative within rounding become zero. Inertias that are impossible but still give well-defined
+    dynamics (one principal moment above the sum of the others, inertia without mass) are kept, and the reader raises a
+    single warning for all such links. Negative masses and moments are errors.
 
     Args:
       links: dataclasses with ``name``, ``mass`` and ``inertia``.
       places: where the file gives the mass of a link, by the link's name.
       report: receives the issues.
-      repair: whether to mend inertias by :func:`repaired_inertia`, and to drop those without mass.
-      strict: whether what no body has is an error.
+      repair: whether to repair inertias by :func:`repaired_inertia`, and to drop inertias without mass.
+      strict: whether every impossible inertia is an error.
 
     Returns:
-      The links, with other inertias where that was necessary.
+      The links, their inertias replaced where necessary.
     """
     checked, impossible = [], []
     for link in links:
         place = places.get(link.name)
         inertia = link.inertia
         if place is not None:
-            inertia, is_given = _checked_inertia(link, place, report, repair=repair, strict=strict)
-            impossible += [link.name] if is_given else []
+            inertia, is_impossible = _checked_inertia(link, place, report, repair=repair, strict=strict)
+            impossible += [link.name] if is_impossible else []
         checked.append(link if inertia is link.inertia else _with_inertia(link, inertia))
     if impossible:
-        names = ", ".join(map(repr, impossible[:10])) + (", ..." if len(impossible) > 10 else "")
         what = "1 link has an inertia" if len(impossible) == 1 else f"{len(impossible)} links have inertias"
         report.announce(
             places[impossible[0]],
-            f"{what} that no body has, computed as given: {names}",
-            "correct them in the file, or let the reader mend them with repair=('inertia',); strict=True refuses them",
+            f"{what} that no body has, computed as given: {listed(map(repr, impossible))}",
+            "correct them in the file, or pass repair=('inertia',) to the reader; strict=True refuses them",
         )
     return checked
 
@@ -79,7 +79,7 @@ def _with_inertia(link: Any, inertia: np.ndarray) -> Any:
 def _checked_inertia(
     link: _Link, place: Place, report: Report, *, repair: bool, strict: bool
 ) -> tuple[np.ndarray, bool]:
-    """The inertia to compute with, and whether it is impossible and left as it is."""
+    """The inertia to compute with, and whether it is impossible but kept."""
     mass, inertia = link.mass, link.inertia
     if mass < 0.0:
         report.error(place, f"the mass {mass:g} kg is negative", "give the mass in kg, 0 for a massless link")
@@ -95,11 +95,11 @@ def _checked_inertia(
         _warn_of_points(mass, inertia, place, report)
         return inertia, False
     if repair:
-        mended = repaired_inertia(inertia) if mass > 0.0 else np.zeros((3, 3))
-        report.repaired(place, f"{problem}; now {principal_inertias(mended)}", "correct it in the file")
-        return mended, False
+        repaired = repaired_inertia(inertia) if mass > 0.0 else np.zeros((3, 3))
+        report.repaired(place, f"{problem}; now {principal_inertias(repaired)}", "correct it in the file")
+        return repaired, False
     if negative or strict:
-        report.error(place, problem, "correct it, or let the reader mend it with repair=('inertia',)")
+        report.error(place, problem, "correct it, or pass repair=('inertia',) to the reader")
         return inertia, False
     report.warning(place, f"{problem}; computed as given", "correct it, or read with repair=('inertia',)")
     return inertia, True
@@ -113,11 +113,11 @@ def _warn_of_points(mass: float, inertia: np.ndarray, place: Place, report: Repo
 
 
 def repaired_inertia(inertia: np.ndarray) -> np.ndarray:
-    """The inertia with its principal moments raised as little as a rigid body demands; the axes stay.
+    """The inertia with its principal moments raised just enough to be possible; the principal axes are kept.
 
-    Every moment is first raised to a millionth of the largest. If the two lesser ones then sum to less than the
-    largest, both are raised by half of what is missing. Raised moments slow the motion that they govern;
-    lowering the largest one instead could make a simulation unstable.
+    Every moment is first raised to a millionth of the largest. If the two smaller ones then sum to less than the
+    largest, each is raised by half the difference. Raising moments only slows the motion about their axes; lowering
+    the largest one could make a simulation unstable.
 
     Args:
       inertia: a symmetric matrix [kg m^2], shape [3, 3].
@@ -132,7 +132,7 @@ def repaired_inertia(inertia: np.ndarray) -> np.ndarray:
 
 
 def chosen_repairs(repair: Collection[str], known: tuple[str, ...] = ("inertia",)) -> tuple[str, ...]:
-    """The names of the repairs that were asked for, one by itself or several.
+    """The names of the requested repairs, given as one name or several.
 
     Raises:
       ValueError: one is unknown; the message lists those that are known.

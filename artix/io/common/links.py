@@ -1,4 +1,4 @@
-"""From the links of a description to those of a builder, rigid ones merged on request: common to all readers."""
+"""Adds the links of a description to a builder, merging rigidly attached ones on request: shared by all readers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from artix.model.builder import ArticulationBuilder
 from artix.model.geometry import Geometry
 from artix.model.joints import Axis, Joint, JointType
 
-#: Axes of the joint frame for which the joint needs no turned frame, so that its numbers stay exact.
+#: Axes along which the joint frame need not be rotated, so that its numbers stay exact.
 _COORDINATE_AXES = {(1.0, 0.0, 0.0): 0, (0.0, 1.0, 0.0): 1, (0.0, 0.0, 1.0): 2}
 ROTATIONS = (Axis.TWIST, Axis.SWING1, Axis.SWING2)
 TRANSLATIONS = (Axis.X, Axis.Y, Axis.Z)
@@ -22,7 +22,7 @@ TRANSLATIONS = (Axis.X, Axis.Y, Axis.Z)
 
 @dataclasses.dataclass(frozen=True)
 class LinkDescription:
-    """A link as a reader found it; what it holds goes to :meth:`~artix.ArticulationBuilder.add_link`.
+    """A link as read from the file: the arguments of :meth:`~artix.ArticulationBuilder.add_link`.
 
     Attributes:
       name: the link's name.
@@ -47,7 +47,7 @@ class LinkDescription:
 
 @dataclasses.dataclass(frozen=True)
 class LinkPlace:
-    """Where a description's link is in the articulation: the builder's link (number and name) and the pose in it."""
+    """Where a description's link ended up: the builder's link (number and name) and the pose in that link's frame."""
 
     number: int
     link: str
@@ -100,9 +100,9 @@ def add_links(
 
 
 def _add_geometries(builder: ArticulationBuilder, links: Sequence[tuple[LinkDescription, np.ndarray, int]]) -> None:
-    """Adds the shapes of links, given with their poses in the builder's links and the numbers of those.
+    """Adds the shapes of links, each given with its pose in the builder's link and that link's number.
 
-    A name that several shapes have, as exporters write, is none; a shape without a name is called ``<link>:<k>``.
+    Names that several shapes share, as some exporters write them, are ignored; unnamed shapes become ``<link>:<k>``.
     """
     given = [name for link, _, _ in links for name, _ in link.geometries]
     names = Names(name for name in given if name is not None)
@@ -115,17 +115,17 @@ def _add_geometries(builder: ArticulationBuilder, links: Sequence[tuple[LinkDesc
 
 
 def _is_rigid(link: LinkDescription, by_name: Mapping[str, LinkDescription]) -> bool:
-    """Whether the link may become part of its parent: a fixed joint, and nothing of its own that the parent lacks."""
+    """Whether the link can be merged into its parent: its joint is fixed, and its options agree or it is massless."""
     if link.parent is None or link.joint is None or link.joint.type is not JointType.FIX:
         return False
     return link.mass == 0.0 or link.options == by_name[link.parent].options
 
 
 def joint_frame(axis: np.ndarray) -> tuple[int, np.ndarray]:
-    """A joint frame for an axis: which of its coordinate axes moves, and the turn of the frame, a pose [7].
+    """A joint frame for an axis: the index of its moving coordinate axis, and the rotation of the frame as a pose [7].
 
     Args:
-      axis: a unit vector in the frame in which the turn is wanted, shape [3].
+      axis: a unit vector, shape [3]; the rotation is expressed in the same frame.
     """
     coordinate = _COORDINATE_AXES.get(tuple(axis.tolist()))
     if coordinate is not None:

@@ -1,4 +1,4 @@
-"""Names that are not taken."""
+"""Unique names, and short lists of names for messages."""
 
 from __future__ import annotations
 
@@ -6,20 +6,26 @@ from collections.abc import Iterable
 
 
 class Names:
-    """Gives out names that are not taken.
+    """Gives out names that are not taken yet.
 
     Args:
-      taken: the names that are.
+      taken: the names that are already in use.
     """
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = set(taken)
 
-    def new(self, wanted: str) -> str:
-        """The wanted name, or with ``_2``, ``_3``, ... after it if it is taken."""
-        name, count = wanted, 1
+    def new(self, base: str) -> str:
+        """``base``, with ``_2``, ``_3``, ... appended if it is taken."""
+        name, count = base, 1
         while name in self._taken:
             count += 1
-            name = f"{wanted}_{count}"
+            name = f"{base}_{count}"
         self._taken.add(name)
         return name
+
+
+def listed(names: Iterable[str], limit: int = 10) -> str:
+    """The names with commas between them, for a message; only the first ``limit``, then an ellipsis."""
+    names = list(names)
+    return ", ".join([*names[:limit], *(["..."] if len(names) > limit else [])])

@@ -1,6 +1,6 @@
 """Poses and inertias in NumPy, for the readers: position [m] and quaternion xyzw, shape [7].
 
-Not by :mod:`artix.math.spatial`, as readers compute in double precision whatever JAX's mode is.
+Readers compute in double precision whatever JAX's x64 mode is, so :mod:`artix.math.spatial` does not serve here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ IDENTITY = np.array(IDENTITY_POSE)
 
 
 def quaternion_from_rpy(roll: float, pitch: float, yaw: float) -> np.ndarray:
-    """Quaternion xyzw of URDF's roll, pitch and yaw [rad]: turns about the fixed x, then y, then z axis."""
+    """Quaternion xyzw of URDF's roll, pitch and yaw [rad]: rotations about the fixed x, then y, then z axis."""
     turns = [np.array([0.0, 0.0, 0.0, np.cos(0.5 * angle)]) for angle in (roll, pitch, yaw)]
     for axis, angle in enumerate((roll, pitch, yaw)):
         turns[axis][axis] = np.sin(0.5 * angle)
@@ -24,24 +24,24 @@ def quaternion_from_rpy(roll: float, pitch: float, yaw: float) -> np.ndarray:
 
 
 def rpy_from_quaternion(quaternion: np.ndarray) -> np.ndarray:
-    """URDF's roll, pitch and yaw [rad] of a unit quaternion xyzw, exact also where pitch is a right angle."""
+    """URDF's roll, pitch and yaw [rad] of a unit quaternion xyzw, exact even where pitch is a right angle."""
     matrix = rotation_matrix(quaternion)
     yaw = np.arctan2(matrix[1, 0], matrix[0, 0])
-    # What remains without the yaw found, so that an error of it next to the singularity goes into the roll.
+    # Undo the yaw first: near the singularity its error then goes into the roll.
     cos, sin = np.cos(yaw), np.sin(yaw)
     rest = np.array([[cos, sin, 0.0], [-sin, cos, 0.0], [0.0, 0.0, 1.0]]) @ matrix
     return np.array([np.arctan2(-rest[1, 2], rest[1, 1]), np.arctan2(-rest[2, 0], rest[0, 0]), yaw])
 
 
 def translation(vector: np.ndarray) -> np.ndarray:
-    """The pose of a frame at ``vector`` [m] with the axes of the frame around it."""
+    """The pose of a frame displaced by ``vector`` [m] without rotation."""
     return np.concatenate([vector, IDENTITY[3:]])
 
 
 def quaternion_from_x_to(axis: np.ndarray) -> np.ndarray:
-    """The shortest turn, as a quaternion xyzw, that takes the x axis onto a unit vector."""
+    """The shortest rotation, as a quaternion xyzw, that takes the x axis onto a unit vector."""
     x, y, z = axis
-    # Next to the negative x axis, 1 + x would lose its digits.
+    # Near the negative x axis, 1 + x would lose its digits to cancellation.
     real_part = 1.0 + x if x > 0.0 else (y * y + z * z) / (1.0 - x)
     quaternion = np.array([0.0, -z, y, real_part])
     norm = np.linalg.norm(quaternion)
@@ -49,7 +49,7 @@ def quaternion_from_x_to(axis: np.ndarray) -> np.ndarray:
 
 
 def quaternion_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The turn ``b`` followed by the turn ``a``, quaternions xyzw."""
+    """The rotation ``b`` followed by the rotation ``a``, quaternions xyzw."""
     vector = a[3] * b[:3] + b[3] * a[:3] + np.cross(a[:3], b[:3])
     return np.append(vector, a[3] * b[3] - a[:3] @ b[:3])
 
@@ -71,19 +71,19 @@ def quaternion_from_matrix(matrix: np.ndarray) -> np.ndarray:
         table[k, i] = table[i, k] = matrix[k, i] + matrix[i, k]
         table[k, 3] = table[3, k] = matrix[j, i] - matrix[i, j]
     table[3, 3] = 1.0 + trace
-    row = table[int(np.argmax(np.diag(table)))]  # The row of the largest component, which is free of cancellation.
+    row = table[int(np.argmax(np.diag(table)))]  # The row of the largest component has no cancellation.
     return row / np.linalg.norm(row)
 
 
 def compose(outer: np.ndarray, inner: np.ndarray) -> np.ndarray:
-    """The pose ``inner``, given in the frame whose pose is ``outer``, in the frame in which ``outer`` is given."""
+    """The product of two poses: ``inner`` is given in the frame ``outer``; the result is in the frame of ``outer``."""
     quaternion = quaternion_product(outer[3:], inner[3:])
     position = outer[:3] + rotation_matrix(outer[3:]) @ inner[:3]
     return np.concatenate([position, quaternion / np.linalg.norm(quaternion)])
 
 
 def inverse(pose: np.ndarray) -> np.ndarray:
-    """The pose that undoes ``pose``."""
+    """The inverse of a pose."""
     quaternion = np.append(-pose[3:6], pose[6])
     return np.concatenate([-rotation_matrix(quaternion) @ pose[:3], quaternion])
 
@@ -108,8 +108,8 @@ def combine_inertias(
         mass in the axes of the mass frame [kg m^2], shape [3, 3].
 
     Returns:
-      The same three for the whole. A lone body with mass or inertia keeps its mass frame; otherwise the axes are
-      the common ones.
+      The same three quantities of the composite body. If only one part has mass or inertia, its mass frame is kept;
+      otherwise the mass frame has the axes of the common frame.
     """
     parts = [part for part in parts if part[0] > 0.0 or np.any(part[2])]
     if not parts:
@@ -117,7 +117,7 @@ def combine_inertias(
     if len(parts) == 1:
         return parts[0]
     total = sum(mass for mass, _, _ in parts)
-    # Where nothing has mass, any point serves as the centre.
+    # Without any mass, every point is a valid centre.
     weights = [mass / total if total > 0.0 else 1.0 / len(parts) for mass, _, _ in parts]
     center = np.sum([weight * pose[:3] for weight, (_, pose, _) in zip(weights, parts, strict=True)], axis=0)
     inertia = np.zeros((3, 3))

@@ -1,4 +1,4 @@
-"""What of an articulation a format has no words for: the report of the writers."""
+"""Features of an articulation that a file format cannot express, as writers report them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def check_xml_names(topology: Topology, path: str | Path) -> None:
         *topology.link_names,
         *topology.joint_names,
         *topology.frame_names,
-        *(one.name for one in topology.geometries),
+        *(shape.name for shape in topology.geometries),
     )
     fix = "rename it, or write an .npz archive instead"
     errors = [
@@ -60,7 +60,7 @@ def unsaid(articulation: Articulation, format_name: str, path: str | Path, says:
       articulation: a single articulation.
       format_name: the format's name for the messages.
       path: the file that is written.
-      says: the features, by their names in :func:`_features`, that the format, or its writer, takes care of.
+      says: the features, by their names in :func:`_features`, that the format can express or its writer handles.
     """
     return [
         Issue("warning", str(path), 1, where, f"{format_name} has no word for {what}", "keep it in an .npz archive")
@@ -70,14 +70,9 @@ def unsaid(articulation: Articulation, format_name: str, path: str | Path, says:
 
 
 def _features(articulation: Articulation) -> Iterator[tuple[str, str, str]]:
-    """The features in use: their names, the elements that use them, and how to speak of them."""
+    """The features in use: name of the feature, element that uses it, and a phrase for messages."""
     topology = writable_topology(articulation)
-    drive, friction, envelope, mimic = (
-        articulation.drive,
-        articulation.friction,
-        articulation.envelope,
-        articulation.mimic,
-    )
+    drive, friction, envelope = articulation.drive, articulation.friction, articulation.envelope
     per_dof: dict[str, tuple[Any, str]] = {
         "armature": (articulation.armature != 0.0, "armature"),
         "max_velocity": (articulation.max_joint_velocity < np.inf, "its speed limit"),
@@ -100,36 +95,36 @@ def _features(articulation: Articulation) -> Iterator[tuple[str, str, str]]:
         ),
         "cfm_scale": (~np.isclose(articulation.link_cfm_scale, 0.025), "its cfm scale"),
     }
-    for feature, (where, what) in per_link.items():
-        for link in np.flatnonzero(np.asarray(where)):
+    for feature, (used, what) in per_link.items():
+        for link in np.flatnonzero(np.asarray(used)):
             yield feature, f"link {topology.link_names[link]!r}", what
     if not np.allclose(articulation.gravity, STANDARD_GRAVITY):
         yield "gravity", "gravity", f"a gravity of {np.asarray(articulation.gravity).tolist()}"
     for index, (follower, _) in enumerate(topology.mimic_dofs):
         yield "mimic", f"joint {topology.dof_names[follower]!r}", "its mimic relation"
-        if mimic.natural_frequency[index] > 0:
+        if articulation.mimic.natural_frequency[index] > 0:
             yield "mimic_compliance", f"joint {topology.dof_names[follower]!r}", "the compliance of its mimic relation"
     yield from _geometry_features(articulation, topology)
     for kind in ("fixed_tendon", "spatial_tendon", "loop_joint"):
-        for one in getattr(topology, f"{kind}s"):
-            yield kind, f"{kind.replace('_', ' ')} {one.name!r}", f"a {kind.replace('_', ' ')}"
+        for coupling in getattr(topology, f"{kind}s"):
+            yield kind, f"{kind.replace('_', ' ')} {coupling.name!r}", f"a {kind.replace('_', ' ')}"
 
 
 def _geometry_features(articulation: Articulation, topology: Topology) -> Iterator[tuple[str, str, str]]:
-    """Of the shapes: each as such, hulls, sensors, and the numbers of their materials that are not neutral."""
+    """The same for shapes: each shape itself, and each material parameter that is not neutral."""
     arrays = articulation.geometry
     materials = {
         "friction": (arrays.friction != 0.0, "its friction"),
         "restitution": (arrays.restitution != 0.0, "its restitution"),
         "stiffness": (arrays.stiffness < np.inf, "its stiffness"),
     }
-    for k, one in enumerate(topology.geometries):
-        where = f"geometry {one.name!r}"
-        if one.sensor or one.type is GeometryType.HULL:
-            kind = "sensor" if one.sensor else "hull"
-            yield f"geometry_{kind}", where, "a shape without force" if one.sensor else "a hull of points"
+    for k, shape in enumerate(topology.geometries):
+        where = f"geometry {shape.name!r}"
+        if shape.sensor or shape.type is GeometryType.HULL:
+            kind = "sensor" if shape.sensor else "hull"
+            yield f"geometry_{kind}", where, "a shape without force" if shape.sensor else "a hull of points"
             continue
-        yield "geometry", where, f"a {one.type.value}"
+        yield "geometry", where, f"a {shape.type.value}"
         for feature, (used, what) in materials.items():
             if used[k]:
                 yield f"geometry_{feature}", where, what

@@ -1,4 +1,4 @@
-"""Whether the numbers of an articulation are such as a builder would accept: for arrays from a file, batched or not."""
+"""Checks that arrays read from a file, batched or not, hold only numbers that a builder would accept."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from artix.model.articulation import Articulation
 
-#: What must hold of each array, by its name; everything else must be finite.
+#: The rule for each array by its name; every other array must be finite.
 _NOT_NEGATIVE = (
     *("link_mass", "armature", "link_linear_damping", "link_angular_damping", "link_cfm_scale"),
     *("drive.stiffness", "drive.damping", "friction.static", "friction.dynamic", "friction.viscous"),
@@ -61,11 +61,11 @@ def check_values(arrays: dict[str, np.ndarray]) -> None:
       ValueError: a number is not; the message names the array.
     """
     for name, array in arrays.items():
-        rule, wanted = _RULES.get(name, (np.isfinite, "must be finite"))
+        rule, requirement = _RULES.get(name, (np.isfinite, "must be finite"))
         with np.errstate(all="ignore"):
             holds = np.all(rule(array.astype(float)))
         if not holds:
-            raise ValueError(f"{name}: {wanted}")
+            raise ValueError(f"{name}: {requirement}")
     for low, high in _INTERVALS.items():
         if not np.all(arrays[low] <= arrays[high]):
             raise ValueError(f"{low}: must not exceed {high}")
@@ -81,6 +81,6 @@ def _is_inertia(inertia: np.ndarray) -> np.ndarray:
     size = np.abs(inertia).max(axis=(-2, -1), initial=0.0)
     if not np.all(np.isfinite(size)):
         return np.zeros(1, bool)
-    # Float32 rounding of either kind gives way, as in the builder.
+    # Float32 rounding is tolerated in both checks, as in the builder.
     symmetric = np.abs(inertia - np.swapaxes(inertia, -1, -2)).max(axis=(-2, -1), initial=0.0) <= 1e-6 * size
     return symmetric & (np.linalg.eigvalsh(inertia)[..., 0] >= -1e-6 * size)

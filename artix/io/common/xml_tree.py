@@ -1,4 +1,4 @@
-"""XML with line numbers, and the reading of names and numbers from its attributes.
+"""Reads XML with line numbers, and names and numbers from its attributes.
 
 Built on the standard library's expat. Document type declarations are refused, so no entity is ever expanded and no
 other file is ever opened; nothing here recurses, so nesting cannot exhaust the stack.
@@ -17,7 +17,7 @@ from artix.io.common.diagnostics import Report
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?(nan|inf|infinity)", re.IGNORECASE)
 
-#: Larger numbers are taken for a mistake: products of a few of them would overflow.
+#: Larger numbers are treated as mistakes: products of a few of them would overflow.
 LARGEST_NUMBER = 1e30
 
 
@@ -41,7 +41,7 @@ class Element:
 
     @property
     def label(self) -> str:
-        """The element as messages name it: with its name, or else within the nearest element that has one."""
+        """How messages refer to the element: by its name, or by the nearest named element around it."""
         own = self._tag_and_name
         if "name" in self.attributes:
             return own
@@ -67,7 +67,7 @@ class _Place:
 
 
 class _Refused(Exception):
-    """Leaves expat from within a handler."""
+    """Aborts parsing from within an expat handler."""
 
 
 def is_text(path_or_text: str | Path) -> bool:
@@ -131,7 +131,7 @@ def _parse(data: bytes, encoding: str | None, skipped: int, report: Report) -> E
         return None
     except expat.ExpatError as problem:
         place = _Place(problem.lineno + skipped, "XML")
-        report.error(place, f"not well-formed XML ({expat.ErrorString(problem.code)})", "mend the XML at this line")
+        report.error(place, f"not well-formed XML ({expat.ErrorString(problem.code)})", "correct the XML at this line")
         return None
     except (ValueError, LookupError) as problem:
         report.error(_Place(1 + skipped, "XML"), f"unreadable encoding ({problem})", "save the file as UTF-8")
@@ -167,8 +167,8 @@ def read_numbers(
       report: receives an error if they are malformed, not finite, of the wrong count, or missing though ``required``.
       element: where to look; ``None`` is an element that is not there, which has no attributes.
       attribute: the attribute's name.
-      fallback: what an absent attribute means; its length is the number of numbers wanted. Also returned after an
-        error.
+      fallback: the value of an absent attribute, also returned after an error; its length is how many numbers are
+        expected.
       required: whether the attribute must be there.
     """
     text = None if element is None else element.attributes.get(attribute)
@@ -178,19 +178,19 @@ def read_numbers(
         return fallback
     words = text.split()
     shown = f"{attribute}={text[:60]!r}"
-    wanted = "one number" if len(fallback) == 1 else f"{len(fallback)} numbers separated by blanks"
+    expected = "one number" if len(fallback) == 1 else f"{len(fallback)} numbers separated by blanks"
     for word in words:
         if _NOT_FINITE.fullmatch(word):
             report.error(element, f"{shown} is not finite", "write a finite number, or leave out an optional attribute")
             return fallback
         if not _NUMBER.fullmatch(word):
-            report.error(element, f"{shown} is malformed: {word[:30]!r} is not a number", f"write {wanted}")
+            report.error(element, f"{shown} is malformed: {word[:30]!r} is not a number", f"write {expected}")
             return fallback
         if not math.fabs(float(word)) <= LARGEST_NUMBER:
-            report.error(element, f"{shown} is beyond {LARGEST_NUMBER:g}, which no robot needs", "mend the number")
+            report.error(element, f"{shown} is beyond {LARGEST_NUMBER:g}, which no robot needs", "correct the number")
             return fallback
     if len(words) != len(fallback):
-        report.error(element, f"{shown} is malformed: found {len(words)} numbers", f"write {wanted}")
+        report.error(element, f"{shown} is malformed: found {len(words)} numbers", f"write {expected}")
         return fallback
     return tuple(map(float, words))
 

@@ -1,4 +1,4 @@
-"""What acts on the joints of a compiled MJCF: actuators and springs as drives, damping and friction loss."""
+"""Forces on the joints of a compiled MJCF: actuators and springs as drives, damping and friction loss."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from artix.model.joint_features import Drive, JointFriction
 
 @dataclasses.dataclass
 class _Actuation:
-    """What the actuators of one joint add up to.
+    """The actuators of one joint combined.
 
     Attributes:
-      stiffness: of its position servo.
-      damping: of its servos.
-      target: position that the position servo holds at a control of zero.
-      target_velocity: velocity that a velocity servo holds at a control of zero.
+      stiffness: stiffness of its position servo.
+      damping: damping of its servos.
+      target: position that the position servo holds at zero control.
+      target_velocity: velocity that a velocity servo holds at zero control.
       drive_limit: largest effort of its servo.
-      motor_limit: largest effort of its motors together, infinite where there is none.
-      servos: the number of its servos.
-      motors: the number of its motors.
+      motor_limit: largest total effort of its motors, infinite if unlimited.
+      servos: number of servos.
+      motors: number of motors.
     """
 
     stiffness: float = 0.0
@@ -49,12 +49,12 @@ class _Law:
 
     @property
     def is_motor(self) -> bool:
-        """Whether it feels neither position nor velocity."""
+        """Whether its effort depends on neither position nor velocity."""
         return self.stiffness == 0.0 and self.damping == 0.0
 
 
 def joint_options(source: MjcfSource, joints: Iterable[int]) -> dict[int, dict[str, Any]]:
-    """Drive, friction, armature and limits of commanded forces: options of :class:`~artix.Joint` by joint."""
+    """Drive, friction, armature and commanded-force limits by joint, as options of :class:`~artix.Joint`."""
     model, joints = source.model, list(joints)
     actuations: dict[int, _Actuation] = {joint: _Actuation() for joint in joints}
     for actuator in range(len(model.actuator_trntype)):
@@ -75,7 +75,7 @@ def _options(source: MjcfSource, joint: int, actuation: _Actuation) -> dict[str,
     limit = _joint_limit(source, joint)
     if model.jnt_actgravcomp[joint]:
         message = "its gravity compensation counts as effort of its actuators in MuJoCo, and here as less gravity"
-        source.report.warning(source.place("jnt", joint), message, "nothing, unless it is to be within their limits")
+        source.report.warning(source.place("jnt", joint), message, "nothing, unless their limits should include it")
     drive = Drive(
         stiffness=actuation.stiffness,
         damping=actuation.damping,
@@ -92,7 +92,7 @@ def _options(source: MjcfSource, joint: int, actuation: _Actuation) -> dict[str,
 
 
 def _with_spring(source: MjcfSource, joint: int, drive: Drive, driven: bool) -> Drive:
-    """The drive, or the joint's passive spring as a drive."""
+    """The drive, or a drive that stands for the joint's passive spring."""
     model, place = source.model, source.place("jnt", joint)
     _refuse_nonlinear(source, "spring", joint, "jnt_stiffnesspoly", "jnt_springyield")
     _refuse_nonlinear(source, "spring", int(model.jnt_dofadr[joint]), "dof_dampingpoly", place=place)
@@ -109,7 +109,7 @@ def _with_spring(source: MjcfSource, joint: int, drive: Drive, driven: bool) -> 
 
 
 def _refuse_nonlinear(source: MjcfSource, kind: str, index: int, *fields: str, place=None) -> None:
-    """Refuses what later versions of MuJoCo have beyond linear springs and dampers, if it is used."""
+    """Refuses the nonlinear springs and dampers of later MuJoCo versions, where they are used."""
     for field in fields:
         values = getattr(source.model, field, None)
         if values is not None and len(values) > index and np.any(values[index]):
@@ -129,7 +129,7 @@ def _check_free_joint(source: MjcfSource, joint: int) -> None:
 
 
 def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actuation]) -> None:
-    """Adds an actuator to what its joint has, if that is one of those wanted."""
+    """Adds an actuator to its joint's entry in ``actuations``; actuators of other joints are ignored."""
     model, place = source.model, source.place("actuator", actuator)
     if _is_off(source, actuator) or not _acts_on_joint(source, actuator):
         return
@@ -164,7 +164,7 @@ def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actu
 
 
 def _is_off(source: MjcfSource, actuator: int) -> bool:
-    """Whether the model switches an actuator off, all of them or those of its group."""
+    """Whether the model disables an actuator: all of them, or those of its group."""
     group = int(source.model.actuator_group[actuator])
     return source.disables("ACTUATION") or bool(int(source.model.opt.disableactuator) >> group & 1)
 
@@ -175,12 +175,12 @@ def _acts_on_joint(source: MjcfSource, actuator: int) -> bool:
 
 
 def check_transmissions(source: MjcfSource) -> None:
-    """Notes the actuators that are off or not on joints: motors, which only give commands, and others with a law."""
+    """Reports actuators that are disabled or do not act on joints: a warning for plain motors, else an error."""
     model, mujoco = source.model, import_mujoco()
     for actuator in range(len(model.actuator_trntype)):
         if _is_off(source, actuator):
             message = "it is switched off and not read"
-            source.report.warning(source.place("actuator", actuator), message, "switch it on, if it is to act")
+            source.report.warning(source.place("actuator", actuator), message, "switch it on if it should act")
             continue
         if _acts_on_joint(source, actuator):
             continue
@@ -194,7 +194,7 @@ def check_transmissions(source: MjcfSource) -> None:
 
 
 def _law(source: MjcfSource, actuator: int) -> _Law | None:
-    """The actuator's law at its joint, ``None`` if it has another form."""
+    """The actuator's force law at its joint; ``None``, and reported, if it is not affine."""
     model, place, mujoco = source.model, source.place("actuator", actuator), import_mujoco()
     gain, bias = model.actuator_gainprm[actuator], model.actuator_biasprm[actuator]
     affine = int(model.actuator_biastype[actuator]) == int(mujoco.mjtBias.mjBIAS_AFFINE)
@@ -205,7 +205,7 @@ def _law(source: MjcfSource, actuator: int) -> _Law | None:
     )
     for field, names, known in forms:
         value = int(getattr(model, f"actuator_{field}")[actuator])
-        if value not in [int(one) for one in known]:
+        if value not in map(int, known):
             source.cannot_carry("actuator", place, f"{field} {names(value).name.split('_')[1].lower()}")
             return None
     for field in ("actuator_damping", "actuator_armature", "actuator_delay"):
@@ -222,7 +222,7 @@ def _law(source: MjcfSource, actuator: int) -> _Law | None:
 
 
 def _effort_limit(source: MjcfSource, actuator: int, gear: float, gain: float, motor: bool) -> float:
-    """The largest effort of an actuator on its joint; that of a motor may follow from the range of its control."""
+    """The largest effort of an actuator on its joint; a motor's may follow from its control range."""
     model, limit = source.model, np.inf
     if model.actuator_forcelimited[actuator]:
         low, high = map(float, model.actuator_forcerange[actuator])

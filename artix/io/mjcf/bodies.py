@@ -25,11 +25,11 @@ NOT_SAME, SAME_AS_BODY = 0, 1  # mjtSameFrame
 
 @dataclasses.dataclass(frozen=True)
 class MjcfNames:
-    """A name for every body and joint of a model, each unique among its kind, the file's own wherever it has one.
+    """Unique names for all bodies and joints of a model; the file's own names where it has them.
 
     Attributes:
-      bodies: by body; the last link of the body's chain of joints has it.
-      joints: by joint.
+      bodies: names by body; the last link of a body's chain of joints has its name.
+      joints: names by joint.
     """
 
     bodies: tuple[str, ...]
@@ -39,12 +39,12 @@ class MjcfNames:
     def of(cls, model: mujoco.MjModel) -> MjcfNames:
         """Names the elements of a model: an unnamed body ``body3``, its joints ``body3_joint``, ``body3_joint_2``."""
         given = [model.body(k).name for k in range(model.nbody)]
-        bodies = Names(given)
-        own = [name or bodies.new(f"body{k}") for k, name in enumerate(given)]
+        unused = Names(given)
+        bodies = [name or unused.new(f"body{k}") for k, name in enumerate(given)]
         given = [model.joint(k).name for k in range(model.njnt)]
-        joints = Names(given)
-        hinges = [name or joints.new(f"{own[model.jnt_bodyid[k]]}_joint") for k, name in enumerate(given)]
-        return cls(tuple(own), tuple(hinges))
+        unused = Names(given)
+        joints = [name or unused.new(f"{bodies[model.jnt_bodyid[k]]}_joint") for k, name in enumerate(given)]
+        return cls(tuple(bodies), tuple(joints))
 
 
 def top_bodies(model: mujoco.MjModel) -> list[int]:
@@ -84,8 +84,8 @@ def describe_bodies(
 ) -> list[LinkDescription]:
     """The links of some bodies of one tree.
 
-    A body with several joints becomes a chain of links, all but the last of them massless and called
-    ``<body>:<joint>``. The free joint of the root is no joint here.
+    A body with several joints becomes a chain of links; all but the last are massless and called ``<body>:<joint>``.
+    A free joint of the root does not count as a joint.
 
     Args:
       source: the model.
@@ -112,19 +112,19 @@ def describe_bodies(
 def _links(
     source: MjcfSource, names: MjcfNames, body: int, root: int, chain: Sequence[Joint | None], chain_names: Names
 ) -> list[LinkDescription]:
-    """The links of one body, one for each joint of its chain; their joints are given at the body's own place."""
+    """The links of one body, one for each joint of its chain."""
     model, links = source.model, list[LinkDescription]()
-    # MuJoCo adds gravity compensation to what is applied; less gravity on the link is the same force.
+    # MuJoCo applies gravity compensation as a force; reducing the link's gravity is equivalent.
     options = {"gravity_scale": 1.0 - float(model.body_gravcomp[body])} if model.body_gravcomp[body] else {}
     parent = None if body == root else names.bodies[model.body_parentid[body]]
     pose = pose_from_wxyz(model.body_pos[body], model.body_quat[body])
-    for at, joint in enumerate(chain):
+    for index, joint in enumerate(chain):
         if joint is not None:
             joint = dataclasses.replace(joint, parent_pose=compose(pose, np.asarray(joint.parent_pose)))
-        if at == len(chain) - 1:
+        if index == len(chain) - 1:
             links.append(LinkDescription(names.bodies[body], parent, joint, *_mass(model, body), options))
         else:
-            assert joint is not None  # Only the root has none, and no chain.
+            assert joint is not None  # Only the root has no joint, and its chain has one entry.
             name = chain_names.new(f"{names.bodies[body]}:{joint.name}")
             links.append(LinkDescription(name, parent, joint, 0.0, IDENTITY, np.zeros((3, 3)), options))
             parent, pose = name, IDENTITY
@@ -137,12 +137,12 @@ def _mass(model: mujoco.MjModel, body: int) -> tuple[float, np.ndarray, np.ndarr
     inertia = np.diag(model.body_inertia[body])
     if same == NOT_SAME:
         return mass, pose_from_wxyz(position, model.body_iquat[body]), inertia
-    # Frames that differ by rounding only are the same to MuJoCo.
+    # MuJoCo treats frames that differ only by rounding as the same.
     return mass, np.concatenate([np.zeros(3) if same == SAME_AS_BODY else position, IDENTITY[3:]]), inertia
 
 
 def _joint(source: MjcfSource, number: int, names: MjcfNames, options: Mapping[str, Any]) -> Joint:
-    """One joint, its parent frame given in the body's frame at the reference position."""
+    """One joint; its parent frame is expressed in the body's frame at the reference position."""
     model = source.model
     kind = model.jnt_type[number]
     anchor = np.concatenate([model.jnt_pos[number], IDENTITY[3:]])
@@ -155,7 +155,7 @@ def _joint(source: MjcfSource, number: int, names: MjcfNames, options: Mapping[s
         return Joint.spherical(parent_pose=anchor, child_pose=anchor, **merged)
     coordinate, turn = joint_frame(np.asarray(model.jnt_axis[number]))
     frame = compose(anchor if kind == HINGE else IDENTITY, turn)
-    # MuJoCo's joint is at its reference position when the body is where the file places it.
+    # Where the file places the body, MuJoCo's joint is at its reference position, not at zero.
     reference, zero = float(model.qpos0[model.jnt_qposadr[number]]), IDENTITY.copy()
     if kind == HINGE:
         zero[3 + coordinate], zero[6] = np.sin(-0.5 * reference), np.cos(-0.5 * reference)

@@ -9,9 +9,9 @@ import numpy as np
 from artix.io.common.diagnostics import Issue
 from artix.io.common.names import Names
 from artix.io.common.poses import compose, inverse, quaternion_from_matrix, rotation_matrix, translation
+from artix.io.common.text import number, numbers
 from artix.io.common.unsaid import check_xml_names, unsaid, writable_topology
 from artix.io.mjcf.bodies import WORLD
-from artix.io.mjcf.text import number, numbers, place
 from artix.model.articulation import Articulation
 from artix.model.joints import Axis, JointType
 
@@ -23,14 +23,14 @@ _SMALLEST = 1e-15  # MuJoCo's mjMINVAL
 
 
 class BodyWriter:
-    """Writes the bodies of one articulation, and notes what MJCF cannot say.
+    """Writes the bodies of one articulation, and collects what MJCF cannot express.
 
     Attributes:
-      articulation: what is written.
+      articulation: the articulation.
       topology: its topology.
-      issues: what cannot be said.
-      errors: what cannot be written at all.
-      site_names: gives out names of sites.
+      issues: warnings for what MJCF cannot express.
+      errors: what makes it impossible to write the articulation.
+      site_names: names of sites in use.
     """
 
     def __init__(self, articulation: Articulation, file: str) -> None:
@@ -47,11 +47,11 @@ class BodyWriter:
             self._children[above].append(link)
 
     def warn(self, element: str, message: str, fix: str = "keep it in an .npz archive") -> None:
-        """Notes what cannot be said."""
+        """Reports what MJCF cannot express."""
         self.issues.append(Issue("warning", self._file, 1, element, message, fix))
 
     def refuse(self, element: str, message: str, fix: str = "write an .npz archive instead") -> None:
-        """Notes what cannot be written."""
+        """Reports what prevents the articulation from being written."""
         self.errors.append(Issue("error", self._file, 1, element, message, fix))
 
     def document(self) -> ET.Element:
@@ -72,10 +72,10 @@ class BodyWriter:
 
     def add_site(self, link: int, pose: np.ndarray, name: str) -> None:
         """Adds a site to the body of a link, -1 for the world."""
-        ET.SubElement(self._bodies[link], "site", {"name": name, **place(pose)})
+        ET.SubElement(self._bodies[link], "site", {"name": name, **placement(pose)})
 
     def site_at(self, link: int, position: np.ndarray, name: str) -> str:
-        """The name of a site at a point of a link: that of a frame so called which is there, or of a new site."""
+        """The name of a site at a point of a link: an existing frame of that name and position, or a new site."""
         if name in self.topology.frame_names:
             frame = self.topology.frame_names.index(name)
             if self.topology.frame_links[frame] == link and np.array_equal(
@@ -109,41 +109,41 @@ class BodyWriter:
         name = self.topology.link_names[link]
         if name == WORLD:
             self.refuse(f"link {WORLD!r}", "MJCF calls nothing but the world 'world'", "rename the link")
-        body = ET.SubElement(around, "body", {"name": name, **place(pose)})
+        body = ET.SubElement(around, "body", {"name": name, **placement(pose)})
         if compensation := 1.0 - float(self.articulation.gravity_scale[link]):
             body.set("gravcomp", number(compensation))
         self._bodies[link] = body
         return body
 
     def _write_body(self, link: int, above: int) -> int:
-        """Writes the body whose chain of joints begins with a link's; returns the link in which the chain ends."""
+        """Writes the body whose chain of joints starts at a link; returns the last link of the chain."""
         chain = [link]
         while self._continues(chain[-1]):
             chain.append(self._children[chain[-1]][0])
-        # Body frame after each joint of the chain, seen from the final body, all joints at zero.
+        # Displacement across each joint of the chain, with all joints at zero.
         steps = [compose(self._pose("joint_parent_pose", k), inverse(self._pose("joint_child_pose", k))) for k in chain]
         pose = steps[0]
         for step in steps[1:]:
             pose = compose(pose, step)
         last, names = chain[-1], self.topology.link_names
         body = self._add_body(last, self._bodies[above], pose)
-        for at, member in enumerate(chain):
-            seen = translation(np.zeros(3))
-            for step in reversed(steps[at + 1 :]):
-                seen = compose(seen, inverse(step))
-            self._write_joint(body, member, compose(seen, self._pose("joint_child_pose", member)))
+        for index, member in enumerate(chain):
+            in_last = translation(np.zeros(3))
+            for step in reversed(steps[index + 1 :]):
+                in_last = compose(in_last, inverse(step))
+            self._write_joint(body, member, compose(in_last, self._pose("joint_child_pose", member)))
             if member != last and names[member] != f"{names[last]}:{self._joint(member)}":
                 self.warn(f"link {names[member]!r}", "becomes a joint of the body below; its name is lost")
         self._write_inertial(last, moves=bool(self.topology.joint_axes[last]))
         return last
 
     def _continues(self, link: int) -> bool:
-        """Whether a link only stands between two joints, as where several axes make up one joint."""
-        below, topology = self._children[link], self.topology
-        used = {*topology.frame_links, *(one.link for one in topology.geometries)}
-        used |= {place for tendon in topology.spatial_tendons for place in tendon.links}
+        """Whether a link merely separates two joints, as in a joint composed of several axes."""
+        children, topology = self._children[link], self.topology
+        used = {*topology.frame_links, *(shape.link for shape in topology.geometries)}
+        used |= {attached for tendon in topology.spatial_tendons for attached in tendon.links}
         used |= {end for joint in topology.loop_joints for end in (joint.link_a, joint.link_b)}
-        moving = bool(topology.joint_axes[link]) and len(below) == 1 and bool(topology.joint_axes[below[0]])
+        moving = bool(topology.joint_axes[link]) and len(children) == 1 and bool(topology.joint_axes[children[0]])
         return moving and float(self.articulation.link_mass[link]) == 0.0 and link not in used
 
     def _joints(self) -> list[tuple[int, tuple[Axis, ...]]]:
@@ -156,8 +156,8 @@ class BodyWriter:
         return np.asarray(getattr(self.articulation, field)[link], float)
 
     def _write_joint(self, body: ET.Element, link: int, frame: np.ndarray) -> None:
-        """Writes a joint whose frame at zero is given in the body's frame."""
-        topology, one, name = self.topology, self.articulation, self._joint(link)
+        """Writes a joint, given its frame at position zero in the body's frame."""
+        topology, robot, name = self.topology, self.articulation, self._joint(link)
         axes, kind = topology.joint_axes[link], topology.joint_types[link]
         if not axes:
             return
@@ -169,13 +169,13 @@ class BodyWriter:
         first = dofs.start
         attributes = {
             "name": name,
-            "armature": number(one.armature[first]),
-            "damping": number(one.friction.viscous[first]),
-            "frictionloss": number(one.friction.static[first]),
+            "armature": number(robot.armature[first]),
+            "damping": number(robot.friction.viscous[first]),
+            "frictionloss": number(robot.friction.static[first]),
         }
-        limits = np.array([one.joint_lower_limit[dofs], one.joint_upper_limit[dofs]], float)
+        limits = np.array([robot.joint_lower_limit[dofs], robot.joint_upper_limit[dofs]], float)
         if len(axes) == 3:
-            attributes |= {"type": "ball", "pos": numbers(frame[:3]), "stiffness": number(ball_spring(one, dofs))}
+            attributes |= {"type": "ball", "pos": numbers(frame[:3]), "stiffness": number(ball_spring(robot, dofs))}
             self._check_ball(name, frame, limits, dofs)
         else:
             axis = rotation_matrix(frame[3:])[:, int(axes[0]) % 3]
@@ -220,15 +220,15 @@ class BodyWriter:
             com_pose = np.concatenate([com_pose[:3], quaternion_from_matrix(rotation_matrix(com_pose[3:]) @ turn)])
         excess = 2.0 * moments.max() - moments.sum()
         if excess > 0.0:
-            # MuJoCo does not give way to rounding, and computes with no inertia that a body cannot have.
+            # MuJoCo refuses impossible inertias without any tolerance for rounding.
             moments[np.argsort(moments)[:2]] += 0.5 * excess + 1e-15 * moments.max()
             message = f"its lesser moments of inertia are raised by {excess:.2g}: MuJoCo's triangle inequality is exact"
             self.warn(f"link {name!r}", message)
-        inertial = {"mass": number(mass), "diaginertia": numbers(moments), **place(com_pose)}
+        inertial = {"mass": number(mass), "diaginertia": numbers(moments), **placement(com_pose)}
         ET.SubElement(self._bodies[link], "inertial", inertial)
 
     def _carries_mass(self, link: int) -> bool:
-        """Whether a link has mass and inertia for MuJoCo, of its own or of a body rigidly on it."""
+        """Whether a link has mass and inertia in MuJoCo's sense, its own or that of bodies rigidly attached to it."""
         inertia = np.asarray(self.articulation.link_inertia[link], float)
         if float(self.articulation.link_mass[link]) > 0.0:
             return bool(np.linalg.eigvalsh(inertia)[0] > _SMALLEST)
@@ -236,17 +236,22 @@ class BodyWriter:
         return any(self._carries_mass(child) for child in rigid)
 
 
+def placement(pose: np.ndarray) -> dict[str, str]:
+    """The attributes ``pos`` and ``quat`` of a pose."""
+    return {"pos": numbers(pose[:3]), "quat": numbers(np.roll(pose[3:], 1))}
+
+
 def ball_spring(articulation: Articulation, dofs: slice) -> float:
-    """The stiffness of the drive of a spherical joint, if it is no more than a spring towards zero; else 0."""
+    """The stiffness of a spherical joint's drive if it is a mere isotropic spring towards zero; else 0."""
     drive = articulation.drive
     stiffness = np.asarray(drive.stiffness[dofs], float)
-    more = (drive.damping, drive.is_acceleration, drive.target_position, drive.target_velocity)
-    plain = np.ptp(stiffness) == 0.0 and not any(np.any(np.asarray(array[dofs])) for array in more)
-    return float(stiffness[0]) if plain and np.all(np.isinf(np.asarray(drive.max_force[dofs]))) else 0.0
+    others = (drive.damping, drive.is_acceleration, drive.target_position, drive.target_velocity)
+    is_spring = np.ptp(stiffness) == 0.0 and not any(np.any(np.asarray(array[dofs])) for array in others)
+    return float(stiffness[0]) if is_spring and np.all(np.isinf(np.asarray(drive.max_force[dofs]))) else 0.0
 
 
 def _principal(inertia: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """Principal moments and the turn of the axes to the principal ones, ``None`` where they are that already."""
+    """Principal moments and the rotation to the principal axes, ``None`` if the inertia is diagonal already."""
     if not np.any(inertia - np.diag(np.diag(inertia))):
         return np.diag(inertia).copy(), None
     moments, axes = np.linalg.eigh(inertia)

@@ -18,7 +18,7 @@ from artix.model.couplings import LoopJoint, LoopJointType
 
 @dataclasses.dataclass(frozen=True)
 class Members:
-    """What of a model one articulation holds.
+    """The part of a model that one articulation holds.
 
     Attributes:
       bodies: its bodies.
@@ -37,22 +37,22 @@ class Members:
         return next(name for name, link in self.links.items() if link.joint is not None and link.joint.name == joint)
 
     def parent(self, link: str) -> str | None:
-        """The link above one that is not merged into another."""
-        above = self.links[link].parent
-        return None if above is None else self.places[above].link
+        """The parent of a link, or the link that the parent is merged into."""
+        parent = self.links[link].parent
+        return None if parent is None else self.places[parent].link
 
     def ancestors(self, link: str) -> list[str]:
-        """The links above one, the nearest first."""
-        found: list[str] = []
-        above = self.parent(link)
-        while above is not None:
-            found.append(above)
-            above = self.parent(above)
-        return found
+        """The ancestors of a link, the nearest first."""
+        ancestors: list[str] = []
+        parent = self.parent(link)
+        while parent is not None:
+            ancestors.append(parent)
+            parent = self.parent(parent)
+        return ancestors
 
 
 def add_equalities(builder: ArticulationBuilder, source: MjcfSource, names: MjcfNames, members: Members) -> None:
-    """Adds the equalities among the members; the owner of the first refuses those with something else in them."""
+    """Adds the equalities between members. One with other articulations is refused by the owner of its first object."""
     if source.disables("EQUALITY"):
         return
     followers: set[int] = set()
@@ -65,7 +65,7 @@ def add_equalities(builder: ArticulationBuilder, source: MjcfSource, names: Mjcf
 
 
 def check_equalities(source: MjcfSource) -> None:
-    """Notes the equalities of types that no articulation has."""
+    """Reports equalities of unsupported types."""
     for equality in range(0 if source.disables("EQUALITY") else source.model.neq):
         kind = _kind(source, equality)
         if kind not in ("connect", "weld") and _relation(source, equality) is None:
@@ -79,8 +79,8 @@ def _kind(source: MjcfSource, equality: int) -> str:
 def _relation(source: MjcfSource, equality: int) -> tuple[int, int, list[float]] | None:
     """Follower, reference (-1 for none) and polynomial of an equality of two joint positions, if it is one.
 
-    The polynomial takes the reference's distance from its reference position to the follower's. A fixed tendon of two
-    joints that is held at a length is such a relation, too.
+    The polynomial maps the displacement of the reference from its ``qpos0`` to that of the follower. A fixed tendon of
+    two joints that is held at a length is such a relation, too.
     """
     model, kind = source.model, _kind(source, equality)
     first, second = int(model.eq_obj1id[equality]), int(model.eq_obj2id[equality])
@@ -95,7 +95,7 @@ def _relation(source: MjcfSource, equality: int) -> tuple[int, int, list[float]]
 
 
 def _is_read(source: MjcfSource, equality: int, place: MjcfPlace, inside: list[bool]) -> bool:
-    """Whether an equality is for this articulation to read."""
+    """Whether this articulation should read an equality; ``inside`` says which of its objects are members."""
     if not any(inside):
         return False
     if not all(inside):
@@ -103,7 +103,7 @@ def _is_read(source: MjcfSource, equality: int, place: MjcfPlace, inside: list[b
             source.cannot_carry("equality", place, "it couples two articulations, or one that is not read")
         return False
     if not source.model.eq_active0[equality]:
-        source.report.warning(place, "it is not active and is not read", "activate it, if it is to hold")
+        source.report.warning(place, "it is not active and is not read", "activate it if it should hold")
         return False
     return True
 
@@ -117,7 +117,7 @@ def _add_mimic(
     relation: tuple[int, int, list[float]],
     followers: set[int],
 ) -> None:
-    """Adds an equality of two joints; ``followers`` are the joints that follow another already."""
+    """Adds an equality of two joints; ``followers`` are the joints that already follow another."""
     model, place = source.model, source.place("eq", equality)
     follower, reference, polynomial = relation
     if reference < 0:
@@ -172,7 +172,7 @@ def _add_loop_joint(
 
 
 def _end(names: MjcfNames, members: Members, body: int, pose: np.ndarray) -> tuple[str | None, np.ndarray]:
-    """The link of a body, ``None`` for the world, and a pose in the body as one in the link."""
+    """The link of a body, ``None`` for the world, and a pose in the body's frame expressed in the link's."""
     if body == 0:
         return None, pose
     place = members.places[names.bodies[body]]

@@ -12,16 +12,16 @@ from artix.model.couplings import LoopJointType
 
 def write_actuators(writer: BodyWriter, root: ET.Element) -> None:
     """Writes a servo for each drive and a motor for each limit of a commanded force."""
-    topology, one = writer.topology, writer.articulation
+    topology, robot = writer.topology, writer.articulation
     section = ET.SubElement(root, "actuator")
     for dof, name in enumerate(topology.dof_names):
-        limit = float(one.max_joint_force[dof])
-        stiffness, damping = float(one.drive.stiffness[dof]), float(one.drive.damping[dof])
+        limit = float(robot.max_joint_force[dof])
+        stiffness, damping = float(robot.drive.stiffness[dof]), float(robot.drive.damping[dof])
         joint = topology.joint_names[topology.dof_link[dof] - 1]
         if len(topology.joint_axes[topology.dof_link[dof]]) > 1:
             if np.isfinite(limit):
                 writer.warn(f"joint {name!r}", "MJCF limits no component of the effort on a ball joint")
-            if (stiffness or damping) and not ball_spring(one, topology.dofs(joint)):
+            if (stiffness or damping) and not ball_spring(robot, topology.dofs(joint)):
                 writer.warn(f"joint {name!r}", "MJCF has no servo on a ball joint, only a spring towards zero")
             continue
         if limit == 0.0:
@@ -59,17 +59,17 @@ def _write_servo(
 
 def write_equalities(writer: BodyWriter, root: ET.Element) -> None:
     """Writes mimic joints and loop joints."""
-    topology, one = writer.topology, writer.articulation
+    topology, robot = writer.topology, writer.articulation
     section = ET.SubElement(root, "equality")
     for index, pair in enumerate(topology.mimic_dofs):
         follower, reference = (topology.joint_names[topology.dof_link[dof] - 1] for dof in pair)
         if any(len(topology.joint_axes[topology.dof_link[dof]]) > 1 for dof in pair):
             writer.warn(f"joint {follower!r}", "MJCF couples hinges and slides only")
             continue
-        slope, constant = -float(one.mimic.gear_ratio[index]), -float(one.mimic.offset[index])
+        slope, constant = -float(robot.mimic.gear_ratio[index]), -float(robot.mimic.offset[index])
         polynomial = f"{constant!r} {slope!r} 0 0 0"
         ET.SubElement(section, "joint", joint1=follower, joint2=reference, polycoef=polynomial)
-        if float(one.mimic.natural_frequency[index]):
+        if float(robot.mimic.natural_frequency[index]):
             writer.warn(f"joint {follower!r}", "the compliance of its mimic relation is dropped")
     for index, joint in enumerate(topology.loop_joints):
         tag = {LoopJointType.FIXED: "weld", LoopJointType.SPHERICAL: "connect"}.get(joint.type)
@@ -79,14 +79,14 @@ def write_equalities(writer: BodyWriter, root: ET.Element) -> None:
         writer.warn(f"loop joint {joint.name!r}", "its ends are written as sites, which are read as frames", "nothing")
         sites = [writer.site_names.new(f"{joint.name}:{end}") for end in "ab"]
         for site, link, pose in zip(
-            sites, (joint.link_a, joint.link_b), (one.loop_joints.pose_a, one.loop_joints.pose_b), strict=True
+            sites, (joint.link_a, joint.link_b), (robot.loop_joints.pose_a, robot.loop_joints.pose_b), strict=True
         ):
             writer.add_site(link, np.asarray(pose[index], float), site)
         ET.SubElement(section, tag, name=joint.name, site1=sites[0], site2=sites[1])
 
 
 def write_tendons(writer: BodyWriter, root: ET.Element) -> None:
-    """Writes tendons as far as their laws agree."""
+    """Writes tendons as far as MJCF's force laws agree with PhysX's."""
     section = ET.SubElement(root, "tendon")
     _write_fixed_tendons(writer, section)
     _write_spatial_tendons(writer, section)
@@ -98,7 +98,7 @@ def _write_fixed_tendons(writer: BodyWriter, section: ET.Element) -> None:
         members = slice(start, start + len(tendon.dofs))
         start = members.stop
         coefficient = np.asarray(tendons.coefficient[members], float)
-        # MuJoCo gives each joint all of the tension, PhysX shares it among them.
+        # MuJoCo applies the full tension to each joint, PhysX divides it among them.
         if not np.allclose(tendons.recip_coefficient[members], coefficient * len(tendon.dofs), rtol=1e-12):
             writer.warn(f"fixed tendon {tendon.name!r}", "MJCF applies the tension by the coefficients of the length")
         numbers = _springs(
@@ -136,16 +136,16 @@ def _write_spatial_tendons(writer: BodyWriter, section: ET.Element) -> None:
             (float(tendons.lower_limit[leaf]), float(tendons.upper_limit[leaf])),
         )
         element = ET.SubElement(section, "spatial", {"name": tendon.name, **numbers})
-        for at, link in enumerate(tendon.links):
-            wanted = tendon.attachment_names[at] or f"{tendon.name}:{at}"
-            name = writer.site_at(link, np.asarray(tendons.position[first + at], float), wanted)
+        for index, link in enumerate(tendon.links):
+            preferred = tendon.attachment_names[index] or f"{tendon.name}:{index}"
+            name = writer.site_at(link, np.asarray(tendons.position[first + index], float), preferred)
             ET.SubElement(element, "site", site=name)
 
 
 def _springs(
     writer: BodyWriter, kind: str, index: int, offset: float, rest: float, limits: tuple[float, float]
 ) -> dict[str, str]:
-    """Spring and damper of a tendon; one that only has limits becomes a spring with slack between them."""
+    """Spring and damper of a tendon; one that only has limits becomes a spring that is slack between them."""
     group = getattr(writer.articulation, f"{kind}_tendons")
     name = getattr(writer.topology, f"{kind}_tendons")[index].name
     stiffness, damping, limit_stiffness = (

@@ -8,19 +8,18 @@ import numpy as np
 
 from artix.io.mjcf.bodies import pose_from_wxyz
 from artix.io.mjcf.source import MjcfPlace, MjcfSource, import_mujoco
-from artix.model.geometry import MOST_HULL_POINTS, Geometry, GeometryType
+from artix.model.geometry import MOST_HULL_POINTS, SIZE_NUMBERS, Geometry, GeometryType
 
 if TYPE_CHECKING:
     import mujoco
 
-#: From MuJoCo's types, but for meshes, to ours.
+#: MuJoCo's types, except meshes, and ours.
 _TYPES = {
     "SPHERE": GeometryType.SPHERE,
     "CAPSULE": GeometryType.CAPSULE,
     "BOX": GeometryType.BOX,
     "CYLINDER": GeometryType.CYLINDER,
 }
-_NUM_SIZES = {GeometryType.SPHERE: 1, GeometryType.CAPSULE: 2, GeometryType.BOX: 3, GeometryType.CYLINDER: 2}
 
 
 def geom_type(model: mujoco.MjModel, geom: int) -> str:
@@ -29,33 +28,34 @@ def geom_type(model: mujoco.MjModel, geom: int) -> str:
 
 
 def ground_geoms(model: mujoco.MjModel) -> list[int]:
-    """The planes and height fields that do not move, which make up the ground."""
+    """The static planes and height fields, which make up the ground."""
     static = np.flatnonzero(np.asarray(model.body_weldid)[model.geom_bodyid] == 0).tolist()
     return [geom for geom in static if geom_type(model, geom) in ("PLANE", "HFIELD")]
 
 
 def touching_geoms(model: mujoco.MjModel) -> dict[int, float]:
-    """The geoms that may touch the ground, with the friction of their own, which a ``<pair>`` overrides.
+    """The geoms that may touch the ground, with their friction coefficient, which a ``<pair>`` overrides.
 
-    As in MuJoCo, two geoms touch if ``contype`` and ``conaffinity`` say so, or a ``<pair>`` does. In a model without
-    ground, every geom touches that may touch anything.
+    As in MuJoCo, two geoms may touch if ``contype`` and ``conaffinity`` match or a ``<pair>`` names them. In a model
+    without ground, every geom counts that may touch anything.
     """
     ground = ground_geoms(model)
     pairs = {}
-    for one, two, friction in zip(model.pair_geom1, model.pair_geom2, model.pair_friction, strict=True):
-        for ours, theirs in ((int(one), int(two)), (int(two), int(one))):
-            if geom_type(model, theirs) in ("PLANE", "HFIELD"):
-                pairs[ours] = float(friction[0])
-    found = {}
+    for first, second, friction in zip(model.pair_geom1, model.pair_geom2, model.pair_friction, strict=True):
+        for geom, other in ((int(first), int(second)), (int(second), int(first))):
+            if geom_type(model, other) in ("PLANE", "HFIELD"):
+                pairs[geom] = float(friction[0])
+    touching = {}
     for geom in range(model.ngeom):
         if model.geom_bodyid[geom] == 0 or geom in ground:
             continue
-        others = [ours for ours in ground if _may_touch(model, geom, ours)]
         if geom in pairs:
-            found[geom] = pairs[geom]
-        elif others or (not ground and not pairs and _collides(model, geom)):
-            found[geom] = float(model.geom_friction[geom, 0])
-    return found
+            touching[geom] = pairs[geom]
+        elif any(_may_touch(model, geom, other) for other in ground) or (
+            not ground and not pairs and _collides(model, geom)
+        ):
+            touching[geom] = float(model.geom_friction[geom, 0])
+    return touching
 
 
 def describe_geoms(source: MjcfSource, body: int, touching: dict[int, float]) -> list[tuple[str | None, Geometry]]:
@@ -70,7 +70,7 @@ def describe_geoms(source: MjcfSource, body: int, touching: dict[int, float]) ->
 
 
 def check_geoms(source: MjcfSource, bodies: list[int], touching: dict[int, float]) -> None:
-    """Notes which geoms are left out though they touch, all of a type in one warning."""
+    """Reports geoms that are left out although they may touch the ground, one warning for each type."""
     model = source.model
     left: dict[str, list[int]] = {}
     for geom in touching:
@@ -84,12 +84,12 @@ def check_geoms(source: MjcfSource, bodies: list[int], touching: dict[int, float
 
 
 def _shape(model: mujoco.MjModel, geom: int, friction: float) -> Geometry | None:
-    """The shape of a geom; ``None`` for one that no articulation can hold."""
+    """The shape of a geom; ``None`` for shapes that artix lacks."""
     pose = pose_from_wxyz(model.geom_pos[geom], model.geom_quat[geom])
     name = geom_type(model, geom)
     if name in _TYPES:
         kind = _TYPES[name]
-        size = tuple(model.geom_size[geom, : _NUM_SIZES[kind]].tolist())
+        size = tuple(model.geom_size[geom, : SIZE_NUMBERS[kind]].tolist())
         return Geometry(type=kind, size=size, pose=pose, friction=friction)
     if name != "MESH":
         return None
@@ -100,9 +100,9 @@ def _shape(model: mujoco.MjModel, geom: int, friction: float) -> Geometry | None
     return Geometry.hull(np.array(model.mesh_vert[first : first + count], float), pose=pose, friction=friction)
 
 
-def _may_touch(model: mujoco.MjModel, one: int, two: int) -> bool:
+def _may_touch(model: mujoco.MjModel, a: int, b: int) -> bool:
     types, affinities = model.geom_contype, model.geom_conaffinity
-    return bool(types[one] & affinities[two] or types[two] & affinities[one])
+    return bool(types[a] & affinities[b] or types[b] & affinities[a])
 
 
 def _collides(model: mujoco.MjModel, geom: int) -> bool:

@@ -24,10 +24,10 @@ def load_mjcf_ground(path_or_text: str | Path, *, dtype: Any = None) -> Ground:
     """Reads the ground of an MJCF model: the planes and height fields that do not move.
 
     A plane is unbounded, whatever its size. A height field is bilinear between the heights of the file, where MuJoCo's
-    consists of triangles; the two agree at the heights themselves and along the edges of the grid. Friction of pairs is
-    the larger coefficient, as in MuJoCo; if every geom that touches the ground has a higher ``priority`` than it, or
-    is in a ``<pair>`` with it, friction is that of the geoms alone. ``solref`` and ``solimp`` are no stiffness: MuJoCo
-    scales them by the masses that touch, so surfaces are rigid.
+    consists of triangles; the two agree at the grid points and along the grid lines. The friction of a pair is the
+    larger coefficient, as in MuJoCo; if every geom that touches the ground has a higher ``priority`` than the ground or
+    is in a ``<pair>`` with it, only the geom's friction counts. ``solref`` and ``solimp`` do not define a stiffness
+    (MuJoCo scales them by the masses in contact), so surfaces are rigid.
 
     Args:
       path_or_text: a path, or the MJCF itself.
@@ -38,6 +38,11 @@ def load_mjcf_ground(path_or_text: str | Path, *, dtype: Any = None) -> Ground:
       ValueError: there is no plane and no height field.
       OSError: the file cannot be read.
       ImportError: ``mujoco`` (extra ``mjcf``) is not installed.
+
+    Examples:
+      >>> model = '<mujoco><worldbody><geom type="plane" size="1 1 1" friction="0.7"/></worldbody></mujoco>'
+      >>> print(artix.load_mjcf_ground(model).surfaces[0].friction)
+      0.7
     """
     report = Report("<text>" if is_text(path_or_text) else str(path_or_text))
     source = compile_mjcf(path_or_text, report)
@@ -83,7 +88,7 @@ def _surface(source: MjcfSource, geom: int, dtype: Any) -> Surface:
 def _leave_friction_to_robots(source: MjcfSource, ground: list[int]) -> bool:
     """Whether MuJoCo takes the friction of every contact with the ground from the geom that touches it."""
     model = source.model
-    ours = [geom for geom in touching_geoms(model) if model.body_weldid[model.geom_bodyid[geom]] != 0]
+    robot = [geom for geom in touching_geoms(model) if model.body_weldid[model.geom_bodyid[geom]] != 0]
     highest = max(int(model.geom_priority[geom]) for geom in ground)
     paired = {*np.asarray(model.pair_geom1).tolist(), *np.asarray(model.pair_geom2).tolist()}
-    return bool(ours) and all(geom in paired or model.geom_priority[geom] > highest for geom in ours)
+    return bool(robot) and all(geom in paired or model.geom_priority[geom] > highest for geom in robot)

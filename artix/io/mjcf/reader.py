@@ -73,15 +73,29 @@ def load_mjcf(
       repair: ``("inertia",)`` drops the inertia of bodies without mass, which MuJoCo computes with and which otherwise
         stays, with one :class:`~artix.DescriptionWarning`. Of all other inertias that no body has,
         MuJoCo's compiler knows itself, see its ``balanceinertia``.
-      strict: whether to refuse what ``repair`` would mend.
+      strict: whether to refuse what ``repair`` would repair.
       dtype: floating-point type of the arrays; JAX's default when ``None``.
 
     Raises:
-      DescriptionError: the model is refused; its ``issues`` hold all errors with file, line, element and mend.
+      DescriptionError: the model is refused; its ``issues`` hold all errors with file, line, element and fix.
       OSError: the file cannot be read.
       ImportError: ``mujoco`` (extra ``mjcf``) is not installed.
       ValueError: a kind to skip or a repair is unknown, or the body is unknown or left out though there are several.
       TypeError: ``path_or_text`` is neither a string nor a path.
+
+    Examples:
+      >>> model = '''
+      ... <mujoco>
+      ...   <worldbody>
+      ...     <body name="rod">
+      ...       <joint name="hinge" axis="0 1 0"/>
+      ...       <geom type="capsule" size="0.03" fromto="0 0 0 0 0 -1" mass="1"/>
+      ...     </body>
+      ...   </worldbody>
+      ... </mujoco>'''
+      >>> rod = artix.load_mjcf(model)
+      >>> print(rod.topology.dof_names, rod.link_mass)
+      ('hinge',) [0. 1.]
     """
     report, source = _read(path_or_text, skip, repair, strict)
     report.raise_errors()
@@ -117,14 +131,25 @@ def load_mjcf_all(
 
     Raises:
       DescriptionError, OSError, ImportError, ValueError, TypeError: as :func:`load_mjcf`.
+
+    Examples:
+      >>> model = '''
+      ... <mujoco>
+      ...   <worldbody>
+      ...     <body name="ball"><freejoint/><geom size="0.1" mass="1"/></body>
+      ...     <body name="box"><freejoint/><geom type="box" size="0.1 0.1 0.1" mass="2"/></body>
+      ...   </worldbody>
+      ... </mujoco>'''
+      >>> print({name: float(one.link_mass.sum()) for name, one in artix.io.load_mjcf_all(model).items()})
+      {'ball': 1.0, 'box': 2.0}
     """
     report, source = _read(path_or_text, skip, repair, strict)
     report.raise_errors()
     assert source is not None
     roots = _roots(source)
-    found = {name: _articulation(source, root, None, merge_fixed_joints, dtype) for name, root in roots.items()}
+    read = {name: _articulation(source, root, None, merge_fixed_joints, dtype) for name, root in roots.items()}
     report.finish()
-    return {name: articulation for name, articulation in found.items() if articulation is not None}
+    return {name: articulation for name, articulation in read.items() if articulation is not None}
 
 
 def check_mjcf(
@@ -143,6 +168,19 @@ def check_mjcf(
       ImportError: ``mujoco`` (extra ``mjcf``) is not installed.
       ValueError: a kind to skip or a repair is unknown.
       TypeError: ``path_or_text`` is neither a string nor a path.
+
+    Examples:
+      >>> model = '''
+      ... <mujoco>
+      ...   <worldbody>
+      ...     <body name="rod">
+      ...       <joint name="hinge" axis="0 1 0"/>
+      ...       <geom type="capsule" size="0.03" fromto="0 0 0 0 0 -1"/>
+      ...     </body>
+      ...   </worldbody>
+      ... </mujoco>'''
+      >>> print([issue.severity for issue in artix.io.check_mjcf(model)])
+      []
     """
     report, source = _read(path_or_text, skip, repair, strict)
     if source is not None:
@@ -153,7 +191,7 @@ def check_mjcf(
 
 @dataclasses.dataclass(frozen=True)
 class _Root:
-    """One articulation of a model: its root body (the world, 0, for a fixed base) and which of its children."""
+    """One articulation of a model: its root body (the world, 0, for a fixed base) and the top bodies in it."""
 
     name: str
     body: int
@@ -176,7 +214,7 @@ def _read(
 
 
 def _check_world(source: MjcfSource) -> None:
-    """Notes what concerns the whole model and cannot, or need not, reach an articulation."""
+    """Reports features of the whole model that an articulation cannot, or need not, hold."""
     model, place = source.model, MjcfPlace("<mujoco>")
     if model.opt.density > 0.0 or model.opt.viscosity > 0.0:
         source.cannot_carry("fluid", MjcfPlace("<option>"), "its density and viscosity: artix has no fluid forces")
@@ -227,7 +265,7 @@ def _choose(source: MjcfSource, body: str | None) -> _Root:
 
 
 def _with_base(source: MjcfSource, root: _Root, fixed_base: bool | None) -> _Root:
-    """The root with its base fixed or freed as asked for."""
+    """The root with its base fixed or freed as requested."""
     if fixed_base is True:
         return dataclasses.replace(root, body=0)
     if fixed_base is False and root.body == 0:
@@ -243,7 +281,7 @@ def _with_base(source: MjcfSource, root: _Root, fixed_base: bool | None) -> _Roo
 def _articulation(
     source: MjcfSource, root: _Root, fixed_base: bool | None, merge_fixed_joints: bool, dtype: Any
 ) -> Articulation | None:
-    """One articulation; ``None`` if there are errors, which are in the report."""
+    """One articulation; ``None`` if the report has errors."""
     root = _with_base(source, root, fixed_base)
     gravity = np.zeros(3) if source.disables("GRAVITY") else np.array(source.model.opt.gravity)
     builder = ArticulationBuilder(fixed_base=root.body == 0, gravity=gravity, name=_name(source, root), strict=False)
@@ -260,7 +298,7 @@ def _articulation(
 
 
 def _fill(builder: ArticulationBuilder, source: MjcfSource, root: _Root, merge_fixed_joints: bool) -> None:
-    """Gives a builder the links, frames and couplings of an articulation."""
+    """Adds the links, frames and couplings of an articulation to a builder."""
     model, names = source.model, MjcfNames.of(source.model)
     bodies = [body for body in range(model.nbody) if body == root.body or model.body_rootid[body] in root.tops]
     options = joint_options(source, [joint for body in bodies for joint in joints_of(model, body)])

@@ -1,4 +1,4 @@
-"""From an MJCF file to MuJoCo's compiled model: what must hold before its compiler runs, and where elements stand."""
+"""Compiles an MJCF file with MuJoCo: checks before its compiler runs, and the lines of elements for messages."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from artix.io.common.xml_tree import LARGEST_NUMBER, Element, is_text, read_xml
 if TYPE_CHECKING:
     import mujoco
 
-#: What a reader may be asked to leave out where an articulation cannot hold it.
+#: Kinds of unsupported elements that a reader can be asked to leave out.
 SKIPPABLE = ("actuator", "equality", "flex", "fluid", "free_joint", "limit", "spring", "tendon")
 
-#: Attributes by which a few bytes of XML make MuJoCo allocate any amount of memory, and the largest value of each.
+#: Attributes through which a few bytes of XML make MuJoCo allocate arbitrary memory, and the largest allowed values.
 MEMORY_ATTRIBUTES = {
     **dict.fromkeys(("count", "cellcount", "params", "dim", "nsample"), 10_000),
     **dict.fromkeys(("nrow", "ncol", "width", "height"), 20_000),
@@ -26,7 +26,7 @@ MEMORY_ATTRIBUTES = {
 MEMORY_ATTRIBUTES_OF = {"size": ("nkey", "nuser_"), "numeric": ("size",)}
 LARGEST_COUNT = 10_000
 
-#: Numbers of the compiled model that reach the articulation, by the kind of their element.
+#: Numeric fields of the compiled model that reach the articulation, by the kind of element.
 _NUMBERS = {
     "body": ("pos", "quat", "mass", "ipos", "iquat", "inertia", "gravcomp"),
     "jnt": ("pos", "axis", "range", "stiffness", "actfrcrange"),
@@ -50,7 +50,7 @@ _SECTIONS = {"actuator": "actuator", "tendon": "tendon", "equality": "eq"}
 
 @dataclasses.dataclass(frozen=True)
 class MjcfPlace:
-    """Where an element of the compiled model was written; the line is 1 where a compiler made up the element."""
+    """Where an element of the compiled model was written; line 1 for elements that the compiler generated."""
 
     label: str
     line: int = 1
@@ -65,8 +65,8 @@ class MjcfSource:
       model: MuJoCo's compiled model.
       elements: the places of named elements by kind (``"body"``, ``"jnt"``, ...) and name.
       report: receives the issues.
-      skip: the kinds, out of :data:`SKIPPABLE`, of what may be left out where it cannot be carried over.
-      repair: whether to mend inertias that no body has.
+      skip: the kinds, out of :data:`SKIPPABLE`, of unsupported elements to leave out.
+      repair: whether to repair impossible inertias.
       strict: whether to refuse them.
     """
 
@@ -87,9 +87,9 @@ class MjcfSource:
         ]
 
     def cannot_carry(self, kind: str, place: MjcfPlace, message: str) -> None:
-        """Notes what no articulation can hold: left out if that was asked for, else an error."""
+        """Reports an unsupported element: left out if its kind is to be skipped, else an error."""
         if kind in self.skip:
-            self.report.left_out(place, message, "nothing, if the articulation is to do without it")
+            self.report.left_out(place, message, "nothing, if the articulation can do without it")
         else:
             self.report.error(place, message, f"change it, or read the rest with skip=({kind!r},)")
 
@@ -140,8 +140,8 @@ def compile_mjcf(
       path_or_text: a path, or the MJCF itself; see :func:`~artix.io.common.xml_tree.is_text`.
       report: receives the issues; MuJoCo's warnings become warnings.
       skip: kinds out of :data:`SKIPPABLE`.
-      repair: whether inertias that no body has are to be mended.
-      strict: whether they are to be refused.
+      repair: whether to repair impossible inertias.
+      strict: whether to refuse them.
 
     Returns:
       The model, ``None`` if there was an error.
@@ -174,8 +174,8 @@ def compile_mjcf(
 
 
 def _included(document: Element, base: Path, report: Report) -> list[tuple[str, Element]]:
-    """The documents that ``<include>`` brings in, each once; a missing one is left for the compiler to complain of."""
-    found: list[tuple[str, Element]] = []
+    """The included documents, each once; missing ones are left for MuJoCo's compiler to report."""
+    included: list[tuple[str, Element]] = []
     seen: set[str] = set()
     pending = [document]
     while pending:
@@ -187,9 +187,9 @@ def _included(document: Element, base: Path, report: Report) -> list[tuple[str, 
             seen.add(file)
             root = read_xml(path, report)
             if root is not None:
-                found.append((str(path), root))
+                included.append((str(path), root))
                 pending.append(root)
-    return found
+    return included
 
 
 def _walk(root: Element) -> list[Element]:
@@ -215,7 +215,7 @@ def _index(root: Element, file: str | None, elements: dict[tuple[str, str], Mjcf
 
 
 def _check_sizes(root: Element, file: str | None, report: Report) -> None:
-    """Refuses numbers by which a small file would fill the memory."""
+    """Refuses numbers through which a small file could exhaust memory."""
     repeated = {id(root): 1.0}
     for element in _walk(root):
         copies = repeated[id(element)]
@@ -239,7 +239,7 @@ def _check_sizes(root: Element, file: str | None, report: Report) -> None:
 
 
 def _compile(mujoco: Any, path_or_text: str | Path, report: Report) -> mujoco.MjModel | None:
-    """Runs MuJoCo's compiler; what it warns of is noted instead of written to a file of its own."""
+    """Runs MuJoCo's compiler, and reports its warnings, which would otherwise go to a log file."""
     place, warned = MjcfPlace("<mujoco>"), list[str]()
     before = mujoco.get_mju_user_warning()
     mujoco.set_mju_user_warning(warned.append)
@@ -260,7 +260,7 @@ def _compile(mujoco: Any, path_or_text: str | Path, report: Report) -> mujoco.Mj
 
 
 def _check_numbers(source: MjcfSource) -> None:
-    """MuJoCo lets infinities and NaNs pass; nothing of the kind may reach an articulation."""
+    """Refuses infinities and NaNs, which MuJoCo's compiler accepts."""
     model = source.model
     for kind, fields in _NUMBERS.items():
         for field in fields:
@@ -270,7 +270,7 @@ def _check_numbers(source: MjcfSource) -> None:
     for label, values in (("gravity", model.opt.gravity), ("ref", model.qpos0), ("springref", model.qpos_spring)):
         if not np.all(np.abs(values) <= LARGEST_NUMBER):
             source.report.error(
-                MjcfPlace("<mujoco>"), f"{label} is not finite or beyond {LARGEST_NUMBER:g}", "mend the number"
+                MjcfPlace("<mujoco>"), f"{label} is not finite or beyond {LARGEST_NUMBER:g}", "correct the number"
             )
 
 

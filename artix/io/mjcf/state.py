@@ -35,11 +35,19 @@ class MujocoCoordinates:
     Raises:
       ValueError: the model has no joint of the name of one of the articulation's.
 
-    Example::
-
-        coordinates = artix.MujocoCoordinates(robot, model)
-        state = coordinates.state(data.qpos, data.qvel)
-        qpos, qvel = coordinates.qpos_qvel(state, model.qpos0)
+    Examples:
+      >>> import mujoco
+      >>> xml = '''
+      ... <mujoco>
+      ...   <worldbody>
+      ...     <body name="ball" pos="0 0 1"><freejoint/><geom size="0.1" mass="1"/></body>
+      ...   </worldbody>
+      ... </mujoco>'''
+      >>> model, ball = mujoco.MjModel.from_xml_string(xml), artix.load_mjcf(xml)
+      >>> coordinates = artix.MujocoCoordinates(ball, model)
+      >>> state = coordinates.state(jnp.asarray(model.qpos0, ball.dtype), jnp.zeros(6))
+      >>> print(state.root_pose)  # xyzw, where qpos has wxyz
+      [0. 0. 1. 0. 0. 0. 1.]
     """
 
     def __init__(self, articulation: Articulation, model: mujoco.MjModel) -> None:

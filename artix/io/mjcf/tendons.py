@@ -23,7 +23,7 @@ def add_tendons(builder: ArticulationBuilder, source: MjcfSource, names: MjcfNam
             for kind, element, _ in path
             if kind in ("joint", "site")
         ]
-        # A tendon between two articulations is for the one that holds its first element to refuse.
+        # A tendon between two articulations is refused by the one that holds its first element.
         if not inside or not inside[0]:
             continue
         place, kinds = source.place("tendon", tendon), {kind for kind, _, _ in path}
@@ -54,18 +54,16 @@ def _add_fixed_tendon(
     tendon: int,
     numbers: _Numbers,
 ) -> None:
-    """Adds a tendon along joints; joints between them that it passes by become members with coefficient 0."""
+    """Adds a tendon along joints; the joints between them that it skips become members with coefficient 0."""
     coefficient: dict[str, float] = {}
     for _, element, factor in source.tendon_path(tendon):
         link = members.link_of_joint(names.joints[element])
         coefficient[link] = coefficient.get(link, 0.0) + factor
-    above = [members.ancestors(link) for link in coefficient]
-    root = next(link for link in above[0] if all(link in others for others in above))
-    links: dict[str, None] = {}
-    for link, others in zip(coefficient, above, strict=True):
-        for one in reversed([link, *others[: others.index(root)]]):
-            links[one] = None
-    joints, order = [], list(links)
+    paths = [[link, *members.ancestors(link)] for link in coefficient]
+    root = next(link for link in paths[0][1:] if all(link in path[1:] for path in paths))
+    # The links between the root and the tendon's joints, parents first, each once.
+    order = list(dict.fromkeys(link for path in paths for link in reversed(path[: path.index(root)])))
+    joints = []
     for link in order:
         joint = members.links[link].joint
         if joint is None or len(joint.axes) != 1:
@@ -78,7 +76,7 @@ def _add_fixed_tendon(
             TendonJoint(
                 dof=str(joint.name),
                 coefficient=factor,
-                # PhysX shares the tension among all joints of the tendon; MuJoCo gives each all of it.
+                # PhysX divides the tension among all joints of the tendon; MuJoCo applies all of it to each.
                 recip_coefficient=factor * len(order),
                 parent=-1 if parent == root else order.index(str(parent)),
             )
@@ -125,7 +123,7 @@ def _add_spatial_tendon(
 
 @dataclasses.dataclass(frozen=True)
 class _Numbers:
-    """Spring and damper of a tendon; a spring with slack has limits and no rest length."""
+    """Spring and damper of a tendon; a spring with slack has limits instead of a rest length."""
 
     stiffness: float
     damping: float

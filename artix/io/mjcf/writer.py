@@ -31,6 +31,13 @@ def save_mjcf(articulation: Articulation, path: str | Path) -> list[Issue]:
         or rotational inertia, or a name cannot be in XML.
       TypeError, ValueError: the articulation is padded or batched.
       OSError: the file cannot be written.
+
+    Examples:
+      >>> import pathlib, tempfile
+      >>> path = pathlib.Path(tempfile.mkdtemp()) / "arm7.xml"
+      >>> _ = artix.io.save_mjcf(artix.robots.load("arm7"), path)
+      >>> print(artix.load_mjcf(path).topology.dof_names[:2])
+      ('shoulder_yaw', 'shoulder_pitch')
     """
     writer = BodyWriter(articulation, str(path))
     document = writer.document()

@@ -1,4 +1,4 @@
-"""Whether the links and joints of a URDF hang together: one tree, mass that moves, mimic joints that end somewhere."""
+"""Consistency checks of a URDF: links form one tree, joints move mass, mimic joints follow another joint."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Collection
 import numpy as np
 
 from artix.io.common.diagnostics import Report
+from artix.io.common.names import listed
 from artix.io.urdf.parser import COMPOSITE_TYPES, MOVING_TYPES, UrdfJoint, UrdfMimic, UrdfRobot
 
 
 def check_tree(robot: UrdfRobot, report: Report) -> list[str]:
     """The names of the links, parents first (breadth-first), siblings in the order of their joints in the file.
 
-    Notes unknown links, links with two parents, several roots and cycles; the result is complete if there are none.
+    Reports unknown links, links with two parents, several roots and cycles; without any of these the list is complete.
     """
     before = report.num_errors
     inbound: dict[str, UrdfJoint] = {}
@@ -36,7 +37,7 @@ def check_tree(robot: UrdfRobot, report: Report) -> list[str]:
     order = list(roots)
     for link in order:
         order += children[link]
-    # Where a link or joint could not be read, its absence tears the tree: only the cause is worth a message.
+    # A link or joint that could not be read also breaks the tree; only the cause deserves a message.
     if robot.is_complete and report.num_errors == before:
         _check_connected(robot, roots, order, inbound, report)
     return order
@@ -46,44 +47,42 @@ def _check_connected(
     robot: UrdfRobot, roots: list[str], order: list[str], inbound: dict[str, UrdfJoint], report: Report
 ) -> None:
     if len(roots) > 1:
-        names = ", ".join(map(repr, roots[:10])) + (", ..." if len(roots) > 10 else "")
-        message = f"there are {len(roots)} root links ({names}), but a robot has one"
+        message = f"there are {len(roots)} root links ({listed(map(repr, roots))}), but a robot has one"
         report.error(robot.links[roots[1]].element, message, "join the other roots to the tree by (fixed) joints")
     reached = set(order)
     stray = [name for name in robot.links if name not in reached]
     if stray:
-        seen: dict[str, None] = {}
+        visited: dict[str, None] = {}
         link = stray[0]
-        while link not in seen:
-            seen[link] = None
+        while link not in visited:
+            visited[link] = None
             link = inbound[link].parent
-        climbed = list(seen)
-        cycle = climbed[climbed.index(link) :][::-1]
+        cycle = list(visited)[list(visited).index(link) :][::-1]
         names = " -> ".join(map(repr, [*cycle[:10], *(["..."] if len(cycle) > 10 else []), cycle[0]]))
         message = f"the joints close a cycle of links: {names}"
         report.error(inbound[cycle[0]].element, message, "a URDF is a tree: remove one of the joints")
 
 
 def check_masses(robot: UrdfRobot, order: list[str], report: Report) -> None:
-    """Warns of joints that move neither mass nor inertia; links that fixed joints attach count as one body."""
+    """Warns of joints that move neither mass nor inertia; links attached by fixed joints count as one body."""
     inbound = {joint.child: joint for joint in robot.joints.values()}
-    own = {name: bool(robot.links[name].mass > 0.0 or np.any(robot.links[name].inertia)) for name in order}
-    below = dict(own)
+    has_mass = {name: bool(robot.links[name].mass > 0.0 or np.any(robot.links[name].inertia)) for name in order}
+    carries_mass = dict(has_mass)
     for name in reversed(order[1:]):
         joint = inbound[name]
-        below[joint.parent] |= below[name]
+        carries_mass[joint.parent] |= carries_mass[name]
         if joint.type == "fixed":
-            own[joint.parent] |= own[name]
-        elif not below[name]:
+            has_mass[joint.parent] |= has_mass[name]
+        elif not carries_mass[name]:
             message = f"moves no mass at all (link {name!r} and all below): the mass matrix may be singular"
             report.warning(joint.element, message, "give the link an <inertial>, or the joint armature after reading")
-        elif not own[name]:
+        elif not has_mass[name]:
             message = f"link {name!r} has no mass of its own; only what further joints carry gives it inertia"
             report.warning(joint.element, message, "nothing, if it stands for one axis of a compound joint")
 
 
 def check_composites(robot: UrdfRobot, order: list[str], report: Report) -> None:
-    """Notes names that the parts of planar and floating joints need, and joints by which the whole robot floats."""
+    """Reports names that clash with parts of planar and floating joints, and joints that merely float the robot."""
     for joint in robot.joints.values():
         if joint.type not in COMPOSITE_TYPES:
             continue
@@ -99,9 +98,9 @@ def check_composites(robot: UrdfRobot, order: list[str], report: Report) -> None
 
 
 def check_mimics(robot: UrdfRobot, report: Report, repair: Collection[str] = ()) -> dict[str, UrdfMimic]:
-    """The mimic relations by following joint.
+    """The mimic relations by the name of the follower.
 
-    Notes joints that follow nothing, themselves, or each other in a loop; the repair ``"mimic"`` drops the relations of
+    Reports joints that follow nothing, themselves, or each other in a loop; the repair ``"mimic"`` drops relations of
     the first two kinds.
     """
     unread = {child.attributes.get("name") for child in robot.element.all("joint")} - set(robot.joints)

@@ -1,10 +1,11 @@
-"""The shapes of ``<collision>``: what cannot be read is left out with a warning, as no dynamics need it."""
+"""The shapes of ``<collision>``. Malformed ones are left out with a warning, as the dynamics do without them."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from artix.io.common.diagnostics import Report
+from artix.io.common.names import listed
 from artix.io.common.poses import IDENTITY, quaternion_from_rpy
 from artix.io.common.xml_tree import Element, read_child, read_number, read_numbers
 from artix.model.geometry import Geometry
@@ -22,7 +23,7 @@ def read_collisions(link: Element, report: Report) -> tuple[tuple[str | None, Ge
     shapes: list[tuple[str | None, Geometry]] = []
     for element in link.all("collision"):
         trial = Report(report.file)
-        shape = _shape(element, trial)
+        shape = read_shape(element, trial)
         for issue in trial.errors:
             report.warning(element, f"left out: {issue.message}", issue.fix)
         if shape is not None and not trial.num_errors:
@@ -31,33 +32,29 @@ def read_collisions(link: Element, report: Report) -> tuple[tuple[str | None, Ge
 
 
 def warn_of_meshes(robot: Element, report: Report) -> None:
-    """Notes which links have meshes for shapes, all of them in one warning."""
+    """Reports the links whose shapes are meshes, in a single warning."""
     links = [
         link.attributes.get("name", "")
         for link in robot.all("link")
         if any(geometry.all("mesh") for collision in link.all("collision") for geometry in collision.all("geometry"))
     ]
     if links:
-        named = ", ".join(links[:10]) + (", ..." if len(links) > 10 else "")
-        message = f"the meshes of <collision> are left out (links {named})"
+        message = f"the meshes of <collision> are left out (links {listed(links)})"
         fix = "where contact matters, write a sphere, capsule, box or cylinder, or add an artix.Geometry.hull"
         report.warning(robot, message, fix)
 
 
-def _shape(collision: Element, report: Report) -> Geometry | None:
-    """The shape; ``None`` for a mesh, or after an error."""
+def read_shape(collision: Element, report: Report) -> Geometry | None:
+    """The shape of a ``<collision>`` or ``<visual>``; ``None`` for a mesh or after an error."""
     geometry = read_child(report, collision, "geometry", required=True)
-    found = [child for child in geometry.children if child.tag in KINDS] if geometry is not None else []
-    if geometry is None or len(found) != 1:
+    shapes = [child for child in geometry.children if child.tag in KINDS] if geometry is not None else []
+    if geometry is None or len(shapes) != 1:
         report.error(collision, f"its <geometry> must be one of {', '.join(KINDS)}", "write exactly one")
         return None
-    (shape,) = found
+    (shape,) = shapes
     if shape.tag == "mesh":
         return None
-    origin = read_child(report, collision, "origin")
-    position = read_numbers(report, origin, "xyz", (0.0, 0.0, 0.0))
-    turn = quaternion_from_rpy(*read_numbers(report, origin, "rpy", (0.0, 0.0, 0.0)))
-    pose = np.concatenate([position, turn]) if np.any(turn[:3]) else np.array([*position, *IDENTITY[3:]])
+    pose = read_origin(collision, report)
     if shape.tag == "box":
         size = tuple(0.5 * edge for edge in read_numbers(report, shape, "size", (0.0, 0.0, 0.0), required=True))
     elif shape.tag == "sphere":
@@ -69,3 +66,11 @@ def _shape(collision: Element, report: Report) -> Geometry | None:
         report.error(shape, "a size is negative", "drop the sign")
         return None
     return Geometry(type=shape.tag, size=size, pose=pose)  # type: ignore[arg-type]
+
+
+def read_origin(element: Element, report: Report) -> np.ndarray:
+    """The pose [7] of a ``<collision>`` or ``<visual>`` in its link's frame."""
+    origin = read_child(report, element, "origin")
+    position = read_numbers(report, origin, "xyz", (0.0, 0.0, 0.0))
+    rotation = quaternion_from_rpy(*read_numbers(report, origin, "rpy", (0.0, 0.0, 0.0)))
+    return np.concatenate([position, rotation]) if np.any(rotation[:3]) else np.array([*position, *IDENTITY[3:]])

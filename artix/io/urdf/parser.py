@@ -1,4 +1,4 @@
-"""From the XML of a URDF to plain records, with every mistake noted where it stands."""
+"""Parses the XML of a URDF into plain records, reporting every mistake with its line."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from artix.io.common.xml_tree import Element, read_child, read_name, read_number
 from artix.io.urdf.collisions import read_collisions, warn_of_meshes
 from artix.model.geometry import Geometry
 
-#: Joints of one degree of freedom.
+#: Joints with one degree of freedom.
 MOVING_TYPES = ("revolute", "continuous", "prismatic")
-#: Joints of several, without limits and dynamics by URDF's own definition.
+#: Joints with several degrees of freedom, which by URDF's definition have no limits and no dynamics.
 COMPOSITE_TYPES = ("planar", "floating")
 
 _XACRO = re.compile(r"\$[{(]")
@@ -84,16 +84,16 @@ class UrdfRobot:
 
 
 def parse_urdf(path_or_text: str | Path, report: Report) -> UrdfRobot | None:
-    """Reads links and joints one by one; how they hang together is for :mod:`artix.io.urdf.checks`.
+    """Reads links and joints one by one.
 
-    Whether a body can have the inertias is for :mod:`artix.io.common.inertias`.
+    :mod:`artix.io.urdf.checks` checks how they fit together, :mod:`artix.io.common.inertias` the inertias.
 
     Args:
       path_or_text: a path, or the URDF itself.
       report: receives the issues.
 
     Returns:
-      The robot, ``None`` if the document is not a URDF at all. After errors it holds stand-ins for what is wrong.
+      The robot, ``None`` if the document is not a URDF at all. Values that could not be read are placeholders.
     """
     element = read_xml(path_or_text, report)
     if element is None or not _is_urdf(element, report):
@@ -131,7 +131,7 @@ def _is_urdf(robot: Element, report: Report) -> bool:
 
 
 def _find_xacro(robot: Element) -> Element | None:
-    """The first trace of xacro. Declaring its namespace is none: what xacro prints still does."""
+    """The first element that uses xacro. Its namespace declaration does not count: expanded files still have it."""
     pending = [robot]
     while pending:
         element = pending.pop()
@@ -184,7 +184,7 @@ def _link(name: str, element: Element, report: Report) -> UrdfLink:
 
 
 def _joint(name: str, element: Element, report: Report) -> UrdfJoint | None:
-    """The joint, or ``None`` if it cannot be told what it joins."""
+    """The joint, or ``None`` if its parent or child cannot be read."""
     kind = _joint_type(element, report)
     ends = [read_child(report, element, tag, required=True) for tag in ("parent", "child")]
     parent, child = (None if end is None else read_name(report, end, "link") for end in ends)

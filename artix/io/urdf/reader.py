@@ -25,10 +25,10 @@ from artix.model.joints import Joint
 
 WORLD_LINK = "world"
 
-#: The repairs that may be asked for by name.
+#: The repairs that can be requested by name.
 REPAIRS = ("inertia", "mimic")
 
-#: A frame whose z is the x of the one around it.
+#: The rotation to a frame whose z axis is the x axis of the original one.
 _X_TO_Z = np.array([0.0, 0.0, 0.0, 0.0, np.sqrt(0.5), 0.0, np.sqrt(0.5)])
 
 
@@ -48,7 +48,7 @@ def load_urdf(
     meshes; ``continuous`` joints become ``REVOLUTE``, whose angle wraps, limited ``revolute`` joints
     ``REVOLUTE_UNWRAPPED``, ``planar`` and ``floating`` ones the sequences of joints of :class:`~artix.CompositeJoint`.
     Meshes, ``<visual>``, materials, safety controllers, calibrations, transmissions and the extensions of simulators
-    are skipped, and no other file is opened. URDF says no friction, so it is the ground's.
+    are skipped, and no other file is opened. URDF has no contact friction, so the ground's friction applies.
     Links are numbered breadth-first and degrees of freedom follow them, so address joints by name
     (``topology.dofs(name)``) rather than by their order in the file. :func:`check_urdf` lists warnings.
 
@@ -67,10 +67,25 @@ def load_urdf(
       dtype: floating-point type of the arrays; JAX's default when ``None``.
 
     Raises:
-      DescriptionError: the description is refused; its ``issues`` hold all errors with file, line, element and mend.
+      DescriptionError: the description is refused; its ``issues`` hold all errors with file, line, element and fix.
       OSError: the file cannot be read.
       ValueError: a repair is unknown, or gravity is malformed.
       TypeError: ``path_or_text`` is neither a string nor a path.
+
+    Examples:
+      >>> text = '''
+      ... <robot name="rod">
+      ...   <link name="world"/>
+      ...   <link name="rod">
+      ...     <inertial><mass value="1"/><inertia ixx="0.1" iyy="0.1" izz="0.1" ixy="0" ixz="0" iyz="0"/></inertial>
+      ...   </link>
+      ...   <joint name="hinge" type="continuous">
+      ...     <parent link="world"/><child link="rod"/><axis xyz="0 1 0"/>
+      ...   </joint>
+      ... </robot>'''
+      >>> rod = artix.load_urdf(text)
+      >>> print(rod.topology.fixed_base, rod.topology.dof_names)
+      True ('hinge',)
     """
     report, robot, order, mimics = _read(path_or_text, repair, strict)
     report.finish()
@@ -94,19 +109,29 @@ def check_urdf(path_or_text: str | Path, *, repair: Collection[str] = (), strict
 
     Args:
       path_or_text: as for :func:`load_urdf`.
-      repair: repairs to assume, as for :func:`load_urdf`; what they mend is a warning instead of an error.
+      repair: repairs to assume, as for :func:`load_urdf`; what they repair is a warning instead of an error.
       strict: as for :func:`load_urdf`.
 
     Raises:
       OSError: the file cannot be read.
       ValueError: a repair is unknown.
       TypeError: ``path_or_text`` is neither a string nor a path.
+
+    Examples:
+      >>> text = '''
+      ... <robot name="rod">
+      ...   <link name="world"/>
+      ...   <link name="rod"/>
+      ...   <joint name="hinge" type="hinged"><parent link="world"/><child link="rod"/></joint>
+      ... </robot>'''
+      >>> print([(issue.line, issue.element) for issue in artix.io.check_urdf(text) if issue.severity == "error"])
+      [(5, '<joint name="hinge">')]
     """
     report, *_ = _read(path_or_text, repair, strict)
     return sorted(report.issues, key=lambda issue: issue.line)
 
 
-#: The report, the robot unless it is unreadable, the links parents first, and the mimic relations by follower.
+#: The report, the robot (``None`` if unreadable), the names of the links parents first, mimic relations by follower.
 _Reading = tuple[Report, UrdfRobot | None, list[str], dict[str, UrdfMimic]]
 
 
@@ -128,16 +153,16 @@ def _read(path_or_text: str | Path, repair: Collection[str], strict: bool) -> _R
 
 
 def _descriptions(robot: UrdfRobot, name: str, joint: UrdfJoint | None) -> list[LinkDescription]:
-    """The link, behind the massless ones that a joint of several degrees of freedom puts before it."""
+    """The link, preceded by the massless links that a joint with several degrees of freedom puts before it."""
     link, parent, joints = robot.links[name], None if joint is None else joint.parent, list[Joint | None]([None])
     if joint is not None:
         joints = [*_composite(joint).named_joints(name)] if joint.type in COMPOSITE_TYPES else [_joint(joint)]
     between = []
     for part in joints[:-1]:
         assert part is not None  # Only the root has no joint.
-        number = f"{name}:{part.name}"
-        between.append(LinkDescription(number, parent, part, 0.0, IDENTITY, np.zeros((3, 3))))
-        parent = number
+        part_link = f"{name}:{part.name}"
+        between.append(LinkDescription(part_link, parent, part, 0.0, IDENTITY, np.zeros((3, 3))))
+        parent = part_link
     return [
         *between,
         LinkDescription(name, parent, joints[-1], link.mass, link.com_pose, link.inertia, {}, link.geometries),
@@ -145,7 +170,7 @@ def _descriptions(robot: UrdfRobot, name: str, joint: UrdfJoint | None) -> list[
 
 
 def _composite(joint: UrdfJoint) -> CompositeJoint:
-    """A floating joint, or a planar one, whose axis is the normal of its plane."""
+    """The floating joint, or the planar one, whose axis is the normal of its plane."""
     if joint.type == "floating":
         return CompositeJoint.free(name=joint.name, parent_pose=joint.origin)
     coordinate, turn = joint_frame(joint.axis)

@@ -9,6 +9,7 @@ import numpy as np
 
 from artix.io.common.diagnostics import DescriptionError, Issue
 from artix.io.common.poses import compose, inverse, rotation_matrix, rpy_from_quaternion, translation
+from artix.io.common.text import number, numbers
 from artix.io.common.unsaid import check_xml_names, unsaid, writable_topology
 from artix.io.urdf.reader import WORLD_LINK
 from artix.model.articulation import Articulation
@@ -37,6 +38,13 @@ def save_urdf(articulation: Articulation, path: str | Path) -> list[Issue]:
       DescriptionError: a joint has no counterpart (helical, or spherical with several axes), or XML forbids a name.
       TypeError, ValueError: the articulation is padded or batched.
       OSError: the file cannot be written.
+
+    Examples:
+      >>> import pathlib, tempfile
+      >>> path = pathlib.Path(tempfile.mkdtemp()) / "arm7.urdf"
+      >>> _ = artix.io.save_urdf(artix.robots.load("arm7"), path)
+      >>> print(artix.load_urdf(path, fixed_base=True).topology.num_dofs)
+      7
     """
     writer = _Writer(articulation, str(path))
     text = writer.text()
@@ -45,7 +53,7 @@ def save_urdf(articulation: Articulation, path: str | Path) -> list[Issue]:
 
 
 class _Writer:
-    """Writes one articulation; ``issues`` collects what cannot be said."""
+    """Writes one articulation; ``issues`` collects what URDF cannot express."""
 
     def __init__(self, articulation: Articulation, file: str) -> None:
         self.file = file
@@ -53,8 +61,8 @@ class _Writer:
         self.topology = writable_topology(articulation)
         check_xml_names(self.topology, file)
         self.issues = unsaid(articulation, "URDF", file, _SAYS)
-        #: Where the written frame of each link is in the link's own frame.
-        self.moved = [self._moved(link) for link in range(self.topology.num_links)]
+        #: Pose of the written frame of each link in the link's own frame.
+        self.written_frame = [self._written_frame(link) for link in range(self.topology.num_links)]
 
     def text(self) -> str:
         """The whole document."""
@@ -76,8 +84,8 @@ class _Writer:
     def _pose(self, field: str, index: int) -> np.ndarray:
         return np.asarray(getattr(self.articulation, field)[index], float)
 
-    def _moved(self, link: int) -> np.ndarray:
-        """The point of a revolute joint's axis that is nearest to the link's origin."""
+    def _written_frame(self, link: int) -> np.ndarray:
+        """The link's frame, moved to the nearest point of its revolute joint's axis."""
         child = self._pose("joint_child_pose", link)
         if _kind(self.topology, link) != "revolute":
             return translation(np.zeros(3))
@@ -114,42 +122,43 @@ class _Writer:
     def _link(self, link: int) -> list[str]:
         name, mass = quoteattr(self.topology.link_names[link]), float(self.articulation.link_mass[link])
         inertia = np.asarray(self.articulation.link_inertia[link], float)
-        shapes = [line for k, one in enumerate(self.topology.geometries) if one.link == link for line in self._shape(k)]
+        geometries = self.topology.geometries
+        shapes = [line for index, shape in enumerate(geometries) if shape.link == link for line in self._shape(index)]
         if mass == 0.0 and not np.any(inertia):
             return [f"  <link name={name}>", *shapes, "  </link>"] if shapes else [f"  <link name={name}/>"]
         entries = zip(("ixx", "ixy", "ixz", "iyy", "iyz", "izz"), inertia[np.triu_indices(3)], strict=True)
-        numbers = " ".join(f'{key}="{_number(value)}"' for key, value in entries)
-        pose = compose(inverse(self.moved[link]), self._pose("link_com_pose", link))
+        moments = " ".join(f'{key}="{number(value)}"' for key, value in entries)
+        pose = compose(inverse(self.written_frame[link]), self._pose("link_com_pose", link))
         return [
             f"  <link name={name}>",
             "    <inertial>",
             f"      {_origin(pose)}",
-            f'      <mass value="{_number(mass)}"/>',
-            f"      <inertia {numbers}/>",
+            f'      <mass value="{number(mass)}"/>',
+            f"      <inertia {moments}/>",
             "    </inertial>",
             *shapes,
             "  </link>",
         ]
 
-    def _shape(self, number: int) -> list[str]:
-        """A ``<collision>``; none for what URDF has no word for."""
-        one = self.topology.geometries[number]
-        if one.sensor or one.type is GeometryType.HULL:
+    def _shape(self, index: int) -> list[str]:
+        """A ``<collision>``; nothing for shapes that URDF lacks."""
+        shape, arrays = self.topology.geometries[index], self.articulation.geometry
+        if shape.sensor or shape.type is GeometryType.HULL:
             return []
-        size = np.asarray(self.articulation.geometry.size[number], float)
-        if one.type is GeometryType.BOX:
-            attributes = f'size="{_numbers(2.0 * size)}"'
-        elif one.type is GeometryType.SPHERE:
-            attributes = f'radius="{_number(size[0])}"'
+        size = np.asarray(arrays.size[index], float)
+        if shape.type is GeometryType.BOX:
+            attributes = f'size="{numbers(2.0 * size)}"'
+        elif shape.type is GeometryType.SPHERE:
+            attributes = f'radius="{number(size[0])}"'
         else:
-            attributes = f'radius="{_number(size[0])}" length="{_number(2.0 * size[1])}"'
-        if one.type is GeometryType.CAPSULE:
-            self._warn(f"geometry {one.name!r}", "not every reader of URDF knows <capsule>", "nothing")
-        pose = compose(inverse(self.moved[one.link]), np.asarray(self.articulation.geometry.pose[number], float))
+            attributes = f'radius="{number(size[0])}" length="{number(2.0 * size[1])}"'
+        if shape.type is GeometryType.CAPSULE:
+            self._warn(f"geometry {shape.name!r}", "not every reader of URDF knows <capsule>", "nothing")
+        pose = compose(inverse(self.written_frame[shape.link]), np.asarray(arrays.pose[index], float))
         return [
-            f"    <collision name={quoteattr(one.name)}>",
+            f"    <collision name={quoteattr(shape.name)}>",
             f"      {_origin(pose)}",
-            f"      <geometry><{one.type.value} {attributes}/></geometry>",
+            f"      <geometry><{shape.type.value} {attributes}/></geometry>",
             "    </collision>",
         ]
 
@@ -157,7 +166,7 @@ class _Writer:
         topology = self.topology
         parent, child = topology.parent[link], self._pose("joint_child_pose", link)
         at_zero = compose(self._pose("joint_parent_pose", link), inverse(child))
-        origin = compose(compose(inverse(self.moved[parent]), at_zero), self.moved[link])
+        origin = compose(compose(inverse(self.written_frame[parent]), at_zero), self.written_frame[link])
         kind, details = "fixed", list[str]()
         if topology.joint_axes[link]:
             kind, details = self._moving(link, _axis(topology, link, child))
@@ -171,30 +180,30 @@ class _Writer:
         ]
 
     def _moving(self, link: int, axis: np.ndarray) -> tuple[str, list[str]]:
-        """URDF's type of a joint with one degree of freedom, and the elements that it needs."""
-        one, name = self.articulation, self.topology.joint_names[link - 1]
+        """URDF's type of a joint with one degree of freedom, and the elements within it."""
+        robot, name = self.articulation, self.topology.joint_names[link - 1]
         dof = self.topology.dofs(name).start
-        friction = float(one.friction.viscous[dof]), float(one.friction.static[dof])
-        lines = [f'    <axis xyz="{_numbers(axis)}"/>']
+        friction = float(robot.friction.viscous[dof]), float(robot.friction.static[dof])
+        lines = [f'    <axis xyz="{numbers(axis)}"/>']
         kind, limit = self._limit(link, dof)
         if limit:
             lines.append(f"    <limit {limit}/>")
         if any(friction):
-            lines.append(f'    <dynamics damping="{_number(friction[0])}" friction="{_number(friction[1])}"/>')
+            lines.append(f'    <dynamics damping="{number(friction[0])}" friction="{number(friction[1])}"/>')
         for index, (follower, reference) in enumerate(self.topology.mimic_dofs):
             if follower == dof:
-                multiplier, offset = -float(one.mimic.gear_ratio[index]), -float(one.mimic.offset[index])
+                multiplier, offset = -float(robot.mimic.gear_ratio[index]), -float(robot.mimic.offset[index])
                 followed = quoteattr(self.topology.joint_names[self.topology.dof_link[reference] - 1])
-                factors = f'multiplier="{_number(multiplier)}" offset="{_number(offset)}"'
+                factors = f'multiplier="{number(multiplier)}" offset="{number(offset)}"'
                 lines.append(f"    <mimic joint={followed} {factors}/>")
         return kind, lines
 
     def _limit(self, link: int, dof: int) -> tuple[str, str]:
         """The type of a joint and the attributes of its ``<limit>``."""
-        one, element = self.articulation, f"joint {self.topology.joint_names[link - 1]!r}"
-        low, high = float(one.joint_lower_limit[dof]), float(one.joint_upper_limit[dof])
-        numbers = {"effort": float(one.max_joint_force[dof]), "velocity": float(one.max_joint_velocity[dof])}
-        limit = {key: value for key, value in numbers.items() if np.isfinite(value)}
+        robot, element = self.articulation, f"joint {self.topology.joint_names[link - 1]!r}"
+        low, high = float(robot.joint_lower_limit[dof]), float(robot.joint_upper_limit[dof])
+        bounds = {"effort": float(robot.max_joint_force[dof]), "velocity": float(robot.max_joint_velocity[dof])}
+        limit = {key: value for key, value in bounds.items() if np.isfinite(value)}
         kind, limited = _kind(self.topology, link), np.isfinite(low) or np.isfinite(high)
         joint_type = self.topology.joint_types[link]
         if limited and not (np.isfinite(low) and np.isfinite(high)):
@@ -209,11 +218,11 @@ class _Writer:
             self._warn(element, f"URDF has no {joint_type.name.lower()} joint like it; read as {read}", "nothing")
         if kind == "revolute" and not limited:
             kind = "continuous"
-        return kind, " ".join(f'{key}="{_number(value)}"' for key, value in limit.items())
+        return kind, " ".join(f'{key}="{number(value)}"' for key, value in limit.items())
 
     def _frame(self, frame: int, name: str) -> list[str]:
         link = self.topology.frame_links[frame]
-        pose = compose(inverse(self.moved[link]), self._pose("frame_local_pose", frame))
+        pose = compose(inverse(self.written_frame[link]), self._pose("frame_local_pose", frame))
         self._warn(f"frame {name!r}", "written as a link", "read it with merge_fixed_joints=True")
         joint = quoteattr(_unused(f"{name}_joint", self.topology.joint_names))
         return [
@@ -248,13 +257,4 @@ def _unused(name: str, taken: tuple[str, ...]) -> str:
 
 
 def _origin(pose: np.ndarray) -> str:
-    return f'<origin xyz="{_numbers(pose[:3])}" rpy="{_numbers(rpy_from_quaternion(pose[3:]))}"/>'
-
-
-def _numbers(values: np.ndarray) -> str:
-    return " ".join(map(_number, values))
-
-
-def _number(value: float) -> str:
-    """All digits that a double has, and no minus before a zero."""
-    return repr(float(value) + 0.0)
+    return f'<origin xyz="{numbers(pose[:3])}" rpy="{numbers(rpy_from_quaternion(pose[3:]))}"/>'

@@ -26,8 +26,24 @@ def load_xacro(path: str | Path, *, arguments: Mapping[str, str] | None = None, 
       DescriptionError: it cannot be expanded, or the URDF is refused.
       ImportError: ``xacrodoc`` (extra ``xacro``) is not installed.
       OSError: the file cannot be read.
+
+    Examples:
+      >>> import pathlib, tempfile
+      >>> text = '''
+      ... <robot name="rod" xmlns:xacro="http://www.ros.org/wiki/xacro">
+      ...   <xacro:arg name="mass" default="1"/>
+      ...   <link name="rod">
+      ...     <inertial>
+      ...       <mass value="$(arg mass)"/><inertia ixx="0.1" iyy="0.1" izz="0.1" ixy="0" ixz="0" iyz="0"/>
+      ...     </inertial>
+      ...   </link>
+      ... </robot>'''
+      >>> path = pathlib.Path(tempfile.mkdtemp()) / "rod.xacro"
+      >>> _ = path.write_text(text)
+      >>> print(artix.io.load_xacro(path, arguments={"mass": "2.5"}).link_mass)
+      [2.5]
     """
-    return load_urdf(_expand(path, arguments), **options)
+    return load_urdf(expand_xacro(path, arguments), **options)
 
 
 def check_xacro(path: str | Path, *, arguments: Mapping[str, str] | None = None, **options: Any) -> list[Issue]:
@@ -41,14 +57,23 @@ def check_xacro(path: str | Path, *, arguments: Mapping[str, str] | None = None,
     Raises:
       ImportError: ``xacrodoc`` (extra ``xacro``) is not installed.
       OSError: the file cannot be read.
+
+    Examples:
+      >>> import pathlib, tempfile
+      >>> path = pathlib.Path(tempfile.mkdtemp()) / "rod.xacro"
+      >>> name = "http://www.ros.org/wiki/xacro"
+      >>> _ = path.write_text(f'<robot name="rod" xmlns:xacro="{name}"><link name="rod"/></robot>')
+      >>> print([issue.severity for issue in artix.io.check_xacro(path)])
+      []
     """
     try:
-        return check_urdf(_expand(path, arguments), **options)
+        return check_urdf(expand_xacro(path, arguments), **options)
     except DescriptionError as error:
         return list(error.issues)
 
 
-def _expand(path: str | Path, arguments: Mapping[str, str] | None) -> str:
+def expand_xacro(path: str | Path, arguments: Mapping[str, str] | None = None) -> str:
+    """The URDF that a xacro file prints; raises as :func:`load_xacro`."""
     try:
         import xacrodoc
     except ImportError as error:

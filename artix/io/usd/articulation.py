@@ -19,15 +19,15 @@ from artix.io.usd.stage import UsdPrim, UsdScene
 from artix.io.usd.tree import UsdTree, colliders_by_body, find_root, find_tree
 from artix.io.usd.units import DEGREE
 
-#: The name of a root link that stands for the world, where a joint that is not fixed leads to it.
+#: The name of the root link that stands for the world, where the first joint to the world can move.
 WORLD_LINK = "world"
 
-#: Where ``save_usd`` says that a prim below a body is an additional frame: a key of the prim's custom data.
+#: Key of a prim's custom data by which ``save_usd`` marks it as an additional frame.
 FRAME_KEY = "artix:frame"
 
 EARTH_GRAVITY = 9.81
 
-#: What PhysX gives a link whose ``PhysxRigidBodyAPI`` does not say [1/s, degrees/s].
+#: PhysX's defaults for links with a ``PhysxRigidBodyAPI`` [1/s, degrees/s, 1].
 PHYSX_ANGULAR_DAMPING = 0.05
 PHYSX_MAX_ANGULAR_VELOCITY = 100.0 / DEGREE
 PHYSX_CFM_SCALE = 0.025
@@ -41,7 +41,7 @@ class UsdArticulation:
       scene: the stage.
       root: the prim that is its root.
       tree: its links and joints.
-      names: the link names by the paths of their bodies; that of the world, if it is a link, under ``None``.
+      names: the link names by the paths of their bodies; the key ``None`` is the world, if that is a link.
       colliders: the colliders of each body by its path.
     """
 
@@ -53,17 +53,16 @@ class UsdArticulation:
 
     @property
     def name(self) -> str:
-        """The name of the root, or of the nearest prim above it that is neither a link or joint nor a mere scope."""
+        """The name of the root, or of the nearest prim above it that is not a link, a joint or a mere scope."""
         path = self.root.path
         while path in self.names or str(self.scene.prims[path].prim.GetTypeName()) in (*KINDS, "Scope"):
-            above = path.rpartition("/")[0]
-            if above not in self.scene.prims:
+            path = path.rpartition("/")[0]
+            if path not in self.scene.prims:
                 return self.root.name
-            path = above
         return self.scene.prims[path].name
 
     def links(self) -> list[LinkDescription]:
-        """The links, parents first; notes what is wrong with them."""
+        """The links, parents first; reports what is wrong with them."""
         links = []
         if self.tree.root is None:
             links.append(LinkDescription(self.names[None], None, None, 0.0, IDENTITY, np.zeros((3, 3))))
@@ -74,19 +73,17 @@ class UsdArticulation:
         return links
 
     def _link(self, path: str, parent: str | None, joint: UsdJoint | None) -> LinkDescription:
-        above = None if joint is None else self.names[parent]
-        made = None
-        if joint is not None and is_supported(joint):
-            made = make_joint(joint, parent)
+        name, parent_name = self.names[path], None if joint is None else self.names[parent]
+        inbound = make_joint(joint, parent) if joint is not None and is_supported(joint) else None
         if is_between(path):
-            return LinkDescription(self.names[path], above, made, 0.0, IDENTITY, np.zeros((3, 3)))
+            return LinkDescription(name, parent_name, inbound, 0.0, IDENTITY, np.zeros((3, 3)))
         body = self.scene.prims[path]
         colliders = self.colliders[path]
         mass, shapes = mass_properties(self.scene, body, colliders), collider_shapes(self.scene, body, colliders)
-        return LinkDescription(self.names[path], above, made, *mass, self._link_options(body), shapes)
+        return LinkDescription(name, parent_name, inbound, *mass, self._link_options(body), shapes)
 
     def _link_options(self, body: UsdPrim) -> dict[str, float]:
-        """What ``PhysxRigidBodyAPI`` says of a link; PhysX's defaults hold only where it is applied."""
+        """The properties of ``PhysxRigidBodyAPI``; PhysX's defaults hold only where the schema is applied."""
         applied = body.has("PhysxRigidBodyAPI")
 
         def number(name: str, fallback: float, **options: Any) -> float:
@@ -111,7 +108,7 @@ class UsdArticulation:
         ]
 
     def gravity(self) -> np.ndarray:
-        """Gravity in world axes [m/s^2], shape [3]: of the scene that owns the root body, or of the first one."""
+        """Gravity in world axes [m/s^2], shape [3], of the scene that owns the root body, or of the first scene."""
         prims = [prim for prim in self.scene.prims.values() if str(prim.prim.GetTypeName()) == "PhysicsScene"]
         owner = self.scene.prims[self.tree.bodies[0]].read_target("physics:simulationOwner")
         owned = [prim for prim in prims if prim.path == owner] or prims
@@ -130,11 +127,11 @@ class UsdArticulation:
             return EARTH_GRAVITY * down
         if direction is None or not np.any(direction):
             return size * down
-        turned = rotation_matrix(self.scene.stage_pose[3:]) @ direction
-        return size * turned / np.linalg.norm(turned)
+        in_world = rotation_matrix(self.scene.stage_pose[3:]) @ direction
+        return size * in_world / np.linalg.norm(in_world)
 
     def note_unread(self) -> None:
-        """Notes the properties of its prims that an articulation has no place for."""
+        """Reports the properties of its prims that an articulation cannot hold."""
         joints = [joint.prim for _, joint, _ in self.tree.edges] + [joint.prim for joint in self.tree.loops]
         for prim in {prim.path: prim for prim in [self.root, *self._bodies(), *joints]}.values():
             names = prim.unread()
@@ -146,8 +143,8 @@ class UsdArticulation:
 
 
 def read_articulation(scene: UsdScene, root: str | None, fixed_base: bool | None) -> UsdArticulation | None:
-    """Finds the articulation whose root is ``root`` or the only one; ``None``, and noted, if there is none."""
-    bodies, still = _rigid_bodies(scene)
+    """The articulation with the given root, or the only one; ``None``, and reported, if there is none."""
+    bodies, static = _rigid_bodies(scene)
     joints = [joint for prim in scene.prims.values() if (joint := read_joint(scene, prim, bodies)) is not None]
     prim = find_root(scene, root)
     tree = None if prim is None else find_tree(scene, prim, bodies, joints, fixed_base)
@@ -155,13 +152,13 @@ def read_articulation(scene: UsdScene, root: str | None, fixed_base: bool | None
         return None
     _note_other_joints(scene, tree)
     names = _names(scene, tree)
-    colliders = colliders_by_body(scene, {path: bodies[path] for path in tree.bodies}, {*bodies, *still})
+    colliders = colliders_by_body(scene, {path: bodies[path] for path in tree.bodies}, {*bodies, *static})
     return UsdArticulation(scene, prim, tree, names, colliders)
 
 
 def _rigid_bodies(scene: UsdScene) -> tuple[dict[str, UsdPrim], list[str]]:
-    """The bodies that move, and the paths of those that do not because they are disabled or kinematic."""
-    moving, still = {}, []
+    """The bodies that move, and the paths of those that are disabled or kinematic."""
+    moving, static = {}, []
     for path, prim in scene.prims.items():
         if prim.has("PhysicsRigidBodyAPI"):
             enabled = prim.read_bool("physics:rigidBodyEnabled", True)
@@ -169,12 +166,12 @@ def _rigid_bodies(scene: UsdScene) -> tuple[dict[str, UsdPrim], list[str]]:
             if enabled and not kinematic:
                 moving[path] = prim
             else:
-                still.append(path)
-    return moving, still
+                static.append(path)
+    return moving, static
 
 
 def _note_other_joints(scene: UsdScene, tree: UsdTree) -> None:
-    """Notes prims that act on the articulation and are not carried: joints of other types, gears, actuators."""
+    """Reports prims that act on the articulation but are not read: joints of other types, gears, actuators."""
     bodies, joints = set(tree.bodies), {joint.prim.path for _, joint, _ in tree.edges}
     for prim in scene.prims.values():
         kind = str(prim.prim.GetTypeName())
@@ -188,7 +185,7 @@ def _note_other_joints(scene: UsdScene, tree: UsdTree) -> None:
 
 
 def _names(scene: UsdScene, tree: UsdTree) -> dict[str | None, str]:
-    """Link names by the paths of the bodies; makes names of links, and of joints, that several prims have different."""
+    """Link names by the paths of the bodies; disambiguates names that several bodies, or several joints, share."""
     _tell_apart([scene.prims[path] for path in tree.bodies])
     _tell_apart([joint.prim for _, joint, _ in tree.edges])
     _tell_apart([joint.prim for joint in tree.loops])
@@ -205,7 +202,7 @@ def _names(scene: UsdScene, tree: UsdTree) -> dict[str | None, str]:
 
 
 def _tell_apart(prims: list[UsdPrim]) -> None:
-    """Names prims of one name by their paths below what all of them share."""
+    """Renames prims that share a name: each gets its path without the part that all prims have in common."""
     counts = collections.Counter(prim.name for prim in prims)
     shared = _common([prim.path.split("/") for prim in prims])
     for prim in prims:

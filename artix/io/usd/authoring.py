@@ -1,4 +1,4 @@
-"""Writing to a stage: prims with names that USD can spell, applied schemas and values of a stated type."""
+"""Writes to a stage: prims with valid USD names, applied schemas and typed values."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Author:
     """Writes prims below one prim of a new stage in metres, kilograms and degrees, with z up.
 
     Args:
-      name: the name of that prim, an articulation's.
-      report: where what USD cannot say is noted.
+      name: the name of that prim, which is the articulation's.
+      report: receives what USD cannot express.
     """
 
     def __init__(self, name: str, report: Report) -> None:
@@ -34,7 +34,7 @@ class Author:
         self.top = self.define("Xform", name, self.world)
 
     def define(self, kind: str, name: str, parent: Usd.Prim | None = None) -> Usd.Prim:
-        """A new prim; where USD cannot spell its name, or it is taken, the name is noted in the custom data."""
+        """A new prim; a name that is taken or not a valid USD identifier is kept in the prim's custom data."""
         path = (self.top if parent is None else parent).GetPath()
         spelled = import_pxr().Tf.MakeValidIdentifier(name)
         unique, number = spelled, 2
@@ -46,11 +46,11 @@ class Author:
         return prim
 
     def cannot_say(self, prim: Usd.Prim, message: str, fix: str = "nothing, or set it after reading") -> None:
-        """Remembers what USD has no words for."""
+        """Remembers something that USD cannot express."""
         self._unsaid.setdefault((message, fix), []).append(prim)
 
     def finish(self) -> Usd.Stage:
-        """The stage; notes what it does not say, each remark once for all its prims."""
+        """The stage; reports what it cannot express, one warning for all prims with the same remark."""
         for (message, fix), prims in self._unsaid.items():
             names = ", ".join(f"<{prim.GetPath()}>" for prim in prims)
             self._report.left_out(Location(names), message, fix)
@@ -58,7 +58,7 @@ class Author:
 
 
 def author(prim: Usd.Prim, type_name: str, name: str, value: Any, *, uniform: bool = False) -> None:
-    """Sets an attribute, and creates it with a value type's name where the prim's schemas do not know it."""
+    """Sets an attribute; creates it with the given value type where the prim's schemas lack it."""
     sdf = import_pxr().Sdf
     variability = sdf.VariabilityUniform if uniform else sdf.VariabilityVarying
     attribute = prim.GetAttribute(name)
@@ -91,7 +91,7 @@ def vector(numbers: np.ndarray) -> Any:
 
 
 def set_pose(prim: Usd.Prim, pose: np.ndarray) -> None:
-    """Gives an ``Xform`` a pose [7] below its parent."""
+    """Sets the pose of an ``Xform`` relative to its parent, shape [7]."""
     pxr = import_pxr()
     xform = pxr.UsdGeom.Xformable(prim)
     xform.AddTranslateOp(pxr.UsdGeom.XformOp.PrecisionDouble).Set(pxr.Gf.Vec3d(*map(float, pose[:3])))

@@ -1,4 +1,4 @@
-"""Writing USD: shapes as colliders, their materials as physics materials."""
+"""Writes shapes to USD as colliders, and their materials as physics materials."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def write_colliders(out: Author, topology: Topology, arrays: Articulation, bodie
     """
     shapes, first = arrays.geometry, 0
     materials: dict[tuple[float, ...], Usd.Prim] = {}
-    for k, one in enumerate(topology.geometries):
-        prim = out.define(_KINDS[one.type], one.name, bodies[one.link])
+    for k, shape in enumerate(topology.geometries):
+        prim = out.define(_KINDS[shape.type], shape.name, bodies[shape.link])
         prim.AddAppliedSchema("PhysicsCollisionAPI")
-        if one.sensor:
+        if shape.sensor:
             prim.AddAppliedSchema(TRIGGER_SCHEMA)
         pose, size = np.asarray(shapes.pose[k]), np.asarray(shapes.size[k])
         set_pose(prim, pose)
-        _write_size(out, prim, one, size, np.asarray(shapes.point[first : first + one.num_points]))
-        first += one.num_points
+        _write_size(out, prim, shape, size, np.asarray(shapes.point[first : first + shape.num_points]))
+        first += shape.num_points
         numbers = tuple(float(values[k]) for values in (shapes.friction, shapes.restitution))
         numbers += tuple(float(values[k]) for values in (shapes.stiffness, shapes.damping))
         if numbers != (0.0, 0.0, np.inf, 0.0):
@@ -56,13 +56,13 @@ def write_colliders(out: Author, topology: Topology, arrays: Articulation, bodie
             )
 
 
-def _write_size(out: Author, prim: Usd.Prim, one: GeometryStructure, size: np.ndarray, points: np.ndarray) -> None:
-    if one.type is GeometryType.BOX:
+def _write_size(out: Author, prim: Usd.Prim, shape: GeometryStructure, size: np.ndarray, points: np.ndarray) -> None:
+    if shape.type is GeometryType.BOX:
         author(prim, "double", "size", 2.0)
         pxr = import_pxr()
         scale = pxr.UsdGeom.Xformable(prim).AddScaleOp(pxr.UsdGeom.XformOp.PrecisionDouble)
         scale.Set(pxr.Gf.Vec3d(*map(float, size)))
-    elif one.type is GeometryType.HULL:
+    elif shape.type is GeometryType.HULL:
         author(prim, "point3f[]", "points", [vector(point) for point in points])
         author(prim, "int[]", "faceVertexCounts", [])
         author(prim, "int[]", "faceVertexIndices", [])
@@ -72,13 +72,13 @@ def _write_size(out: Author, prim: Usd.Prim, one: GeometryStructure, size: np.nd
             out.cannot_say(prim, "the radius about the points of a hull is dropped")
     else:
         author(prim, "double", "radius", float(size[0]))
-        if one.type is not GeometryType.SPHERE:
+        if shape.type is not GeometryType.SPHERE:
             author(prim, "double", "height", 2.0 * float(size[1]))
             author(prim, "token", "axis", "Z", uniform=True)
 
 
 def _write_material(out: Author, numbers: tuple[float, ...]) -> Usd.Prim:
-    """A physics material of friction, restitution, stiffness (``inf`` for a rigid surface) and damping."""
+    """A physics material with the given friction, restitution, stiffness (``inf`` if rigid) and damping."""
     friction, restitution, stiffness, damping = numbers
     prim = out.define("Material", "physics_material")
     prim.AddAppliedSchema("PhysicsMaterialAPI")

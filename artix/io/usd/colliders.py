@@ -1,4 +1,4 @@
-"""Colliders as shapes on links: what cannot be read is left out with a warning, as no dynamics need it."""
+"""Colliders as shapes on links. Those that cannot be read are left out with a warning, as dynamics do without them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from artix.io.common.poses import IDENTITY, compose
 from artix.io.usd.stage import UsdPrim, UsdScene, import_pxr
 from artix.model.geometry import MOST_HULL_POINTS, Geometry, GeometryType
 
-#: PhysX's shapes that report what is in them and exert no force: sensors.
+#: Schema of PhysX's triggers, shapes that report overlaps and exert no force: sensors.
 TRIGGER_SCHEMA = "PhysxTriggerAPI"
 
 _HALF = np.sqrt(0.5)
-#: The turn of a frame whose z is an axis of the frame around it.
+#: Rotations of a frame that take its z axis to the named axis.
 _Z_TO = {"X": (0.0, _HALF, 0.0, _HALF), "Y": (-_HALF, 0.0, 0.0, _HALF), "Z": (0.0, 0.0, 0.0, 1.0)}
 
 
@@ -24,7 +24,7 @@ def collider_shapes(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
     """The shapes of a body in its frame, with the names of their prims.
 
     Cubes, spheres, capsules, cylinders, and meshes with ``physics:approximation`` ``boundingCube``,
-    ``boundingSphere``, or with at most 16 vertices. Friction is the dynamic one of the physics material.
+    ``boundingSphere``, or with at most 16 vertices are read. Friction is the material's dynamic friction.
 
     Args:
       scene: the stage; receives a warning for each collider that is left out.
@@ -33,10 +33,10 @@ def collider_shapes(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
     """
     shapes: list[tuple[str | None, Geometry]] = []
     for collider in colliders:
-        # What is wrong with a collider is no reason to refuse the articulation.
+        # A faulty collider is no reason to refuse the articulation.
         trial = copy.copy(scene)
         trial.report, trial._transforms = Report(scene.report.file), {}
-        shape = _shape(trial, UsdPrim(collider.prim, trial.report), body)
+        shape = read_shape(trial, UsdPrim(collider.prim, trial.report), body)
         problem = trial.report.errors[0].message if trial.report.num_errors else None
         if shape is None or problem is not None:
             kind = str(collider.prim.GetTypeName()) or "no type"
@@ -50,7 +50,7 @@ def collider_shapes(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
     return shapes
 
 
-def _shape(scene: UsdScene, collider: UsdPrim, body: UsdPrim) -> Geometry | None:
+def read_shape(scene: UsdScene, collider: UsdPrim, body: UsdPrim) -> Geometry | None:
     """The shape in the body's frame, ``None`` if there is none."""
     pose = scene.relative_pose(collider.path, body.path)
     scale, kind = np.abs(scene.scale(collider.path)), str(collider.prim.GetTypeName())
@@ -69,9 +69,9 @@ def _shape(scene: UsdScene, collider: UsdPrim, body: UsdPrim) -> Geometry | None
     height = _length(collider, "height", 1.0 if kind == "Capsule" else 2.0)
     along = "XYZ".index(axis)
     size = (radius * float(np.delete(scale, along).max()), 0.5 * height * float(scale[along]))
-    turned = pose if axis == "Z" else compose(pose, np.array([*IDENTITY[:3], *_Z_TO[axis]]))
+    along_axis = pose if axis == "Z" else compose(pose, np.array([*IDENTITY[:3], *_Z_TO[axis]]))
     make = Geometry.capsule if kind == "Capsule" else Geometry.cylinder
-    return make(*size, pose=turned, **material)
+    return make(*size, pose=along_axis, **material)
 
 
 def _length(collider: UsdPrim, name: str, fallback: float) -> float:
@@ -97,7 +97,7 @@ def _mesh(collider: UsdPrim, scale: np.ndarray, pose: np.ndarray, material: dict
 
 
 def _material(scene: UsdScene, collider: UsdPrim) -> dict[str, float]:
-    """The numbers of the physics material that is bound to a collider, in SI; none without one."""
+    """The parameters of the physics material bound to a collider, in SI units; empty without one."""
     bound, _ = import_pxr().UsdShade.MaterialBindingAPI(collider.prim).ComputeBoundMaterial("physics")
     if not bound:
         return {}
@@ -106,7 +106,7 @@ def _material(scene: UsdScene, collider: UsdPrim) -> dict[str, float]:
         "friction": prim.read_number("physics:dynamicFriction", low=0.0),
         "restitution": prim.read_number("physics:restitution", low=0.0, high=1.0),
     }
-    # A stiffness of zero is PhysX's word for a rigid contact; both are force per length, and per speed.
+    # In PhysX a stiffness of zero means rigid contact. Units are force per length and force per speed.
     stiffness = prim.read_number("physxMaterial:compliantContactStiffness", low=0.0) * scene.units.mass
     if stiffness > 0.0:
         damping = prim.read_number("physxMaterial:compliantContactDamping", low=0.0) * scene.units.mass

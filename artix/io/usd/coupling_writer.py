@@ -24,32 +24,29 @@ if TYPE_CHECKING:
     from pxr import Usd
 
 
-def write_mimic_joints(out: Author, topology: Topology, arrays: Articulation, joints: list[Usd.Prim]) -> None:
+def write_mimic_joints(topology: Topology, arrays: Articulation, joints: list[Usd.Prim]) -> None:
     """``PhysxMimicJointAPI`` on the followers; ``joints`` are the prims of the inbound joints of links 1 and up."""
     for index, (follower, reference) in enumerate(topology.mimic_dofs):
-        prim, other = (joints[topology.dof_link[dof] - 1] for dof in (follower, reference))
-        own_axis, other_axis = (Axis(topology.dof_axis[dof]) for dof in (follower, reference))
-        instance, own, reference_unit = (
-            _rotation_instance(own_axis),
-            axis_units(own_axis).position,
-            axis_units(other_axis).position,
-        )
+        prim, reference_prim = (joints[topology.dof_link[dof] - 1] for dof in (follower, reference))
+        axis, reference_axis = (Axis(topology.dof_axis[dof]) for dof in (follower, reference))
+        unit, reference_unit = axis_units(axis).position, axis_units(reference_axis).position
+        instance = _rotation_instance(axis)
         space = f"physxMimicJoint:{instance}"
         prim.AddAppliedSchema(f"PhysxMimicJointAPI:{instance}")
-        relate(prim, f"{space}:referenceJoint", other)
-        author(prim, "token", f"{space}:referenceJointAxis", _rotation_instance(other_axis), uniform=True)
+        relate(prim, f"{space}:referenceJoint", reference_prim)
+        author(prim, "token", f"{space}:referenceJointAxis", _rotation_instance(reference_axis), uniform=True)
         author_floats(
             prim,
             space,
-            gearing=arrays.mimic.gear_ratio[index] * reference_unit / own,
-            offset=arrays.mimic.offset[index] / own,
+            gearing=arrays.mimic.gear_ratio[index] * reference_unit / unit,
+            offset=arrays.mimic.offset[index] / unit,
             naturalFrequency=arrays.mimic.natural_frequency[index],
             dampingRatio=arrays.mimic.damping_ratio[index],
         )
 
 
 def _rotation_instance(axis: Axis) -> str:
-    """The schema knows rotations only; on a prismatic joint its instance name means nothing."""
+    """The schema's instance name: it knows only rotations, and ignores the name on a prismatic joint."""
     return INSTANCE_OF[Axis(axis % 3)]
 
 
@@ -66,7 +63,7 @@ def write_fixed_tendons(out: Author, topology: Topology, arrays: Articulation, j
 
 
 def _unsayable(topology: Topology, tendon: FixedTendonStructure) -> str:
-    """Why USD cannot say a fixed tendon, or nothing."""
+    """Why USD cannot express a fixed tendon; empty if it can."""
     if tendon.parents.count(-1) != 1:
         return "in USD one joint is next to its root link"
     if any(len(topology.joint_axes[topology.dof_link[dof]]) != 1 for dof in tendon.dofs):
@@ -141,9 +138,13 @@ def _write_spatial_tendon(
 
 
 def _attachment_names(tendon: SpatialTendonStructure, bodies: list[Usd.Prim]) -> list[str]:
-    """Instance names: the root's is the tendon's; the others are their own, or numbered, each once per body."""
+    """Instance names, unique on each body: the tendon's name for the root, else the attachment's own or a number."""
     valid = import_pxr().Tf.MakeValidIdentifier
-    taken = {(link, one.GetName()) for link in tendon.links for one in PhysxTendonAttachmentAPI.GetAll(bodies[link])}
+    taken = {
+        (link, attachment.GetName())
+        for link in tendon.links
+        for attachment in PhysxTendonAttachmentAPI.GetAll(bodies[link])
+    }
     names: list[str] = []
     for number, (link, given) in enumerate(zip(tendon.links, tendon.attachment_names, strict=True)):
         base = valid(tendon.name if number == 0 else given or f"{tendon.name}_{number}")

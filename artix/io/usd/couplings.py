@@ -1,4 +1,4 @@
-"""What couples joints and links besides the tree: mimic joints and joints that close loops."""
+"""Couplings outside the tree: mimic joints and joints that close loops."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from artix.io.usd.joints import AXIS_INSTANCES, UsdAxis, UsdJoint
 from artix.io.usd.stage import UsdPrim
 from artix.model.couplings import LoopJoint, LoopJointType, MimicJoint
 
-#: One end of a coupling: the degree of freedom's name, its axis, and the sign of its positions against USD's.
+#: One end of a coupling: name of the degree of freedom, its axis, and the sign of its positions relative to USD's.
 _Dof = tuple[str, UsdAxis, float]
 
 
 def mimic_joints(description: UsdArticulation) -> list[MimicJoint]:
-    """The relations of ``PhysxMimicJointAPI`` and ``NewtonMimicAPI``; notes those that are wrong."""
+    """The relations of ``PhysxMimicJointAPI`` and ``NewtonMimicAPI``; reports those that are wrong."""
     joints = {joint.prim.path: (joint, joint.sign(parent)) for parent, joint, _ in description.tree.edges}
     mimics = []
     for joint, sign in joints.values():
@@ -40,7 +40,7 @@ def mimic_joints(description: UsdArticulation) -> list[MimicJoint]:
 
 
 def _dof(joint: UsdJoint, sign: float, instance: str, name: str, prim: UsdPrim | None = None) -> _Dof | None:
-    """The degree of freedom of a joint that an instance names; of a joint with one, that one whatever the name."""
+    """The degree of freedom of a joint by instance name; a joint with a single one has that one whatever the name."""
     axes = joint.axes if len(joint.axes) == 1 else [axis for axis in joint.axes if axis.instance == instance]
     if axes:
         return joint.dof(axes[0]), axes[0], sign
@@ -152,7 +152,7 @@ def loop_joints(description: UsdArticulation, places: dict[str, LinkPlace], link
 
 
 def _turn_to_x(joint: UsdJoint) -> np.ndarray:
-    """The turn of the frames after which a loop joint's free axis is x."""
+    """The rotation of the frames that makes a loop joint's free axis the x axis."""
     if joint.kind not in ("revolute", "prismatic"):
         return IDENTITY
     return np.concatenate([IDENTITY[:3], quaternion_from_x_to(np.eye(3)[joint.axes[0].axis % 3])])

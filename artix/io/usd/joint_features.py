@@ -1,4 +1,4 @@
-"""The articulation's joints made of joint prims: limits, armature, friction, drives and performance envelopes."""
+"""Makes the articulation's joints from joint prims: limits, armature, friction, drives and performance envelopes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from artix.model.joints import Joint
 
 
 def make_joint(joint: UsdJoint, parent: str | None) -> Joint:
-    """The articulation's joint, from its parent body to its child; notes what is wrong with it.
+    """The articulation's joint, from its parent body to its child; reports what is wrong with it.
 
     Args:
       joint: the joint.
@@ -22,7 +22,7 @@ def make_joint(joint: UsdJoint, parent: str | None) -> Joint:
     """
     first, second = joint.frames(parent)
     axes = [_axis_options(joint, axis, joint.sign(parent)) for axis in joint.axes]
-    options: dict[str, Any] = {key: [one[key] for one in axes] for key in axes[0]} if axes else {}
+    options: dict[str, Any] = {key: [axis[key] for axis in axes] for key in axes[0]} if axes else {}
     return Joint(
         type=joint.type,
         axes=tuple(axis.axis for axis in joint.axes),
@@ -34,7 +34,7 @@ def make_joint(joint: UsdJoint, parent: str | None) -> Joint:
 
 
 def _axis_options(joint: UsdJoint, axis: UsdAxis, sign: float) -> dict[str, Any]:
-    """What a :class:`~artix.Joint` takes for one of its axes."""
+    """The options of a :class:`~artix.Joint` for one of its axes."""
     units = joint.scene.units.axis(axis.angular)
     low, high = sorted(sign * limit * units.position for limit in axis.limits)
     drive, envelope = _drive(joint.prim, axis.instance, units, sign)
@@ -47,7 +47,7 @@ def _axis_options(joint: UsdJoint, axis: UsdAxis, sign: float) -> dict[str, Any]
 
 
 def _resistance(prim: UsdPrim, instance: str, units: AxisUnits) -> dict[str, Any]:
-    """Armature, speed limit and friction: of PhysX's schema for the axis, or that for the joint, or Newton's."""
+    """Armature, speed limit and friction from PhysX's schema for the axis, PhysX's for the joint, or Newton's."""
     if prim.read_number("physxJoint:jointFriction"):
         message = "friction relative to the joint's constraint force is not carried"
         prim.left_out("physxJoint:jointFriction", message, "author the efforts of PhysxJointAxisAPI")
@@ -85,7 +85,7 @@ def _newton_resistance(prim: UsdPrim, units: AxisUnits) -> dict[str, Any]:
 
 
 def _drive(prim: UsdPrim, instance: str, units: AxisUnits, sign: float) -> tuple[Drive | None, DriveEnvelope | None]:
-    """The drive of an axis, and the performance envelope that holds in place of its largest effort."""
+    """The drive of an axis, and the performance envelope that replaces its largest effort."""
     if instance not in prim.instances("PhysicsDriveAPI"):
         return None, None
     space = f"drive:{instance}:physics"

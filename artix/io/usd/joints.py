@@ -52,7 +52,7 @@ class UsdAxis:
 
 @dataclasses.dataclass(frozen=True)
 class UsdJoint:
-    """A joint prim; of one outside the articulation only what it joins is looked at.
+    """A joint prim. Its frames and axes are read when first used, so joints outside the articulation are not checked.
 
     Attributes:
       scene: the stage.
@@ -61,7 +61,7 @@ class UsdJoint:
       targets: paths of the prims of ``physics:body0`` and ``physics:body1``; ``/`` for the world.
       bodies: paths of the moving bodies at or above these prims, ``None`` for the world.
       excluded: whether it stays outside the articulation, as a loop joint.
-      given_poses: frames to use instead of the prim's, for one of a stack.
+      given_poses: frames to use instead of the prim's, for joints of a stack.
     """
 
     scene: UsdScene
@@ -74,12 +74,12 @@ class UsdJoint:
 
     @functools.cached_property
     def poses(self) -> tuple[np.ndarray, np.ndarray]:
-        """The joint's frames in its bodies' frames, or in the world's [m], shape [7] each; notes what is wrong."""
+        """The joint's frames in the frames of its bodies, or in the world [m], shape [7] each; reports mistakes."""
         return (self._pose(0), self._pose(1)) if self.given_poses is None else self.given_poses
 
     @functools.cached_property
     def axes(self) -> tuple[UsdAxis, ...]:
-        """The free axes, in PhysX's order; notes what is wrong."""
+        """The free axes, in PhysX's order; reports mistakes."""
         return _axes(self.prim, self.kind)
 
     @functools.cached_property
@@ -92,7 +92,7 @@ class UsdJoint:
         size = np.abs(self.axes[0].limits)
         if self.kind == "revolute":
             return JointType.REVOLUTE_UNWRAPPED if np.isfinite(size).any() else JointType.REVOLUTE
-        # A rotation vector ends at half a turn; an angle does not.
+        # A rotation vector cannot exceed half a turn; an unwrapped angle can.
         wide = len(self.axes) == 1 and np.any((size > 180.0) & np.isfinite(size))
         return JointType.REVOLUTE_UNWRAPPED if wide else JointType.SPHERICAL
 
@@ -106,7 +106,7 @@ class UsdJoint:
         return self.bodies[1] if self.bodies[0] == body else self.bodies[0]
 
     def sign(self, parent: str | None) -> float:
-        """1, or -1 where ``physics:body1`` is the parent: positions then count the other way than USD's."""
+        """1, or -1 where ``physics:body1`` is the parent: positions then have the opposite sign of USD's."""
         return 1.0 if self.bodies[0] == parent else -1.0
 
     def frames(self, parent: str | None) -> tuple[np.ndarray, np.ndarray]:
@@ -118,7 +118,7 @@ class UsdJoint:
         return f"{self.prim.name}:{int(axis.axis)}" if self.type is JointType.SPHERICAL else self.prim.name
 
     def note_missing(self) -> None:
-        """Notes bodies that are not in the stage, and breaking forces."""
+        """Reports bodies that are not in the stage, and breaking forces."""
         for side, target in enumerate(self.targets):
             if target != "/" and target not in self.scene.prims:
                 fix = "name a rigid body that is there, or none for the world"
@@ -142,7 +142,7 @@ class UsdJoint:
 
 
 def read_joint(scene: UsdScene, prim: UsdPrim, bodies: Container[str]) -> UsdJoint | None:
-    """What a joint prim joins; ``None`` if it is disabled, no joint of physics, or joins nothing (which is noted).
+    """The joint of a prim; ``None`` if it is disabled, not a physics joint, or joins nothing (which is reported).
 
     Args:
       scene: the stage.
@@ -178,7 +178,7 @@ def _axes(prim: UsdPrim, kind: str) -> tuple[UsdAxis, ...]:
         return _generic_axes(prim)
     letter = prim.read_token("physics:axis", "X", tuple(_ROTATION_OF))
     if kind == "spherical":
-        # PhysX's angle 0 bounds the turn about the next axis, angle 1 that about the one after it; negative is free.
+        # PhysX's angle 0 limits the rotation about the next axis, angle 1 about the one after it; negative is free.
         limits = dict.fromkeys(_ROTATION_OF, free)
         angles = [prim.read_number(f"physics:coneAngle{k}Limit", -1.0, infinite=True) for k in (0, 1)]
         following = "YZX"["XYZ".index(letter)], "ZXY"["XYZ".index(letter)]
@@ -197,7 +197,7 @@ def _axes(prim: UsdPrim, kind: str) -> tuple[UsdAxis, ...]:
 
 
 def _generic_axes(prim: UsdPrim) -> tuple[UsdAxis, ...]:
-    """The axes of a D6 joint that no ``PhysicsLimitAPI`` locks: by a low above its high, or by both being zero."""
+    """The axes of a D6 joint that no ``PhysicsLimitAPI`` locks, which it does by low > high or low = high = 0."""
     limited, axes = prim.instances("PhysicsLimitAPI"), []
     for instance, axis in AXIS_INSTANCES.items():
         limits = -np.inf, np.inf
@@ -210,7 +210,7 @@ def _generic_axes(prim: UsdPrim) -> tuple[UsdAxis, ...]:
 
 
 def is_supported(joint: UsdJoint) -> bool:
-    """Whether links can have such a joint, not one with a distance or several axes of which one slides; notes it."""
+    """Whether the joint can join links; distance joints and several axes with a translation cannot (reported)."""
     if joint.kind == "distance":
         message, fix = "a distance joint cannot join links", "set physics:excludeFromArticulation, for a loop joint"
         joint.scene.report.error(joint.prim, message, fix)

@@ -1,4 +1,4 @@
-"""Mass properties of a rigid body: what its ``PhysicsMassAPI`` says, completed from the shapes of its colliders."""
+"""Mass properties of a rigid body from its ``PhysicsMassAPI``, completed from the shapes of its colliders."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from artix.io.common.poses import IDENTITY, combine_inertias, compose
 from artix.io.usd import shapes
 from artix.io.usd.stage import UsdPrim, UsdScene, import_pxr
 
-#: Density of what has none [kg/m^3], as UsdPhysics says.
+#: Density where none is authored [kg/m^3], as UsdPhysics specifies.
 DEFAULT_DENSITY = 1000.0
 
-#: Where ``save_usd`` says that the body's mass and moments of inertia are meant as they stand, zeros included: a key
-#: of the prim's custom data. In USD's own attributes a zero asks for a computed value.
+#: Key of a prim's custom data by which ``save_usd`` marks the body's zero mass or moments of inertia as intended. In
+#: USD's own attributes, a zero asks for a computed value.
 ZERO_KEY = "artix:zero"
 
 #: PhysX gives a body without any collider the inertia of a ball of this radius [m].
@@ -57,17 +57,17 @@ def mass_properties(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
         return MassProperties(mass, np.concatenate([position, rotation]), inertia)
     if diagonal is not None and not np.any(diagonal):
         diagonal = None
-    whole = _newton_inertia(body)
+    full_inertia = _newton_inertia(body)
     density = body.read_number("physics:density", low=0.0)
-    if mass == 0.0 or (diagonal is None and whole is None) or (center is None and colliders):
+    if mass == 0.0 or (diagonal is None and full_inertia is None) or (center is None and colliders):
         computed = _from_colliders(scene, body, colliders, density)
     else:
         computed = MassProperties(0.0, IDENTITY, np.zeros((3, 3)))
     if mass == 0.0:
         mass = computed.mass or _assumed_mass(body)
     position = computed.com_pose[:3] if center is None else center
-    if whole is not None:
-        return MassProperties(mass, np.concatenate([position, IDENTITY[3:]]), whole * unit.inertia)
+    if full_inertia is not None:
+        return MassProperties(mass, np.concatenate([position, IDENTITY[3:]]), full_inertia * unit.inertia)
     if diagonal is not None:
         rotation = IDENTITY[3:] if axes is None else axes
         return MassProperties(mass, np.concatenate([position, rotation]), np.diag(diagonal) * unit.inertia)
@@ -83,7 +83,7 @@ def mass_properties(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
 
 
 def _newton_inertia(body: UsdPrim) -> np.ndarray | None:
-    """The inertia of ``NewtonMassAPI`` in the body's axes, which is in place of the principal one, or ``None``."""
+    """The full inertia of ``NewtonMassAPI`` in the body's axes, which replaces the principal one, or ``None``."""
     value = body.read("newton:inertia") if body.has("NewtonMassAPI") else None
     if value is None or len(np.atleast_1d(value)) == 0:
         return None
@@ -106,14 +106,14 @@ def _assumed_inertia(body: UsdPrim, mass: float) -> np.ndarray:
 
 
 def _from_colliders(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim], density: float) -> MassProperties:
-    """What the colliders weigh together."""
+    """The combined mass properties of the colliders."""
     parts = []
     for collider in colliders:
         solid = _solid(scene, collider)
         if solid is None:
             continue
-        own = collider.path != body.path
-        mass = collider.read_number("physics:mass", low=0.0) * scene.units.mass if own else 0.0
+        has_own_mass = collider.path != body.path  # On the body's own prim, the mass is the body's.
+        mass = collider.read_number("physics:mass", low=0.0) * scene.units.mass if has_own_mass else 0.0
         if mass == 0.0:
             mass = solid.volume * _density(scene, collider, density)
         pose = scene.relative_pose(collider.path, body.path)
@@ -136,7 +136,7 @@ def _density(scene: UsdScene, collider: UsdPrim, body_density: float) -> float:
 
 
 def _solid(scene: UsdScene, collider: UsdPrim) -> shapes.Solid | None:
-    """The shape of a collider in the frame of its pose [m]; ``None``, and noted, if it has no volume."""
+    """The solid of a collider in the frame of its pose [m]; ``None``, and reported, if it has no volume."""
     scale = np.abs(scene.scale(collider.path))
     kind = str(collider.prim.GetTypeName())
     if kind == "Mesh":
@@ -161,7 +161,7 @@ def _length(collider: UsdPrim, name: str, fallback: float) -> float:
 
 
 def _mesh(scene: UsdScene, collider: UsdPrim) -> shapes.Solid | None:
-    """The solid of a mesh as its ``physics:approximation`` says; its convex hull where its surface is open."""
+    """The solid of a mesh under its ``physics:approximation``; the convex hull where its surface is open."""
     approximation = collider.read_token("physics:approximation", "none")
     points = _array(collider, "points", float).reshape(-1, 3)
     counts, indices = (_array(collider, name, int).ravel() for name in ("faceVertexCounts", "faceVertexIndices"))
@@ -169,7 +169,7 @@ def _mesh(scene: UsdScene, collider: UsdPrim) -> shapes.Solid | None:
     if not valid or (len(indices) and not 0 <= indices.min() <= indices.max() < len(points)):
         scene.report.error(collider, "the mesh has no valid points and faces", "correct points and faceVertex*")
         return None
-    # Exporters repeat a vertex for each of its normals; welded, the surface is closed again.
+    # Exporters repeat a vertex for each of its normals; welding them closes the surface again.
     points, weld = np.unique(points * scene.scale(collider.path), axis=0, return_inverse=True)
     low, high = points.min(axis=0), points.max(axis=0)
     solid: shapes.Solid | None

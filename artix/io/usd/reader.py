@@ -1,4 +1,4 @@
-"""Reading USD with UsdPhysics and the PhysX schema: an articulation, its state, and what is wrong with a stage."""
+"""Reads an articulation and its state from USD with the UsdPhysics and PhysX schemas, and reports mistakes."""
 
 from __future__ import annotations
 
@@ -61,11 +61,19 @@ def load_usd(
       dtype: floating-point type of the arrays; JAX's default when ``None``.
 
     Raises:
-      DescriptionError: the stage is refused; its ``issues`` hold all errors with file, prim and mend.
+      DescriptionError: the stage is refused; its ``issues`` hold all errors with file, prim and fix.
       OSError: the file cannot be read.
       TypeError: ``path_or_text_or_stage`` is none of the three.
       ValueError: ``gravity`` is malformed, or a repair is unknown.
       ModuleNotFoundError: ``usd-core`` is not installed.
+
+    Examples:
+      >>> import pathlib, tempfile
+      >>> path = pathlib.Path(tempfile.mkdtemp()) / "pendulum.usda"
+      >>> _ = artix.io.save_usd(artix.robots.load("double_pendulum"), path)
+      >>> pendulum = artix.load_usd(path)
+      >>> print(pendulum.topology.dof_names, pendulum.link_mass)
+      ('shoulder', 'elbow') [0. 1. 1.]
     """
     return _load(path_or_text_or_stage, root, fixed_base, merge_fixed_joints, repair, strict, gravity, dtype)[0]
 
@@ -86,6 +94,16 @@ def load_usd_with_state(
     Joint positions and velocities are those of ``PhysicsJointStateAPI``, zero where it is not applied, as in PhysX. The
     root link's pose is that of its body. The velocities of the root's ``PhysicsRigidBodyAPI`` are those of its centre
     of mass, in the axes of the prim above it.
+
+    Examples:
+      >>> import pathlib, tempfile
+      >>> path = pathlib.Path(tempfile.mkdtemp()) / "pendulum.usda"
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> bent = artix.neutral_state(pendulum).replace(joint_position=jnp.array([0.5, -0.2]))
+      >>> _ = artix.io.save_usd(pendulum, path, state=bent)
+      >>> _, state = artix.load_usd_with_state(path)
+      >>> print(state.joint_position)
+      [ 0.5 -0.2]
     """
     return _load(path_or_text_or_stage, root, fixed_base, merge_fixed_joints, repair, strict, gravity, dtype)
 
@@ -112,6 +130,13 @@ def check_usd(
       ValueError: a repair is unknown.
       TypeError: ``path_or_text_or_stage`` is not what is expected.
       ModuleNotFoundError: ``usd-core`` is not installed.
+
+    Examples:
+      >>> import pathlib, tempfile
+      >>> path = pathlib.Path(tempfile.mkdtemp()) / "pendulum.usda"
+      >>> _ = artix.io.save_usd(artix.robots.load("double_pendulum"), path)
+      >>> print([issue.severity for issue in artix.io.check_usd(path) if issue.severity == "error"])
+      []
     """
     report, _ = _read(path_or_text_or_stage, root, fixed_base, False, repair, strict, None, None)
     return sorted(report.issues, key=lambda issue: issue.severity)
@@ -120,7 +145,7 @@ def check_usd(
 def _load(source: Any, *arguments: Any) -> tuple[Articulation, State]:
     report, reading = _read(source, *arguments)
     report.finish(stacklevel=4)
-    assert reading is not None  # Without one there are errors.
+    assert reading is not None  # Otherwise there are errors.
     return reading
 
 
@@ -134,8 +159,8 @@ def _read(
     gravity: npt.ArrayLike | None,
     dtype: Any,
 ) -> tuple[Report, tuple[Articulation, State] | None]:
-    """The report, and what is read if it has no errors."""
-    mend = bool(chosen_repairs(repair))
+    """The report, and the articulation with its state if there are no errors."""
+    repairs = bool(chosen_repairs(repair))
     is_path = isinstance(source, str | os.PathLike) and not is_usd_text(source)
     report = Report(os.fspath(source) if is_path else "<text>" if is_usd_text(source) else "<stage>")
     stage = open_stage(source, report)
@@ -147,12 +172,12 @@ def _read(
         if description is not None:
             links = description.links()
             places = {description.names[path]: description.scene.prims[path] for path in description.tree.bodies}
-            links = check_inertias(links, places, report, repair=mend, strict=strict)
+            links = check_inertias(links, places, report, repair=repairs, strict=strict)
             articulation = _build(report, description, links, merge_fixed_joints, gravity, dtype)
             if articulation is not None:
                 reading = articulation, read_state(description, articulation)
                 description.note_unread()
-    except import_pxr().Tf.ErrorException as error:  # USD refuses some of what it has opened only when it is used.
+    except import_pxr().Tf.ErrorException as error:  # USD detects some errors only when the content is used.
         note_usd_error(report, error)
     return report, reading
 
@@ -165,7 +190,7 @@ def _build(
     gravity: npt.ArrayLike | None,
     dtype: Any,
 ) -> Articulation | None:
-    """The articulation; ``None``, and noted, if the description has errors."""
+    """The articulation; ``None``, and reported, if the description has errors."""
     stage_gravity = description.gravity()
     if report.num_errors:
         return None
@@ -179,7 +204,7 @@ def _build(
         places = add_links(builder, links, merge_fixed_joints=merge_fixed_joints)
         _add_couplings(builder, description, places)
         return None if report.num_errors else builder.build(dtype)
-    except ValueError as error:  # The builder knows what a body and a joint can be; it names the link or joint.
+    except ValueError as error:  # The builder's message names the link or joint.
         report.error(Location(description.root.label), str(error), "correct the prim of this name")
         return None
 

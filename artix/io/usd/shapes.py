@@ -1,4 +1,4 @@
-"""Volume, centre and inertia of collision shapes, for bodies whose mass properties are left to their density."""
+"""Volume, centre and inertia of collision shapes, for bodies whose mass properties follow from a density."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def cylinder(radius: float, height: float, axis: int) -> Solid:
 def capsule(radius: float, height: float, axis: int) -> Solid:
     """A cylinder of this height with a half-ball on each end, centred at the origin, along a coordinate axis."""
     middle, ends = cylinder(radius, height, axis), sphere(radius)
-    # A half-ball's centre is 3/8 of its radius from its flat; ends.inertia is about the centre of the whole ball.
+    # The centre of a half-ball is 3/8 r from its flat side; ends.inertia is about the centre of the full ball.
     offset = ends.volume * (height**2 / 4.0 + 3.0 / 8.0 * radius * height)
     added = _about_axis(0.0, offset, axis)
     return Solid(middle.volume + ends.volume, np.zeros(3), middle.inertia + ends.inertia + added)
@@ -54,7 +54,7 @@ def cone(radius: float, height: float, axis: int) -> Solid:
 
 
 def polyhedron(points: np.ndarray, triangles: np.ndarray) -> Solid | None:
-    """The inside of a closed surface of consistently turned triangles, by tetrahedra to its mean point.
+    """The interior of a closed surface of consistently oriented triangles, summed over tetrahedra to the mean point.
 
     Args:
       points: vertices [m], shape [n, 3].
@@ -84,7 +84,7 @@ def polyhedron(points: np.ndarray, triangles: np.ndarray) -> Solid | None:
 
 def convex_hull(points: np.ndarray) -> Solid | None:
     """The convex hull of points [n, 3]; ``None`` if they lie in a plane."""
-    from scipy.spatial import ConvexHull, QhullError  # Only stages with such colliders pay for its import.
+    from scipy.spatial import ConvexHull, QhullError  # Imported only for stages with such colliders.
 
     try:
         hull = ConvexHull(points)
@@ -99,7 +99,7 @@ def convex_hull(points: np.ndarray) -> Solid | None:
 
 
 def triangulate(counts: np.ndarray, indices: np.ndarray) -> np.ndarray:
-    """Triangles [m, 3] of polygons given by their numbers of corners and the corners' vertex numbers, as fans."""
+    """Splits polygons, given by their corner counts and vertex indices, into fans of triangles [m, 3]."""
     starts = np.cumsum(counts) - counts
     fans = [
         [indices[start], indices[start + k], indices[start + k + 1]]
@@ -110,7 +110,7 @@ def triangulate(counts: np.ndarray, indices: np.ndarray) -> np.ndarray:
 
 
 def _is_closed(triangles: np.ndarray) -> bool:
-    """Whether every edge is passed as often in one direction as in the other."""
+    """Whether every edge is traversed equally often in both directions."""
     edges = np.concatenate([triangles[:, [0, 1]], triangles[:, [1, 2]], triangles[:, [2, 0]]])
     direction = np.where(edges[:, 0] < edges[:, 1], 1, -1)
     _, group = np.unique(np.sort(edges, axis=1), axis=0, return_inverse=True)

@@ -1,4 +1,4 @@
-"""Stacked joints: several joints of one freedom each between the same two bodies, as converters of MJCF write them."""
+"""Stacked joints: several joints with one degree of freedom between the same two bodies, as MJCF converters write."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from artix.io.usd.stage import UsdScene
 #: (parent, joint, child): the paths of the bodies, ``None`` for the world.
 Edge = tuple[str | None, UsdJoint, str]
 
-#: Stacked joints agree on the rest pose of the child to this [m; entries of a rotation].
+#: Tolerance within which stacked joints must agree on the rest pose of the child [m; quaternion entries].
 REST_TOLERANCE = 1e-4
 
 
@@ -23,12 +23,12 @@ def is_stackable(joint: UsdJoint, adds_mobility: bool) -> bool:
 
 
 def is_between(path: str) -> bool:
-    """Whether a link is one between the joints of a stack, for which there is no prim."""
+    """Whether a link lies between the joints of a stack and has no prim."""
     return "#" in path
 
 
 def expand_stacks(scene: UsdScene, edges: list[Edge], stacks: dict[str, list[UsdJoint]]) -> list[Edge]:
-    """Puts a link without mass between the joints of each stack, which are in the order of the stage from the parent.
+    """Puts massless links between the joints of each stack, whose order from the parent on is that of the stage.
 
     Args:
       scene: the stage.
@@ -38,21 +38,21 @@ def expand_stacks(scene: UsdScene, edges: list[Edge], stacks: dict[str, list[Usd
     position = {path: number for number, path in enumerate(scene.prims)}
     expanded: list[Edge] = []
     for parent, joint, child in edges:
-        stack = sorted([joint, *stacks.get(child, [])], key=lambda one: position[one.prim.path])
+        stack = sorted([joint, *stacks.get(child, [])], key=lambda stacked: position[stacked.prim.path])
         if len(stack) == 1:
             expanded.append((parent, joint, child))
             continue
         _check_rest(stack, parent)
         above = parent
-        for number, one in enumerate(stack, start=1):
+        for number, stacked in enumerate(stack, start=1):
             below = child if number == len(stack) else f"{child}#{number}"
-            on_parent, on_child = one.frames(parent)
-            # At rest the links between the joints lie where the child lies.
+            on_parent, on_child = stacked.frames(parent)
+            # At rest the links between the joints coincide with the child.
             ends: tuple[str | None, str | None] = (above, below)
             poses = on_parent if number == 1 else on_child, on_child
-            if one.bodies[0] != parent:
+            if stacked.bodies[0] != parent:
                 ends, poses = ends[::-1], poses[::-1]
-            expanded.append((above, dataclasses.replace(one, bodies=ends, given_poses=poses), below))
+            expanded.append((above, dataclasses.replace(stacked, bodies=ends, given_poses=poses), below))
             above = below
     return expanded
 

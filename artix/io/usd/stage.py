@@ -1,4 +1,4 @@
-"""Opening a USD stage and reading its prims: values, applied schemas and poses, each mistake noted with its prim."""
+"""Opens a USD stage and reads its prims: values, applied schemas and poses; mistakes are reported with their prim."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from artix.io.usd.units import StageUnits
 if TYPE_CHECKING:
     from pxr import Usd
 
-#: Properties in these namespaces say something about physics; those that nothing has read are reported.
+#: Namespaces of physical properties; those that nothing has read are reported.
 PHYSICS_NAMESPACES = ("physics", "drive", "limit", "state", "newton", "mjc", "warpSim")
 
 
@@ -24,7 +24,7 @@ def import_pxr() -> Any:
     """The ``pxr`` package with ``Gf``, ``Sdf``, ``Tf``, ``Usd``, ``UsdGeom``, ``UsdPhysics``, ``UsdShade`` imported.
 
     Raises:
-      ModuleNotFoundError: ``usd-core`` is not installed; the message says how to mend that.
+      ModuleNotFoundError: ``usd-core`` is not installed; the message says how to install it.
     """
     try:
         import pxr
@@ -39,19 +39,19 @@ def is_usd_text(source: Any) -> bool:
     return isinstance(source, str) and source.lstrip().startswith("#usda")
 
 
-#: PhysX writes infinity as the largest float32; whatever is not below it is infinite.
+#: PhysX writes infinity as the largest float32; values from here on count as infinite.
 FLOAT_MAX = 3.4e38
 
 
 class Location:
-    """Where in a stage an issue is: a prim's path, or a word for the whole stage; a line only where USD tells one."""
+    """The place of an issue in a stage: a prim's path or a label, and a line where USD reports one."""
 
     def __init__(self, label: str, line: int = 1) -> None:
         self.label, self.line = label, line
 
 
 def open_stage(source: Any, report: Report) -> Usd.Stage | None:
-    """Opens a stage from a path, USD text or a stage that is open already; notes why it cannot.
+    """Opens a stage from a path, USD text or an open stage; returns ``None``, and reports why, if that fails.
 
     Raises:
       OSError: the file cannot be read.
@@ -67,7 +67,7 @@ def open_stage(source: Any, report: Report) -> Usd.Stage | None:
             return pxr.Usd.Stage.Open(layer)
         if not isinstance(source, str | os.PathLike):
             raise TypeError(f"expected a path, USD text or a pxr.Usd.Stage; found {type(source).__name__}")
-        with Path(source).open("rb"):  # A missing or forbidden file is an OSError, as for every other format.
+        with Path(source).open("rb"):  # A missing or unreadable file is an OSError, as for every other format.
             pass
         return pxr.Usd.Stage.Open(os.fspath(source))
     except pxr.Tf.ErrorException as error:
@@ -76,26 +76,26 @@ def open_stage(source: Any, report: Report) -> Usd.Stage | None:
 
 
 def note_usd_error(report: Report, error: Exception) -> None:
-    """Notes what USD itself refused, with its line if USD tells one."""
+    """Reports an error of USD itself, with its line if USD gives one."""
     try:
         message = " ".join(str(error).split())
     except UnicodeDecodeError:  # The message quotes the file.
         message = "text that is not UTF-8"
     place = re.search(r":(\d+):\d+: |on line (\d+)", message)
-    said = message.partition(" : ")[2] or message
+    reason = message.partition(" : ")[2] or message
     where = Location("stage", int(place[1] or place[2]) if place else 1)
-    report.error(where, f"not readable as USD: {said[:300]}", "mend the file; usdchecker helps")
+    report.error(where, f"not readable as USD: {reason[:300]}", "correct the file; usdchecker helps")
 
 
 class UsdPrim:
-    """A prim and what was read of it; values are those at the earliest time that has any.
+    """A prim and the properties read from it, with their values at the earliest authored time.
 
-    Every ``read_*`` method returns its fallback where nothing is authored, notes a value of the wrong type, a NaN or,
-    unless it may be infinite, an infinity as an error, and remembers that the property has been read.
+    Every ``read_*`` method returns its fallback where nothing is authored. It reports values of the wrong type, NaNs
+    and, unless they are allowed, infinities as errors, and records that the property has been read.
 
     Args:
       prim: the prim.
-      report: where mistakes are noted.
+      report: receives the mistakes.
     """
 
     line = 1
@@ -108,9 +108,9 @@ class UsdPrim:
         self._report = report
         self._time = import_pxr().Usd.TimeCode.EarliestTime()
         self._read: set[str] = set()
-        noted = prim.GetCustomDataByKey(NAME_KEY)
-        #: What ``save_usd`` noted where USD cannot spell a name, otherwise the prim's own.
-        self.name = noted if isinstance(noted, str) and noted else str(prim.GetName())
+        original = prim.GetCustomDataByKey(NAME_KEY)
+        #: The name that ``save_usd`` kept because it is not a valid USD identifier, otherwise the prim's own.
+        self.name = original if isinstance(original, str) and original else str(prim.GetName())
 
     def has(self, schema: str) -> bool:
         """Whether a single-apply schema is applied."""
@@ -193,7 +193,7 @@ class UsdPrim:
         return value
 
     def read_target(self, name: str) -> str | None:
-        """The path that a relationship points at: its first, as PhysX has it."""
+        """The path that a relationship points at; the first of several, as in PhysX."""
         self._read.add(name)
         relationship = self.prim.GetRelationship(name)
         targets = relationship.GetForwardedTargets() if relationship else []
@@ -202,20 +202,20 @@ class UsdPrim:
         return str(targets[0].GetPrimPath()) if targets else None
 
     def error(self, name: str, message: str, fix: str = "correct the value") -> None:
-        """Notes a mistake in a property."""
+        """Reports a mistake in a property."""
         self._report.error(Location(f"<{self.path}.{name}>"), message, fix)
 
     def left_out(self, name: str, message: str, fix: str) -> None:
-        """Notes a property that the articulation cannot carry."""
+        """Reports a property that the articulation cannot hold."""
         self._report.left_out(Location(f"<{self.path}.{name}>"), message, fix)
 
     def unread(self) -> list[str]:
-        """The authored properties about physics that nothing has read."""
+        """The authored physical properties that nothing has read."""
         authored = (str(name) for name in self.prim.GetAuthoredPropertyNames())
         return [name for name in authored if name not in self._read and _is_physical(name)]
 
 
-#: Where ``save_usd`` keeps a name that is no USD identifier: a key of the prim's custom data.
+#: Key of a prim's custom data under which ``save_usd`` keeps a name that is not a valid USD identifier.
 NAME_KEY = "artix:name"
 
 
@@ -227,11 +227,11 @@ def _is_physical(name: str) -> bool:
 class UsdScene:
     """A stage, its units, and its prims with their poses in metres.
 
-    World axes have z up: a stage whose ``upAxis`` is Y is turned by 90 degrees about x.
+    World axes have z up: a stage whose ``upAxis`` is Y is rotated by 90 degrees about x.
 
     Args:
       stage: the stage.
-      report: where mistakes are noted.
+      report: receives the mistakes.
     """
 
     def __init__(self, stage: Usd.Stage, report: Report) -> None:
@@ -250,7 +250,9 @@ class UsdScene:
             self.prims[str(prim.GetPath())] = UsdPrim(prim, report)
         for error in stage.GetCompositionErrors():
             message = " ".join(str(error).split())[:300]
-            report.left_out(Location("stage"), f"what cannot be composed is missing: {message}", "mend the reference")
+            report.left_out(
+                Location("stage"), f"what cannot be composed is missing: {message}", "correct the reference"
+            )
 
     def _units(self) -> StageUnits:
         pxr = import_pxr()
@@ -264,12 +266,12 @@ class UsdScene:
         return StageUnits(*map(float, values))
 
     def pose(self, path: str) -> np.ndarray:
-        """World pose of a prim's frame without its scale [m], shape [7]; the stage's own for the path ``/``."""
+        """World pose of a prim's frame without its scale [m], shape [7]; for the path ``/``, the stage's frame."""
         position, quaternion = np.split(self._placement(path)[0], [3])
         return compose(self.stage_pose, np.concatenate([position * self.units.length, quaternion]))
 
     def scale(self, path: str) -> np.ndarray:
-        """Factors from coordinates in a prim's frame to metres along the axes of :meth:`pose`, shape [3]."""
+        """Metres per unit of a prim's coordinates along its axes, shape [3]."""
         return self._placement(path)[1] * self.units.length
 
     def relative_pose(self, path: str, reference: str) -> np.ndarray:
@@ -277,11 +279,11 @@ class UsdScene:
         return compose(inverse(self.pose(reference)), self.pose(path))
 
     def point(self, path: str, coordinates: np.ndarray) -> np.ndarray:
-        """A point given in a prim's (scaled) coordinates, in its pose's frame [m], shape [3]."""
+        """A point given in a prim's scaled coordinates, expressed in the frame of :meth:`pose` [m], shape [3]."""
         return self.scale(path) * coordinates
 
     def direction(self, path: str, coordinates: np.ndarray) -> np.ndarray:
-        """A direction given in a prim's axes, in world axes, unscaled, shape [3]."""
+        """A direction given in a prim's axes, expressed in world axes without scaling, shape [3]."""
         return rotation_matrix(self.pose(path)[3:]) @ coordinates
 
     def _placement(self, path: str) -> tuple[np.ndarray, np.ndarray]:
@@ -290,24 +292,24 @@ class UsdScene:
         return self._transforms[path]
 
     def _decompose(self, path: str) -> tuple[np.ndarray, np.ndarray]:
-        """Position and rotation, and scale, of a local-to-world matrix, in the stage's axes and units."""
+        """Pose [7] and scale [3] of a prim's local-to-world matrix, in the stage's axes and units."""
         matrix = self._cache.GetLocalToWorldTransform(self.stage.GetPrimAtPath(path))
         array = np.array(matrix)
         place = Location(f"<{path}>")
-        nothing = IDENTITY, np.ones(3)
+        fallback = IDENTITY, np.ones(3)
         if not np.isfinite(array).all() or not np.allclose(array[:, 3], [0, 0, 0, 1]):
             self.report.error(place, "its transform is not finite or not affine", "correct its xformOps")
-            return nothing
+            return fallback
         # Rows are the images of the basis vectors: USD multiplies row vectors from the left.
         scale = np.linalg.norm(array[:3, :3], axis=1)
         if not np.all((scale > 1e-12) & (scale < 1e12)):
             self.report.error(place, f"its transform has the scale {scale.tolist()}", "correct its xformOp:scale")
-            return nothing
+            return fallback
         scale = -scale if np.linalg.det(array[:3, :3] / scale[:, None]) < 0.0 else scale
         rotation = (array[:3, :3] / scale[:, None]).T
         if np.max(np.abs(rotation.T @ rotation - np.eye(3))) > 1e-3:
             message = "its transform shears: it is turned below a prim that is scaled differently along its axes"
             self.report.error(place, message, "scale the shapes instead of the bodies, or scale uniformly")
-            return nothing
+            return fallback
         quaternion = import_pxr().Gf.Matrix3d(*rotation.T.ravel()).ExtractRotation().GetQuat()
         return np.array([*array[3, :3], *quaternion.GetImaginary(), quaternion.GetReal()]), scale

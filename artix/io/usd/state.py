@@ -1,4 +1,4 @@
-"""The state in which a stage has an articulation."""
+"""The state of an articulation in a stage."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from artix.io.usd.units import DEGREE
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
 
-#: A body this far from where its joint's state puts it deserves a look [m; chord between unit quaternions].
+#: Distance between a body and where its joint's state puts it that raises a warning [m; chord of unit quaternions].
 PLACE_TOLERANCE = 1e-3
 
 
 def read_state(description: UsdArticulation, articulation: Articulation) -> State:
     """The state of an articulation in its stage; warns of bodies that are not where the joints' state puts them."""
-    assert isinstance(articulation.topology, Topology)  # What a builder makes is not padded.
+    assert isinstance(articulation.topology, Topology)  # Builders never make padded articulations.
     position, velocity = (dict.fromkeys(articulation.topology.dof_names, 0.0) for _ in range(2))
     for parent, joint, child in description.tree.edges:
         local = _joint_state(description, joint, parent, position, velocity)
@@ -36,7 +36,7 @@ def _joint_state(
     position: dict[str, float],
     velocity: dict[str, float],
 ) -> np.ndarray:
-    """Enters a joint's state under the names of its degrees of freedom; returns the pose ``J(q)`` of its motion."""
+    """Stores a joint's state under the names of its degrees of freedom; returns its displacement ``J(q)`` as a pose."""
     sign = joint.sign(parent)
     applied = joint.prim.instances("PhysicsJointStateAPI")
     for axis in joint.axes:
@@ -54,10 +54,10 @@ def _check_place(
 ) -> None:
     scene = description.scene
     first, second = joint.frames(parent)
-    above = first if parent is None else compose(scene.pose(parent), first)
-    wanted, found = compose(compose(above, motion), inverse(second)), scene.pose(child)
-    distance = float(np.linalg.norm(wanted[:3] - found[:3]))
-    chord = min(float(np.linalg.norm(wanted[3:] - sign * found[3:])) for sign in (1.0, -1.0))
+    parent_frame = first if parent is None else compose(scene.pose(parent), first)
+    expected, actual = compose(compose(parent_frame, motion), inverse(second)), scene.pose(child)
+    distance = float(np.linalg.norm(expected[:3] - actual[:3]))
+    chord = min(float(np.linalg.norm(expected[3:] - sign * actual[3:])) for sign in (1.0, -1.0))
     if max(distance, chord) > PLACE_TOLERANCE:
         turn = 4.0 * np.arcsin(min(1.0, 0.5 * chord)) / DEGREE
         message = (

@@ -202,10 +202,10 @@ class PhysxTendonAttachmentAPI:
         variability = sdf.VariabilityUniform if definition.uniform else sdf.VariabilityVarying
         type_name = sdf.ValueTypeNames.Find(definition.type_name)
         attribute = self._prim.CreateAttribute(self._property(base_name), type_name, False, variability)
-        found = SchemaAttribute(attribute, definition.fallback)
-        if value is not None and not (sparsely and found.Get() == value):
+        created = SchemaAttribute(attribute, definition.fallback)
+        if value is not None and not (sparsely and created.Get() == value):
             attribute.Set(value)
-        return found
+        return created
 
     @classmethod
     def _definitions(cls) -> dict[str, _Definition]:
@@ -219,7 +219,7 @@ class PhysxTendonAttachmentAPI:
 
     @classmethod
     def _names(cls, prim: Usd.Prim) -> list[str]:
-        """The instance names on a prim, also of the schemas that include this one."""
+        """The instance names on a prim, including those of derived schemas."""
         schemas = {cls.__name__, *(derived.__name__ for derived in cls.__subclasses__())}
         applied = (str(name).partition(":") for name in prim.GetPrimTypeInfo().GetAppliedAPISchemas())
         return list(dict.fromkeys(instance for schema, _, instance in applied if schema in schemas and instance))

@@ -99,7 +99,7 @@ def _first(prim: UsdPrim, name: str) -> float:
 
 
 def _gains(description: UsdArticulation, root: UsdPrim, name: str) -> dict[str, float]:
-    """What both kinds of tendon have on their roots; a tendon that is not enabled pulls with nothing."""
+    """The gains and offset that both kinds of tendon have on their roots; gains are zero if the tendon is disabled."""
     space, unit = f"physxTendon:{name}", description.scene.units
     gains = {
         key: root.read_number(f"{space}:{attribute}", low=0.0) * unit.mass
@@ -117,7 +117,7 @@ def _gains(description: UsdArticulation, root: UsdPrim, name: str) -> dict[str, 
 
 @dataclasses.dataclass(frozen=True)
 class _Point:
-    """An attachment: the prim of its body, its instance name, and the key of the attachment above."""
+    """An attachment: the prim of its body, its instance name, and the key of its parent attachment."""
 
     body: UsdPrim
     name: str
@@ -234,7 +234,7 @@ def _world_point(description: UsdArticulation, point: _Point, position: np.ndarr
 
 
 def _rest_length(description: UsdArticulation, point: _Point, length: float) -> float:
-    """The authored rest length of a leaf; where it is negative or missing, the present length without offset."""
+    """The authored rest length of a leaf; where it is negative or missing, the current length without offset."""
     authored = point.body.read_number(f"{point.space}:restLength", -np.inf, infinite=True)
     return authored * description.scene.units.length if authored >= 0.0 else length
 

@@ -1,10 +1,11 @@
-"""Which links and joints make an articulation: UsdPhysics' rules for its root, and PhysX's order of its links."""
+"""The links and joints of an articulation, by UsdPhysics' rules for its root and PhysX's order of its links."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
 
+from artix.io.common.names import listed
 from artix.io.usd.joints import UsdJoint, enclosing
 from artix.io.usd.stacks import Edge, expand_stacks, is_between, is_stackable
 from artix.io.usd.stage import Location, UsdPrim, UsdScene
@@ -17,9 +18,9 @@ class UsdTree:
     """The tree of an articulation.
 
     Attributes:
-      root: path of the root body; ``None`` if the root is the world, on which the first joint moves.
+      root: path of the root body; ``None`` if the root is the world because the first joint moves relative to it.
       fixed_base: whether the root is fixed to the world.
-      edges: (parent, joint, child) by breadth, siblings in PhysX's order; a parent of ``None`` is the world. Links
+      edges: (parent, joint, child) breadth-first, siblings in PhysX's order; a parent of ``None`` is the world. Links
         between stacked joints have no prim.
       loops: joints that close loops.
     """
@@ -36,19 +37,18 @@ class UsdTree:
 
 
 def find_root(scene: UsdScene, root: str | None) -> UsdPrim | None:
-    """The prim that is the articulation's root: ``root``, or the only one that carries the schema; notes if none."""
+    """The root prim of the articulation: ``root``, or the only one with the schema; reports it if there is none."""
     stage = Location("stage")
     if root is not None:
         if root in scene.prims:
             return scene.prims[root]
         scene.report.error(stage, f"there is no prim <{root}>", "name a body, a joint or a prim above them as root")
         return None
-    found = [prim for prim in scene.prims.values() if prim.has(ROOT_SCHEMA) and _enabled(prim)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = ", ".join(prim.label for prim in found[:20])
-        message = f"there are {len(found)} articulations, their roots are {names}"
+    roots = [prim for prim in scene.prims.values() if prim.has(ROOT_SCHEMA) and _enabled(prim)]
+    if len(roots) == 1:
+        return roots[0]
+    if roots:
+        message = f"there are {len(roots)} articulations, their roots are {listed((r.label for r in roots), 20)}"
         scene.report.error(stage, message, "choose one with root='/its/path'")
     else:
         message = f"no prim carries the {ROOT_SCHEMA}"
@@ -68,16 +68,16 @@ def find_tree(
 
     Args:
       scene: the stage.
-      root: a body, which becomes the root, floating unless a joint joins it to the world; a joint to the world, which
-        fixes its body; or a prim above the bodies, and then a joint to the world fixes the base, or the graph's centre
-        is the floating root.
+      root: one of three. A body becomes the root, floating unless a joint attaches it to the world. A joint to the
+        world fixes its body. Below a prim above the bodies, a joint to the world fixes the base; without one, the
+        centre of the graph is the floating root.
       bodies: the moving bodies by path.
       joints: all joints.
       fixed_base: whether to fix the root, through its joint to the world if it has one; ``None`` leaves it to these
         rules.
 
     Returns:
-      The tree; ``None``, and noted, if there is none.
+      The tree; ``None``, and reported, if there is none.
     """
     graph = _Graph(joints)
     named = next((joint for joint in joints if joint.prim is root), None)
@@ -90,7 +90,7 @@ def find_tree(
         base, start = named, named.other(None)
         component = graph.component(start)
     elif root.path in bodies:
-        # PhysX lets such a root float and keeps its joint to the world outside; the robot is joined to it all the same.
+        # PhysX lets such a root float and keeps its joint to the world outside; the robot is attached all the same.
         start, component, base = root.path, graph.component(root.path), graph.base_joint([root.path])
     else:
         island = _island_below(scene, root, bodies, graph)
@@ -107,7 +107,7 @@ def find_tree(
 
 
 def _island_below(scene: UsdScene, root: UsdPrim, bodies: dict[str, UsdPrim], graph: _Graph) -> list[str] | None:
-    """The connected bodies at or below a prim; a body without a joint counts only if it is alone."""
+    """The connected bodies below a prim; bodies without a joint are ignored unless there is only one body."""
     inside = [path for path in bodies if path.startswith(f"{root.path}/")]
     islands = graph.islands(inside)
     jointed = [island for island in islands if graph.joints_of(island)]
@@ -129,7 +129,7 @@ def _island_below(scene: UsdScene, root: UsdPrim, bodies: dict[str, UsdPrim], gr
 
 
 class _Graph:
-    """Bodies joined by joints; excluded joints join nothing here."""
+    """Bodies connected by joints; joints excluded from the articulation do not connect."""
 
     def __init__(self, joints: list[UsdJoint]) -> None:
         self.excluded = [joint for joint in joints if joint.excluded]
@@ -141,11 +141,11 @@ class _Graph:
 
     def joints_of(self, component: list[str]) -> list[UsdJoint]:
         """The joints with an end in a component, each once."""
-        found = {joint.prim.path: joint for body in component for joint in self.at.get(body, [])}
-        return list(found.values())
+        joints = {joint.prim.path: joint for body in component for joint in self.at.get(body, [])}
+        return list(joints.values())
 
     def neighbours(self, body: str) -> list[str]:
-        """The bodies next to one."""
+        """The bodies that share a joint with a body."""
         others = (joint.other(body) for joint in self.at.get(body, []))
         return [other for other in others if other is not None]
 
@@ -161,7 +161,7 @@ class _Graph:
         return reached
 
     def component(self, start: str | None) -> list[str]:
-        """The bodies connected with one, nearest first."""
+        """The bodies connected to a body, nearest first."""
         return list(self.distances(start)) if start is not None else []
 
     def islands(self, bodies: Iterable[str]) -> list[list[str]]:
@@ -186,8 +186,8 @@ class _Graph:
         return 100_000 * to_world + 1_000 * excluded + 100 * (len(joints) - to_world)
 
     def centre(self, component: list[str]) -> str:
-        """The graph's centre: the body nearest to its farthest one; of several that with most joints, or the first."""
-        # The centres of a tree are the middle of any of its longest paths.
+        """The centre of the graph, the body with the least eccentricity; of two, the one with more neighbours."""
+        # The centre of a tree is the middle of any of its longest paths.
         end = list(self.distances(component[0]))[-1]
         path = self._path(end, list(self.distances(end))[-1])
         middle = sorted({path[(len(path) - 1) // 2], path[len(path) // 2]})
@@ -202,13 +202,13 @@ class _Graph:
 
 
 class _Growth:
-    """Grows a tree from its root outwards; notes joints that close loops without being excluded.
+    """Grows a tree from its root; reports joints that close loops without being excluded.
 
     Args:
       scene: the stage.
       graph: the bodies and joints.
       start: the first body.
-      base: the joint that joins it to the world, if any.
+      base: the joint that attaches it to the world, if any.
       adds_mobility: whether several joints between two bodies are a stack.
     """
 
@@ -222,7 +222,7 @@ class _Growth:
         self.reached = {start}
 
     def tree(self, component: list[str], fixed_base: bool | None) -> UsdTree:
-        """The tree; ``component`` are all bodies connected with the first."""
+        """The tree; ``component`` holds all bodies connected to the first."""
         queue = [self.start]
         for body in queue:
             for joint in self.graph.at.get(body, []):
@@ -250,10 +250,10 @@ class _Growth:
         return UsdTree(None if self.on_world else self.start, fixed, edges, tuple(loops))
 
     def _stack_or_loop(self, joint: UsdJoint, body: str | None, other: str) -> None:
-        """A joint between two bodies that are in the tree already."""
+        """Handles a joint between two bodies that are both in the tree already."""
         for parent, first, child in self.edges:
             if {parent, child} == {body, other}:
-                if all(is_stackable(one, self.adds_mobility) for one in (first, joint)):
+                if all(is_stackable(stacked, self.adds_mobility) for stacked in (first, joint)):
                     self.stacks.setdefault(child, []).append(joint)
                     return
                 fix = "make stacked joints one generic joint, or set newton:jointsAddMobility of the root"
@@ -263,7 +263,7 @@ class _Growth:
         self.scene.report.error(joint.prim, f"closes a loop between {body or 'the world'} and {other}", fix)
 
     def _to_world(self, joint: UsdJoint, loops: list[UsdJoint], fixed_base: bool | None) -> None:
-        """A joint to the world that is not the base: a loop, unless the caller decided about the base."""
+        """Handles a joint to the world that is not the base: a loop, unless the caller decided about the base."""
         if self.base is not None:
             self._stack_or_loop(joint, None, str(joint.other(None)))
         elif fixed_base is None:
@@ -276,7 +276,7 @@ class _Growth:
             self.scene.report.warning(joint.prim, message, "leave fixed_base out")
 
     def _inside(self, loops: list[UsdJoint]) -> list[UsdJoint]:
-        """The loops within the articulation; notes the others."""
+        """The loop joints within the articulation; reports the others."""
         inside = []
         for joint in loops:
             if all(body is None or body in self.reached for body in joint.bodies):
@@ -293,12 +293,12 @@ def colliders_by_body(scene: UsdScene, bodies: dict[str, UsdPrim], all_bodies: s
     Args:
       scene: the stage.
       bodies: the moving bodies by path.
-      all_bodies: paths of all rigid bodies, also of those that do not move.
+      all_bodies: paths of all rigid bodies, including those that do not move.
     """
-    found: dict[str, list[UsdPrim]] = {path: [] for path in bodies}
+    colliders: dict[str, list[UsdPrim]] = {path: [] for path in bodies}
     for prim in scene.prims.values():
         if prim.has("PhysicsCollisionAPI") and prim.read_bool("physics:collisionEnabled", True):
             body = enclosing(prim.path, all_bodies)
-            if body in found:
-                found[body].append(prim)
-    return found
+            if body in colliders:
+                colliders[body].append(prim)
+    return colliders

@@ -1,4 +1,4 @@
-"""From the units of a USD stage (its lengths and masses, degrees) to SI and radians, and back."""
+"""Conversion between the units of a USD stage (its lengths and masses, degrees) and SI units and radians."""
 
 from __future__ import annotations
 

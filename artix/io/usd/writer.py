@@ -1,4 +1,4 @@
-"""Writing USD with UsdPhysics and the PhysX schema."""
+"""Writes USD with the UsdPhysics and PhysX schemas."""
 
 from __future__ import annotations
 
@@ -57,6 +57,13 @@ def save_usd(articulation: Articulation, path: str | os.PathLike[str], *, state:
       TypeError: the articulation is padded; its members are what can be saved.
       OSError: the file cannot be written.
       ModuleNotFoundError: ``usd-core`` is not installed.
+
+    Examples:
+      >>> import pathlib, tempfile
+      >>> path = pathlib.Path(tempfile.mkdtemp()) / "pendulum.usda"
+      >>> _ = artix.io.save_usd(artix.robots.load("double_pendulum"), path)
+      >>> print("PhysicsRevoluteJoint" in path.read_text())
+      True
     """
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
@@ -77,7 +84,7 @@ def save_usd(articulation: Articulation, path: str | os.PathLike[str], *, state:
 
 def _export(stage: Usd.Stage, path: Path, suffix: str) -> None:
     pxr = import_pxr()
-    with path.open("wb"):  # A path that cannot be written is an OSError, as for every other format.
+    with path.open("wb"):  # An unwritable path is an OSError, as for every other format.
         pass
     if suffix != ".usdz":
         stage.GetRootLayer().Export(os.fspath(path))
@@ -100,7 +107,7 @@ def _author_stage(topology: Topology, articulation: Articulation, state: State |
     joints = [write_joint(out, topology, arrays, link, bodies, values) for link in range(1, topology.num_links)]
     _write_root(out, topology, bodies[0], poses[0], None if values is None else values.root_velocity)
     _note_order(out, topology, joints)
-    write_mimic_joints(out, topology, arrays, joints)
+    write_mimic_joints(topology, arrays, joints)
     write_fixed_tendons(out, topology, arrays, joints)
     write_spatial_tendons(out, topology, arrays, bodies)
     write_loop_joints(out, topology, arrays, bodies)
@@ -113,7 +120,7 @@ def _author_stage(topology: Topology, articulation: Articulation, state: State |
 
 
 def _link_poses(topology: Topology, arrays: Articulation, state: State | None) -> list[np.ndarray]:
-    """World poses of the links, at zero positions of the joints without a state."""
+    """World poses of the links; without a state, at zero joint positions."""
     poses = [IDENTITY if state is None else np.asarray(state.root_pose)]
     for link in range(1, topology.num_links):
         dofs = np.flatnonzero(topology.dof_link == link)
@@ -133,7 +140,7 @@ def _write_gravity(out: Author, gravity: np.ndarray) -> None:
 
 
 def _write_root(out: Author, topology: Topology, root: Usd.Prim, pose: np.ndarray, velocity: np.ndarray | None) -> None:
-    """The root schema: on the robot with a joint to the world for a fixed base, on the root body for a floating one."""
+    """The root schema: on the root body if it floats, else on the robot's prim, with a fixed joint to the world."""
     owner = out.top if topology.fixed_base else root
     for schema in (ROOT_SCHEMA, "PhysxArticulationAPI"):
         owner.AddAppliedSchema(schema)
@@ -179,7 +186,7 @@ def _write_body(out: Author, topology: Topology, arrays: Articulation, link: int
 
 
 def _principal(inertia: np.ndarray, axes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Principal moments [3] and the orientation xyzw of their axes, of an inertia in axes xyzw."""
+    """Principal moments [3] of an inertia given in the axes xyzw, and the orientation xyzw of the principal axes."""
     if not np.any(inertia - np.diag(np.diag(inertia))):
         return np.diag(inertia), axes
     moments, vectors = np.linalg.eigh(inertia)
@@ -189,7 +196,7 @@ def _principal(inertia: np.ndarray, axes: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def _note_order(out: Author, topology: Topology, joints: list[Usd.Prim]) -> None:
-    """Notes where readers will number siblings otherwise: they sort them by the joints' types, then paths."""
+    """Reports where readers will number siblings differently: they sort them by joint type, then by path."""
     kinds = list(KINDS)
     keys: dict[int, list[Any]] = {}
     for link, joint in enumerate(joints, start=1):

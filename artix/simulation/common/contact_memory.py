@@ -18,8 +18,17 @@ class ContactMemory(struct.PyTreeNode):
     """The impulses of the last step, carried beside the state; see :func:`artix.step_with_contact_memory`.
 
     Attributes:
-      impulse: of each contact two tangential components, then the normal one, [K, 3] [N s].
+      impulse: of each candidate of the shapes that may touch, surface by surface and shape by shape, two tangential
+        components, then the normal one, [C, 3] [N s]; zero of those that are no contacts.
       joint_friction: of the joints' dry friction, which shares loads with contacts that stick, [n] [N s or N m s].
+
+    Examples:
+      >>> builder = artix.ArticulationBuilder()
+      >>> _ = builder.add_link(mass=1.0, inertia=(0.004, 0.004, 0.004), name="ball")
+      >>> builder.add_geometry("ball", artix.Geometry.sphere(0.1))
+      >>> memory = artix.ContactMemory.none(builder.build(), artix.Ground.flat())
+      >>> print(memory.impulse, memory.joint_friction.shape)
+      [[0. 0. 0.]] (0,)
     """
 
     impulse: Array
@@ -37,10 +46,11 @@ class ContactMemory(struct.PyTreeNode):
         Raises:
           ValueError: as :func:`artix.ground_contacts`.
         """
-
-        def points() -> Array:
-            state = neutral_state(articulation)
-            return ground_contacts(articulation, state, ground, max_per_geometry=max_per_geometry).contacts.point
-
-        found = jax.eval_shape(points)
-        return cls(jnp.zeros(found.shape, found.dtype), jnp.zeros_like(articulation.armature))
+        found = jax.eval_shape(
+            lambda: (
+                ground_contacts(
+                    articulation, neutral_state(articulation), ground, max_per_geometry=max_per_geometry
+                ).choice
+            )
+        )
+        return cls(jnp.zeros((found.num_candidates, 3), articulation.dtype), jnp.zeros_like(articulation.armature))

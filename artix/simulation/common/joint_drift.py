@@ -36,6 +36,13 @@ def with_joint_drift(articulation: Articulation, drift: Array) -> Articulation:
     Raises:
       ValueError: ``drift`` has another shape.
       TypeError: ``drift`` has another dtype than the articulation.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> drift = jnp.zeros((9, 3)).at[1, 0].set(0.1)
+      >>> turned = artix.simulation.with_joint_drift(arm, drift)
+      >>> print((turned.joint_parent_pose != arm.joint_parent_pose).any(axis=1).sum())  # the frames that turned
+      1
     """
     check_vector("drift", drift, (articulation.topology.num_links, 3), articulation.dtype, "L, rotation vectors")
     pose = articulation.joint_parent_pose

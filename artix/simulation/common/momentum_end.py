@@ -11,7 +11,15 @@ from artix.dynamics.inertia import displaced_inertias, momentum_of_motion, refer
 from artix.dynamics.momentum import about
 from artix.kinematics.bodies import Inertias
 from artix.kinematics.displacements import displaced_bodies, displacement_of, has_all_displacements
-from artix.kinematics.solve import Motion, body_velocities, dof_motions, kinematics, motion_rates, root_motion
+from artix.kinematics.solve import (
+    Motion,
+    body_velocities,
+    dof_motions,
+    kinematics,
+    motion_rates,
+    root_motion,
+    state_velocities,
+)
 from artix.math import spatial
 from artix.math.tangents import along
 from artix.model.articulation import Articulation, State
@@ -70,8 +78,7 @@ def mass_and_momentum(articulation: Articulation, state: State) -> tuple[Inertia
 def _mass_and_momentum(articulation: Articulation, state: State) -> tuple[Inertias, Array]:
     tree, kin = articulation.topology, kinematics(articulation, state)
     inertias = reference_inertias(articulation, kin)
-    root = root_motion(tree, state.root_velocity)
-    return _summed(inertias, body_velocities(tree, dof_motions(tree, kin), root, state.joint_velocity))
+    return _summed(inertias, state_velocities(tree, kin, state))
 
 
 def _summed(inertias: Inertias, velocity: Motion) -> tuple[Inertias, Array]:

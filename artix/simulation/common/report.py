@@ -22,6 +22,12 @@ class Residual(struct.PyTreeNode):
     Attributes:
       rms: root of the mean square over all rows, shape [].
       max: largest magnitude, shape [].
+
+    Examples:
+      >>> pole = artix.robots.load("cart_pole")
+      >>> _, report = artix.step_and_report(pole, artix.neutral_state(pole), None, 0.01)
+      >>> print(report.position_residual.max < 1e-4)
+      True
     """
 
     rms: Array
@@ -52,6 +58,16 @@ class ContactReport(struct.PyTreeNode):
       slides: whether it is in touch and slides, [K]. What neither sticks nor slides has come off.
       link_force: the forces summed for each link, [L, 3] [N].
       residual: by how much the impulses fail Signorini's and Coulomb's laws, the largest one, [] [N s].
+
+    Examples:
+      >>> builder = artix.ArticulationBuilder()
+      >>> _ = builder.add_link(mass=1.0, inertia=(0.004, 0.004, 0.004), name="ball")
+      >>> builder.add_geometry("ball", artix.Geometry.sphere(0.1))
+      >>> ball = builder.build()
+      >>> resting = artix.neutral_state(ball).replace(root_pose=jnp.array([0.0, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0]))
+      >>> _, report = artix.step_and_report(ball, resting, None, 0.005, ground=artix.Ground.flat())
+      >>> print(report.contacts.force, report.contacts.sticks)  # its weight [N]
+      [[0.   0.   9.81]] [ True]
     """
 
     links: tuple[int, ...] = struct.field(pytree_node=False)
@@ -85,6 +101,13 @@ class StepReport(struct.PyTreeNode):
       velocity_residual: the same of the sweeps that leave the final velocities; equal to the former where these are
         the same sweeps.
       contacts: with the ground; ``None`` where there is no ground.
+
+    Examples:
+      >>> pole = artix.robots.load("cart_pole")
+      >>> push = artix.Control(joint_force=jnp.array([12.0, 0.0]))
+      >>> _, report = artix.step_and_report(pole, artix.neutral_state(pole), push, 0.01)
+      >>> print(report.joint_acceleration, report.contacts)  # [m/s^2, rad/s^2]
+      [ 11.428 -17.137] None
     """
 
     joint_acceleration: Array

@@ -63,7 +63,7 @@ def bounded(
     distances = None if loops is None else distance_rows(articulation, loops, response, dt)
     contacts = remembered = None
     if touching is not None:
-        contacts = contact_rows(articulation, state, touching.contacts, response, dt, options)
+        contacts = contact_rows(articulation, state, touching.contacts, response, acting, options)
         remembered = touching.remembered
     bounds = Bounds(rows, distances, contacts)
     found = []
@@ -95,7 +95,7 @@ def _loop_impulses(
     given = given.at[topology.num_base_dofs + topology.depth_first_dofs].set(impulses.dofs.total)
     given = given + jnp.matmul(across, distances.direction, precision=HIGHEST)
     if contacts is not None:
-        given = given + matmul(impulses.contacts.reshape(-1), contacts.direction.reshape(-1, len(given)))
+        given = given + matmul(contacts.on_links(impulses.contacts), contacts.links.direction)
     total = jnp.zeros_like(loops.rows.error).at[loops.distances].set(across)
     if len(loops.held) and system.hard is not None:
         unheld = system.velocity + jnp.matmul(system.response, given, precision=HIGHEST)

@@ -2,8 +2,10 @@
 
 The laws of :mod:`artix.simulation.implicit.contact_rows` are piecewise smooth. Once the sweeps have found out which
 contacts stick, slide and separate, a Newton step solves them exactly, whatever the stiffness of what is between the
-contacts. Redundant contacts (four feet of a table) leave its matrix singular: a small regularisation then finds a
-change that meets the laws but for what the next step takes out.
+contacts. The law of a contact gives the change of its impulse from that of its velocity, so that what is left to solve
+is as large as the motions of the links, however many contacts these have. A contact that sticks takes any impulse: a
+little is added to its law, so that one follows. That also decides between impulses that do the same, as those of the
+four feet of a table do.
 
 Alart and Curnier, 1991; Acary, Bremond and Huber, *On solving contact problems with Coulomb friction*, 2018.
 """
@@ -13,32 +15,42 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from artix.math import spatial
 from artix.math.arrays import matmul
-from artix.math.gaussian_elimination import eliminated_regularized
-from artix.simulation.implicit.contact_rows import ContactRow, contact_imbalance
+from artix.math.gaussian_elimination import eliminated
+from artix.simulation.implicit.contact_rows import ContactRow, ContactRows, contact_imbalance, contact_rates
 
 Array = jax.Array
 
+#: What is added to the laws, in units of how a contact's impulse answers its velocity. It only slows Newton's method
+#: down, as the laws that are to hold are without it.
+_REGULARIZATION = 1e-3
 
-def newton_change(rows: ContactRow, impulse: Array, rate: Array) -> Array:
+
+def newton_change(contacts: ContactRows, impulse: Array, motions: Array) -> Array:
     """The changes of all impulses [K, 3] that bring the laws to zero as far as they are linear.
 
     Args:
-      rows: the contacts.
+      contacts: they.
       impulse: their impulses, [K, 3].
-      rate: see :func:`artix.simulation.implicit.contact_rows.contact_rates`, [K, 3].
+      motions: of the links, with these, [S].
     """
-    missing = jax.vmap(contact_imbalance)(rows, impulse, rate).reshape(-1)
-    matrix = imbalance_matrix(rows, impulse, rate)
-    return eliminated_regularized(matrix).solve(missing).reshape(-1, 3)
-
-
-def imbalance_matrix(rows: ContactRow, impulse: Array, rate: Array) -> Array:
-    """By how much what the laws lack shrinks with the impulses, [3 K, 3 K]."""
-    by_impulse, by_rate = law_derivatives(rows, impulse, rate)
-    count = len(impulse)
-    delassus = matmul(rows.direction.reshape(3 * count, -1), rows.effect.reshape(3 * count, -1).T)
-    return -answers_to_rates(by_rate, delassus) - block_diagonal(by_impulse)
+    rows, links = contacts.each, contacts.links
+    rates = contact_rates(rows, impulse, motions)
+    missing = jax.vmap(contact_imbalance)(rows, impulse, rates)
+    by_impulse, by_rate = law_derivatives(rows, impulse, rates)
+    # Of each contact: (by_impulse - regularisation) change + by_rate (change of its rates) = -missing
+    own = jnp.moveaxis(by_impulse - _REGULARIZATION * jnp.eye(3, dtype=impulse.dtype), 0, -1)
+    inverse = jnp.moveaxis(spatial.inverse(own), -1, 0)
+    answer = jnp.sum(inverse[:, :, :, None] * by_rate[:, None], axis=2)
+    stiffness = jnp.sum(answer[:, :, :, None] * rows.reach[:, None], axis=2)
+    size = len(motions)
+    matrix = jnp.eye(size, dtype=impulse.dtype) + matmul(
+        links.coupling, matmul(rows.reach.reshape(-1, size).T, stiffness.reshape(-1, size))
+    )
+    alone = -jnp.sum(inverse * missing[:, None], axis=2)
+    moved = eliminated(matrix).solve(matmul(links.coupling, contacts.on_links(alone)))
+    return alone - jnp.sum(stiffness * moved, axis=2)
 
 
 def answers_to_rates(by_rate: Array, rates: Array) -> Array:

@@ -13,7 +13,7 @@ from artix.math import spatial
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation
 from artix.simulation.common.report import ContactReport
-from artix.simulation.implicit.contact_rows import ContactRow, contact_imbalance, contact_rates
+from artix.simulation.implicit.contact_rows import ContactRows, contact_imbalance, contact_rates
 
 Array = jax.Array
 
@@ -22,7 +22,7 @@ def contact_report(
     articulation: Articulation,
     kin: Kinematics,
     contacts: Contacts,
-    rows: ContactRow,
+    rows: ContactRows,
     impulse: Array,
     velocity: Array,
     dt: Array,
@@ -46,8 +46,8 @@ def contact_report(
     wrench = jnp.concatenate([force, spatial.cross(lever, force.T).T], axis=1)
     onto = jnp.asarray(links[None] == np.arange(articulation.topology.num_links)[:, None], force.dtype)
     on_links = matmul(onto, wrench)
-    rates = contact_rates(rows, impulse, velocity)
-    lacking = jax.vmap(contact_imbalance)(rows, impulse, rates)
+    rates = contact_rates(rows.each, impulse, rows.links.of(velocity))
+    lacking = jax.vmap(contact_imbalance)(rows.each, impulse, rates)
     # In touch and within the cone but for rounding.
     held = impulse[:, 2] * contacts.friction
     pull = jnp.sum(impulse[:, :2] ** 2, axis=1)

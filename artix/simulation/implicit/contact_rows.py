@@ -5,6 +5,9 @@ and Curnier: ``x_n = max(0, x_n - u_n / g_n)``, and ``x_t`` is the point nearest
 radius ``friction x_n``. Its solutions are the same for all positive ``g``, and those of De Saxce's cone condition; it
 has a derivative wherever the contact clearly sticks, slides or separates.
 
+Contacts move as their links do. A link with one contact has three motions that matter, those of the point; one with
+more, such as a flat foot, has six, however many contacts there are: the rest of the solver sees these motions.
+
 Alart and Curnier, *A mixed formulation for frictional contact problems prone to Newton like solution methods*, 1991.
 """
 
@@ -20,13 +23,26 @@ from artix.math.arrays import matmul
 Array = jax.Array
 
 
+class LinkMotions(NamedTuple):
+    """The motions of the links that touch, S in all: three of one contact's point, or six of a link with several."""
+
+    direction: Array
+    """Per generalised velocity, [S, nv]."""
+    effect: Array
+    """Change of the generalised velocity by unit impulses, [S, nv]."""
+    coupling: Array
+    """Change of the motions by unit impulses, [S, S]."""
+
+    def of(self, velocity: Array) -> Array:
+        """The motions [S] of a generalised velocity [nv]."""
+        return matmul(self.direction, velocity)
+
+
 class ContactRow(NamedTuple):
     """One contact (or all, with a leading axis [K]): two tangents, then the normal."""
 
-    direction: Array
-    """Its velocity per generalised velocity, [3, nv]."""
-    effect: Array
-    """Change of the generalised velocity by unit impulses, [3, nv]."""
+    reach: Array
+    """Its velocity per motion of the links, [3, S]."""
     approach: Array
     """What the normal velocity must at least be, with a minus sign: the speed at which the contact may close."""
     softness: Array
@@ -42,9 +58,39 @@ class ContactRow(NamedTuple):
     """The normal velocity per normal impulse, softness included."""
 
 
-def contact_rates(row: ContactRow, impulse: Array, velocity: Array) -> Array:
-    """The velocity [..., 3] that the laws see of a generalised velocity [nv]: the normal one shall not be negative."""
-    rate = matmul(row.direction, velocity)
+class ContactRows(NamedTuple):
+    """All contacts, K of them."""
+
+    links: LinkMotions
+    each: ContactRow
+
+    @property
+    def num_contacts(self) -> int:
+        """K."""
+        return len(self.each.approach)
+
+    @property
+    def direction(self) -> Array:
+        """Their velocities per generalised velocity, [3 K, nv]."""
+        return matmul(self._reach, self.links.direction)
+
+    @property
+    def effect(self) -> Array:
+        """Change of the generalised velocity by unit impulses, [3 K, nv]."""
+        return matmul(self._reach, self.links.effect)
+
+    def on_links(self, impulse: Array) -> Array:
+        """Impulses [K, 3] as impulses on the motions of the links, [S]."""
+        return matmul(impulse.reshape(-1), self._reach)
+
+    @property
+    def _reach(self) -> Array:
+        return self.each.reach.reshape(3 * self.num_contacts, -1)
+
+
+def contact_rates(row: ContactRow, impulse: Array, motions: Array) -> Array:
+    """The velocity [..., 3] that the laws see of motions [S]: the normal one shall not be negative."""
+    rate = matmul(row.reach, motions)
     return rate.at[..., 2].add(row.approach + row.softness * impulse[..., 2])
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from artix.math.arrays import matmul, take
 from artix.simulation.common.sweep import Sweep, implicit_sweep
 from artix.simulation.implicit.contact_newton import law_derivatives
-from artix.simulation.implicit.contact_rows import ContactRow, contact_imbalance, contact_rates
+from artix.simulation.implicit.contact_rows import ContactRows, contact_imbalance, contact_rates
 from artix.simulation.implicit.derivatives import ActingBounds
 from artix.simulation.implicit.impulses import (
     BoundImpulses,
@@ -32,7 +32,7 @@ class Bounds(NamedTuple):
     """All DOFs."""
     distances: DistanceRow | None = None
     """Of loop joints."""
-    contacts: ContactRow | None = None
+    contacts: ContactRows | None = None
 
     def laws(self) -> Bounds:
         """Of changes of the rows those of the laws, which contain no response: it only says how far a sweep goes."""
@@ -43,7 +43,9 @@ class Bounds(NamedTuple):
         if distances is not None:
             distances = distances._replace(effect=None, response=None)
         if contacts is not None:
-            contacts = contacts._replace(effect=None, block=None, sticking=None, tangential=None, normal=None)
+            links = contacts.links._replace(effect=None, coupling=None)
+            each = contacts.each._replace(block=None, sticking=None, tangential=None, normal=None)
+            contacts = ContactRows(links, each)
         return Bounds(dofs, distances, contacts)
 
 
@@ -83,8 +85,9 @@ def imbalances(sweeps: Sweeps, impulses: Impulses, bounds: Bounds, velocity: Arr
         rates = matmul(bounds.distances.direction, velocity)
         missing.append(distance_imbalance(bounds.distances, impulses.distances, rates))
     if bounds.contacts is not None:
-        rates = contact_rates(bounds.contacts, impulses.contacts, velocity)
-        missing.append(jax.vmap(contact_imbalance)(bounds.contacts, impulses.contacts, rates).reshape(-1))
+        each = bounds.contacts.each
+        rates = contact_rates(each, impulses.contacts, bounds.contacts.links.of(velocity))
+        missing.append(jax.vmap(contact_imbalance)(each, impulses.contacts, rates).reshape(-1))
     return jnp.concatenate(missing)
 
 
@@ -106,10 +109,10 @@ def acting_bounds(
         others.append(bounds.distances.direction)
     by_contact = None
     if bounds.contacts is not None:
-        rates = contact_rates(bounds.contacts, impulses.contacts, velocity)
-        by_contact = law_derivatives(bounds.contacts, impulses.contacts, rates)
-        effects.append(bounds.contacts.effect.reshape(-1, len(velocity)))
-        others.append(bounds.contacts.direction.reshape(-1, len(velocity)))
+        rates = contact_rates(bounds.contacts.each, impulses.contacts, bounds.contacts.links.of(velocity))
+        by_contact = law_derivatives(bounds.contacts.each, impulses.contacts, rates)
+        effects.append(bounds.contacts.effect)
+        others.append(bounds.contacts.direction)
     effect = jnp.concatenate(effects)
     coupling = take(effect, places)
     if others:

@@ -9,12 +9,13 @@ import jax.numpy as jnp
 
 from artix.dynamics.inverse import rigid_body_forces
 from artix.dynamics.momentum import about
-from artix.dynamics.newton_euler import pull
+from artix.dynamics.newton_euler import gravity_wrenches
 from artix.kinematics.bodies import Inertias
 from artix.kinematics.configuration import integrate
 from artix.kinematics.links import link_accelerations, link_frames, link_velocities
 from artix.kinematics.solve import kinematics
 from artix.kinematics.velocities import generalized_velocity
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.commands import commands_of
 from artix.simulation.common.contact_memory import ContactMemory
@@ -132,8 +133,8 @@ def _end(articulation: Articulation, state: State, solved: _Solved) -> State:
         # PhysX's tendons, loop joints with the world and contacts act on the whole. What they do is what the velocity
         # found takes, not the impulses found: the difference, rounding, would carry away feet that stand.
         acceleration = _acceleration(articulation, state, solved)
-        supplied = rigid_body_forces(articulation, state, acceleration, acting.wrench, gravity=True)
-        momentum = momentum + dt * supplied[:6]
+        needed = rigid_body_forces(articulation, state, None, acting.wrench, gravity=True)[:6]
+        momentum = momentum + dt * (needed + matmul(at_start.mass_matrix[:6], acceleration))
     start = end.replace(root_velocity=found.velocity[:6])
     free = _floating_end(articulation, start, moments.first / moments.mass, moved[:3], momentum, dt)
     return _where_free(at_start, free, end.replace(root_pose=state.root_pose))
@@ -157,7 +158,7 @@ def _report(
         kin, hard = kinematics(articulation, state), solved.system.hard
         response = solved.system.response if hard is None else hard.response_within(solved.system.response)
         touched = solved.touching.contacts
-        rows = contact_rows(articulation, state, touched, response, dt, options)
+        rows = contact_rows(articulation, state, touched, response, solved.acting, options)
         impulse = found.impulses.contacts
         contacts, on_links = contact_report(articulation, kin, touched, rows, impulse, found.velocity, dt)
         wrench = wrench + on_links
@@ -182,7 +183,8 @@ def _memory(solved: _Solved) -> ContactMemory | None:
         return None
     dofs, _, contacts = jax.lax.stop_gradient(solved.found.impulses)
     order = solved.at_start.topology.depth_first_dofs
-    return ContactMemory(contacts, jnp.zeros_like(dofs.friction).at[order].set(dofs.friction))
+    impulse = solved.touching.choice.recorded(contacts)
+    return ContactMemory(impulse, jnp.zeros_like(dofs.friction).at[order].set(dofs.friction))
 
 
 def _acceleration(articulation: Articulation, state: State, solved: _Solved) -> Array:
@@ -194,7 +196,7 @@ def _outer_wrench(articulation: Articulation, solved: _Solved, moments: Inertias
     """What acts on the whole from outside, about the root's centre of mass, [6]; ``moments`` are the whole's."""
     weightless = gravity_and_loads(articulation.replace(gravity_scale=1 - articulation.gravity_scale), None)
     besides = _total_wrench(solved.at_start, solved.acting.wrench - weightless)
-    return pull(articulation, moments.mass, moments.first)[:, 0] + besides
+    return gravity_wrenches(articulation, moments.mass, moments.first)[:, 0] + besides
 
 
 def _total_wrench(at_start: StepStart, wrench: Array) -> Array:

@@ -11,13 +11,19 @@ import numpy as np
 
 from artix.evaluation.devices import scan
 from artix.math.arrays import matmul, take
-from artix.math.tangents import is_zero, value_and_change
+from artix.math.tangents import along, is_zero, value_and_change
 from artix.model.padding import Tree
 from artix.model.topology import Topology
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.implicit.contact_newton import newton_change
-from artix.simulation.implicit.contact_rows import ContactRow, contact_rates, solve_contact_row
+from artix.simulation.implicit.contact_rows import (
+    ContactRow,
+    ContactRows,
+    contact_imbalance,
+    contact_rates,
+    solve_contact_row,
+)
 from artix.simulation.implicit.derivatives import impulse_changes
 from artix.simulation.implicit.impulses import (
     BoundImpulses,
@@ -31,6 +37,10 @@ from artix.simulation.implicit.laws import Bounds, Impulses, Sweeps, acting_boun
 Array = jax.Array
 _Remembered: TypeAlias = tuple[Array, Array]
 """Impulses of contacts [K, 3], and of the friction of DOFs in the order of the sweep [n]."""
+
+
+#: Sweeps before Newton's method begins, so that it knows roughly what sticks, slides and separates.
+_LEAST_SWEEPS = 2
 
 
 class Swept(NamedTuple):
@@ -136,10 +146,20 @@ def _sweeps_jvp(sweeps: Sweeps, primals, tangents):
         d_velocity = d_velocity + matmul(found.impulses.dofs.total, d_bounds.dofs.effect)
     if bounds.distances is not None and not is_zero(d_bounds.distances.effect):
         d_velocity = d_velocity + matmul(jnp.add(*found.impulses.distances), d_bounds.distances.effect)
-    if bounds.contacts is not None and not is_zero(d_bounds.contacts.effect):
-        effect = d_bounds.contacts.effect.reshape(-1, len(velocity))
-        d_velocity = d_velocity + matmul(found.impulses.contacts.reshape(-1), effect)
+    if bounds.contacts is not None:
+        d_velocity = d_velocity + _change_by_effects(bounds.contacts, d_bounds.contacts, found.impulses.contacts)
     return found, _followed(sweeps, bounds, dt, found, d_bounds, d_dt, d_velocity)
+
+
+def _change_by_effects(contacts: ContactRows, d_contacts: ContactRows, impulse: Array) -> Array | int:
+    """What a change of the contacts' effects changes of the velocity [nv], at the same impulses [K, 3]."""
+
+    def given(reach: Array, effect: Array) -> Array:
+        return matmul(matmul(impulse.reshape(-1), reach.reshape(-1, reach.shape[-1])), effect)
+
+    now = contacts.each.reach, contacts.links.effect
+    change = along(lambda x: given(*x), now, (d_contacts.each.reach, d_contacts.links.effect))
+    return 0 if change is None else change
 
 
 def _followed(sweeps: Sweeps, bounds: Bounds, dt, found: Swept, d_bounds: Bounds, d_dt, d_velocity) -> Swept:
@@ -163,31 +183,37 @@ def _followed(sweeps: Sweeps, bounds: Bounds, dt, found: Swept, d_bounds: Bounds
 
 def _sweeps(sweeps: Sweeps, bounds: Bounds, velocity: Array, dt: Array, remembered: _Remembered | None) -> Swept:
     start = _started(bounds, velocity, remembered)
-    found, _ = scan(lambda now, _: (_swept_once(sweeps, bounds, dt, now), None), start, length=sweeps.repetitions)
-    best = found
-    for _ in range(0 if bounds.contacts is None else sweeps.newton_steps):
+    if bounds.contacts is None or not sweeps.newton_steps:
+        return scan(lambda now, _: (_swept_once(sweeps, bounds, dt, now), None), start, length=sweeps.repetitions)[0]
+    first = max(sweeps.repetitions - sweeps.newton_steps, _LEAST_SWEEPS)
+    found, _ = scan(lambda now, _: (_swept_once(sweeps, bounds, dt, now), None), start, length=first)
+    best = found, _missed(bounds.contacts, found)
+    for _ in range(sweeps.newton_steps):
         found = _improved(sweeps, bounds, dt, found)
+        missed = _missed(bounds.contacts, found)
         # Newton steps need not come nearer each time; those that fail shall not count.
-        better = jnp.sum(found.corrections**2) <= jnp.sum(best.corrections**2)
-        best = jax.tree.map(functools.partial(jnp.where, better), found, best)
-    return best
+        best = jax.tree.map(functools.partial(jnp.where, missed <= best[1]), (found, missed), best)
+    return _swept_over_contacts(bounds.contacts, best[0])
 
 
 def _started(bounds: Bounds, velocity: Array, remembered: _Remembered | None) -> Swept:
     zero = jnp.zeros_like(bounds.dofs.response)
-    counts = [0 if rows is None else len(rows.effect) for rows in bounds[1:]]
+    counts = [
+        0 if bounds.distances is None else len(bounds.distances.effect),
+        0 if bounds.contacts is None else bounds.contacts.num_contacts,
+    ]
     none = jnp.zeros(counts[0], zero.dtype)
     contacts, friction = jnp.zeros((counts[1], 3), zero.dtype), zero
     if bounds.contacts is not None and remembered is not None:
         contacts, friction = remembered
-        velocity = velocity + matmul(contacts.reshape(-1), bounds.contacts.effect.reshape(-1, len(velocity)))
+        velocity = velocity + matmul(bounds.contacts.on_links(contacts), bounds.contacts.links.effect)
         velocity = velocity + matmul(friction, bounds.dofs.effect)
     impulses = Impulses(BoundImpulses(zero, friction, zero, zero, zero), (none, none), contacts)
     return Swept(velocity, impulses, jnp.zeros(len(zero) + counts[0] + 3 * counts[1], zero.dtype))
 
 
-def _swept_once(sweeps: Sweeps, bounds: Bounds, dt: Array, now: Swept) -> Swept:
-    """One sweep over all rows; contacts come last."""
+def _swept_once(sweeps: Sweeps, bounds: Bounds, dt: Array, now: Swept, with_contacts: bool = True) -> Swept:
+    """One sweep over all rows; contacts come last, or keep their impulses."""
 
     def turn(velocity: Array, inputs: tuple[Array, BoundRow, BoundImpulses]):
         place, row, old = inputs
@@ -199,33 +225,52 @@ def _swept_once(sweeps: Sweeps, bounds: Bounds, dt: Array, now: Swept) -> Swept:
         new, change = solve_distance(row, old, jnp.sum(row.direction * velocity))
         return velocity + row.effect * change, (new, jnp.sum(row.direction * row.effect) * change)
 
-    def turn_contact(velocity: Array, inputs: tuple[ContactRow, Array]):
-        row, old = inputs
-        new = solve_contact_row(row, old, contact_rates(row, old, velocity))
-        return velocity + matmul(new - old, row.effect), (new, matmul(row.block, new - old))
-
     velocity, (dofs, spans, contacts), _ = now
-    corrections = []
+    corrections, count = [], 0 if bounds.contacts is None else contacts.size
     if sweeps.places:
         velocity, (dofs, corrected) = scan(turn, velocity, (jnp.array(sweeps.places, int), bounds.dofs, dofs))
         corrections.append(corrected)
     if bounds.distances is not None:
         velocity, (spans, corrected) = scan(turn_distance, velocity, (bounds.distances, spans))
         corrections.append(corrected)
-    if bounds.contacts is not None:
-        velocity, (contacts, corrected) = scan(turn_contact, velocity, (bounds.contacts, contacts))
-        corrections.append(corrected.reshape(-1))
-    return Swept(velocity, Impulses(dofs, spans, contacts), jnp.concatenate([now.corrections[:0], *corrections]))
+    corrections.append(now.corrections[len(now.corrections) - count :])
+    swept = Swept(velocity, Impulses(dofs, spans, contacts), jnp.concatenate(corrections))
+    return swept if bounds.contacts is None or not with_contacts else _swept_over_contacts(bounds.contacts, swept)
+
+
+def _swept_over_contacts(rows: ContactRows, now: Swept) -> Swept:
+    """One sweep over the contacts."""
+    links, old = rows.links, now.impulses.contacts
+
+    def turn(motions: Array, inputs: tuple[ContactRow, Array]):
+        row, old = inputs
+        new = solve_contact_row(row, old, contact_rates(row, old, motions))
+        return motions + matmul(links.coupling, matmul(new - old, row.reach)), (new, matmul(row.block, new - old))
+
+    _, (contacts, corrected) = scan(turn, links.of(now.velocity), (rows.each, old))
+    velocity = now.velocity + matmul(rows.on_links(contacts - old), links.effect)
+    corrections = jnp.concatenate([now.corrections[: len(now.corrections) - corrected.size], corrected.reshape(-1)])
+    return Swept(velocity, now.impulses._replace(contacts=contacts), corrections)
 
 
 def _improved(sweeps: Sweeps, bounds: Bounds, dt: Array, now: Swept) -> Swept:
-    """A Newton step on the laws of all contacts, then a sweep, which keeps the impulses within their bounds."""
+    """A Newton step on the laws of all contacts, then a sweep over all other rows."""
     rows, old = bounds.contacts, now.impulses.contacts
     assert rows is not None
-    change = newton_change(rows, old, contact_rates(rows, old, now.velocity))
-    velocity = now.velocity + matmul(change.reshape(-1), rows.effect.reshape(-1, len(now.velocity)))
+    change = newton_change(rows, old, rows.links.of(now.velocity))
+    velocity = now.velocity + matmul(rows.on_links(change), rows.links.effect)
     stepped = Swept(velocity, now.impulses._replace(contacts=old + change), now.corrections)
-    return _swept_once(sweeps, bounds, dt, stepped)
+    return _swept_once(sweeps, bounds, dt, stepped, with_contacts=False)
+
+
+def _missed(rows: ContactRows, now: Swept) -> Array:
+    """How far the velocities are from the laws: what the last sweep corrected of DOFs, and what contacts lack."""
+    impulse = now.impulses.contacts
+    rates = contact_rates(rows.each, impulse, rows.links.of(now.velocity))
+    lacking = jax.vmap(contact_imbalance)(rows.each, impulse, rates)
+    of_contacts = lacking[:, 2] * rows.each.normal, lacking[:, :2] * rows.each.tangential[:, None]
+    of_others = now.corrections[: len(now.corrections) - impulse.size]
+    return sum((jnp.sum(x**2) for x in of_contacts), start=jnp.sum(of_others**2))
 
 
 def _parts(bounds: Bounds, change: Array) -> tuple[Array, Array, Array]:

@@ -82,4 +82,4 @@ def _bounds(options: SolverOptions, response: Array, given: _Given) -> Bounds:
     rows = bound_rows(articulation, state, acting, response, response)
     if contacts is None:
         return Bounds(rows)
-    return Bounds(rows, None, contact_rows(articulation, state, contacts, response, acting.dt, options))
+    return Bounds(rows, None, contact_rows(articulation, state, contacts, response, acting, options))

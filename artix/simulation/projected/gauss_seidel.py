@@ -6,12 +6,13 @@ change of the generalised velocity since the constraints began to act.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 
 from artix.evaluation.devices import scan
+from artix.model.topology import Topology
 from artix.simulation.common.drives import DriveRow, drive_impulse, within_envelope
 from artix.simulation.common.fixed_tendons import FixedTendonRow, fixed_tendon_impulses
 from artix.simulation.common.limits import LimitRow, friction_impulse, limit_impulses, velocity_limit_impulse
@@ -19,6 +20,8 @@ from artix.simulation.common.mimic import MimicRow, mimic_impulse
 from artix.simulation.common.spatial_tendons import SpatialTendonRow, spatial_tendon_impulses
 from artix.simulation.common.step_start import HIGHEST
 from artix.simulation.common.sweep import Sweep
+from artix.simulation.projected.contact_rows import ContactRows
+from artix.simulation.projected.contact_sweep import ContactImpulses, no_contact_impulses, solve_pair, travel
 from artix.simulation.projected.loop_rows import LoopRow, loop_impulses
 
 Array = jax.Array
@@ -47,6 +50,7 @@ class Rows(NamedTuple):
     fixed_tendons: FixedTendonRow | None
     mimics: MimicRow | None
     dofs: DofRow
+    contacts: ContactRows | None
 
 
 class DofImpulses(NamedTuple):
@@ -65,6 +69,7 @@ class SweepImpulses(NamedTuple):
     spatial_tendons: tuple[Array, Array]
     fixed_tendons: tuple[Array, Array]
     dofs: DofImpulses
+    contacts: ContactImpulses | None
 
 
 class Progress(NamedTuple):
@@ -76,6 +81,26 @@ class Progress(NamedTuple):
     """The same by the rows' velocities, in the order of the sweep, [n]."""
     path_length: Array
     """Lengths of the spatial tendons' paths, [S]."""
+    link_travel: Array
+    """By how much the links' centres of mass have moved, and their turns summed, in world axes, [L, 6]; for the
+    contacts of TGS, and [0, 6] where there are none."""
+
+
+SweepOrder: TypeAlias = "tuple[tuple[int, int, tuple[int, ...]], ...]"
+"""Stretches of a sweep: DOFs from the first to before the last one, in its order, then pairs of contacts; static."""
+
+
+def sweep_order(topology: Topology, links: tuple[int, ...]) -> SweepOrder:
+    """Where the pairs of contacts, on these links, have their turns among the DOFs: after those of their own links."""
+    parts: list[tuple[int, int, tuple[int, ...]]] = []
+    first = last = 0
+    for link in topology.depth_first_links:
+        last += len(topology.joint_axes[link])
+        pairs = tuple(k for k, of in enumerate(links) if of == link)
+        if pairs:
+            parts.append((first, last, pairs))
+            first = last
+    return (*parts, (first, topology.num_dofs, ()))
 
 
 def no_impulses(rows: Rows) -> SweepImpulses:
@@ -85,16 +110,24 @@ def no_impulses(rows: Rows) -> SweepImpulses:
         (zero[:0], zero[:0]) if row is None else (jnp.zeros_like(row.response), jnp.zeros_like(row.response))
         for row in (rows.loops, rows.spatial_tendons, rows.fixed_tendons)
     )
-    return SweepImpulses(loops, springs, cords, DofImpulses(zero, zero, zero, zero))
+    contacts = None if rows.contacts is None else no_contact_impulses(rows.contacts)
+    return SweepImpulses(loops, springs, cords, DofImpulses(zero, zero, zero, zero), contacts)
 
 
 def sweep_once(
-    rows: Rows, change: Array, impulses: SweepImpulses, progress: Progress, free_velocity: Array, sweep: Sweep
+    rows: Rows,
+    order: SweepOrder,
+    change: Array,
+    impulses: SweepImpulses,
+    progress: Progress,
+    free_velocity: Array,
+    sweep: Sweep,
 ) -> tuple[Array, SweepImpulses, Array]:
     """Solves every row once, in PhysX's order: joints of the scene first, then the articulation's own.
 
     Args:
       rows: the rows.
+      order: the turns of contacts among the DOFs.
       change: of the generalised velocity by impulses so far, [nv].
       impulses: accumulated so far.
       progress: how far positions have moved.
@@ -103,10 +136,10 @@ def sweep_once(
 
     Returns:
       The new change, the new impulses, and by how much this sweep corrected the velocities of the rows, one number per
-      row of a loop joint, path of a spatial tendon, joint of a fixed one, mimic joint and DOF: what the sweeps before
-      it had left.
+      row of a loop joint, path of a spatial tendon, joint of a fixed one, mimic joint, DOF and row of a contact: what
+      the sweeps before it had left.
     """
-    loops, springs, cords, dofs = impulses
+    loops, springs, cords, dofs, contacts = impulses
     corrections = []
     if rows.loops is not None:
         change, (loops, corrected) = _sweep_loops(rows.loops, change, loops, progress.motion, free_velocity, sweep)
@@ -122,8 +155,15 @@ def sweep_once(
     if rows.mimics is not None:
         change, corrected = _sweep_mimics(rows.mimics, change, progress.motion, free_velocity, sweep)
         corrections.append(corrected)
-    change, (dofs, corrected) = _sweep_dofs(rows.dofs, change, dofs, progress.displacement, sweep)
-    return change, SweepImpulses(loops, springs, cords, dofs), jnp.concatenate([*corrections, corrected])
+    if rows.contacts is None:
+        change, (dofs, corrected) = _sweep_dofs(rows.dofs, change, dofs, progress.displacement, sweep)
+        corrections.append(corrected)
+    else:
+        assert contacts is not None
+        old = contacts
+        change, (dofs, corrected), contacts = _sweep_dofs_and_contacts(rows, order, change, dofs, old, progress, sweep)
+        corrections += [corrected, *_contact_corrections(rows.contacts, old, contacts)]
+    return change, SweepImpulses(loops, springs, cords, dofs, contacts), jnp.concatenate(corrections)
 
 
 def _sweep_loops(rows: LoopRow, change: Array, impulses, motion: Array, free_velocity: Array, sweep: Sweep):
@@ -171,6 +211,9 @@ def _sweep_mimics(rows: MimicRow, change: Array, motion: Array, free_velocity: A
 
 
 def _sweep_dofs(rows: DofRow, change: Array, impulses: DofImpulses, displacement: Array, sweep: Sweep):
+    if not displacement.size:
+        return change, (impulses, displacement)
+
     def solve(change, inputs):
         row, old, moved = inputs
         velocity = row.free_velocity + change[row.place]
@@ -178,6 +221,33 @@ def _sweep_dofs(rows: DofRow, change: Array, impulses: DofImpulses, displacement
         return change + row.effect * total, (new, row.response * total)
 
     return scan(solve, change, (rows, impulses, displacement))
+
+
+def _sweep_dofs_and_contacts(
+    rows: Rows,
+    order: SweepOrder,
+    change: Array,
+    dofs: DofImpulses,
+    contacts: ContactImpulses,
+    progress: Progress,
+    sweep: Sweep,
+):
+    """The DOFs, and after those of a link its contacts."""
+    assert rows.contacts is not None
+    moved = travel(rows.contacts, progress.link_travel) if sweep.temporal else None
+    solved = []
+    for first, last, pairs in order:
+        part = jax.tree.map(lambda leaf, a=first, b=last: leaf[a:b], (rows.dofs, dofs, progress.displacement))
+        change, found = _sweep_dofs(part[0], change, part[1], part[2], sweep)
+        solved.append(found)
+        for pair in pairs:
+            change, contacts = solve_pair(rows.contacts, pair, change, contacts, moved, sweep)
+    return change, jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *solved), contacts
+
+
+def _contact_corrections(rows: ContactRows, old: ContactImpulses, new: ContactImpulses) -> list[Array]:
+    normal = rows.normal.response * (new.normal - old.normal)
+    return [normal, jnp.ravel(rows.friction.response * (new.friction - old.friction))]
 
 
 def _solve_dof(

@@ -16,7 +16,15 @@ from artix.simulation.common.spatial_tendons import path_lengths
 from artix.simulation.common.step_start import StepStart, link_motion, static_topology
 from artix.simulation.common.sweep import Sweep
 from artix.simulation.common.unconstrained import Unconstrained
-from artix.simulation.projected.gauss_seidel import Progress, Rows, SweepImpulses, no_impulses, sweep_once
+from artix.simulation.projected.gauss_seidel import (
+    Progress,
+    Rows,
+    SweepImpulses,
+    SweepOrder,
+    no_impulses,
+    sweep_once,
+    sweep_order,
+)
 from artix.simulation.projected.positions import Configuration, advance, start_configuration, to_state, with_drift_of
 
 Array = jax.Array
@@ -74,21 +82,26 @@ def iterate(
     temporal, count = options.solver == "tgs", options.position_iterations
     h = dt / count if temporal else dt
     zero = jnp.zeros_like(free.velocity)
+    order = sweep_order(static_topology(at_start), () if rows.contacts is None else rows.contacts.links)
 
     def position_sweep(carry: _Carry, number: Array) -> tuple[_Carry, Array]:
         change = carry.change if late is None else carry.change + h * late
         progress = carry.progress
         if temporal:
-            progress = progress._replace(path_length=_lengths(articulation, state, at_start, carry.configuration))
+            progress = _with_lengths(
+                articulation, state, at_start, rows, free, progress, carry.configuration, number * h
+            )
         sweep = _sweep(options, dt, h, number * h if temporal else jnp.zeros_like(h), moves_positions=True)
-        change, impulses, corrected = sweep_once(rows, change, carry.impulses, progress, free.velocity, sweep)
+        change, impulses, corrected = sweep_once(rows, order, change, carry.impulses, progress, free.velocity, sweep)
         configuration = carry.configuration
         if temporal:
             configuration, progress = _advanced(at_start, rows, free, change, configuration, progress, h)
         return _Carry(change, carry.total_change + change, impulses, configuration, progress), corrected
 
     configuration = start_configuration(at_start, state)
-    progress = Progress(zero, jnp.zeros_like(state.joint_position), _lengths(articulation, state, at_start, None))
+    unmoved = jnp.zeros((0, 6) if rows.contacts is None or not temporal else free.motion.shape, zero.dtype)
+    lengths = _lengths(articulation, state, at_start, at_start.frame)
+    progress = Progress(zero, jnp.zeros_like(state.joint_position), lengths, unmoved)
     carry, corrections = scan(
         position_sweep,
         _Carry(zero, zero, no_impulses(rows), configuration, progress),
@@ -97,24 +110,32 @@ def iterate(
     mean_change, progress = (carry.total_change / count, carry.progress) if temporal else (carry.change, progress)
     configuration = carry.configuration
     if temporal:
-        progress = progress._replace(path_length=_lengths(articulation, state, at_start, configuration))
+        progress = _with_lengths(articulation, state, at_start, rows, free, progress, configuration, dt)
     else:
         configuration, _ = _advanced(at_start, rows, free, carry.change, configuration, progress, dt)
-    sweep = _sweep(options, dt, h, dt if temporal else jnp.zeros_like(dt), moves_positions=False)
-    change, impulses, late_corrections = _velocity_sweeps(
-        rows, carry.change, carry.impulses, progress, free.velocity, sweep, options.velocity_iterations
-    )
-    last = late_corrections if options.velocity_iterations else corrections
+    change, impulses, last = carry.change, carry.impulses, corrections
+    if options.velocity_iterations:
+        sweep = _sweep(options, dt, h, dt if temporal else jnp.zeros_like(dt), moves_positions=False)
+        change, impulses, last = _velocity_sweeps(
+            rows, order, change, impulses, progress, free.velocity, sweep, options.velocity_iterations
+        )
     return Solution(change, mean_change, impulses, configuration, corrections[-1], last[-1])
 
 
 def _velocity_sweeps(
-    rows: Rows, change: Array, impulses: SweepImpulses, progress: Progress, velocity: Array, sweep: Sweep, count: int
+    rows: Rows,
+    order: SweepOrder,
+    change: Array,
+    impulses: SweepImpulses,
+    progress: Progress,
+    velocity: Array,
+    sweep: Sweep,
+    count: int,
 ) -> tuple[Array, SweepImpulses, Array]:
     """The sweeps after the positions have moved; their corrections have a leading axis ``count``."""
 
     def once(carry: tuple[Array, SweepImpulses], _) -> tuple[tuple[Array, SweepImpulses], Array]:
-        change, impulses, corrected = sweep_once(rows, carry[0], carry[1], progress, velocity, sweep)
+        change, impulses, corrected = sweep_once(rows, order, carry[0], carry[1], progress, velocity, sweep)
         return (change, impulses), corrected
 
     (change, impulses), corrections = scan(once, (change, impulses), length=count)
@@ -155,15 +176,45 @@ def _advanced(
     return advance(static_topology(at_start), configuration, joints, motion, time), progress
 
 
-def _lengths(articulation: Articulation, state: State, at_start: StepStart, moved: Configuration | None) -> Array:
-    """Lengths [S] of the spatial tendons' paths, at the start of the step or with the links moved."""
+def _with_lengths(
+    articulation: Articulation,
+    state: State,
+    at_start: StepStart,
+    rows: Rows,
+    free: Unconstrained,
+    progress: Progress,
+    moved: Configuration,
+    elapsed: Array,
+) -> Progress:
+    """The progress with what follows from the configuration: lengths of tendons and travels of links."""
+    topology = static_topology(at_start)
+    if not topology.spatial_tendons and rows.contacts is None:
+        return progress
+    frame = _moved_frames(articulation, state, at_start, moved)
+    progress = progress._replace(path_length=_lengths(articulation, state, at_start, frame))
+    if rows.contacts is None:
+        return progress
+    center = frame @ Placement.from_poses(articulation.link_com_pose)
+    # PhysX moves centres of mass with the links, and sums up turns with the axes of the start.
+    caused = link_motion(at_start, progress.motion - elapsed * free.velocity)
+    turned = elapsed * free.motion[:, 3:] + caused[:, 3:]
+    return progress._replace(link_travel=jnp.concatenate([center.position.T - at_start.center, turned], axis=1))
+
+
+def _moved_frames(articulation: Articulation, state: State, at_start: StepStart, moved: Configuration) -> Placement:
+    """The links' frames with the links moved, relative to the root's centre of mass at the start of the step."""
+    topology = static_topology(at_start)
+    # Where the root is at the start is no part of it: far from the origin it would cost digits.
+    origin = state.root_pose.at[:3].set(at_start.frame.position[:, 0])
+    now = to_state(articulation, topology, moved, state.replace(root_pose=origin))
+    if at_start.drift is not None:
+        articulation, _ = with_drift_of(articulation, topology, moved, now)
+    return Placement.from_poses(link_poses(articulation, now))
+
+
+def _lengths(articulation: Articulation, state: State, at_start: StepStart, frame: Placement) -> Array:
+    """Lengths [S] of the spatial tendons' paths, with the links' frames there."""
     topology = static_topology(at_start)
     if not topology.spatial_tendons:
         return jnp.zeros_like(state.joint_position, shape=(0,))
-    frame = at_start.frame
-    if moved is not None:
-        now = to_state(articulation, topology, moved, state)
-        if at_start.drift is not None:
-            articulation, _ = with_drift_of(articulation, topology, moved, now)
-        frame = Placement.from_poses(link_poses(articulation, now))
     return path_lengths(articulation, topology, frame)

@@ -99,7 +99,7 @@ def _joint_rotations(articulation: Articulation, topology: Topology, configurati
     placements = link_placements(articulation)
     geometry = joint_geometry(articulation, placements)
     amounts, _ = joint_transforms(topology, geometry, configuration.joint_position)
-    local = joint_quaternions(geometry.turns, amounts)
+    local = joint_quaternions(geometry.basis, amounts)
     moved = placements.take(topology.body_link)
     # A link's frame in the world is its body's times its own in the body.
     absolute = spatial.quaternion_product(
@@ -108,7 +108,7 @@ def _joint_rotations(articulation: Articulation, topology: Topology, configurati
     root = spatial.quaternion_product(configuration.root_rotation, spatial.conjugate(moved.rotation[:, :1]))
     above = _parent_orientations(topology, root, local, absolute)
     relative = spatial.quaternion_product(spatial.conjugate(above), absolute[:, 1:])
-    return spatial.quaternion_product(spatial.conjugate(geometry.turns[0, :, 3]), relative)
+    return spatial.quaternion_product(spatial.conjugate(geometry.basis[0, :, 3]), relative)
 
 
 def _parent_orientations(topology: Topology, root: Array, local: Array, absolute: Array) -> Array:

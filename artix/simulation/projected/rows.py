@@ -14,7 +14,8 @@ from artix.simulation.common.limits import LimitRow, room
 from artix.simulation.common.loop_closures import LoopClosures
 from artix.simulation.common.mimic import mimic_rows
 from artix.simulation.common.spatial_tendons import spatial_tendon_rows
-from artix.simulation.common.step_start import HIGHEST, StepStart, axis_row, static_topology
+from artix.simulation.common.step_start import StepStart, axis_row, static_topology
+from artix.simulation.projected.contact_rows import ContactRows, mobility_softness
 from artix.simulation.projected.gauss_seidel import DofRow, Rows
 from artix.simulation.projected.loop_rows import loop_rows
 
@@ -28,6 +29,7 @@ def constraint_rows(
     joint_position: Array,
     motion: Array,
     commands: Commands,
+    contacts: ContactRows | None,
 ) -> Rows:
     """All rows at the start of the step; ``motion`` [L, 6] are the links' velocities before any impulse."""
     a, t = articulation, static_topology(at_start)
@@ -37,6 +39,7 @@ def constraint_rows(
         fixed_tendons=fixed_tendon_rows(a, at_start, joint_position, motion) if t.fixed_tendons else None,
         mimics=mimic_rows(a.mimic, at_start, joint_position) if t.mimic_dofs else None,
         dofs=_dof_rows(a, at_start, joint_position, motion, commands),
+        contacts=contacts,
     )
 
 
@@ -75,9 +78,7 @@ def _dof_rows(
 
 def _constraint_force_mixing(articulation: Articulation, at_start: StepStart) -> Array:
     """PhysX's softening of a joint's rows by the mobility of its two links, [n]."""
-    linear = at_start.jacobian[:, :3]
-    mobility = jnp.sum(jnp.matmul(linear, at_start.inverse_mass, precision=HIGHEST) * linear, axis=2)
-    mixing = articulation.link_cfm_scale * jnp.max(mobility, axis=1)
+    mixing = mobility_softness(articulation, at_start)
     child, parent = at_start.topology.dof_link, at_start.topology.dof_parent_link
     return jnp.maximum(mixing[child], mixing[parent])
 

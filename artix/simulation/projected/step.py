@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 
@@ -33,6 +35,9 @@ from artix.simulation.common.unconstrained import (
     link_resistance,
     unconstrained_velocities,
 )
+from artix.simulation.projected.contact_report import anchors_after, contact_report, contact_wrenches
+from artix.simulation.projected.contact_rows import ContactRows, Touching, contact_rows
+from artix.simulation.projected.friction_anchors import Anchored, FrictionAnchors
 from artix.simulation.projected.gauss_seidel import tendon_wrenches
 from artix.simulation.projected.iterations import Solution, iterate
 from artix.simulation.projected.positions import Configuration, to_state, with_drift_of
@@ -41,18 +46,38 @@ from artix.simulation.projected.rows import constraint_rows
 Array = jax.Array
 
 
+class Outcome(NamedTuple):
+    """What a step leads to."""
+
+    state: State
+    drift: Array | None
+    """Drifts of joints, [L, 3]; ``None`` where they are not kept."""
+    anchors: FrictionAnchors | None
+    """What friction remembers; ``None`` without a ground."""
+    report: StepReport
+
+
 def physx_step(
-    articulation: Articulation, state: State, control: Control, dt: Array, options: SolverOptions
-) -> tuple[State, StepReport]:
-    """One step by PhysX's law; see :func:`artix.step`."""
-    end, _, report = drifting_step(articulation, state, None, control, dt, options)
-    return end, report
+    articulation: Articulation,
+    state: State,
+    control: Control,
+    dt: Array,
+    options: SolverOptions,
+    *,
+    drift: Array | None = None,
+    touching: Touching | None = None,
+) -> Outcome:
+    """One step by PhysX's law.
 
-
-def drifting_step(
-    articulation: Articulation, state: State, drift: Array | None, control: Control, dt: Array, options: SolverOptions
-) -> tuple[State, Array | None, StepReport]:
-    """One step by PhysX's law, which keeps drifts [L, 3] of joints; see :func:`artix.step_with_joint_drift`."""
+    Args:
+      articulation: the articulation.
+      state: where it is.
+      control: what acts on it.
+      dt: the step [s].
+      options: which solver, and how many sweeps.
+      drift: of its joints, [L, 3], to keep; see :func:`artix.step_with_joint_drift`.
+      touching: its contacts with the ground.
+    """
     state = clamp_joint_velocities(articulation, state)
     at_start = evaluate_step_start(articulation, state, drift)
     base = static_topology(at_start).num_base_dofs
@@ -71,7 +96,12 @@ def drifting_step(
         free = unconstrained_velocities(at_start, velocity, given + brake, joint_force, dt)
     free = _corrected(at_start, free)
     loops = loop_closures(articulation if drift is None else with_joint_drift(articulation, drift), state)
-    rows = constraint_rows(articulation, at_start, loops, state.joint_position, free.motion, commands)
+    contacts: ContactRows | None = None
+    anchors: list[Anchored] = []
+    found_at = free.velocity[:0]
+    if touching is not None:
+        contacts, anchors, found_at = contact_rows(articulation, at_start, touching, free.motion, dt, options)
+    rows = constraint_rows(articulation, at_start, loops, state.joint_position, free.motion, commands, contacts)
     solution = iterate(articulation, state, at_start, rows, free, late, dt, options)
     configuration = _within_limits(articulation, solution.configuration)
     end = to_state(articulation, static_topology(at_start), configuration, state)
@@ -87,6 +117,13 @@ def drifting_step(
     if loops is not None:
         on_links, on_link_b = loop_wrenches(at_start, loops, sum(solution.impulses.loops) / dt)
         wrench = wrench + on_links
+    found, after = None, None
+    if touching is not None and contacts is not None and solution.impulses.contacts is not None:
+        links, impulses = static_topology(at_start).num_links, solution.impulses.contacts
+        wrench = wrench + contact_wrenches(contacts, impulses, dt, links)
+        last = solution.velocity_corrections[-(contacts.normal.gap.size + contacts.friction.error.size) :]
+        found = contact_report(at_start, touching, contacts, impulses, last, solution.change, dt)
+        after = anchors_after(at_start, touching, contacts, anchors, found_at, impulses.slips)
     tendons = tendon_wrenches(rows, solution.impulses, dt, static_topology(at_start).num_links)
     joint_forces = incoming_joint_forces(articulation, at_start, end_frame, motion, link_acceleration, wrench, tendons)
     report = StepReport(
@@ -97,8 +134,9 @@ def drifting_step(
         loop_joint_force=on_link_b,
         position_residual=residual_of(solution.position_corrections),
         velocity_residual=residual_of(solution.velocity_corrections),
+        contacts=found,
     )
-    return end, drift, report
+    return Outcome(end, drift, after, report)
 
 
 def _corrected(at_start: StepStart, free: Unconstrained) -> Unconstrained:

@@ -1,0 +1,83 @@
+"""``artix play``: what a policy does in episodes of its task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from artix import envs
+from artix.cli.errors import TrainingFailure
+from artix.cli.text import quantity, table
+from artix.cli.training_files import TrainingFiles, config_of, load_header, load_policy
+from artix.examples import policies
+
+#: Policies that come with artix.
+LEARNED = Path(policies.__file__).parent / "checkpoints"
+
+
+def run_play(checkpoint: str, *, episodes: int, seed: int, html: str | None) -> int:
+    """Plays episodes and prints their statistics.
+
+    Args:
+      checkpoint: a file of ``artix train``, its folder, or a task for which artix has a policy.
+      episodes: number of episodes.
+      seed: seed of everything random in them.
+      html: a file for an animation of the first episode; ``None`` for none.
+
+    Returns:
+      0.
+
+    Raises:
+      TrainingFailure: the checkpoint cannot be read, or the animation cannot be made.
+    """
+    path = _file_of(checkpoint)
+    header = load_header(path)
+    if header["task"] not in envs.NAMES:
+        raise TrainingFailure(f"{str(path)!r} is of the task {header['task']!r}, which this version does not have")
+    environment = envs.make(header["task"])
+    policy = load_policy(path, environment, config_of(header))
+    found = policies.evaluate(environment, policy, jax.random.key(seed), episodes=episodes)
+    print(f"{header['task']} after {header['steps']:,} steps: {episodes} episodes without noise\n")
+    print(_statistics({name: np.asarray(value) for name, value in found.items()}))
+    if html is not None:
+        _save_html(html, environment, policy, seed)
+    return 0
+
+
+def _file_of(checkpoint: str) -> Path:
+    path, own = Path(checkpoint), LEARNED / f"{checkpoint}.npz"
+    if not path.exists() and own.exists():
+        return own
+    return TrainingFiles(path).policy if path.is_dir() else path
+
+
+def _statistics(found: dict[str, np.ndarray]) -> str:
+    first = ("return", "length", "terminated")
+    others = sorted(name for name in found if name not in first and not name.startswith("final/reward/"))
+    names = [*first, *others]
+    rows = [
+        (name, *(quantity(float(f(found[name]))) for f in (np.mean, np.std, np.min, np.median, np.max)))
+        for name in names
+    ]
+    return table(("of an episode", "mean", "deviation", "least", "median", "most"), rows, align="l")
+
+
+def _save_html(path: str, environment: envs.Environment, policy: policies.Policy, seed: int) -> None:
+    key = jax.random.split(jax.random.key(seed), 1)[0]
+    states = jax.jit(lambda key: policies.play(environment, policy, key))(key)
+    ended = np.flatnonzero(np.asarray(states.done))
+    frames = max(
+        int(ended[0]) if ended.size else environment.episode_length, 1
+    )  # the last state begins the next episode
+    shown = jax.tree.map(lambda x: x[:frames], states.articulation_state)
+    try:
+        from artix.viewer import save_html
+
+        save_html(path, environment.articulation, shown, environment.dt, ground=environment.ground)
+    except ImportError as error:
+        raise TrainingFailure(f"no animation: {error}") from error
+    except OSError as error:
+        raise TrainingFailure(f"{path!r} cannot be written: {error.strerror or error}") from error
+    print(f"\nanimation saved to {path}")

@@ -1,0 +1,166 @@
+"""``artix train``: PPO on a task, with progress, checkpoints and a learning curve."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from artix import envs
+from artix.cli.errors import TrainingFailure
+from artix.cli.text import rate
+from artix.cli.training_files import (
+    TrainingFiles,
+    config_of,
+    export_results,
+    header_of,
+    load_header,
+    load_rows,
+    load_training,
+    save_checkpoint,
+    save_curve,
+)
+from artix.examples import ppo
+from artix.examples.ppo_settings import settings
+
+#: Between checkpoints, and between lines where the output is no terminal [s].
+CHECKPOINT_PERIOD, LINE_PERIOD = 60.0, 10.0
+
+
+def run_train(
+    task: str, *, steps: int | None, num_envs: int | None, seed: int | None, output: str | None, resume: bool
+) -> int:
+    """Trains a policy.
+
+    Args:
+      task: the name of a task of :mod:`artix.envs`.
+      steps: environment steps, from the beginning of the training; ``None`` for as many as the task usually takes.
+      num_envs: environments at once; ``None`` for what suits the task.
+      seed: seed of everything random; ``None`` for 0.
+      output: the folder for what is learned; ``None`` for ``runs/TASK``.
+      resume: whether to go on from the checkpoint in the folder.
+
+    Returns:
+      0 if all steps were taken, 130 if the training was interrupted and a checkpoint left.
+
+    Raises:
+      TrainingFailure: the task or the checkpoint is not known, or what was learned cannot be written.
+    """
+    if task not in envs.NAMES:
+        raise TrainingFailure(f"no task called {task!r}; there are: {', '.join(envs.NAMES)}")
+    files = TrainingFiles(Path(output or f"runs/{task}"))
+    config, usual_steps, options = settings(task)
+    environment = envs.make(task, **options)
+    given: dict[str, Any] = {"num_envs": num_envs, "seed": seed}
+    given = {name: value for name, value in given.items() if value is not None}
+    config, training, rows = dataclasses.replace(config, **given), None, []
+    if resume:
+        header = load_header(files.checkpoint)
+        if header["task"] != task:
+            raise TrainingFailure(f"{str(files.checkpoint)!r} is of the task {header['task']!r}, not {task!r}")
+        other = [name for name, value in given.items() if value != header["config"].get(name)]
+        if other:
+            raise TrainingFailure(
+                f"--resume keeps the checkpoint's {' and '.join(other)}: leave out what says otherwise"
+            )
+        config = config_of(header)
+        training, rows = load_training(files, environment, config), load_rows(files, header["steps"])
+    elif files.checkpoint.exists():
+        raise TrainingFailure(f"there is a training in {str(files.folder)!r}: --resume goes on, --output names another")
+    try:
+        files.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TrainingFailure(f"the folder {str(files.folder)!r} cannot be made: {error.strerror}") from error
+    return _train(task, environment, config, steps or usual_steps, training, rows, files)
+
+
+def _train(
+    task: str,
+    environment: envs.Environment,
+    config: ppo.Config,
+    steps: int,
+    training: ppo.Training | None,
+    rows: list[list[float]],
+    files: TrainingFiles,
+) -> int:
+    before = rows[-1][1] if rows else 0.0
+    print(f"{task}: {rate(steps)} steps in {config.num_envs} environments at once, to {files.folder}/; compiling ...")
+    progress, last_saved, report, interrupted = _Progress(steps), time.perf_counter(), None, False
+    try:
+        for now, report in ppo.train(environment, config, steps=steps, training=training):
+            training = now
+            report["seconds"] += before
+            rows.append([report[name] for name in ("steps", "seconds", "return", "fall", "noise")])
+            progress.show(report)
+            if time.perf_counter() - last_saved > CHECKPOINT_PERIOD:
+                _save_or_say(files, training, header_of(task, config, report), rows, progress)
+                last_saved = time.perf_counter()
+    except KeyboardInterrupt:
+        interrupted = True
+    except FloatingPointError as error:
+        raise TrainingFailure(str(error)) from error
+    progress.end()
+    if training is None or report is None:
+        print("nothing left to do" if training is not None else "interrupted before the first iteration")
+        return 130 if interrupted else 0
+    try:
+        _save_all(files, training, header_of(task, config, report), rows)
+    except OSError as error:
+        raise TrainingFailure(f"{str(files.folder)!r} cannot be written: {error.strerror or error}") from error
+    if interrupted:
+        print(f"interrupted; artix train {task} --resume --output {files.folder} goes on")
+        return 130
+    print(f"artix play {files.policy} shows what was learned")
+    return 0
+
+
+def _save_all(files: TrainingFiles, training: ppo.Training, header: dict[str, Any], rows: list[list[float]]) -> None:
+    save_checkpoint(files, training, header, rows)
+    export_results(files, training, header)
+    save_curve(files, rows, f"{header['task']}, PPO")
+    print(f"saved in {files.folder}/: {', '.join(sorted(path.name for path in files.folder.iterdir()))}")
+
+
+def _save_or_say(files: TrainingFiles, training: ppo.Training, header: Any, rows: Any, progress: _Progress) -> None:
+    """A checkpoint on the way; if the disk is full, that is no reason to lose what was learned so far."""
+    try:
+        save_checkpoint(files, training, header, rows)
+    except OSError as error:
+        progress.end()
+        print(f"artix: no checkpoint was written: {error.strerror or error}; training goes on", file=sys.stderr)
+
+
+class _Progress:
+    """A line that is written over in a terminal, and a line now and then elsewhere."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps, self.shown, self.speed = steps, -math.inf, math.nan
+        self.last: dict[str, float] | None = None
+
+    def show(self, report: dict[str, float]) -> None:
+        if self.last is not None:  # the first report's time was spent on compiling
+            speed = (report["steps"] - self.last["steps"]) / max(report["seconds"] - self.last["seconds"], 1e-9)
+            self.speed = speed if math.isnan(self.speed) else 0.95 * self.speed + 0.05 * speed
+        now, live = time.perf_counter(), sys.stdout.isatty()
+        if now - self.shown > (0.2 if live else LINE_PERIOD) or report["steps"] >= self.steps:
+            print(("\r" if live else "") + self._text(report), end="" if live else "\n", flush=True)
+            self.shown = now
+        self.last = report
+
+    def _text(self, report: dict[str, float]) -> str:
+        parts = [f"{rate(report['steps'])} of {rate(self.steps)} steps"]
+        if not math.isnan(self.speed):
+            minutes, seconds = divmod(round(max(self.steps - report["steps"], 0) / max(self.speed, 1e-9)), 60)
+            parts += [f"{rate(self.speed)} steps/s", f"{minutes}:{seconds:02d} left"]
+        if not math.isnan(report["return"]):
+            parts += [f"return {report['return']:.4g}", f"{100 * report['fall']:.0f} % terminated"]
+        if report.get("metrics/nan"):
+            parts.append(f"{report['metrics/nan']:.1g} of the steps not finite")
+        return " | ".join(parts).ljust(100)
+
+    def end(self) -> None:
+        if self.last is not None and sys.stdout.isatty():
+            print()

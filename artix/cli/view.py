@@ -1,0 +1,99 @@
+"""``artix view``: a robot in a browser with a slider for each joint, or saved as HTML or as a picture."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+import artix
+from artix import Articulation, State, viewer
+from artix.cli.errors import UnreadableRobot
+from artix.cli.robot_source import description_path, load_robot
+from artix.cli.text import writable
+
+RATE = 30.0
+#: How long each joint moves in a recording [s].
+SECONDS_A_JOINT = 1.2
+
+
+def run_view(
+    robot: str,
+    *,
+    html: str | None,
+    png: str | None,
+    collision: bool,
+    package_dirs: Sequence[str],
+    server: Mapping[str, Any],
+    reading: Mapping[str, Any],
+) -> int:
+    """Shows a robot.
+
+    Args:
+      robot: a path, or the name of a built-in robot.
+      html: where a recording goes; ``None`` for none.
+      png: where a picture goes; ``None`` for none.
+      collision: whether the shapes with which it touches are shown, too.
+      package_dirs: folders in which to look for meshes.
+      server: ``host``, ``port`` and ``open_browser`` of :func:`artix.viewer.pose`, where nothing is saved.
+      reading: options of the reader.
+
+    Returns:
+      0, or 1 if a file cannot be written.
+
+    Raises:
+      UnreadableRobot: the robot cannot be read, a package is missing, or the port is used.
+      DescriptionError: the description has errors.
+    """
+    if not all(writable(path) for path in (html, png) if path is not None):
+        return 1
+    articulation = load_robot(robot, **reading)
+    show = ("visual", "collision") if collision else ("visual",)
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_: print(f"artix: {message}")
+        try:
+            path, root = description_path(robot), reading.get("root")
+            visuals = viewer.load_visuals(path, articulation, package_dirs=package_dirs, root=root)
+            if png is not None:
+                viewer.render_png(png, articulation, artix.neutral_state(articulation), visuals=visuals, show=show)
+                print(f"picture saved to {png}")
+            if html is not None:
+                states = moving_joints(articulation)
+                viewer.save_html(html, articulation, states, 1.0 / RATE, visuals=visuals, show=show)
+                print(f"recording saved to {html}")
+            if png is None and html is None:
+                posed = viewer.pose(articulation, visuals=visuals, show=show, **server)
+                print(f"{robot} at {posed.url}; end with Ctrl-C", flush=True)
+                posed.wait()
+        except (ImportError, OSError) as error:
+            raise UnreadableRobot(str(error)) from error
+    return 0
+
+
+def moving_joints(articulation: Articulation) -> State:
+    """A motion in which one degree of freedom after another goes through its range, every leaf with a leading axis [T].
+
+    Args:
+      articulation: the robot.
+    """
+    count = max(round(SECONDS_A_JOINT * RATE), 2)
+    n = articulation.topology.num_dofs
+    wave = np.linspace(0.0, 1.0, count, endpoint=False)
+    joints = np.zeros((max(n, 1) * count, n))
+    for dof in range(n):
+        low, high = viewer.joint_range(articulation, dof)
+        rest = float(np.clip(0.0, low, high))
+        joints[:, dof] = rest
+        there = [rest, high, low, rest]
+        joints[dof * count : (dof + 1) * count, dof] = np.interp(wave, [0.0, 0.3, 0.75, 1.0], there)
+    neutral = artix.neutral_state(articulation)
+    frames = len(joints)
+    return State(
+        jnp.tile(neutral.root_pose, (frames, 1)),
+        jnp.zeros((frames, 6), articulation.dtype),
+        jnp.asarray(joints, articulation.dtype),
+        jnp.zeros((frames, n), articulation.dtype),
+    )

@@ -1,0 +1,11 @@
+"""Environments to train policies in: tasks of one robot, as pure functions, in Brax's shape."""
+
+from artix.envs.autoreset import autoreset as autoreset
+from artix.envs.environment import Environment as Environment
+from artix.envs.randomization import Change as Change
+from artix.envs.randomization import randomize as randomize
+from artix.envs.registry import NAMES as NAMES
+from artix.envs.registry import make as make
+from artix.envs.transition import EnvState as EnvState
+from artix.envs.transition import Outcome as Outcome
+from artix.envs.transition import Transition as Transition

@@ -1,0 +1,107 @@
+"""What lies between a command and a joint: delays, and motors known by a network.
+
+Springs and dampers with limits are drives of the articulation, the envelope of a DC motor is its ``envelope``; both are
+part of every physics step. What is here goes into a task's ``actuate``, which is called once for each physics step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from artix.envs import random_numbers
+
+Array = jax.Array
+
+
+class Delay(struct.PyTreeNode):
+    """A ring buffer of commands, the last of which arrives some steps late.
+
+    Attributes:
+      commands: of the last steps, newest first, [T, n].
+      lag: how many steps late the command arrives, from 0 to T - 1, [] (int32).
+
+    Examples:
+      >>> from artix.envs.actuators import Delay
+      >>> delay = Delay.of(jnp.zeros(1), most_steps=2, lag=1)
+      >>> delay = delay.then(jnp.array([5.0]))
+      >>> float(delay.arrived[0]), float(delay.then(jnp.array([7.0])).arrived[0])
+      (0.0, 5.0)
+    """
+
+    commands: Array
+    lag: Array
+
+    @classmethod
+    def of(cls, command: Array, *, most_steps: int, lag: int | Array = 0) -> Delay:
+        """A delay that has seen one command [n] for ever.
+
+        Args:
+          command: the command.
+          most_steps: the largest lag.
+          lag: how many steps late commands arrive; random lags come from :func:`random_lag`.
+        """
+        return cls(jnp.broadcast_to(command, (most_steps + 1, *command.shape)), jnp.asarray(lag, jnp.int32))
+
+    def then(self, command: Array) -> Delay:
+        """A step later, in which this command [n] was given."""
+        return self.replace(commands=jnp.concatenate([command[None], self.commands[:-1]]))
+
+    @property
+    def arrived(self) -> Array:
+        """The command that arrives, [n]."""
+        return self.commands[jnp.clip(self.lag, 0, len(self.commands) - 1)]
+
+
+def random_lag(key: Array, least: float, most: float, dt: float) -> Array:
+    """A lag between two times [s], in steps of ``dt`` [s], all equally probable, [] (int32).
+
+    Examples:
+      >>> from artix.envs import actuators
+      >>> 1 <= int(actuators.random_lag(jax.random.key(0), 0.004, 0.012, 0.004)) <= 3
+      True
+    """
+    low, high = round(least / dt), round(most / dt)
+    uniform = random_numbers.uniform(key, 1, jnp.float32)[0]
+    return low + jnp.minimum(jnp.floor((high - low + 1) * uniform).astype(jnp.int32), high - low)
+
+
+def actuator_network(params: Sequence[tuple[Array, Array]], history: Array) -> Array:
+    """Joint forces by a network fitted to a motor (Hwangbo et al., *Learning agile and dynamic motor skills*, 2019).
+
+    Args:
+      params: weights [inputs, outputs] and biases [outputs] of each layer; between them the function ``x / (1 + |x|)``.
+        One network serves all joints.
+      history: what each joint's motor saw, [n, inputs]: errors of position [rad] and velocities [rad/s] at the last
+        steps, in the order and the scale in which the network was fitted.
+
+    Returns:
+      Forces [N m], [n].
+
+    Raises:
+      ValueError: the layers do not fit each other, or the history.
+
+    Examples:
+      >>> from artix.envs import actuators
+      >>> spring = [(jnp.array([[30.0], [-1.0]]), jnp.zeros(1))]
+      >>> actuators.actuator_network(spring, jnp.array([[0.1, 0.0], [0.0, 2.0]])).tolist()
+      [3.0, -2.0]
+    """
+    width = history.shape[-1]
+    for number, (weight, bias) in enumerate(params):
+        if weight.shape[0] != width or bias.shape != weight.shape[1:]:
+            raise ValueError(
+                f"actuator network: layer {number} gets {width} numbers, but has weights {weight.shape} and biases "
+                f"{bias.shape}"
+            )
+        width = weight.shape[1]
+    if width != 1:
+        raise ValueError(f"actuator network: the last layer must have one output, the force; found {width}")
+    x = history
+    for number, (weight, bias) in enumerate(params):
+        x = jnp.matmul(x, weight, precision="highest") + bias
+        x = x if number == len(params) - 1 else jax.nn.soft_sign(x)
+    return x[:, 0]

@@ -1,0 +1,160 @@
+"""Environments for Brax's trainers (``pip install brax``), with fresh random starts.
+
+Brax 0.14.2 calls ``jax.device_put_replicated``, which JAX 0.12 does not have: within :func:`on_newer_jax` it finds it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from artix.envs import Environment, EnvState, autoreset
+
+Array = jax.Array
+
+
+class BraxEnvironment:
+    """One environment, as Brax's trainers expect it.
+
+    Whatever Brax's wrappers add to ``info`` and ``metrics`` stays there; the environment's own state lies whole in
+    ``pipeline_state``.
+
+    Args:
+      environment: the environment.
+
+    Examples:
+      >>> from artix import envs
+      >>> from artix.envs.adapters.brax import BraxEnvironment
+      >>> BraxEnvironment(envs.make("cart_pole")).observation_size
+      5
+    """
+
+    backend = "artix"
+
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
+        self.observation_size, self.action_size = environment.observation_size, environment.action_size
+
+    @property
+    def unwrapped(self) -> BraxEnvironment:
+        """This environment."""
+        return self
+
+    @property
+    def dt(self) -> float:
+        """The control period [s]."""
+        return self.environment.dt
+
+    def reset(self, rng: Array) -> Any:
+        """Begins an episode; ``rng`` is a key, raw as Brax's or typed. Returns Brax's ``State``."""
+        typed = jnp.issubdtype(rng.dtype, jax.dtypes.prng_key)
+        state = self.environment.reset(rng if typed else jax.random.wrap_key_data(rng))
+        info = {"truncation": state.info["truncation"]}
+        return _brax_state()(_raw(state), state.obs, state.reward, state.done, state.metrics, info)
+
+    def step(self, state: Any, action: Array) -> Any:
+        """Moves on by one control period, from Brax's ``State`` to Brax's ``State``."""
+        after = self.environment.step(_typed(state.pipeline_state), action)
+        return state.replace(
+            pipeline_state=_raw(after),
+            obs=after.obs,
+            reward=after.reward,
+            done=after.done,
+            metrics=state.metrics | after.metrics,
+            info=state.info | {"truncation": after.info["truncation"]},
+        )
+
+
+def wrap_for_training(
+    environment: BraxEnvironment, episode_length: int, action_repeat: int = 1, randomization_fn: Any = None
+) -> Any:
+    """The ``wrap_env_fn`` of Brax's trainers: many environments, whose episodes begin anew from fresh random states.
+
+    Brax's own wrapper begins every episode from the first state of the environment.
+
+    Args:
+      environment: one environment.
+      episode_length: that of the environment.
+      action_repeat: 1; physics steps within a control step are the environment's.
+      randomization_fn: ``None``; what is randomised is the environment's.
+
+    Returns:
+      An environment of Brax's on batches.
+
+    Raises:
+      ValueError: an argument says otherwise.
+    """
+    if episode_length != environment.environment.episode_length:
+        own = environment.environment.episode_length
+        raise ValueError(f"episode_length must be the environment's, {own}; found {episode_length}")
+    if action_repeat != 1 or randomization_fn is not None:
+        raise ValueError("action_repeat and randomization_fn are the environment's own: leave them out")
+    return _BraxFleet(environment)
+
+
+class _BraxFleet(BraxEnvironment):
+    """Batches of environments that begin anew by themselves, with the sums over episodes that Brax reports."""
+
+    def __init__(self, environment: BraxEnvironment) -> None:
+        super().__init__(autoreset(environment.environment))
+
+    def reset(self, rng: Array) -> Any:
+        state = jax.vmap(super().reset)(rng)
+        zero = jnp.zeros_like(state.done)
+        sums = {**jax.tree.map(jnp.zeros_like, state.metrics), "sum_reward": zero, "length": zero}
+        return state.replace(info={**state.info, "steps": zero, "episode_done": zero, "episode_metrics": sums})
+
+    def step(self, state: Any, action: Array) -> Any:
+        after = jax.vmap(super().step)(state, action)
+        goes_on = 1 - state.info["episode_done"]  # what ended with the last step counts anew
+        own = {name: after.metrics[name] for name in state.info["episode_metrics"] if name in after.metrics}
+        gained = {**own, "sum_reward": after.reward, "length": jnp.ones_like(after.done)}
+        sums = {name: goes_on * old + gained[name] for name, old in state.info["episode_metrics"].items()}
+        counted = {"steps": sums["length"], "episode_done": after.done, "episode_metrics": sums}
+        return after.replace(info=after.info | counted)
+
+
+@contextlib.contextmanager
+def on_newer_jax() -> Iterator[None]:
+    """Lends JAX the function ``device_put_replicated`` that Brax calls, where JAX has it no more; takes it back after.
+
+    Examples:
+      >>> from artix.envs.adapters.brax import on_newer_jax
+      >>> with on_newer_jax():
+      ...     copies = jax.device_put_replicated(jnp.zeros(3), jax.devices()[:1])
+      >>> copies.shape
+      (1, 3)
+    """
+    if hasattr(jax, "device_put_replicated"):
+        yield
+        return
+
+    def device_put_replicated(tree: Any, devices: list[jax.Device]) -> Any:
+        return jax.tree.map(lambda x: jnp.stack([jnp.asarray(x)] * len(devices)), tree)  # jax.pmap shares them out
+
+    vars(jax)["device_put_replicated"] = device_put_replicated
+    try:
+        yield
+    finally:
+        del vars(jax)["device_put_replicated"]
+
+
+def _brax_state() -> Any:
+    try:
+        from brax.envs.base import State
+    except ImportError as error:
+        raise ImportError("environments for Brax need Brax: pip install brax") from error
+    return State
+
+
+def _raw(state: EnvState) -> EnvState:
+    """With its key as plain numbers, which Brax copies and selects."""
+    return state.replace(info={**state.info, "key": jax.random.key_data(state.info["key"])})
+
+
+def _typed(state: EnvState) -> EnvState:
+    return state.replace(info={**state.info, "key": jax.random.wrap_key_data(state.info["key"])})

@@ -1,0 +1,88 @@
+"""Environments for rsl-rl's runners in PyTorch (``pip install rsl-rl-lib``); tensors and arrays share their memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from artix.envs import Environment, autoreset
+
+
+class RslRlVecEnv:
+    """Many environments as an ``rsl_rl.env.VecEnv``.
+
+    Observations are a ``TensorDict`` with ``"policy"`` and, where the environment has it, ``"critic"`` (its privileged
+    state). Tensors lie where JAX's arrays lie, and are these (DLPack). Episodes begin anew from fresh random states.
+
+    Args:
+      environment: one environment.
+      num_envs: how many.
+      seed: seed of everything random.
+
+    Raises:
+      ImportError: PyTorch or tensordict is not installed.
+    """
+
+    def __init__(self, environment: Environment, num_envs: int, *, seed: int = 0) -> None:
+        try:
+            import torch
+            from tensordict import TensorDict
+        except ImportError as error:
+            raise ImportError("environments for rsl-rl need it and PyTorch: pip install rsl-rl-lib") from error
+        self._torch, self._dict = torch, TensorDict
+        self.environment, self.num_envs, self.num_actions = environment, num_envs, environment.action_size
+        self.max_episode_length, self.cfg = environment.episode_length, {"task": environment.name}
+        again = autoreset(environment)
+        self._step = jax.jit(jax.vmap(again.step), donate_argnums=0)
+        self._reset = jax.jit(jax.vmap(again.reset))
+        self._key = jax.random.key(seed)
+        self._state: Any = None
+        self.reset()
+        self.device = self.episode_length_buf.device
+
+    @property
+    def unwrapped(self) -> RslRlVecEnv:
+        """This environment."""
+        return self
+
+    @property
+    def episode_length_buf(self) -> Any:
+        """Control steps since the starts of episodes, a tensor [num_envs]; may be set, to begin at different times."""
+        return self._tensor(self._state.info["steps"])
+
+    @episode_length_buf.setter
+    def episode_length_buf(self, steps: Any) -> None:
+        given = jnp.array(jax.dlpack.from_dlpack(steps.contiguous().to(self._torch.int32)))
+        self._state = self._state.replace(info={**self._state.info, "steps": given})
+
+    def reset(self) -> tuple[Any, dict[str, Any]]:
+        """New episodes everywhere: observations and an empty dictionary."""
+        self._key, key = jax.random.split(self._key)
+        self._state = self._reset(jax.random.split(key, self.num_envs))
+        return self.get_observations(), {}
+
+    def get_observations(self) -> Any:
+        """The observations, a ``TensorDict`` of batch size [num_envs]."""
+        obs = self._state.obs
+        parts = (
+            {"policy": obs["state"], "critic": obs["privileged_state"]} if isinstance(obs, dict) else {"policy": obs}
+        )
+        copied = {name: self._tensor(jnp.copy(x)) for name, x in parts.items()}  # the next step takes the state's own
+        return self._dict(copied, batch_size=[self.num_envs])
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, dict[str, Any]]:
+        """Moves on: observations, rewards [num_envs], dones [num_envs] and ``{"time_outs", "log"}``."""
+        given = jax.dlpack.from_dlpack(actions.detach().contiguous())
+        self._state = state = self._step(self._state, given)
+        log = {f"/{name}": float(jnp.mean(x)) for name, x in state.metrics.items()}
+        reward, done = self._tensor(jnp.copy(state.reward)), self._tensor(state.done.astype(jnp.int32)).long()
+        extras = {"time_outs": self._tensor(jnp.copy(state.info["truncation"])), "log": log}
+        return self.get_observations(), reward, done, extras
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _tensor(self, array: jax.Array) -> Any:
+        return self._torch.from_dlpack(array)

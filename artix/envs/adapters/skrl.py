@@ -1,0 +1,56 @@
+"""Environments for skrl's agents in JAX (``pip install skrl``), through the wrapper that skrl has for Playground."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from artix.envs import Environment, EnvState, autoreset
+
+Array = jax.Array
+
+
+class PlaygroundFleet:
+    """Many environments in the shape of MuJoCo Playground's: what skrl's wrapper ``"playground"`` takes.
+
+    Episodes begin anew from fresh random states. ``done`` is 1 for termination alone, because skrl takes it for that;
+    ``info["truncation"]`` is 1 where only time ended an episode.
+
+    Args:
+      environment: one environment.
+      num_envs: how many.
+
+    Examples:
+      >>> from artix import envs
+      >>> from artix.envs.adapters.skrl import PlaygroundFleet
+      >>> fleet = PlaygroundFleet(envs.make("cart_pole"), 4)
+      >>> fleet.reset(jax.random.split(jax.random.key(0), 4)).obs.shape
+      (4, 5)
+    """
+
+    def __init__(self, environment: Environment, num_envs: int) -> None:
+        self.environment, self.num_envs = environment, num_envs
+        self.action_size = environment.action_size
+        self._again = autoreset(environment)
+
+    @property
+    def unwrapped(self) -> PlaygroundFleet:
+        """This fleet."""
+        return self
+
+    @property
+    def observation_size(self) -> Any:
+        """Length of an observation, or the shapes of its parts."""
+        size = self.environment.observation_size
+        return {name: (n,) for name, n in size.items()} if isinstance(size, dict) else size
+
+    def reset(self, keys: Array) -> EnvState:
+        """Begins episodes, one for each key [num_envs], raw as skrl's or typed."""
+        typed = jax.numpy.issubdtype(keys.dtype, jax.dtypes.prng_key)
+        return jax.vmap(self._again.reset)(keys if typed else jax.random.wrap_key_data(keys))
+
+    def step(self, state: EnvState, actions: Array) -> EnvState:
+        """Moves on by one control period, with actions [num_envs, action_size]."""
+        after = jax.vmap(self._again.step)(state, actions)
+        return after.replace(done=after.done * (1 - after.info["truncation"]))

@@ -1,0 +1,62 @@
+"""Episodes that follow each other: what is done begins anew, from a fresh random state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from artix.envs import random_numbers
+from artix.envs.environment import Environment
+from artix.envs.transition import EnvState
+
+Array = jax.Array
+
+
+class _Autoreset(Environment):
+    def __init__(self, environment: Environment) -> None:
+        self.unwrapped = environment
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "unwrapped":  # not yet there, while it is copied
+            raise AttributeError(name)
+        return getattr(self.unwrapped, name)
+
+    def reset(self, key: Array) -> EnvState:
+        state = self.unwrapped.reset(key)
+        return state.replace(info=state.info | {"final_obs": state.obs})
+
+    def step(self, state: EnvState, action: Array) -> EnvState:
+        inner = {name: value for name, value in state.info.items() if name != "final_obs"}
+        end = self.unwrapped.step(state.replace(info=inner), action)
+        key, fresh_key = random_numbers.split(end.info["key"])
+        end = end.replace(info=end.info | {"key": key})
+        fresh = self.unwrapped.restart(fresh_key, end)
+        chosen = jax.tree.map(lambda new, old: jnp.where(end.done > 0, new, old), fresh, end)
+        info = chosen.info | {"truncation": end.info["truncation"], "final_obs": end.obs}
+        return chosen.replace(reward=end.reward, done=end.done, metrics=end.metrics, info=info)
+
+
+def autoreset(environment: Environment) -> Environment:
+    """The environment, whose episodes begin anew by themselves.
+
+    A step that ends an episode returns its reward, ``done``, ``metrics`` and ``info["truncation"]``, but the state and
+    the observation of a new episode, drawn afresh from the key in the state: no two episodes begin alike. The last
+    observation of the old one is ``info["final_obs"]``, whose value a learner takes where an episode was truncated.
+
+    Args:
+      environment: one environment.
+
+    Returns:
+      An environment with the same attributes; the one that was given is its ``unwrapped``.
+
+    Examples:
+      >>> from artix import envs
+      >>> environment = envs.autoreset(envs.make("cart_pole", episode_length=1))
+      >>> state = environment.reset(jax.random.key(0))
+      >>> end = environment.step(state, jnp.zeros(environment.action_size))
+      >>> float(end.done), float(end.info["truncation"]), int(end.info["steps"])
+      (1.0, 1.0, 0)
+    """
+    return _Autoreset(environment)

@@ -1,0 +1,92 @@
+"""Commands that a policy is to follow: velocities that change at random times."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.envs import random_numbers
+
+Array = jax.Array
+
+
+class VelocityCommands(NamedTuple):
+    """How velocity commands are drawn, as in Playground's Go1 joystick; speeds forwards, to the left, and of turning.
+
+    After times of exponential distribution each component is kept or drawn anew with equal chances; what is drawn is
+    uniform, or zero.
+    """
+
+    largest: tuple[float, float, float] = (1.5, 0.8, 1.2)
+    """Largest magnitudes [m/s, m/s, rad/s]."""
+    chance_of_motion: tuple[float, float, float] = (0.9, 0.25, 0.5)
+    """Chances of a new component to be other than zero."""
+    mean_time: float = 5.0
+    """Mean time between changes [s]."""
+
+
+class DrawnCommand(NamedTuple):
+    """A command that may come next."""
+
+    value: Array
+    """What changed components become, [3]."""
+    changes: Array
+    """Which components change, [3] (bool)."""
+    time: Array
+    """For how long it holds, [] [s]."""
+
+
+def first_command(key: Array, commands: VelocityCommands, dtype) -> tuple[Array, Array]:
+    """The command at the start of an episode, [3], uniform, and how long it holds, [] [s].
+
+    Args:
+      key: a JAX random key.
+      commands: how they are drawn.
+      dtype: of the results.
+    """
+    uniform = random_numbers.uniform(key, 4, dtype)
+    return (2 * uniform[:3] - 1) * jnp.array(commands.largest, dtype), _time(uniform[3], commands)
+
+
+def draw_command(key: Array, commands: VelocityCommands, dtype) -> DrawnCommand:
+    """The command that comes next, if it is time for it.
+
+    Args:
+      key: a JAX random key.
+      commands: how they are drawn.
+      dtype: of the results.
+
+    Examples:
+      >>> from artix.envs import commands
+      >>> kinds = commands.VelocityCommands(largest=(1.0, 1.0, 1.0))
+      >>> drawn = commands.draw_command(jax.random.key(0), kinds, jnp.float32)
+      >>> bool(jnp.all(jnp.abs(drawn.value) <= 1.0))
+      True
+    """
+    uniform = random_numbers.uniform(key, 10, dtype)
+    moves = uniform[3:6] < jnp.array(commands.chance_of_motion, dtype)
+    value = jnp.where(moves, (2 * uniform[:3] - 1) * jnp.array(commands.largest, dtype), 0)
+    return DrawnCommand(value, uniform[6:9] < 0.5, _time(uniform[9], commands))
+
+
+def next_command(command: Array, time_left: Array, drawn: DrawnCommand, dt: float) -> tuple[Array, Array]:
+    """The command of the next control step, and for how long it still holds.
+
+    Args:
+      command: that of this step, [3].
+      time_left: for how long it holds, [] [s].
+      drawn: what may come next.
+      dt: the control period [s].
+    """
+    time_left = time_left - dt
+    is_over = time_left <= 0
+    changed = jnp.where(drawn.changes, drawn.value, command)
+    return jnp.where(is_over, changed, command), jnp.where(is_over, drawn.time, time_left)
+
+
+def _time(uniform: Array, commands: VelocityCommands) -> Array:
+    """Exponentially distributed, from a uniform number below one; at most twenty times the mean."""
+    return -commands.mean_time * jnp.log(jnp.maximum(1 - uniform, math.exp(-20)))

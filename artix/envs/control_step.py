@@ -1,0 +1,133 @@
+"""What is evaluated as kernels in a control step: a physics step, and what a task makes of where it led."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+import artix
+from artix.envs.transition import Transition
+
+Array = jax.Array
+
+
+class Task:
+    """An environment as a static argument: the same one alone is equal.
+
+    It cannot be pickled, so that kernels of tasks, which may be made of anybody's functions, do not outlive the
+    process.
+    """
+
+    def __init__(self, environment: Any) -> None:
+        self.environment = environment
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a task as a static argument stays in its process")
+
+
+class Moved(NamedTuple):
+    """Where a control step's physics led."""
+
+    before: artix.State
+    state: artix.State
+    contacts: artix.ContactMemory | None
+    memory: dict[str, Any]
+
+
+class End(NamedTuple):
+    """The end of a control step."""
+
+    state: artix.State
+    contact_memory: artix.ContactMemory | None
+    memory: dict[str, Any]
+    obs: Any
+    reward: Array
+    done: Array
+    truncation: Array
+    steps: Array
+    metrics: dict[str, Array]
+
+
+class Given(NamedTuple):
+    """What a task is given of a control step, with what is randomised still apart."""
+
+    ground: artix.Ground | None
+    randomized: tuple[Array, ...]
+    moved: Moved
+    action: Array
+    drawn: Any
+
+
+def transition_of(environment: Any, given: Given) -> Transition:
+    """What a task is shown, with what is randomised put together."""
+    moved = given.moved
+    articulation, ground = environment.model(given.ground, given.randomized)
+    impulse = None if moved.contacts is None else moved.contacts.impulse
+    return Transition(articulation, ground, moved.before, moved.state, impulse, moved.memory, given.action, given.drawn)
+
+
+@artix.quantity
+def stepped(
+    task: Task,
+    ground: artix.Ground | None,
+    randomized: tuple[Array, ...],
+    state: artix.State,
+    contacts: artix.ContactMemory | None,
+    control: artix.Control,
+) -> tuple[artix.State, artix.ContactMemory | None]:
+    """A physics step of a randomised robot, within which what is randomised is put together."""
+    articulation, ground = task.environment.model(ground, randomized)
+    return task.environment._step(articulation, ground, state, contacts, control)
+
+
+@artix.quantity
+def observed(task: Task, given: Given) -> Any:
+    """The observation at a reset."""
+    return task.environment.observe(transition_of(task.environment, given))
+
+
+@artix.quantity
+def evaluated(task: Task, given: Given, start: artix.State, action_is_finite: Array, steps: Array) -> End:
+    """The end of a control step that began at ``start``, which is where it stays if numbers stop being finite."""
+    environment, dtype, moved = task.environment, given.action.dtype, given.moved
+    went_well = _are_finite((moved.before, moved.state, moved.contacts))
+    seen = moved._replace(before=_where(went_well, moved.before, start), state=_where(went_well, moved.state, start))
+    at = transition_of(environment, given._replace(moved=seen))
+    reward, terminated, memory, metrics = environment.outcome(at)
+    obs = environment.observe(at.replace(memory=memory))
+    fine = action_is_finite & went_well & _are_finite((obs, reward, memory, metrics))
+    terminated = terminated.astype(bool) | ~fine
+    truncated = (steps + 1 >= environment.episode_length) & ~terminated
+    metrics = {name: jnp.asarray(value, dtype) for name, value in metrics.items()}
+    return End(
+        state=_where(fine, moved.state, start),
+        contact_memory=_where(fine, moved.contacts, jax.tree.map(jnp.zeros_like, moved.contacts)),
+        memory=_where(fine, memory, _finite(moved.memory)),
+        obs=_finite(obs),
+        reward=jnp.where(fine, reward, 0).astype(dtype),
+        done=(terminated | truncated).astype(dtype),
+        truncation=truncated.astype(dtype),
+        steps=steps + 1,
+        metrics=_finite(metrics) | {"nan": (~fine).astype(dtype)},
+    )
+
+
+def _finite(tree: Any) -> Any:
+    """The tree with zeros where numbers are not finite."""
+    return jax.tree.map(lambda x: jnp.where(jnp.isfinite(x), x, 0) if _is_real(x) else x, tree)
+
+
+def _are_finite(tree: Any) -> Array:
+    leaves = [x for x in jax.tree.leaves(tree) if _is_real(x)]
+    return functools.reduce(jnp.logical_and, (jnp.all(jnp.isfinite(x)) for x in leaves), jnp.array(True))
+
+
+def _is_real(x: Array) -> bool:
+    return jnp.issubdtype(x.dtype, jnp.floating)
+
+
+def _where(condition: Array, yes: Any, no: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)

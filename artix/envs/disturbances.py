@@ -1,0 +1,51 @@
+"""What happens to robots besides: pushes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+import artix
+from artix.envs import random_numbers
+
+Array = jax.Array
+
+
+class Pushes(NamedTuple):
+    """Pushes that change a robot's velocity at once, at random times, in random horizontal directions."""
+
+    speed: tuple[float, float] = (0.0, 1.0)
+    """Bounds of the change of the root's speed [m/s], uniform."""
+    mean_time: float = 7.0
+    """Mean time between pushes [s], exponential."""
+
+
+def draw_push(key: Array, pushes: Pushes, dt: float, dtype) -> Array:
+    """The change of the root's velocity in one control step, [3] [m/s]; zero in most.
+
+    Args:
+      key: a JAX random key.
+      pushes: how they are drawn.
+      dt: the control period [s].
+      dtype: of the result.
+
+    Examples:
+      >>> from artix.envs import disturbances
+      >>> always = disturbances.Pushes(speed=(0.5, 0.5), mean_time=1e-9)
+      >>> push = disturbances.draw_push(jax.random.key(0), always, 0.02, jnp.float32)
+      >>> round(float(jnp.linalg.norm(push)), 3)
+      0.5
+    """
+    uniform = random_numbers.uniform(key, 3, dtype)
+    speed = pushes.speed[0] + (pushes.speed[1] - pushes.speed[0]) * uniform[0]
+    angle = 2 * jnp.pi * uniform[1]
+    happens = uniform[2] < -jnp.expm1(jnp.asarray(-dt / pushes.mean_time, dtype))
+    velocity = speed * jnp.stack([jnp.cos(angle), jnp.sin(angle), jnp.zeros_like(angle)])
+    return jnp.where(happens, velocity, 0)
+
+
+def pushed(state: artix.State, velocity: Array) -> artix.State:
+    """The state with this change of the root's velocity, [3] [m/s] in world axes."""
+    return state.replace(root_velocity=state.root_velocity.at[:3].add(velocity))

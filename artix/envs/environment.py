@@ -1,0 +1,286 @@
+"""What an environment is: random starts, control steps, rewards and observations of one robot, as pure functions."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+import artix
+from artix.envs import random_numbers
+from artix.envs.control_step import Given, Moved, Task, evaluated, observed, stepped, transition_of
+from artix.envs.randomization import Change, draw, with_drawn
+from artix.envs.transition import EnvState, Outcome, Transition
+
+Array = jax.Array
+
+
+#: What an environment keeps in ``info`` beside the memory of its task.
+_OWN = ("truncation", "steps", "key", "randomized", "contact_memory")
+
+
+class Environment:
+    """One robot with a task; ``jax.vmap`` makes thousands.
+
+    A task says four things, all of them pure functions: :meth:`begin`, :meth:`actuate`, :meth:`outcome` and
+    :meth:`observe`. It may say more: :meth:`draw`, :meth:`prepare`. Outcome and observation are evaluated as one kernel
+    (:func:`artix.quantity`), the physics as another.
+
+    Attributes:
+      name: of the task.
+      articulation: the robot as it is nominally.
+      ground: what it stands on; ``None`` for nothing.
+      dt: the control period [s].
+      physics_dt: the physics step [s]; ``dt`` is a multiple of it.
+      episode_length: control steps after which an episode is truncated.
+      action_size: length of an action.
+      solver_options: of the physics steps.
+      randomization: what is drawn anew of the robot and the ground.
+
+    Examples:
+      >>> environment = envs.make("cart_pole")
+      >>> states = jax.vmap(environment.reset)(jax.random.split(jax.random.key(0), 16))
+      >>> states = jax.vmap(environment.step)(states, jnp.zeros((16, environment.action_size)))
+      >>> print(states.obs.shape, states.reward.shape)
+      (16, 5) (16,)
+    """
+
+    def __init__(
+        self,
+        name: str,
+        articulation: artix.Articulation,
+        *,
+        action_size: int,
+        dt: float,
+        physics_dt: float,
+        episode_length: int,
+        ground: artix.Ground | None = None,
+        solver_options: artix.SolverOptions | None = None,
+        randomization: Sequence[Change] = (),
+    ) -> None:
+        """An environment; its arguments are its attributes.
+
+        Raises:
+          ValueError: ``dt`` is no multiple of ``physics_dt``, a length is not positive, or there is no such leaf to
+            randomise.
+        """
+        if not 0 < physics_dt <= dt or abs(dt / physics_dt - round(dt / physics_dt)) > 1e-6:
+            raise ValueError(f"{name}: dt must be a multiple of physics_dt; found dt={dt}, physics_dt={physics_dt}")
+        if episode_length < 1 or action_size < 1:
+            raise ValueError(
+                f"{name}: episode_length and action_size must be at least 1; found {episode_length} and {action_size}"
+            )
+        self.name = name
+        self.articulation = articulation
+        self.ground = ground
+        self.dt = dt
+        self.physics_dt = physics_dt
+        self.episode_length = episode_length
+        self.action_size = action_size
+        self.solver_options = artix.SolverOptions() if solver_options is None else solver_options
+        self.randomization = tuple(randomization)
+        self._static = Task(self)
+        most = self.solver_options.max_contacts_per_geometry
+        self._no_contacts = None if ground is None else artix.ContactMemory.none(articulation, ground, most)
+        jax.eval_shape(lambda: self._drawn(jax.random.key(0)))  # refuses leaves that do not exist
+
+    # What a task says.
+
+    def begin(self, key: Array) -> tuple[artix.State, dict[str, Any]]:
+        """A random first state, and what the task remembers at the start of an episode."""
+        raise NotImplementedError
+
+    def draw(self, key: Array) -> Any:
+        """Random numbers of one step, a pytree: noise, new commands. None unless a task says otherwise."""
+        return ()
+
+    def disturb(self, state: artix.State, drawn: Any) -> artix.State:
+        """The state once the robot was disturbed, by what was drawn for this step; ``state`` unless a task pushes."""
+        return state
+
+    def begin_again(self, key: Array, ended: EnvState) -> tuple[artix.State, dict[str, Any]]:
+        """As :meth:`begin`, for an episode after another one that ended in this state: for curricula."""
+        return self.begin(key)
+
+    def prepare(self, state: artix.State, memory: dict[str, Any], action: Array) -> dict[str, Any]:
+        """What the task remembers once it has an action, before any physics: ``memory`` unless a task says more."""
+        return memory
+
+    def actuate(
+        self, articulation: artix.Articulation, state: artix.State, memory: dict[str, Any], action: Array
+    ) -> tuple[artix.Control, dict[str, Any]]:
+        """The control of one physics step, and what is remembered for the next one (actuators with a history)."""
+        raise NotImplementedError
+
+    def outcome(self, transition: Transition) -> Outcome:
+        """Reward, termination, memory and metrics of a control step."""
+        raise NotImplementedError
+
+    def observe(self, transition: Transition) -> Any:
+        """What the policy sees; of a step with the memory that :meth:`outcome` returned."""
+        raise NotImplementedError
+
+    # What users call.
+
+    def reset(self, key: Array) -> EnvState:
+        """Begins an episode.
+
+        Args:
+          key: a JAX random key, from which everything random of the episode follows.
+
+        Returns:
+          The state at its start, with zero reward, done and metrics.
+        """
+        return self._begin(key, None)
+
+    def restart(self, key: Array, ended: EnvState) -> EnvState:
+        """Begins the next episode of an environment; what is drawn once at the ``"start"`` stays as it is.
+
+        Args:
+          key: a JAX random key.
+          ended: the state in which the last episode ended.
+        """
+        return self._begin(key, ended)
+
+    def step(self, state: EnvState, action: Array) -> EnvState:
+        """Moves on by one control period.
+
+        An action that is not finite, and a state, observation or reward that stopped being finite, end the episode
+        with reward 0 and count in ``metrics["nan"]``; what is returned is finite.
+
+        Args:
+          state: where the environment is.
+          action: [action_size], within [-1, 1]; what lies outside is clipped. Taken in the articulation's dtype.
+
+        Returns:
+          The state a control period later.
+
+        Raises:
+          ValueError: the action has another shape, or it is known (not traced) and not finite.
+        """
+        action = self._checked(action)
+        key, draw_key, change_key = random_numbers.split(state.info["key"], 3)
+        memory = {name: value for name, value in state.info.items() if name not in _OWN}
+        steps = state.info["steps"]
+        is_finite = jnp.all(jnp.isfinite(action))
+        action = jnp.clip(jnp.where(is_finite, action, 0), -1, 1)
+        drawn, randomized = self.draw(draw_key), self._drawn_again(change_key, state.info["randomized"])
+        start = self.disturb(state.articulation_state, drawn)
+        ready = Moved(start, start, state.info["contact_memory"], self.prepare(start, memory, action))
+        step = Given(self.ground, randomized, self._advance(ready, randomized, action), action, drawn)
+        end = evaluated(self._static, step, state.articulation_state, is_finite, steps)
+        info = {"truncation": end.truncation, "steps": end.steps, "key": key, "randomized": randomized}
+        info["contact_memory"] = end.contact_memory
+        return EnvState(end.state, end.obs, end.reward, end.done, end.metrics, info | end.memory)
+
+    def model(
+        self, ground: artix.Ground | None, randomized: Sequence[Array]
+    ) -> tuple[artix.Articulation, artix.Ground | None]:
+        """The robot and the ground of one environment, by the nominal ground and its ``info["randomized"]``.
+
+        Kernels have the ground as an argument: large terrain is no part of their programs.
+        """
+        if not self.randomization:
+            return self.articulation, ground
+        parts = list(zip(self.randomization, randomized, strict=True))
+        found: list[Any] = []
+        for tree, is_ground in ((self.articulation, False), (ground, True)):
+            mine = [(_of_tree(change), numbers) for change, numbers in parts if _is_of_ground(change) == is_ground]
+            found.append(with_drawn(tree, *zip(*mine, strict=True)) if mine else tree)
+        return found[0], found[1]
+
+    @functools.cached_property
+    def observation_size(self) -> int | dict[str, int]:
+        """Length of the observation, or of each of its parts."""
+        obs = jax.eval_shape(lambda: self.reset(jax.random.key(0)).obs)
+        return {name: part.shape[0] for name, part in obs.items()} if isinstance(obs, dict) else obs.shape[0]
+
+    def _checked(self, action: Array) -> Array:
+        if jnp.shape(action) != (self.action_size,):
+            raise ValueError(
+                f"{self.name}: expected an action of shape ({self.action_size},), found {jnp.shape(action)}; an "
+                "environment is one robot: use jax.vmap over batches"
+            )
+        action = jnp.asarray(action, self.articulation.dtype)
+        if not isinstance(action, jax.core.Tracer) and not bool(jnp.all(jnp.isfinite(action))):
+            raise ValueError(f"{self.name}: the action must be finite; found {action}")
+        return action
+
+    def _begin(self, key: Array, ended: EnvState | None) -> EnvState:
+        begin_key, draw_key, change_key, key = random_numbers.split(key, 4)
+        state, memory = self.begin(begin_key) if ended is None else self.begin_again(begin_key, ended)
+        randomized = self._drawn(change_key)
+        if ended is not None:
+            kept = zip(self.randomization, ended.info["randomized"], randomized, strict=True)
+            randomized = tuple(old if change.when == "start" else new for change, old, new in kept)
+        zero, contacts = jnp.zeros((), self.articulation.dtype), self._no_contacts
+        action, moved = jnp.zeros(self.action_size, zero.dtype), Moved(state, state, contacts, memory)
+        given = Given(self.ground, randomized, moved, action, self.draw(draw_key))
+        obs = observed(self._static, given)
+        names = jax.eval_shape(lambda: self.outcome(transition_of(self, given))).metrics
+        metrics = dict.fromkeys((*names, "nan"), zero)
+        info = {"truncation": zero, "steps": jnp.zeros((), jnp.int32), "key": key, "randomized": randomized}
+        return EnvState(state, obs, zero, zero, metrics, info | {"contact_memory": contacts} | memory)
+
+    def _drawn(self, key: Array) -> tuple[Array, ...]:
+        """Numbers for all that is randomised, change by change."""
+        keys = random_numbers.split(key, max(len(self.randomization), 1))
+        trees = [self.ground if _is_of_ground(change) else self.articulation for change in self.randomization]
+        return tuple(
+            draw(tree, part, [_of_tree(change)])[0]
+            for change, tree, part in zip(self.randomization, trees, keys, strict=False)
+        )
+
+    def _drawn_again(self, key: Array, before: tuple[Array, ...]) -> tuple[Array, ...]:
+        """The same after a control step, in which what changes during episodes may have changed."""
+        if all(isinstance(change.when, str) for change in self.randomization):
+            return before
+        draw_key, *keys = random_numbers.split(key, 1 + len(self.randomization))
+        found = []
+        for change, old, new, part in zip(self.randomization, before, self._drawn(draw_key), keys, strict=True):
+            chance = 0.0 if isinstance(change.when, str) else -math.expm1(-self.dt / change.when)
+            found.append(jnp.where(random_numbers.uniform(part, 1, old.dtype)[0] < chance, new, old))
+        return tuple(found)
+
+    def _advance(self, start: Moved, randomized: tuple[Array, ...], action: Array) -> Moved:
+        """The physics of a control step."""
+        articulation, _ = self.model(self.ground, randomized)
+
+        def step(now: Moved) -> Moved:
+            control, memory = self.actuate(articulation, now.state, now.memory, action)
+            if self.randomization:
+                state, contacts = stepped(self._static, self.ground, randomized, now.state, now.contacts, control)
+            else:
+                state, contacts = self._step(self.articulation, self.ground, now.state, now.contacts, control)
+            return Moved(now.state, state, contacts, memory)
+
+        num_steps = round(self.dt / self.physics_dt)
+        return jax.lax.fori_loop(0, num_steps, lambda _, now: step(now), start) if num_steps > 1 else step(start)
+
+    def _step(
+        self,
+        articulation: artix.Articulation,
+        ground: artix.Ground | None,
+        state: artix.State,
+        contacts: artix.ContactMemory | None,
+        control: artix.Control,
+    ) -> tuple[artix.State, artix.ContactMemory | None]:
+        """One physics step."""
+        given = (control, self.physics_dt, self.solver_options)
+        if ground is None or contacts is None:
+            return artix.step(articulation, state, *given), None
+        return artix.step_with_contact_memory(articulation, state, contacts, *given, ground=ground)
+
+
+def _is_of_ground(change: Change) -> bool:
+    return change.leaf.startswith("ground.")
+
+
+def _of_tree(change: Change) -> Change:
+    """The change with the name that the leaf has in the ground itself."""
+    return dataclasses.replace(change, leaf=change.leaf.removeprefix("ground."))

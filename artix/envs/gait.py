@@ -1,0 +1,53 @@
+"""What feet do over time: contacts, times in the air, and how high they swing."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+Array = jax.Array
+
+
+class Gait(struct.PyTreeNode):
+    """What is remembered of K feet from one control step to the next.
+
+    Attributes:
+      air_time: time since each foot last touched the ground [s], [K].
+      swing_peak: greatest height of each since then [m], [K].
+      contact: whether each touched the ground at the last step, [K] (bool).
+    """
+
+    air_time: Array
+    swing_peak: Array
+    contact: Array
+
+    @classmethod
+    def standing(cls, num_feet: int, dtype) -> Gait:
+        """Before the first step."""
+        zeros = jnp.zeros(num_feet, dtype)
+        return cls(zeros, zeros, jnp.zeros(num_feet, bool))
+
+    def moved(self, contact: Array, height: Array, dt: float) -> tuple[Gait, Array]:
+        """The gait a control step later, and which feet have landed, as Playground's Go1 counts them.
+
+        A foot lands when it touches now or did at the last step, after a time in the air.
+
+        Args:
+          contact: whether each foot touches the ground, [K] (bool).
+          height: of each foot above the ground [m], [K].
+          dt: the control period [s].
+
+        Returns:
+          The gait, whose times and peaks still include this step (see :meth:`landed`), and whether each foot landed,
+          [K] (bool).
+        """
+        first_contact = (self.air_time > 0) & (contact | self.contact)
+        moved = Gait(self.air_time + dt, jnp.maximum(self.swing_peak, height), contact)
+        return moved, first_contact
+
+    def landed(self) -> Gait:
+        """The gait with the times and peaks of feet on the ground set to zero."""
+        return self.replace(
+            air_time=jnp.where(self.contact, 0, self.air_time), swing_peak=jnp.where(self.contact, 0, self.swing_peak)
+        )

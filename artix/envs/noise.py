@@ -1,0 +1,54 @@
+"""Noise of sensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import jax
+
+from artix.envs import random_numbers
+
+Array = jax.Array
+
+#: Largest errors of Playground's Go1: joint positions [rad] and velocities [rad/s], gyro [rad/s], projected gravity,
+#: linear velocity [m/s].
+GO1 = {"joint_position": 0.03, "joint_velocity": 1.5, "gyro": 0.2, "gravity": 0.05, "linear_velocity": 0.1}
+
+
+def check_scales(scales: Mapping[str, float], known: Mapping[str, int]) -> None:
+    """Refuses noise on what a task does not measure.
+
+    Raises:
+      ValueError: a name is not among ``known``, or a scale is negative.
+    """
+    for name, scale in scales.items():
+        if name not in known:
+            raise ValueError(f"no measurement called {name!r} to put noise on; there are: {', '.join(known)}")
+        if not scale >= 0:
+            raise ValueError(f"noise of {name}: expected a scale of at least 0, found {scale}")
+
+
+def draw_noise(key: Array, scales: Mapping[str, float], sizes: Mapping[str, int], dtype) -> dict[str, Array]:
+    """Uniform errors in [-scale, scale] of each measurement.
+
+    Args:
+      key: a JAX random key.
+      scales: largest error of each; none where a name is lacking.
+      sizes: lengths of the measurements.
+      dtype: of the results.
+
+    Returns:
+      By the names of ``sizes``, arrays of their lengths.
+
+    Examples:
+      >>> from artix.envs import noise
+      >>> drawn = noise.draw_noise(jax.random.key(0), {"gyro": 0.2}, {"gyro": 3}, jnp.float32)
+      >>> bool(jnp.all(jnp.abs(drawn["gyro"]) <= 0.2))
+      True
+    """
+    uniform = 2 * random_numbers.uniform(key, sum(sizes.values()), dtype) - 1
+    found, start = {}, 0
+    for name, size in sizes.items():
+        found[name] = scales.get(name, 0.0) * uniform[start : start + size]
+        start += size
+    return found

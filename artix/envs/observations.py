@@ -1,0 +1,157 @@
+"""What sensors of a robot tell: IMU, joints, frames, feet, and the height of the terrain around it.
+
+Each is a pure function of one robot. Called in a task's ``observe`` or ``outcome``, they all become part of one kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import artix
+
+Array = jax.Array
+
+
+def rotation(articulation: artix.Articulation, state: artix.State, frame: str) -> Array:
+    """The axes of a frame in world axes, its columns: [3, 3].
+
+    Args:
+      articulation: the robot.
+      state: its configuration.
+      frame: name of a link or of an additional frame.
+    """
+    return rotation_of(artix.frame_pose(articulation, state, frame)[3:])
+
+
+def rotation_of(quaternion: Array) -> Array:
+    """The rotation matrix [3, 3] of a unit quaternion xyzw [4]."""
+    x, y, z, w = quaternion
+    return jnp.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+        ]
+    )
+
+
+def up_vector(articulation: artix.Articulation, state: artix.State, frame: str) -> Array:
+    """The z axis of a frame in world axes, [3]: (0, 0, 1) upright. MuJoCo's sensor ``framezaxis``."""
+    return rotation(articulation, state, frame)[:, 2]
+
+
+def projected_gravity(articulation: artix.Articulation, state: artix.State, frame: str) -> Array:
+    """The world's downward direction in the axes of a frame, [3]: (0, 0, -1) upright.
+
+    Examples:
+      >>> from artix.envs import observations
+      >>> robot = artix.robots.load("quadruped")
+      >>> observations.projected_gravity(robot, artix.neutral_state(robot), "imu").tolist()
+      [-0.0, -0.0, -1.0]
+    """
+    return -rotation(articulation, state, frame)[2]
+
+
+def linear_velocity(articulation: artix.Articulation, state: artix.State, frame: str) -> Array:
+    """Velocity of a frame's origin in its own axes [m/s], [3]: MuJoCo's ``velocimeter``."""
+    return artix.frame_velocity(articulation, state, frame, axes="local")[:3]
+
+
+def angular_velocity(articulation: artix.Articulation, state: artix.State, frame: str) -> Array:
+    """Angular velocity of a frame in its own axes [rad/s], [3]: MuJoCo's ``gyro``."""
+    return artix.frame_velocity(articulation, state, frame, axes="local")[3:]
+
+
+def accelerometer(
+    articulation: artix.Articulation, before: artix.State, state: artix.State, dt: float, frame: str
+) -> Array:
+    """What an accelerometer measures [m/s^2], [3]: mean acceleration less gravity, in the frame's axes at the end.
+
+    Args:
+      articulation: the robot.
+      before: its state ``dt`` earlier.
+      state: its state now.
+      dt: the time in between [s].
+      frame: name of the frame where the sensor is.
+
+    Returns:
+      (0, 0, 9.81) at rest and upright.
+    """
+    now, earlier = (artix.frame_velocity(articulation, each, frame, axes="world_aligned") for each in (state, before))
+    acceleration = (now - earlier)[:3] / dt - articulation.gravity
+    return rotation(articulation, state, frame).T @ acceleration
+
+
+def frame_positions(articulation: artix.Articulation, state: artix.State, frames: Sequence[str]) -> Array:
+    """Origins of several frames in world axes [m], [K, 3]."""
+    return jnp.stack([artix.frame_pose(articulation, state, frame)[:3] for frame in frames])
+
+
+def frame_velocities(articulation: artix.Articulation, state: artix.State, frames: Sequence[str]) -> Array:
+    """Velocities of the origins of several frames in world axes [m/s], [K, 3]."""
+    velocities = [artix.frame_velocity(articulation, state, frame, axes="world_aligned") for frame in frames]
+    return jnp.stack(velocities)[:, :3]
+
+
+def drive_forces(articulation: artix.Articulation, state: artix.State, target: Array) -> Array:
+    """Forces of the drives towards position targets [N m or N], [n], within their limits.
+
+    Args:
+      articulation: the robot, whose drives are of the force type.
+      state: its state. With ``solver="implicit"`` the state after a step gives the forces that acted in it.
+      target: positions that the drives go to, [n].
+    """
+    drive = articulation.drive
+    force = drive.stiffness * (target - state.joint_position) - drive.damping * state.joint_velocity
+    return jnp.clip(force, -drive.max_force, drive.max_force)
+
+
+def geometry_numbers(articulation: artix.Articulation, names: Sequence[str]) -> np.ndarray:
+    """The numbers of shapes by their names.
+
+    Raises:
+      KeyError: there is no shape of this name; the message lists those that there are.
+    """
+    topology: Any = articulation.topology
+    return np.array([topology.geometry_index(name) for name in names])
+
+
+def in_contact(impulse: Array) -> Array:
+    """Whether contacts push, [K] (bool), by their impulses [K, 3], of which the normal one is last."""
+    return impulse[:, 2] > 0
+
+
+def height_scan(ground: artix.Ground, state: artix.State, points: Array) -> Array:
+    """Heights of the root above the terrain at points around it [m], [P].
+
+    Args:
+      ground: planes and height fields; of several, the highest counts.
+      state: where the robot is.
+      points: x and y of the points in axes that turn with the root's heading alone [m], [P, 2].
+
+    Returns:
+      The root's height less the terrain's at each point.
+
+    Examples:
+      >>> from artix.envs import observations
+      >>> robot = artix.robots.load("quadruped")
+      >>> state = artix.neutral_state(robot)
+      >>> state = state.replace(root_pose=state.root_pose.at[2].set(0.25))
+      >>> observations.height_scan(artix.Ground.flat(), state, jnp.zeros((1, 2))).tolist()
+      [0.25]
+    """
+    x, y, z, w = state.root_pose[3:]
+    forward = jnp.stack([1 - 2 * (y * y + z * z), 2 * (x * y + w * z)])
+    cos, sin = forward * jax.lax.rsqrt(jnp.maximum(forward @ forward, 1e-12))
+    turned = points @ jnp.array([[cos, sin], [-sin, cos]])
+    above = jnp.concatenate([turned, jnp.zeros_like(turned[:, :1])], axis=1).T
+    found = []
+    for surface in ground.surfaces:
+        distance, normal = surface.distances(state.root_pose[:3], above)
+        found.append(distance / jnp.maximum(normal[2], 1e-3))
+    return jnp.min(jnp.stack(found), axis=0)

@@ -1,0 +1,89 @@
+"""Random numbers of fleets: JAX's own generator as straight-line code.
+
+Environments draw some fifty numbers a step each. XLA evaluates JAX's Threefry on a CPU in loops over whole arrays, and
+so takes as long for them as for half a physics step; written out, it is one loop over the fleet. Keys are JAX's, and
+other functions of ``jax.random`` may be mixed with these.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+Array = jax.Array
+
+#: Rotations of the rounds, in turns (Salmon et al., *Parallel random numbers: as easy as 1, 2, 3*, 2011).
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+
+
+def threefry(key: Array, count: Array) -> Array:
+    """Threefry-2x32 with 20 rounds.
+
+    Args:
+      key: two words, [2] (uint32).
+      count: counters, an even number of them, [2 n] (uint32); the second half belongs to the first.
+
+    Returns:
+      [2 n] (uint32), the words of ``jax.extend.random.threefry_2x32``.
+    """
+    words = key[0], key[1], key[0] ^ key[1] ^ jnp.uint32(0x1BD11BDA)
+    half = count.shape[0] // 2
+    left, right = count[:half] + words[0], count[half:] + words[1]
+    for turn in range(5):
+        for rotation in _ROTATIONS[turn % 2]:
+            left = left + right
+            right = left ^ ((right << rotation) | (right >> (32 - rotation)))
+        left = left + words[(turn + 1) % 3]
+        right = right + words[(turn + 2) % 3] + jnp.uint32(turn + 1)
+    return jnp.concatenate([left, right])
+
+
+def uniform(key: Array, count: int, dtype) -> Array:
+    """Uniform numbers from 0 to below 1.
+
+    Args:
+      key: a JAX random key, typed or raw.
+      count: how many.
+      dtype: float32 or float64; either has multiples of 2^-24.
+
+    Returns:
+      [count].
+
+    Examples:
+      >>> from artix.envs import random_numbers
+      >>> random_numbers.uniform(jax.random.key(0), 5, jnp.float32).shape
+      (5,)
+    """
+    words = _words(key, count)
+    if words is None:
+        return jax.random.uniform(key, (count,), dtype)
+    return (words >> 8).astype(dtype) * jnp.asarray(2.0**-24, dtype)
+
+
+def split(key: Array, count: int = 2) -> list[Array]:
+    """Keys of their own; as ``jax.random.split``, but other ones.
+
+    Args:
+      key: a JAX random key, typed or raw.
+      count: how many.
+    """
+    words = _words(key, 2 * count)
+    if words is None:
+        return list(jax.random.split(key, count))
+    pairs = words.reshape(2, count).T
+    if not _is_typed(key):
+        return list(pairs)
+    return [jax.random.wrap_key_data(pair, impl="threefry2x32") for pair in pairs]
+
+
+def _words(key: Array, count: int) -> Array | None:
+    """Random words, [count] (uint32); ``None`` for keys of another generator."""
+    data = jax.random.key_data(key) if _is_typed(key) else key
+    if data.shape != (2,):
+        return None
+    even = count + count % 2
+    return threefry(data, jnp.arange(even, dtype=jnp.uint32))[:count]
+
+
+def _is_typed(key: Array) -> bool:
+    return jnp.issubdtype(key.dtype, jax.dtypes.prng_key)

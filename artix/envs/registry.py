@@ -1,0 +1,53 @@
+"""Tasks by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from artix.envs.environment import Environment
+from artix.envs.tasks.arm_reach import ArmReach
+from artix.envs.tasks.cart_pole import CartPole
+from artix.envs.tasks.humanoid import HumanoidStand, HumanoidVelocity
+from artix.envs.tasks.quadruped_get_up import QuadrupedGetUp
+from artix.envs.tasks.quadruped_rough import QuadrupedRough
+from artix.envs.tasks.quadruped_velocity import QuadrupedVelocity
+
+_TASKS: dict[str, Callable[..., Environment]] = {
+    "cart_pole": CartPole,
+    "arm_reach": ArmReach,
+    "quadruped_velocity": QuadrupedVelocity,
+    "quadruped_rough": QuadrupedRough,
+    "quadruped_get_up": QuadrupedGetUp,
+    "humanoid_stand": HumanoidStand,
+    "humanoid_velocity": HumanoidVelocity,
+}
+
+#: The names that :func:`make` knows.
+NAMES = tuple(_TASKS)
+
+
+def make(name: str, **options: Any) -> Environment:
+    """A task by its name.
+
+    Args:
+      name: one of :data:`NAMES`.
+      **options: of the task, see its class.
+
+    Returns:
+      One environment; :func:`autoreset` makes its episodes follow each other, ``jax.vmap`` makes it thousands.
+
+    Raises:
+      ValueError: there is no task of this name; the message lists those that there are.
+
+    Examples:
+      >>> from artix import envs
+      >>> environment = envs.make("cart_pole")
+      >>> keys = jax.random.split(jax.random.key(0), 8)
+      >>> states = jax.jit(jax.vmap(environment.reset))(keys)
+      >>> states.obs.shape
+      (8, 5)
+    """
+    if name not in _TASKS:
+        raise ValueError(f"no task called {name!r}; there are: {', '.join(NAMES)}")
+    return _TASKS[name](**options)

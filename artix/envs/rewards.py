@@ -1,0 +1,232 @@
+"""Terms of rewards: pure functions of named signals, and their weighted sum.
+
+The names and definitions are those of MuJoCo Playground's Go1 and G1 joystick tasks, so that results compare; a term
+called a cost there has a negative weight. What a term needs it names as its parameters: a task offers its signals by
+these names, and :func:`weighted_terms` brings both together.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+Array = jax.Array
+
+#: Below this norm a command asks to stand still.
+STANDING = 0.01
+
+
+def tracking_lin_vel(command: Array, linear_velocity: Array, tracking_sigma: float) -> Array:
+    """How well the commanded velocity is followed: ``exp(-|error|^2 / sigma)``, x and y in the robot's axes."""
+    return jnp.exp(-jnp.sum((command[:2] - linear_velocity[:2]) ** 2) / tracking_sigma)
+
+
+def tracking_ang_vel(command: Array, angular_velocity: Array, tracking_sigma: float) -> Array:
+    """How well the commanded turning is followed: ``exp(-error^2 / sigma)``, about the robot's z axis."""
+    return jnp.exp(-((command[2] - angular_velocity[2]) ** 2) / tracking_sigma)
+
+
+def lin_vel_z(world_linear_velocity: Array) -> Array:
+    """Squared vertical speed."""
+    return world_linear_velocity[2] ** 2
+
+
+def ang_vel_xy(world_angular_velocity: Array) -> Array:
+    """Squared speed of rolling and pitching."""
+    return jnp.sum(world_angular_velocity[:2] ** 2)
+
+
+def orientation(up: Array) -> Array:
+    """Squared horizontal part of the robot's z axis: zero upright."""
+    return jnp.sum(up[:2] ** 2)
+
+
+def base_height(height: Array, target_height: float) -> Array:
+    """Squared error of the root's height."""
+    return (height - target_height) ** 2
+
+
+def pose(joint_position: Array, default_position: Array, pose_weight: Array) -> Array:
+    """How near the joints are to the default pose: ``exp(-weighted squared distance)``."""
+    return jnp.exp(-jnp.sum(pose_weight * (joint_position - default_position) ** 2))
+
+
+def stand_still(command: Array, joint_position: Array, default_position: Array) -> Array:
+    """Distance of the joints from the default pose while the command is to stand."""
+    return jnp.where(_stands(command), jnp.sum(jnp.abs(joint_position - default_position)), 0)
+
+
+def alive() -> Array:
+    """One for every step."""
+    return jnp.where(True, 1.0, 0.0)
+
+
+def termination(terminated: Array) -> Array:
+    """One where the episode ends."""
+    return jnp.where(terminated, 1.0, 0.0)
+
+
+def dof_pos_limits(joint_position: Array, soft_lower: Array, soft_upper: Array) -> Array:
+    """By how much joints are beyond their soft limits."""
+    below, above = soft_lower - joint_position, joint_position - soft_upper
+    return jnp.sum(jnp.maximum(below, 0) + jnp.maximum(above, 0))
+
+
+def torques(joint_force: Array) -> Array:
+    """Euclidean norm of the joint forces and the sum of their magnitudes."""
+    square = _squared(joint_force)
+    norm = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
+    return norm + jnp.sum(jnp.abs(joint_force))
+
+
+def energy(joint_velocity: Array, joint_force: Array) -> Array:
+    """Sum of the magnitudes of the joints' powers."""
+    return jnp.sum(jnp.abs(joint_velocity) * jnp.abs(joint_force))
+
+
+def action_rate(action: Array, last_action: Array) -> Array:
+    """Squared change of the action."""
+    return _squared(action - last_action)
+
+
+def dof_vel(joint_velocity: Array) -> Array:
+    """Squared joint velocities."""
+    return _squared(joint_velocity)
+
+
+def dof_acc(joint_acceleration: Array) -> Array:
+    """Squared joint accelerations."""
+    return _squared(joint_acceleration)
+
+
+def feet_slip(command: Array, feet_velocity: Array, contact: Array) -> Array:
+    """Squared horizontal speed of feet that touch the ground, while the command is to move."""
+    slip = jnp.sum(feet_velocity[:, :2] ** 2, axis=-1)
+    return jnp.where(_stands(command), 0, jnp.sum(jnp.where(contact, slip, 0)))
+
+
+def feet_clearance(feet_velocity: Array, feet_height: Array, max_foot_height: float) -> Array:
+    """Error of the feet's height, weighted by the root of their horizontal speed."""
+    square = jnp.sum(feet_velocity[:, :2] ** 2, axis=-1)
+    root = jnp.where(square > 0, jnp.where(square > 0, square, 1) ** 0.25, 0)
+    return jnp.sum(jnp.abs(feet_height - max_foot_height) * root)
+
+
+def feet_height(command: Array, swing_peak: Array, first_contact: Array, max_foot_height: float) -> Array:
+    """Squared relative error of the greatest height in a swing, when a foot lands, while the command is to move."""
+    error = swing_peak / max_foot_height - 1
+    return jnp.where(_stands(command), 0, jnp.sum(jnp.where(first_contact, error**2, 0)))
+
+
+def feet_air_time(command: Array, air_time: Array, first_contact: Array) -> Array:
+    """Time in the air above 0.1 s, when a foot lands, while the command is to move."""
+    return jnp.where(_stands(command), 0, jnp.sum(jnp.where(first_contact, air_time - 0.1, 0)))
+
+
+def _stands(command: Array) -> Array:
+    return _squared(command) < STANDING**2
+
+
+def _squared(x: Array) -> Array:
+    return jnp.sum(x**2)
+
+
+#: All terms by their names.
+TERMS: dict[str, Callable[..., Array]] = {
+    term.__name__: term
+    for term in (
+        tracking_lin_vel,
+        tracking_ang_vel,
+        lin_vel_z,
+        ang_vel_xy,
+        orientation,
+        base_height,
+        pose,
+        stand_still,
+        alive,
+        termination,
+        dof_pos_limits,
+        torques,
+        energy,
+        action_rate,
+        dof_vel,
+        dof_acc,
+        feet_slip,
+        feet_clearance,
+        feet_height,
+        feet_air_time,
+    )
+}
+
+Weights = Mapping[str, float | tuple[float, Callable[..., Array]]]
+"""The weight of each term of a reward, by its name; a term of your own is ``(weight, function)``."""
+
+
+def weighted_terms(weights: Weights, signals: Mapping[str, Any]) -> dict[str, Array]:
+    """The terms of a reward, times their weights.
+
+    Args:
+      weights: of each term that counts.
+      signals: what terms may name as parameters.
+
+    Returns:
+      Each term by its name, []; the reward is their sum.
+
+    Raises:
+      ValueError: as :func:`check_weights`.
+
+    Examples:
+      >>> from artix.envs import rewards
+      >>> def warmth(temperature):
+      ...     return temperature - 20.0
+      >>> weights = {"action_rate": -0.1, "warmth": (2.0, warmth)}
+      >>> signals = {"action": jnp.ones(3), "last_action": jnp.zeros(3), "temperature": jnp.array(21.0)}
+      >>> {name: round(float(term), 3) for name, term in rewards.weighted_terms(weights, signals).items()}
+      {'action_rate': -0.3, 'warmth': 2.0}
+    """
+    check_weights(weights, signals)
+    found = {}
+    for name in weights:
+        weight, term = _weight_and_term(weights, name)
+        found[name] = weight * term(**{parameter: signals[parameter] for parameter in _parameters(term)})
+    return found
+
+
+def check_weights(weights: Weights, signals: Iterable[str]) -> None:
+    """Refuses terms that do not exist, or that need what a task does not have.
+
+    Args:
+      weights: of each term that counts.
+      signals: names of what terms may ask for.
+
+    Raises:
+      ValueError: there is no such term, or no such signal; the message lists those that there are.
+    """
+    signals = tuple(signals)
+    for name in weights:
+        _, term = _weight_and_term(weights, name)
+        lacking = [parameter for parameter in _parameters(term) if parameter not in signals]
+        if lacking:
+            raise ValueError(
+                f"reward {name!r} needs {', '.join(lacking)}, which this task does not have; it has: "
+                f"{', '.join(sorted(signals))}"
+            )
+
+
+def _weight_and_term(weights: Weights, name: str) -> tuple[float, Callable[..., Array]]:
+    weight = weights[name]
+    if isinstance(weight, tuple):
+        return weight
+    if name not in TERMS:
+        raise ValueError(
+            f"no reward called {name!r}; there are: {', '.join(TERMS)}; one of your own is (weight, function)"
+        )
+    return weight, TERMS[name]
+
+
+def _parameters(term: Callable[..., Array]) -> tuple[str, ...]:
+    return tuple(inspect.signature(term).parameters)

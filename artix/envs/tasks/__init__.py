@@ -1,0 +1,1 @@
+"""Tasks, a module each."""

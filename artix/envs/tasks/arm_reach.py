@@ -1,0 +1,160 @@
+"""An arm that brings its tool to a pose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+import artix
+from artix.envs import observations, rewards
+from artix.envs.environment import Environment
+from artix.envs.transition import Outcome, Transition
+
+Array = jax.Array
+
+
+def near(distance: Array) -> Array:
+    """``1 - tanh(distance / 0.2 m)``: leads to the target from afar."""
+    return 1 - jnp.tanh(distance / 0.2)
+
+
+def at_target(distance: Array) -> Array:
+    """``1 - tanh(distance / 0.03 m)``: holds the tool at the target."""
+    return 1 - jnp.tanh(distance / 0.03)
+
+
+def misaligned(alignment: Array) -> Array:
+    """``(1 - cos angle) / 2`` of the rotation that is left."""
+    return 0.5 * (1 - alignment)
+
+
+#: The terms of the reward and their weights.
+REWARDS: rewards.Weights = {
+    "near": (0.5, near),
+    "at_target": (1.0, at_target),
+    "misaligned": (-0.5, misaligned),
+    "action_rate": -0.005,
+    "dof_vel": -0.002,
+}
+
+#: What rewards may ask for.
+SIGNALS = ("distance", "alignment", "joint_position", "joint_velocity", "action", "last_action")
+
+
+class ArmReach(Environment):
+    """The arm with seven joints brings the frame ``"tool"`` to a random pose that it can reach, and holds it there.
+
+    The action moves the targets of the drives, by ``action_scale`` radians a control step at most. The observation
+    [43] has joint positions and velocities, what the targets are ahead of the positions, the tool's position, the way
+    to the target [m], in world axes, the tool's axes x and y in the target's (six numbers, (1, 0, 0, 0, 1, 0) at the
+    target), the target's position, and the last action. As in Isaac Lab's reach tasks the arm feels no gravity, for
+    which its motors compensate. An episode ends by time alone; each has its own target.
+
+    Args:
+      rewards: terms and weights, see :func:`artix.envs.rewards.weighted_terms`. Their signals are ``distance`` [m],
+        ``alignment`` (the cosine of the angle that is left), ``joint_position``, ``joint_velocity``, ``action`` and
+        ``last_action``.
+      action_scale: how far an action of 1 moves a target in a control step [rad].
+      spread: joint positions at the start and at the target are within this part of their ranges.
+      episode_length: control steps of 40 ms.
+      dtype: floating-point type; JAX's default when ``None``.
+
+    Raises:
+      ValueError: there is no such reward; the message lists those that there are.
+
+    Examples:
+      >>> from artix import envs
+      >>> environment = envs.make("arm_reach")
+      >>> environment.observation_size, environment.action_size
+      (43, 7)
+    """
+
+    def __init__(
+        self,
+        *,
+        rewards: rewards.Weights = REWARDS,
+        action_scale: float = 0.08,
+        spread: float = 0.5,
+        episode_length: int = 100,
+        dtype: Any = None,
+    ) -> None:
+        robot = artix.robots.load("arm7", dtype=dtype)
+        every = jnp.ones_like(robot.drive.stiffness)
+        drive = robot.drive.replace(stiffness=300.0 * every, damping=30.0 * every, max_force=robot.max_joint_force)
+        robot = robot.replace(drive=drive, gravity_scale=jnp.zeros_like(robot.gravity_scale))
+        super().__init__("arm_reach", robot, action_size=7, dt=0.04, physics_dt=0.01, episode_length=episode_length)
+        check_rewards(rewards)
+        self.rewards = dict(rewards)
+        self.action_scale = action_scale
+        self.spread = spread
+
+    def begin(self, key: Array) -> tuple[artix.State, dict[str, Any]]:
+        """At rest anywhere, with a target that can be reached."""
+        robot = self.articulation
+        lower, upper = robot.joint_lower_limit, robot.joint_upper_limit
+        uniform = self.spread * (jax.random.uniform(key, (2, 7), robot.dtype) - 0.5)
+        start, goal = 0.5 * (lower + upper) + (upper - lower) * uniform
+        state = artix.neutral_state(robot)
+        target = artix.frame_pose(robot, state.replace(joint_position=goal), "tool")
+        memory = {"target": target, "drive_target": start, "last_action": jnp.zeros(7, robot.dtype)}
+        return state.replace(joint_position=start), memory
+
+    def prepare(self, state: artix.State, memory: dict[str, Any], action: Array) -> dict[str, Any]:
+        """Moves the targets of the drives."""
+        robot = self.articulation
+        moved = memory["drive_target"] + self.action_scale * action
+        return memory | {"drive_target": jnp.clip(moved, robot.joint_lower_limit, robot.joint_upper_limit)}
+
+    def actuate(
+        self, articulation: artix.Articulation, state: artix.State, memory: dict[str, Any], action: Array
+    ) -> tuple[artix.Control, dict[str, Any]]:
+        """Targets of the drives."""
+        return artix.Control(drive_target=memory["drive_target"]), memory
+
+    def outcome(self, transition: Transition) -> Outcome:
+        """The weighted terms."""
+        state, memory = transition.state, transition.memory
+        way, turn = _to_target(transition)
+        square = jnp.sum(way**2)
+        distance = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
+        alignment = 0.5 * (jnp.trace(turn) - 1)
+        signals = {
+            "distance": distance,
+            "alignment": alignment,
+            "joint_position": state.joint_position,
+            "joint_velocity": state.joint_velocity,
+            "action": transition.action,
+            "last_action": memory["last_action"],
+        }
+        terms = rewards.weighted_terms(self.rewards, signals)
+        total = sum(terms.values(), jnp.zeros((), self.articulation.dtype))
+        metrics = {f"reward/{name}": term for name, term in terms.items()}
+        metrics |= {"distance": distance, "alignment": alignment}
+        return Outcome(total * self.dt, jnp.array(False), memory | {"last_action": transition.action}, metrics)
+
+    def observe(self, transition: Transition) -> Array:
+        """Where the arm is, and what is left to its target."""
+        robot, state, memory = transition.articulation, transition.state, transition.memory
+        way, turn = _to_target(transition)
+        tool = artix.frame_pose(robot, state, "tool")[:3]
+        ahead = memory["drive_target"] - state.joint_position
+        return jnp.concatenate(
+            [
+                *(state.joint_position, state.joint_velocity, ahead, tool, way, turn[:, 0], turn[:, 1]),
+                *(memory["target"][:3], memory["last_action"]),
+            ]
+        )
+
+
+def check_rewards(weights: rewards.Weights) -> None:
+    """Refuses terms that do not exist or lack what they need."""
+    rewards.check_weights(weights, SIGNALS)
+
+
+def _to_target(transition: Transition) -> tuple[Array, Array]:
+    """The way from the tool to its target in world axes [m], [3], and the tool's axes in the target's, [3, 3]."""
+    robot, state, target = transition.articulation, transition.state, transition.memory["target"]
+    way = target[:3] - artix.frame_pose(robot, state, "tool")[:3]
+    return way, observations.rotation_of(target[3:]).T @ observations.rotation(robot, state, "tool")

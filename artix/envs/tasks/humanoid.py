@@ -1,0 +1,153 @@
+"""A humanoid that stands against pushes, and one that follows commanded velocities."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import artix
+from artix.envs import commands, disturbances, observations, rewards, terminations
+from artix.envs.tasks.legged import LeggedRobot, LeggedVelocity, by_joint
+
+#: The terms of the reward for walking and their weights: of Playground's G1 joystick what needs no phase.
+VELOCITY_REWARDS: dict[str, float] = {
+    "tracking_lin_vel": 1.0,
+    "tracking_ang_vel": 0.75,
+    "lin_vel_z": -0.25,
+    "ang_vel_xy": -0.15,
+    "orientation": -2.0,
+    "base_height": -5.0,
+    "alive": 0.25,
+    "pose": 0.5,
+    "dof_pos_limits": -1.0,
+    "termination": -100.0,
+    "stand_still": -0.1,
+    "action_rate": -0.01,
+    "dof_vel": -1e-4,
+    "torques": -1e-5,
+    "feet_slip": -0.25,
+    "feet_air_time": 2.0,
+}
+
+#: The terms of the reward for standing and their weights.
+STAND_REWARDS: dict[str, float] = {
+    "tracking_lin_vel": 0.5,
+    "tracking_ang_vel": 0.25,
+    "ang_vel_xy": -0.05,
+    "orientation": -2.0,
+    "base_height": -5.0,
+    "alive": 1.0,
+    "pose": 0.5,
+    "termination": -50.0,
+    "action_rate": -0.01,
+    "dof_vel": -1e-4,
+    "torques": -1e-5,
+}
+
+#: The feet: links, and the boxes on them.
+FEET = ("left_foot", "right_foot")
+
+#: Each foot touches by its four lowest corners. With the contacts of the step before to begin with, this many
+#: iterations suffice to stand still.
+SOLVER_OPTIONS = artix.SolverOptions(position_iterations=2, contact_iterations=1, max_contacts_per_geometry=4)
+
+#: Springs of the drives by the ends of the joints' names [N m/rad]; the dampers are a twentieth of them [N m s/rad].
+_STIFFNESS = {"hip_yaw": 150.0, "hip_roll": 250.0, "hip_pitch": 250.0, "knee": 300.0, "ankle_pitch": 300.0}
+_STIFFNESS |= {"ankle_roll": 150.0, "waist_yaw": 200.0, "neck_yaw": 15.0, "neck_pitch": 15.0, "": 40.0}
+
+#: The default pose: knees a little bent.
+_POSE = {"hip_pitch": -0.3, "knee": 0.6, "ankle_pitch": -0.3, "elbow": -0.4, "": 0.0}
+
+
+class HumanoidVelocity(LeggedVelocity):
+    """Walks as it is told, on level ground, after Playground's G1 joystick.
+
+    Observations (``"state"`` [87]) and all options are those of :class:`LeggedVelocity`. An episode ends when the
+    pelvis or the head is near the ground, or the body leans over by more than 60 degrees.
+
+    Args:
+      rewards: terms and weights, see :func:`artix.envs.rewards.weighted_terms`.
+      ground: level ground, with friction 0.8, unless given.
+      name: of the task.
+      dtype: floating-point type; JAX's default when ``None``.
+      **options: as for :class:`LeggedVelocity`.
+
+    Raises:
+      ValueError: as :class:`LeggedVelocity`.
+
+    Examples:
+      >>> from artix import envs
+      >>> envs.make("humanoid_velocity").action_size
+      25
+    """
+
+    def __init__(
+        self,
+        *,
+        rewards: rewards.Weights = VELOCITY_REWARDS,
+        ground: artix.Ground | None = None,
+        name: str = "humanoid_velocity",
+        dtype: Any = None,
+        **options: Any,
+    ) -> None:
+        robot = humanoid(dtype)
+        ground = artix.Ground.flat(friction=0.8, dtype=robot.articulation.dtype) if ground is None else ground
+        slow = commands.VelocityCommands(largest=(1.0, 0.4, 0.8))
+        given: dict[str, Any] = {"solver_options": SOLVER_OPTIONS, "velocity_commands": slow, "lowest_up": 0.5}
+        given |= {"least_reward": -math.inf, **options}
+        super().__init__(name, robot, rewards=rewards, ground=ground, **given)
+
+
+class HumanoidStand(HumanoidVelocity):
+    """Stands where it is, while it is pushed.
+
+    As :class:`HumanoidVelocity` with the command to stand still, pushes of up to 1 m/s every four seconds in the mean,
+    and episodes of 10 s.
+
+    Args:
+      rewards: terms and weights, see :func:`artix.envs.rewards.weighted_terms`.
+      pushes: how it is pushed.
+      **options: as for :class:`HumanoidVelocity`.
+
+    Raises:
+      ValueError: as :class:`LeggedVelocity`.
+
+    Examples:
+      >>> from artix import envs
+      >>> envs.make("humanoid_stand").episode_length
+      500
+    """
+
+    def __init__(
+        self,
+        *,
+        rewards: rewards.Weights = STAND_REWARDS,
+        pushes: disturbances.Pushes | None = disturbances.Pushes(speed=(0.0, 1.0), mean_time=4.0),  # noqa: B008
+        **options: Any,
+    ) -> None:
+        still = commands.VelocityCommands(largest=(0.0, 0.0, 0.0))
+        given = {"name": "humanoid_stand", "velocity_commands": still, "episode_length": 500, **options}
+        super().__init__(rewards=rewards, pushes=pushes, **given)
+
+
+def humanoid(dtype: Any = None) -> LeggedRobot:
+    """The humanoid in ``dtype`` with its drives, and sensors on its pelvis and its head."""
+    robot = artix.robots.load("humanoid", dtype=dtype)
+    for link, radius in (("pelvis", 0.25), ("head", 0.25)):
+        robot = terminations.with_sensor(robot, link, artix.Geometry.sphere(radius, sensor=True), link)
+    stiffness = by_joint(robot, _STIFFNESS)
+    drive = robot.drive.replace(stiffness=stiffness, damping=0.05 * stiffness, max_force=robot.max_joint_force)
+    robot = robot.replace(drive=drive)
+    pose = by_joint(robot, _POSE)
+    state = artix.neutral_state(robot).replace(joint_position=pose)
+    level = artix.Ground.flat(dtype=robot.dtype)
+    lowest = artix.geometry_distances(robot, state, level)[observations.geometry_numbers(robot, FEET)].min()
+    return LeggedRobot(
+        articulation=robot,
+        imu="imu",
+        feet=FEET,
+        trunk=("pelvis", "head"),
+        default_position=pose,
+        pose_weight=by_joint(robot, {"hip_pitch": 0.02, "knee": 0.02, "ankle_pitch": 0.02, "hip_roll": 0.5, "": 0.5}),
+        height=-float(lowest),
+    )

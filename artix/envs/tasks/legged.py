@@ -1,0 +1,317 @@
+"""Robots on legs that follow commanded velocities: what quadrupeds and humanoids share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import artix
+from artix.envs import (
+    actuators,
+    commands,
+    disturbances,
+    noise,
+    observations,
+    random_numbers,
+    rewards,
+    starts,
+    terminations,
+)
+from artix.envs.actuators import Delay
+from artix.envs.environment import Environment
+from artix.envs.gait import Gait
+from artix.envs.randomization import Change
+from artix.envs.transition import Outcome, Transition
+
+Array = jax.Array
+
+#: What rewards may ask for; see :meth:`LeggedVelocity.signals`.
+SIGNALS = (
+    *("command", "linear_velocity", "angular_velocity", "world_linear_velocity", "world_angular_velocity", "up"),
+    *("joint_position", "joint_velocity", "joint_force", "default_position", "soft_lower", "soft_upper", "height"),
+    *("pose_weight", "action", "last_action", "feet_velocity", "feet_height", "contact", "first_contact"),
+    *("air_time", "swing_peak", "terminated", "tracking_sigma", "max_foot_height", "target_height"),
+)
+
+#: Joints should stay within this part of their limits.
+SOFT_LIMIT = 0.95
+
+
+class LeggedRobot(NamedTuple):
+    """A robot and what a task must know of it."""
+
+    articulation: artix.Articulation
+    """With its drives."""
+    imu: str
+    """The frame of its IMU."""
+    feet: tuple[str, ...]
+    """The links of its feet, and the shapes by which they touch the ground, which have the same names."""
+    trunk: tuple[str, ...]
+    """Shapes, sensors, that must not touch the ground."""
+    default_position: Array
+    """Joint positions of the default pose, [n] [rad]."""
+    pose_weight: Array
+    """Weights of the joints in the term ``pose``, [n]."""
+    height: float
+    """Of the root in the default pose, with the feet on the ground [m]."""
+
+
+class LeggedVelocity(Environment):
+    """A robot on legs walks as it is told.
+
+    The action moves the targets of the drives from the default pose by ``action_scale`` radians. The observation has
+    two parts. ``"state"`` [12 + 3 n]: linear velocity and gyro of the IMU, projected gravity, joint positions (less the
+    default pose) and velocities, all with noise, the last action and the command. ``"privileged_state"``: the same,
+    then without noise gyro, accelerometer, gravity, linear velocity, angular velocity in world axes, joint positions
+    and velocities, forces of the drives, contacts, velocities and air times of the feet. The reward is the weighted sum
+    of its terms times ``dt``, at least ``least_reward``. An episode ends when the robot has fallen.
+
+    Args:
+      name: of the task.
+      robot: the robot.
+      rewards: terms and weights, see :func:`artix.envs.rewards.weighted_terms`.
+      ground: what it walks on.
+      solver_options: of the physics steps.
+      velocity_commands: how commands are drawn.
+      noise_scales: largest errors of ``linear_velocity``, ``gyro``, ``gravity``, ``joint_position`` and
+        ``joint_velocity``; an empty mapping for none.
+      pushes: how the robot is pushed; not at all when ``None``.
+      randomization: what is drawn anew of the robot and the ground.
+      action_delay: least and largest time [s] that targets take to arrive, drawn for each episode, in physics steps; at
+        once when ``None``.
+      action_scale: how far an action of 1 moves a target [rad].
+      tracking_sigma: width of the tracking terms.
+      max_foot_height: how high feet should swing [m].
+      least_reward: what the reward of a step is at least.
+      lowest_up: the robot has fallen if the vertical component of its z axis is less.
+      episode_length: control steps of 20 ms.
+
+    Raises:
+      ValueError: there is no such reward, measurement or leaf; the message lists those that there are.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        robot: LeggedRobot,
+        *,
+        rewards: rewards.Weights,
+        ground: artix.Ground,
+        solver_options: artix.SolverOptions,
+        velocity_commands: commands.VelocityCommands = commands.VelocityCommands(),  # noqa: B008, a constant
+        noise_scales: Mapping[str, float] = noise.GO1,
+        pushes: disturbances.Pushes | None = None,
+        randomization: Sequence[Change] = (),
+        action_delay: tuple[float, float] | None = None,
+        action_scale: float = 0.5,
+        tracking_sigma: float = 0.25,
+        max_foot_height: float = 0.1,
+        least_reward: float = 0.0,
+        lowest_up: float = 0.0,
+        episode_length: int = 1000,
+    ) -> None:
+        size = len(robot.default_position)
+        super().__init__(
+            name,
+            robot.articulation,
+            action_size=size,
+            dt=0.02,
+            physics_dt=0.004,
+            episode_length=episode_length,
+            ground=ground,
+            solver_options=solver_options,
+            randomization=randomization,
+        )
+        self._measured = {"linear_velocity": 3, "gyro": 3, "gravity": 3, "joint_position": size, "joint_velocity": size}
+        check_rewards(rewards)
+        noise.check_scales(noise_scales, self._measured)
+        self.robot = robot
+        self.rewards = dict(rewards)
+        self.velocity_commands = velocity_commands
+        self.noise_scales = dict(noise_scales)
+        self.pushes = pushes
+        self.action_delay = action_delay
+        self.action_scale = action_scale
+        self.tracking_sigma = tracking_sigma
+        self.max_foot_height = max_foot_height
+        self.least_reward = least_reward
+        self.lowest_up = lowest_up
+
+    def begin(self, key: Array) -> tuple[artix.State, dict[str, Any]]:
+        """Standing, somewhere, turned anyhow, slightly moving; with a random command."""
+        start_key, command_key, lag_key = random_numbers.split(key, 3)
+        dtype = self.articulation.dtype
+        command, time_left = commands.first_command(command_key, self.velocity_commands, dtype)
+        memory = {
+            "command": command,
+            "command_time_left": time_left,
+            "last_action": jnp.zeros(self.action_size, dtype),
+            "gait": Gait.standing(len(self.robot.feet), dtype),
+        }
+        if self.action_delay is not None:
+            lag = actuators.random_lag(lag_key, *self.action_delay, self.physics_dt)
+            most_steps = round(self.action_delay[1] / self.physics_dt)
+            memory["delay"] = Delay.of(self.robot.default_position, most_steps=most_steps, lag=lag)
+        return starts.standing(self.articulation, start_key, self.robot.default_position, self.robot.height), memory
+
+    def draw(self, key: Array) -> dict[str, Any]:
+        """Noise, pushes, and the command that may come next."""
+        dtype, keys = self.articulation.dtype, random_numbers.split(key, 3)
+        pushes = {} if self.pushes is None else {"push": disturbances.draw_push(keys[2], self.pushes, self.dt, dtype)}
+        return pushes | {
+            "noise": noise.draw_noise(keys[0], self.noise_scales, self._measured, dtype),
+            "command": commands.draw_command(keys[1], self.velocity_commands, dtype),
+        }
+
+    def disturb(self, state: artix.State, drawn: dict[str, Any]) -> artix.State:
+        """A push now and then."""
+        return disturbances.pushed(state, drawn["push"]) if "push" in drawn else state
+
+    def actuate(
+        self, articulation: artix.Articulation, state: artix.State, memory: dict[str, Any], action: Array
+    ) -> tuple[artix.Control, dict[str, Any]]:
+        """Targets of the drives, which may come late."""
+        if self.action_delay is None:
+            return artix.Control(drive_target=self.target(action)), memory
+        delay = memory["delay"].then(self.target(action))
+        return artix.Control(drive_target=delay.arrived), memory | {"delay": delay}
+
+    def target(self, action: Array) -> Array:
+        """Where the drives go for an action [rad], [12]."""
+        return self.robot.default_position + self.action_scale * action
+
+    def joint_force(self, transition: Transition, action: Array) -> Array:
+        """Forces of the drives in the last physics step [N m], [n]."""
+        target = self.target(action) if self.action_delay is None else transition.memory["delay"].arrived
+        return observations.drive_forces(transition.articulation, transition.state, target)
+
+    def outcome(self, transition: Transition) -> Outcome:
+        """The weighted terms; the gait and the command of the next step."""
+        memory = transition.memory
+        gait, first_contact = self.gait(transition)
+        terminated = self.has_fallen(transition)
+        signals = self.signals(transition, gait, first_contact) | {"terminated": terminated}
+        terms = rewards.weighted_terms(self.rewards, signals)
+        total = sum(terms.values(), jnp.zeros((), self.articulation.dtype))
+        drawn = transition.drawn["command"]
+        command, time_left = commands.next_command(memory["command"], memory["command_time_left"], drawn, self.dt)
+        changed = {
+            "command": command,
+            "command_time_left": time_left,
+            "last_action": transition.action,
+            "gait": gait.landed(),
+        }
+        metrics = {f"reward/{name}": term for name, term in terms.items()}
+        apart = memory["command"] - jnp.append(signals["linear_velocity"][:2], signals["angular_velocity"][2])
+        metrics["velocity_error"] = jnp.sqrt(jnp.sum(apart[:2] ** 2) + 1e-12)  # [m/s]; differentiable at zero
+        metrics["yaw_rate_error"] = jnp.abs(apart[2])
+        return Outcome(jnp.maximum(total * self.dt, self.least_reward), terminated, memory | changed, metrics)
+
+    def gait(self, transition: Transition) -> tuple[Gait, Array]:
+        """The gait after a step, and which feet landed."""
+        contact = observations.in_contact(transition.impulse).reshape(len(self.robot.feet), -1)
+        return transition.memory["gait"].moved(jnp.any(contact, axis=1), self.feet_height(transition), self.dt)
+
+    def has_fallen(self, transition: Transition) -> Array:
+        """Whether the robot is upside down or its trunk touches the ground."""
+        robot, state = transition.articulation, transition.state
+        up = observations.up_vector(robot, state, self.robot.imu)
+        touches = terminations.touches_ground(robot, state, transition.ground, self.robot.trunk)
+        return terminations.is_tilted(up, self.lowest_up) | touches
+
+    def feet_height(self, transition: Transition) -> Array:
+        """Heights of the feet above the ground [m], of the centres of those that are spheres, [K]."""
+        robot = transition.articulation
+        index = observations.geometry_numbers(robot, self.robot.feet)
+        distance = artix.geometry_distances(robot, transition.state, transition.ground)[index]
+        topology: Any = robot.topology
+        is_sphere = [topology.geometries[k].type is artix.GeometryType.SPHERE for k in index]
+        return distance + jnp.where(np.array(is_sphere), robot.geometry.size[index, 0], 0)
+
+    def height(self, transition: Transition) -> Array:
+        """Height of the root above the ground [m], []."""
+        origin = jnp.zeros((1, 2), self.articulation.dtype)
+        return observations.height_scan(transition.ground, transition.state, origin)[0]
+
+    def signals(self, transition: Transition, gait: Gait, first_contact: Array) -> dict[str, Any]:
+        """What the terms of the reward may ask for, by name."""
+        robot, state, memory = transition.articulation, transition.state, transition.memory
+        velocity = artix.frame_velocity(robot, state, self.robot.imu, axes="world_aligned")
+        return {
+            "command": memory["command"],
+            "linear_velocity": observations.linear_velocity(robot, state, self.robot.imu),
+            "angular_velocity": observations.angular_velocity(robot, state, self.robot.imu),
+            "world_linear_velocity": velocity[:3],
+            "world_angular_velocity": velocity[3:],
+            "up": observations.up_vector(robot, state, self.robot.imu),
+            "joint_position": state.joint_position,
+            "joint_velocity": state.joint_velocity,
+            "joint_force": self.joint_force(transition, transition.action),
+            "default_position": self.robot.default_position,
+            "soft_lower": SOFT_LIMIT * robot.joint_lower_limit,
+            "soft_upper": SOFT_LIMIT * robot.joint_upper_limit,
+            "pose_weight": self.robot.pose_weight,
+            "action": transition.action,
+            "last_action": memory["last_action"],
+            "feet_velocity": observations.frame_velocities(robot, state, self.robot.feet),
+            "feet_height": self.feet_height(transition),
+            "contact": gait.contact,
+            "first_contact": first_contact,
+            "height": self.height(transition),
+            "target_height": self.robot.height,
+            "air_time": gait.air_time,
+            "swing_peak": gait.swing_peak,
+            "tracking_sigma": self.tracking_sigma,
+            "max_foot_height": self.max_foot_height,
+        }
+
+    def observe(self, transition: Transition) -> dict[str, Array]:
+        """With noise for the policy, and all of it for a critic."""
+        robot, state, memory = transition.articulation, transition.state, transition.memory
+        measured = {
+            "linear_velocity": observations.linear_velocity(robot, state, self.robot.imu),
+            "gyro": observations.angular_velocity(robot, state, self.robot.imu),
+            "gravity": observations.projected_gravity(robot, state, self.robot.imu),
+            "joint_position": state.joint_position - self.robot.default_position,
+            "joint_velocity": state.joint_velocity,
+        }
+        noisy = [value + transition.drawn["noise"][name] for name, value in measured.items()]
+        seen = jnp.concatenate([*noisy, memory["last_action"], memory["command"]])
+        before, dt = transition.before, self.physics_dt
+        privileged = [
+            seen,
+            measured["gyro"],
+            observations.accelerometer(robot, before, state, dt, self.robot.imu),
+            measured["gravity"],
+            measured["linear_velocity"],
+            state.root_velocity[3:],
+            measured["joint_position"],
+            measured["joint_velocity"],
+            self.joint_force(transition, memory["last_action"]),
+            memory["gait"].contact.astype(robot.dtype),
+            observations.frame_velocities(robot, state, self.robot.feet).reshape(-1),
+            memory["gait"].air_time,
+        ]
+        return {"state": seen, "privileged_state": jnp.concatenate(privileged)}
+
+
+def check_rewards(weights: rewards.Weights) -> None:
+    """Refuses terms that do not exist or lack what they need."""
+    rewards.check_weights(weights, SIGNALS)
+
+
+def by_joint(articulation: artix.Articulation, values: Mapping[str, float]) -> Array:
+    """A number for each DOF [n], by the end of the joint's name; the first that fits counts.
+
+    Examples:
+      >>> from artix.envs.tasks import legged
+      >>> legged.by_joint(artix.robots.load("cart_pole"), {"slide": 1.0, "": 2.0}).tolist()
+      [1.0, 2.0]
+    """
+    topology: Any = articulation.topology
+    found = [next(value for end, value in values.items() if name.endswith(end)) for name in topology.dof_names]
+    return jnp.array(found, articulation.dtype)

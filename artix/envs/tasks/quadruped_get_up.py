@@ -1,0 +1,237 @@
+"""A quadruped that gets up after a fall."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+import artix
+from artix.envs import noise, observations, random_numbers, rewards
+from artix.envs.environment import Environment
+from artix.envs.tasks.quadruped_velocity import HEIGHT, quadruped
+from artix.envs.transition import Outcome, Transition
+
+Array = jax.Array
+
+
+def upright(projected_gravity: Array) -> Array:
+    """``exp(-2 |error|^2)`` of the direction of gravity, seen from the trunk."""
+    return jnp.exp(-2 * _off_upright(projected_gravity))
+
+
+def torso_height(height: Array, target_height: float) -> Array:
+    """``exp(height) - 1``, up to the height of standing."""
+    return jnp.expm1(jnp.minimum(height, target_height))
+
+
+def posture(projected_gravity: Array, joint_position: Array, default_position: Array) -> Array:
+    """``exp(-0.5 |distance|^2)`` to the default pose, once the trunk is upright."""
+    near = jnp.exp(-0.5 * jnp.sum((joint_position - default_position) ** 2))
+    return jnp.where(_off_upright(projected_gravity) < 0.01, near, 0)
+
+
+def rest(projected_gravity: Array, height: Array, target_height: float, action: Array) -> Array:
+    """``exp(-0.5 |action|^2)``, once the trunk is upright and within 5 mm of the height of standing."""
+    stands = (_off_upright(projected_gravity) < 0.01) & (height > target_height - 0.005)
+    return jnp.where(stands, jnp.exp(-0.5 * jnp.sum(action**2)), 0)
+
+
+def jerky_action(action: Array, last_action: Array, action_before_last: Array) -> Array:
+    """Squared first and second differences of the action."""
+    first, second = action - last_action, action - 2 * last_action + action_before_last
+    return jnp.sum(first**2) + jnp.sum(second**2)
+
+
+def fast_joints(joint_velocity: Array) -> Array:
+    """Squared joint velocities beyond one turn a second."""
+    return jnp.sum(jnp.maximum(jnp.abs(joint_velocity) - 2 * jnp.pi, 0) ** 2)
+
+
+def _off_upright(projected_gravity: Array) -> Array:
+    return jnp.sum(projected_gravity[:2] ** 2) + (projected_gravity[2] + 1) ** 2
+
+
+#: The terms of the reward and their weights: Playground's Go1 get-up.
+REWARDS: rewards.Weights = {
+    "upright": (1.0, upright),
+    "torso_height": (1.0, torso_height),
+    "posture": (1.0, posture),
+    "rest": (1.0, rest),
+    "jerky_action": (-0.001, jerky_action),
+    "dof_pos_limits": -0.1,
+    "torques": -1e-5,
+    "dof_acc": -2.5e-7,
+    "fast_joints": (-0.1, fast_joints),
+}
+
+#: What rewards may ask for.
+SIGNALS = (
+    *("projected_gravity", "height", "target_height", "joint_position", "joint_velocity", "joint_acceleration"),
+    *("joint_force", "default_position", "soft_lower", "soft_upper", "action", "last_action", "action_before_last"),
+)
+
+#: The trunk touches by its four lowest corners.
+SOLVER_OPTIONS = artix.SolverOptions(position_iterations=2, contact_iterations=1, max_contacts_per_geometry=4)
+
+
+class QuadrupedGetUp(Environment):
+    """Gets up from wherever it lies, and stands: Playground's Go1 get-up with artix's quadruped.
+
+    Three of five episodes begin with a random orientation and random joints, just above the ground; the others in the
+    default pose. Trunk, knees and feet touch the ground. The action moves the targets of the drives from where the
+    joints are, by ``action_scale`` radians. The observation has two parts. ``"state"`` [42]: gyro, projected gravity,
+    joint positions (less the default pose) and velocities, all with noise, and the last action. ``"privileged_state"``
+    [107]: the same, then without noise gyro, accelerometer, linear velocity, angular velocity in world axes, joint
+    positions and velocities, forces of the drives, height and contacts that push. Episodes end by time alone.
+
+    Args:
+      rewards: terms and weights, see :func:`artix.envs.rewards.weighted_terms`.
+      noise_scales: largest errors of ``gyro``, ``gravity``, ``joint_position`` and ``joint_velocity``.
+      action_scale: how far an action of 1 moves a target [rad].
+      episode_length: control steps of 20 ms.
+      dtype: floating-point type; JAX's default when ``None``.
+
+    Raises:
+      ValueError: there is no such reward or measurement; the message lists those that there are.
+
+    Examples:
+      >>> from artix import envs
+      >>> envs.make("quadruped_get_up").episode_length
+      300
+    """
+
+    def __init__(
+        self,
+        *,
+        rewards: rewards.Weights = REWARDS,
+        noise_scales: Mapping[str, float] | None = None,
+        action_scale: float = 0.5,
+        episode_length: int = 300,
+        dtype: Any = None,
+    ) -> None:
+        robot = quadruped(dtype)
+        self.default_position = robot.default_position
+        articulation = with_body(robot.articulation)
+        super().__init__(
+            "quadruped_get_up",
+            articulation,
+            action_size=12,
+            dt=0.02,
+            physics_dt=0.004,
+            episode_length=episode_length,
+            ground=artix.Ground.flat(friction=0.8, dtype=articulation.dtype),
+            solver_options=SOLVER_OPTIONS,
+        )
+        self._measured = {"gyro": 3, "gravity": 3, "joint_position": 12, "joint_velocity": 12}
+        known = {name: scale for name, scale in noise.GO1.items() if name in self._measured}
+        self.noise_scales = known if noise_scales is None else dict(noise_scales)
+        noise.check_scales(self.noise_scales, self._measured)
+        check_rewards(rewards)
+        self.rewards = dict(rewards)
+        self.action_scale = action_scale
+
+    def begin(self, key: Array) -> tuple[artix.State, dict[str, Any]]:
+        """Fallen, just above the ground, or standing."""
+        robot, keys = self.articulation, random_numbers.split(key, 3)
+        uniform = random_numbers.uniform(keys[0], 19, robot.dtype)
+        lower, upper = robot.joint_lower_limit, robot.joint_upper_limit
+        falls = uniform[0] < 0.6
+        joints = jnp.where(falls, lower + (upper - lower) * uniform[1:13], self.default_position)
+        level = jnp.array([0, 0, 0, 1], robot.dtype)
+        normal = jax.random.normal(keys[1], (4,), robot.dtype)
+        turned = jnp.where(falls, normal * jax.lax.rsqrt(jnp.sum(normal**2) + 1e-12), level)
+        pose = jnp.concatenate([jnp.zeros(3, robot.dtype), turned])
+        state = artix.neutral_state(robot).replace(root_pose=pose, joint_position=joints)
+        assert self.ground is not None
+        lowest = jnp.min(artix.geometry_distances(robot, state, self.ground))
+        state = state.replace(root_pose=pose.at[2].set(0.01 - lowest), root_velocity=uniform[13:] - 0.5)
+        action = jnp.zeros(12, robot.dtype)
+        return state, {"drive_target": joints, "last_action": action, "action_before_last": action}
+
+    def draw(self, key: Array) -> dict[str, Array]:
+        """Noise."""
+        return noise.draw_noise(key, self.noise_scales, self._measured, self.articulation.dtype)
+
+    def prepare(self, state: artix.State, memory: dict[str, Any], action: Array) -> dict[str, Any]:
+        """Moves the targets of the drives from where the joints are."""
+        return memory | {"drive_target": state.joint_position + self.action_scale * action}
+
+    def actuate(
+        self, articulation: artix.Articulation, state: artix.State, memory: dict[str, Any], action: Array
+    ) -> tuple[artix.Control, dict[str, Any]]:
+        """Targets of the drives."""
+        return artix.Control(drive_target=memory["drive_target"]), memory
+
+    def outcome(self, transition: Transition) -> Outcome:
+        """The weighted terms."""
+        robot, state, memory = transition.articulation, transition.state, transition.memory
+        middle, half = (
+            0.5 * (robot.joint_lower_limit + robot.joint_upper_limit),
+            0.5 * (robot.joint_upper_limit - robot.joint_lower_limit),
+        )
+        signals = {
+            "projected_gravity": observations.projected_gravity(robot, state, "imu"),
+            "height": state.root_pose[2],
+            "target_height": HEIGHT,
+            "joint_position": state.joint_position,
+            "joint_velocity": state.joint_velocity,
+            "joint_acceleration": (state.joint_velocity - transition.before.joint_velocity) / self.physics_dt,
+            "joint_force": observations.drive_forces(robot, state, memory["drive_target"]),
+            "default_position": self.default_position,
+            "soft_lower": middle - 0.95 * half,
+            "soft_upper": middle + 0.95 * half,
+            "action": transition.action,
+            "last_action": memory["last_action"],
+            "action_before_last": memory["action_before_last"],
+        }
+        terms = rewards.weighted_terms(self.rewards, signals)
+        total = sum(terms.values(), jnp.zeros((), robot.dtype))
+        metrics = {f"reward/{name}": term for name, term in terms.items()}
+        later = {"last_action": transition.action, "action_before_last": memory["last_action"]}
+        return Outcome(jnp.maximum(total * self.dt, 0), jnp.array(False), memory | later, metrics)
+
+    def observe(self, transition: Transition) -> dict[str, Array]:
+        """With noise for the policy, and all of it for a critic."""
+        robot, state, memory = transition.articulation, transition.state, transition.memory
+        measured = {
+            "gyro": observations.angular_velocity(robot, state, "imu"),
+            "gravity": observations.projected_gravity(robot, state, "imu"),
+            "joint_position": state.joint_position - self.default_position,
+            "joint_velocity": state.joint_velocity,
+        }
+        noisy = [value + transition.drawn[name] for name, value in measured.items()]
+        seen = jnp.concatenate([*noisy, memory["last_action"]])
+        privileged = [
+            seen,
+            measured["gyro"],
+            observations.accelerometer(robot, transition.before, state, self.physics_dt, "imu"),
+            observations.linear_velocity(robot, state, "imu"),
+            state.root_velocity[3:],
+            measured["joint_position"],
+            measured["joint_velocity"],
+            observations.drive_forces(robot, state, memory["drive_target"]),
+            state.root_pose[2:3],
+            observations.in_contact(transition.impulse).astype(robot.dtype),
+        ]
+        return {"state": seen, "privileged_state": jnp.concatenate(privileged)}
+
+
+def with_body(articulation: artix.Articulation) -> artix.Articulation:
+    """The quadruped with shapes on its trunk and its knees that touch the ground, in the place of sensors."""
+    feet = artix.select_geometry(articulation, [f"{leg}_foot" for leg in _LEGS])
+    builder = artix.builder_from_articulation(feet)
+    builder.add_geometry("trunk", artix.Geometry.box((0.21, 0.1, 0.06)), name="trunk")
+    for leg in _LEGS:
+        builder.add_geometry(f"{leg}_shank", artix.Geometry.sphere(0.025), name=f"{leg}_knee")
+    return builder.build(dtype=articulation.dtype)
+
+
+_LEGS = ("front_left", "front_right", "rear_left", "rear_right")
+
+
+def check_rewards(weights: rewards.Weights) -> None:
+    """Refuses terms that do not exist or lack what they need."""
+    rewards.check_weights(weights, SIGNALS)

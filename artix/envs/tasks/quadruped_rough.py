@@ -1,0 +1,98 @@
+"""A quadruped that follows commanded velocities over terrain, from easy tiles to hard ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import artix
+from artix.envs import observations, random_numbers, terrain
+from artix.envs.tasks.quadruped_velocity import QuadrupedVelocity
+from artix.envs.transition import EnvState, Outcome, Transition
+
+Array = jax.Array
+
+#: Where the policy sees the terrain, x forwards and y to the left of the trunk's middle [m], [35, 2].
+SCAN = np.stack(np.meshgrid(np.linspace(-0.6, 0.6, 7), np.linspace(-0.4, 0.4, 5), indexing="ij"), axis=-1).reshape(
+    -1, 2
+)
+
+
+class QuadrupedRough(QuadrupedVelocity):
+    """Walks as it is told over rough ground, slopes, stairs and obstacles.
+
+    As :class:`QuadrupedVelocity`. Both parts of the observation have the height of the trunk above the terrain at 35
+    points around it, too. An episode begins on a tile of the robot's level. Who walked further than half a tile goes up
+    a level at the next one, who made less than half of the commanded way goes down (Rudin et al., *Learning to walk in
+    minutes*, 2022); who passes the last level gets a random one. ``info["level"]`` is the level.
+
+    Args:
+      tiles: the terrain; :func:`artix.envs.terrain.tiles` unless given.
+      dtype: floating-point type; JAX's default when ``None``.
+      **options: as for :class:`QuadrupedVelocity`, but for the ground.
+
+    Raises:
+      ValueError: as :class:`QuadrupedVelocity`.
+
+    Examples:
+      >>> from artix import envs
+      >>> from artix.envs import terrain
+      >>> environment = envs.make("quadruped_rough", tiles=terrain.tiles(("stairs",), levels=2, columns=1))
+      >>> environment.observation_size["state"]
+      83
+    """
+
+    def __init__(self, *, tiles: terrain.Terrain | None = None, dtype: Any = None, **options: Any) -> None:
+        self.tiles = terrain.tiles(dtype=dtype) if tiles is None else tiles
+        ground = artix.Ground((self.tiles.field,))
+        super().__init__(**{"name": "quadruped_rough", "ground": ground, "dtype": dtype, **options})
+
+    def begin(self, key: Array) -> tuple[artix.State, dict[str, Any]]:
+        """On a tile of the lower half of the levels."""
+        key, level_key = random_numbers.split(key)
+        highest = (self.tiles.centers.shape[0] + 1) // 2
+        return self._begin_on(key, self._random_level(level_key, highest))
+
+    def begin_again(self, key: Array, ended: EnvState) -> tuple[artix.State, dict[str, Any]]:
+        """On the level above, below, or the same, by how far the robot walked."""
+        key, level_key = random_numbers.split(key)
+        levels, level = self.tiles.centers.shape[0], ended.info["level"]
+        way = ended.articulation_state.root_pose[:2] - ended.info["start"]
+        square = jnp.sum(way**2)
+        is_far = square > (0.5 * self.tiles.size) ** 2
+        falls_short = ~is_far & (square < (0.5 * ended.info["asked"]) ** 2)
+        level = level + is_far.astype(level.dtype) - falls_short.astype(level.dtype)
+        passed = self._random_level(level_key, levels)
+        return self._begin_on(key, jnp.where(level >= levels, passed, jnp.maximum(level, 0)))
+
+    def outcome(self, transition: Transition) -> Outcome:
+        """As on level ground; and how far the commands asked the robot to go."""
+        found, memory = super().outcome(transition), transition.memory
+        speed = jnp.sqrt(jnp.sum(memory["command"][:2] ** 2) + 1e-12)
+        metrics = found.metrics | {"level": memory["level"].astype(speed.dtype)}
+        return found._replace(memory=found.memory | {"asked": memory["asked"] + self.dt * speed}, metrics=metrics)
+
+    def observe(self, transition: Transition) -> dict[str, Array]:
+        """As on level ground, and the terrain around the robot."""
+        seen = super().observe(transition)
+        points = jnp.asarray(SCAN, self.articulation.dtype)
+        scan = observations.height_scan(transition.ground, transition.state, points) - self.robot.height
+        return {name: jnp.concatenate([part, jnp.clip(scan, -1, 1)]) for name, part in seen.items()}
+
+    def _random_level(self, key: Array, count: int) -> Array:
+        uniform = random_numbers.uniform(key, 1, self.articulation.dtype)[0]
+        return jnp.minimum(jnp.floor(count * uniform), count - 1).astype(jnp.int32)
+
+    def _begin_on(self, key: Array, level: Array) -> tuple[artix.State, dict[str, Any]]:
+        key, column_key = random_numbers.split(key)
+        state, memory = super().begin(key)
+        columns = self.tiles.centers.shape[1]
+        place = self.tiles.centers[level, self._random_level(column_key, columns)] + state.root_pose[:2]
+        state = state.replace(root_pose=jnp.concatenate([place, state.root_pose[2:]]))
+        lowest = jnp.min(artix.geometry_distances(self.articulation, state, artix.Ground((self.tiles.field,))))
+        pose = state.root_pose.at[2].add(0.01 - lowest)
+        zero = jnp.zeros((), self.articulation.dtype)
+        return state.replace(root_pose=pose), memory | {"level": level, "start": place, "asked": zero}

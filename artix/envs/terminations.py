@@ -1,0 +1,63 @@
+"""When episodes end: pure functions that return whether they do, [] (bool)."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+import artix
+from artix.envs import observations
+
+Array = jax.Array
+
+
+def is_upside_down(up: Array) -> Array:
+    """Whether a robot's z axis ``up`` [3] points downwards: Playground's Go1 ends there."""
+    return up[2] < 0
+
+
+def is_tilted(up: Array, cosine: float) -> Array:
+    """Whether a robot's z axis ``up`` [3] is further from vertical than the angle of this cosine."""
+    return up[2] < cosine
+
+
+def touches_ground(
+    articulation: artix.Articulation, state: artix.State, ground: artix.Ground, names: tuple[str, ...]
+) -> Array:
+    """Whether any of these shapes touches the ground.
+
+    Args:
+      articulation: the robot.
+      state: its configuration.
+      ground: what it must not touch.
+      names: of its shapes, sensors for instance (:func:`with_sensor`).
+    """
+    distances = artix.geometry_distances(articulation, state, ground)
+    return jnp.any(distances[observations.geometry_numbers(articulation, names)] < 0)
+
+
+def with_sensor(articulation: artix.Articulation, link: str, shape: artix.Geometry, name: str) -> artix.Articulation:
+    """The robot with a shape on one of its links that only measures its distance to the ground.
+
+    Args:
+      articulation: the robot.
+      link: name of the link.
+      shape: the shape, with ``sensor=True``.
+      name: what it is called.
+
+    Raises:
+      ValueError: the shape is no sensor, or there is no such link.
+
+    Examples:
+      >>> from artix.envs import terminations
+      >>> robot = artix.robots.load("quadruped")
+      >>> trunk = artix.Geometry.box((0.21, 0.1, 0.06), sensor=True)
+      >>> robot = terminations.with_sensor(robot, "trunk", trunk, "trunk")
+      >>> [each.name for each in robot.topology.geometries if each.sensor]
+      ['trunk']
+    """
+    if not shape.sensor:
+        raise ValueError(f"the shape {name!r} must be a sensor (sensor=True), so that physics does not change")
+    builder = artix.builder_from_articulation(articulation)
+    builder.add_geometry(link, shape, name=name)
+    return builder.build(dtype=articulation.dtype)

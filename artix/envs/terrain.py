@@ -1,0 +1,134 @@
+"""Terrain to walk on: heights of single tiles, and fields of tiles that become harder row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import artix
+
+Array = jax.Array
+
+
+def rough(rng: np.random.Generator, shape: tuple[int, int], spacing: float, difficulty: float) -> np.ndarray:
+    """Random heights of up to ``0.08 difficulty`` m either way.
+
+    Args:
+      rng: NumPy's generator.
+      shape: heights along x and y.
+      spacing: distance of neighbours [m].
+      difficulty: from 0, level, to 1.
+
+    Returns:
+      Heights [m] of this shape; the same arguments and results have the other tiles.
+    """
+    return rng.uniform(-0.08, 0.08, shape) * difficulty
+
+
+def slope(rng: np.random.Generator, shape: tuple[int, int], spacing: float, difficulty: float) -> np.ndarray:
+    """A pyramid or a pit, level on 1 m in its middle and of slope ``0.4 difficulty`` around it; its edges are at 0."""
+    away = np.maximum(_from_middle(shape, spacing) - 0.5, 0.0)
+    return rng.choice([-1.0, 1.0]) * 0.4 * difficulty * (away - away.max())
+
+
+def stairs(rng: np.random.Generator, shape: tuple[int, int], spacing: float, difficulty: float) -> np.ndarray:
+    """A pyramid or a pit of stairs, whose edges are at 0, of 0.3 m width and ``0.03 + 0.12 difficulty`` m height.
+
+    A field is bilinear between its heights: a step rises within one ``spacing``.
+    """
+    steps = np.floor(np.maximum(_from_middle(shape, spacing) - 0.5, 0.0) / 0.3 + 1e-9)
+    return rng.choice([-1.0, 1.0]) * (0.03 + 0.12 * difficulty) * (steps - steps.max())
+
+
+def obstacles(rng: np.random.Generator, shape: tuple[int, int], spacing: float, difficulty: float) -> np.ndarray:
+    """Level, with 20 rectangular blocks and holes of up to ``0.03 + 0.12 difficulty`` m, none of them in the middle."""
+    heights = np.zeros(shape)
+    for _ in range(20):
+        size = rng.integers(3, 10, 2)
+        corner = rng.integers(0, np.maximum(np.array(shape) - size, 1))
+        part = slice(corner[0], corner[0] + size[0]), slice(corner[1], corner[1] + size[1])
+        heights[part] = rng.choice([-1.0, -0.5, 0.5, 1.0]) * (0.03 + 0.12 * difficulty)
+    return np.where(_from_middle(shape, spacing) > 0.5, heights, 0.0)
+
+
+#: The kinds of tiles by name.
+KINDS: dict[str, Callable[[np.random.Generator, tuple[int, int], float, float], np.ndarray]] = {
+    "rough": rough,
+    "slope": slope,
+    "stairs": stairs,
+    "obstacles": obstacles,
+}
+
+
+class Terrain(NamedTuple):
+    """A field of tiles, the easiest at level 0."""
+
+    field: artix.HeightField
+    """All of it."""
+    centers: Array
+    """Of the tiles, x and y in world axes [m], [levels, columns, 2]."""
+    size: float
+    """Length of the side of a tile [m]."""
+
+
+def tiles(
+    kinds: tuple[str, ...] = tuple(KINDS),
+    *,
+    levels: int = 10,
+    columns: int = 8,
+    size: float = 8.0,
+    spacing: float = 0.1,
+    friction: float = 0.8,
+    seed: int = 0,
+    dtype=None,
+) -> Terrain:
+    """A field of tiles of several kinds, column by column, which become harder level by level.
+
+    Args:
+      kinds: names of :data:`KINDS`; columns take them in turn.
+      levels: how many levels.
+      columns: how many tiles a level has.
+      size: length of the side of a tile [m].
+      spacing: distance of neighbouring heights [m].
+      friction: coefficient of friction.
+      seed: of the random heights.
+      dtype: floating-point type; JAX's default when ``None``.
+
+    Raises:
+      ValueError: there is no such kind; the message lists those that there are.
+
+    Examples:
+      >>> from artix.envs import terrain
+      >>> field = terrain.tiles(("stairs", "rough"), levels=3, columns=2, size=4.0)
+      >>> field.field.heights.shape, field.centers.shape
+      ((120, 80), (3, 2, 2))
+    """
+    for kind in kinds:
+        if kind not in KINDS:
+            raise ValueError(f"no terrain called {kind!r}; there are: {', '.join(KINDS)}")
+    rng, count = np.random.default_rng(seed), round(size / spacing)
+    rows = [
+        np.concatenate(
+            [
+                KINDS[kinds[column % len(kinds)]](rng, (count, count), spacing, level / max(levels - 1, 1))
+                for column in range(columns)
+            ],
+            axis=1,
+        )
+        for level in range(levels)
+    ]
+    field = artix.HeightField.of(np.concatenate(rows), spacing=(spacing, spacing), friction=friction, dtype=dtype)
+    middle = 0.5 * (count - 1) * spacing
+    x, y = count * spacing * np.arange(levels) + middle, count * spacing * np.arange(columns) + middle
+    centers = np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1)
+    return Terrain(field, jnp.asarray(centers, field.heights.dtype), size)
+
+
+def _from_middle(shape: tuple[int, int], spacing: float) -> np.ndarray:
+    """The larger of the distances from the middle along x and y [m]."""
+    along = [np.abs(np.arange(count) - 0.5 * (count - 1)) * spacing for count in shape]
+    return np.maximum(along[0][:, None], along[1][None])

@@ -1,0 +1,145 @@
+"""Gathers and dynamic slices at unknown indices, as loads from arguments and known arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from artix.evaluation.array_indices import clips, dynamic_slice_numbers, fill_value, gather_windows
+from artix.evaluation.equations import result_of, shapes_of
+from artix.evaluation.scalar_builder import (
+    CONSTANTS,
+    TRUE,
+    ZERO,
+    LargeArgument,
+    ScalarBuilder,
+    UnsupportedOperation,
+    Value,
+    kind_of,
+)
+from artix.evaluation.scalar_choices import compare, extremum, logical, select
+from artix.evaluation.scalar_functions import integer
+from artix.evaluation.scalar_program import Kind, Op
+
+_INDEX = int(Kind.INT32)
+
+
+class _Source(NamedTuple):
+    """An array from which entries can be loaded: a range of entries of an argument or table."""
+
+    number: int
+    """The number of the argument or table."""
+    first: int
+    """The number of the array's first entry in it."""
+    size: int
+    """The array's number of entries."""
+
+    def entry(self, builder: ScalarBuilder, kind: int, start: int, offset: int) -> int:
+        """The entry at an offset from a start."""
+        index = integer(builder, Op.ADD, start, builder.constant(offset, _INDEX))
+        if index >= CONSTANTS:
+            number = min(max(int(builder.value(index)), self.first), self.first + self.size - 1)
+            index = builder.constant(number, _INDEX)
+        return builder.entry(kind, self.number, index)
+
+
+def load_windows(builder: ScalarBuilder, equation: Any, entries: Value, indices: Value) -> Value:
+    """The result of a gather.
+
+    Args:
+      builder: builds scalars.
+      equation: the gather.
+      entries: entries of the array that it reads.
+      indices: its indices, not all known, coordinates last.
+
+    Raises:
+      UnsupportedOperation: the array is neither an argument nor known, or the indices are not int32.
+    """
+    shape, dtype, _ = result_of(equation)
+    operand, indices_shape = shapes_of(equation)
+    indices = builder.references(indices, _INDEX)
+    kind, source = kind_of(dtype), _source(builder, entries, "gather")
+    _check_kind(equation.invars[1].aval.dtype)
+    windows = gather_windows(operand, indices_shape, equation.params)
+    mode, width = equation.params["mode"], len(windows.axes)
+    outside = builder.constant(np.array(fill_value(dtype, equation.params["fill_value"]), dtype).item(), kind)
+    starts, is_inside = [], []
+    for row in range(len(indices) // width if width else 1):
+        start, inside = builder.constant(source.first, _INDEX), TRUE
+        for index, stride, last in zip(indices[row * width :], windows.strides, windows.last, strict=False):
+            if clips(mode):
+                index = _clip(builder, index, last)
+            elif "FILL" in str(mode).upper():
+                inside = logical(builder, Op.AND, inside, _is_within(builder, index, last))
+                index = _clip(builder, index, last)
+            start = _advance(builder, start, index, stride)
+        starts.append(start)
+        is_inside.append(inside)
+    loaded = []
+    for row, offset in zip(windows.rows.ravel().tolist(), windows.offsets.ravel().tolist(), strict=True):
+        value = source.entry(builder, kind, starts[row], offset)
+        loaded.append(select(builder, kind, is_inside[row], value, outside))
+    return builder.as_value(loaded, shape, dtype)
+
+
+def load_slice(builder: ScalarBuilder, equation: Any, entries: Value, starts: Sequence[Value]) -> Value:
+    """The result of a dynamic slice; see :func:`load_windows`.
+
+    Args:
+      builder: builds scalars.
+      equation: the slice.
+      entries: entries of the array that it reads.
+      starts: start of the window along each axis, not all known.
+    """
+    shape, dtype, _ = result_of(equation)
+    operand, sizes = shapes_of(equation)[0], equation.params["slice_sizes"]
+    kind, source = kind_of(dtype), _source(builder, entries, "dynamic_slice")
+    position = builder.constant(source.first, _INDEX)
+    for axis, start in enumerate(starts):
+        _check_kind(equation.invars[1 + axis].aval.dtype)
+        index = _clip(builder, builder.references(start, _INDEX)[0], operand[axis] - sizes[axis])
+        position = _advance(builder, position, index, int(np.prod(operand[axis + 1 :], dtype=int)))
+    offsets = dynamic_slice_numbers(operand, [0] * len(operand), sizes).ravel().tolist()
+    loaded = [source.entry(builder, kind, position, offset) for offset in offsets]
+    return builder.as_value(loaded, shape, dtype)
+
+
+def _source(builder: ScalarBuilder, entries: Value, name: str) -> _Source:
+    """The source of an array's entries.
+
+    Raises:
+      UnsupportedOperation: they are computed, or not consecutive entries of an argument.
+    """
+    if isinstance(entries, LargeArgument):
+        return _Source(entries.number, 0, len(entries))
+    if isinstance(entries, np.ndarray):
+        return _Source(builder.table_of(entries), 0, entries.size)
+    inputs = [() if x & 1 or x >= CONSTANTS else builder.operations[x >> 1] for x in entries]
+    if inputs and inputs[0][:1] == (Op.INPUT,):
+        _, number, first = inputs[0]
+        if all(operation == (Op.INPUT, number, first + position) for position, operation in enumerate(inputs)):
+            return _Source(number, first, len(entries))
+    raise UnsupportedOperation(f"{name} of what is computed at indices that are not known")
+
+
+def _check_kind(dtype: Any) -> None:
+    if kind_of(dtype) != Kind.INT32:
+        raise UnsupportedOperation(f"indices of {dtype} that are not known")
+
+
+def _clip(builder: ScalarBuilder, index: int, last: int) -> int:
+    at_least_zero = extremum(builder, _INDEX, Op.MAX, index, ZERO[_INDEX])
+    return extremum(builder, _INDEX, Op.MIN, at_least_zero, builder.constant(last, _INDEX))
+
+
+def _is_within(builder: ScalarBuilder, index: int, last: int) -> int:
+    is_not_negative = compare(builder, _INDEX, Op.LE, ZERO[_INDEX], index)
+    return logical(
+        builder, Op.AND, is_not_negative, compare(builder, _INDEX, Op.LE, index, builder.constant(last, _INDEX))
+    )
+
+
+def _advance(builder: ScalarBuilder, start: int, index: int, stride: int) -> int:
+    return integer(builder, Op.ADD, start, integer(builder, Op.MUL, index, builder.constant(stride, _INDEX)))

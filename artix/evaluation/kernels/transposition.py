@@ -1,0 +1,159 @@
+"""Functions that transpose blocks of arrays: between rows of robots and vectors with one robot per lane.
+
+Squares with as many columns as robots in a block are transposed by exchanging single lanes, then pairs, fours and so on
+between pairs of vectors, with one shuffle for each vector.
+"""
+
+from __future__ import annotations
+
+from artix.evaluation.kernels.code import Code, Value, type_of
+
+INTEGERS = {1: "i8", 4: "i32", 8: "i64"}
+"""LLVM's integers by their bytes; data are copied as integers."""
+
+
+def transpose(rows: list[Value]) -> list[Value]:
+    """The columns of a square, given its rows."""
+    width = len(rows)
+    rows = list(rows)
+    step = 1
+    while step < width:
+        for k in range(width):
+            if k & step:
+                continue
+            first, second = rows[k], rows[k + step]
+            low = [lane if not lane & step else width + lane - step for lane in range(width)]
+            high = [lane + step if not lane & step else width + lane for lane in range(width)]
+            rows[k], rows[k + step] = first.shuffle(second, low), first.shuffle(second, high)
+        step *= 2
+    return rows
+
+
+def _row_pointers(code: Code, start: Value, stride: Value, rows: Value, width: int) -> list[Value]:
+    """The address of each row; that of the last one for missing rows."""
+    pointers = [start]
+    none = code.integer(0)
+    for k in range(1, width):
+        pointers.append(pointers[-1].offset((rows > k).where(stride, none)))
+    return pointers
+
+
+def _first_columns(code: Code, count: Value, width: int) -> Value:
+    """A mask of the first ``count`` lanes."""
+    lanes = ", ".join(f"i64 {k}" for k in range(width))
+    return code.value(f"<{lanes}>", "i64", width) < count.splat(width)
+
+
+def _tiles(code: Code, columns: Value, width: int):
+    """A loop over squares that cover all columns, at least ``width``, and their first column; the last may overlap."""
+    last = columns - width
+    return code.loop(columns, step=width), lambda index: (index < last).where(index, last)
+
+
+def _declare_masked(code: Code, scalar: str, width: int) -> tuple[str, str]:
+    kind, mask = type_of(scalar, width), type_of("i1", width)
+    load, store = (f"llvm.masked.{what}.v{width}{scalar}.p0" for what in ("load", "store"))
+    code.calls[load] = f"declare {kind} @{load}(ptr, i32, {mask}, {kind})"
+    code.calls[store] = f"declare void @{store}({kind}, ptr, i32, {mask})"
+    return load, store
+
+
+def name_in(size: int, width: int) -> str:
+    """The name of the function that :func:`transpose_in` writes."""
+    return f"artix_transpose_in_{8 * size}_{width}"
+
+
+def name_out(size: int, width: int) -> str:
+    """The name of the function that :func:`transpose_out` writes."""
+    return f"artix_transpose_out_{8 * size}_{width}"
+
+
+def transpose_in(size: int, width: int, declarations: dict[str, str]) -> str:
+    """``void (from, row stride in bytes, rows, columns, to)``: transposes rows to consecutive vectors of columns.
+
+    Args:
+      size: bytes per entry.
+      width: lanes of a vector, and the largest number of rows.
+      declarations: declarations of the intrinsics that the module calls.
+    """
+    parameters = "ptr %from, i64 %stride, i64 %rows, i64 %columns, ptr %to"
+    code = Code(f"internal void @{name_in(size, width)}({parameters})", declarations)
+    start, to = code.value("%from", "ptr"), code.value("%to", "ptr")
+    stride, rows, columns = (code.value(name, "i64") for name in ("%stride", "%rows", "%columns"))
+    scalar = INTEGERS[size]
+    pointers = _row_pointers(code, start, stride, rows, width)
+    if size == 1:
+        with code.loop(columns) as column:
+            for k, pointer in enumerate(pointers):
+                to.offset(column * width + k).store(pointer.offset(column).load("i8"))
+        return code.text()
+    load, _ = _declare_masked(code, scalar, width)
+    with code.when(columns >= width):
+        loop, column_of = _tiles(code, columns, width)
+        with loop as index:
+            column = column_of(index)
+            rows_of_tile = [pointer.offset(column, scalar).load(scalar, width) for pointer in pointers]
+            target = to.offset(column * width, scalar)
+            for k, vector in enumerate(transpose(rows_of_tile)):
+                target.offset(k * width, scalar).store(vector)
+    with code.when(columns < width):
+        mask = _first_columns(code, columns, width)
+        kind = type_of(scalar, width)
+        rows_of_tile = [
+            code.emit(
+                f"call {kind} @{load}(ptr {p.name}, i32 {size}, {mask.type} {mask.name}, {kind} poison)", scalar, width
+            )
+            for p in pointers
+        ]
+        for k, vector in enumerate(transpose(rows_of_tile)):
+            to.offset(k * width, scalar).store(vector)
+    return code.text()
+
+
+def transpose_out(size: int, width: int, declarations: dict[str, str]) -> str:
+    """``void (memory, slots, rows, columns, to, row stride in bytes)``: transposes vectors to rows.
+
+    ``slots`` are i32 offsets of the vectors in memory, at least ``width`` of them. Lanes beyond ``rows`` are not
+    written.
+
+    Args:
+      size: bytes per entry.
+      width: lanes of a vector.
+      declarations: declarations of the intrinsics that the module calls.
+    """
+    parameters = "ptr %from, ptr %slots, i64 %rows, i64 %columns, ptr %to, i64 %stride"
+    code = Code(f"internal void @{name_out(size, width)}({parameters})", declarations)
+    start, slots, to = (code.value(name, "ptr") for name in ("%from", "%slots", "%to"))
+    rows, columns, stride = (code.value(name, "i64") for name in ("%rows", "%columns", "%stride"))
+    scalar = INTEGERS[size]
+
+    def vector(index: Value, k: int) -> Value:
+        slot = slots.offset(index + k, "i32").load("i32").cast("zext", "i64")
+        return start.offset(slot).load(scalar, width)
+
+    if size == 1:
+        with code.loop(columns) as column:
+            source = start.offset(slots.offset(column, "i32").load("i32").cast("zext", "i64"))
+            with code.loop(rows) as row:
+                to.offset(row * stride + column).store(source.offset(row).load("i8"))
+        return code.text()
+    _, store = _declare_masked(code, scalar, width)
+    is_full = (columns >= width) & rows.equals(width)
+    with code.when(is_full):
+        loop, column_of = _tiles(code, columns, width)
+        with loop as index:
+            column = column_of(index)
+            pointer = to.offset(column, scalar)
+            for row in transpose([vector(column, k) for k in range(width)]):
+                pointer.store(row)
+                pointer = pointer.offset(stride)
+    with code.when(is_full ^ 1), code.loop(columns, step=width) as index:
+        pointer = to.offset(index, scalar)
+        mask = _first_columns(code, columns - index, width)
+        no_lanes = code.value("zeroinitializer", "i1", width)
+        for k, row in enumerate(transpose([vector(index, k) for k in range(width)])):
+            used_lanes = mask if k == 0 else (rows > k).splat(width).where(mask, no_lanes)
+            text = f"{row.type} {row.name}, ptr {pointer.name}, i32 {size}, {used_lanes.type} {used_lanes.name}"
+            code.lines.append(f"  call void @{store}({text})")
+            pointer = pointer.offset(stride)
+    return code.text()

@@ -1,0 +1,290 @@
+"""Proximal policy optimisation (PPO), in one file that is meant to be read, copied and changed.
+
+A policy and a critic, both small networks, learn on many environments at once: each iteration plays ``unroll``
+control steps in every environment, estimates advantages, and takes ``epochs`` passes of gradient steps over what
+happened. An iteration is one compiled program, environments included. On several devices each has its part of the
+environments; all that they tell each other is one sum a gradient step.
+
+Schulman et al., *Proximal Policy Optimization Algorithms* (arXiv 1707.06347) and *High-Dimensional Continuous Control
+Using Generalized Advantage Estimation* (arXiv 1506.02438). The learning rate follows the policy's change as in Rudin
+et al., *Learning to Walk in Minutes* (arXiv 2109.11978), and truncated episodes count on as in Pardo et al., *Time
+Limits in Reinforcement Learning* (arXiv 1712.00378).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import flax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.flatten_util import ravel_pytree
+from jax.sharding import NamedSharding, PartitionSpec
+
+from artix.envs import Environment, EnvState, autoreset
+from artix.examples.policies import Network, Observed, Policy
+
+Array = jax.Array
+PARTS, EVERYWHERE = PartitionSpec("devices"), PartitionSpec()
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """What PPO can be told. Numbers of environments are those of all devices together."""
+
+    num_envs: int = 1024
+    unroll: int = 24  # control steps of an iteration, in each environment
+    epochs: int = 4  # passes over what happened in an iteration
+    minibatches: int = 4  # gradient steps of a pass
+    discount: float = 0.99
+    gae_lambda: float = 0.95
+    clip: float = 0.2  # how far the probability of an action may change, relatively
+    entropy_cost: float = 0.005
+    value_cost: float = 0.5
+    reward_scale: float = 1.0
+    learning_rate: float = 1e-3  # at the beginning; constant if ``desired_kl`` is 0
+    desired_kl: float = 0.01  # how far a policy shall move in an iteration (Kullback and Leibler's divergence)
+    max_gradient_norm: float = 1.0
+    policy_layers: tuple[int, ...] = (64, 64)
+    critic_layers: tuple[int, ...] = (64, 64)
+    initial_noise: float = 0.6  # standard deviation of actions, whose range is -1 to 1
+    seed: int = 0
+
+
+class Learner(flax.struct.PyTreeNode):
+    """What is learned: the same on every device."""
+
+    parameters: dict[str, Any]  # of "policy" and "critic", and "log_noise" [action_size]
+    optimizer: optax.OptState
+    observed: Observed
+    learning_rate: Array
+    iteration: Array
+
+
+class Actors(flax.struct.PyTreeNode):
+    """What is played: arrays with an axis of environments (of devices for the key) which devices share out."""
+
+    env: EnvState
+    key: Array
+    episode_return: Array
+
+
+class Training(NamedTuple):
+    """All that it takes to go on with a training."""
+
+    learner: Learner
+    actors: Actors
+
+
+class Experience(NamedTuple):
+    """What happened, with leading axes [unroll, environments]."""
+
+    obs: Any
+    action: Array
+    mean: Array  # of the policy that acted
+    value: Array
+    next_value: Array  # of the observation that followed, before a reset
+    reward: Array
+    done: Array
+    terminated: Array  # done, and not for lack of time
+
+
+def advantages(experience: Experience, discount: float, gae_lambda: float) -> Array:
+    """Generalised advantage estimates [unroll, environments].
+
+    An episode that ended for lack of time alone is worth what it would have come to; a terminated one is not.
+    """
+    surprise = experience.reward + discount * (1 - experience.terminated) * experience.next_value - experience.value
+
+    def back(later: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
+        advantage = now[0] + discount * gae_lambda * (1 - now[1]) * later
+        return advantage, advantage
+
+    return jax.lax.scan(back, jnp.zeros_like(surprise[0]), (surprise, experience.done), reverse=True)[1]
+
+
+def networks(config: Config, environment: Environment) -> tuple[Network, Network]:
+    """The policy, which gives the mean of an action, and the critic, which gives the value of a state."""
+    return Network(config.policy_layers, environment.action_size), Network(config.critic_layers, 1)
+
+
+def policy_of(training: Training, config: Config) -> Policy:
+    """The policy as it is, without noise."""
+    learner = training.learner
+    size = learner.parameters["log_noise"].shape[0]
+    return Policy(learner.parameters["policy"], learner.observed.of_policy(), tuple(config.policy_layers), size)
+
+
+def optimizer_of(config: Config) -> optax.GradientTransformation:
+    """Adam with bounded gradients; the learning rate is multiplied later."""
+    return optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), optax.scale_by_adam(eps=1e-5))
+
+
+def start(environment: Environment, config: Config, num_devices: int) -> Training:
+    """The beginning of a training: untrained networks, fresh environments whose time runs out one after another."""
+    keys = jax.random.split(jax.random.key(config.seed), 5)
+    env = jax.vmap(autoreset(environment).reset)(jax.random.split(keys[0], config.num_envs))
+    steps = jax.random.randint(keys[4], (config.num_envs,), 0, environment.episode_length, jnp.int32)
+    env = env.replace(info={**env.info, "steps": steps})
+    observed = Observed.nothing(jax.tree.map(lambda x: x[0], env.obs))
+    seen, known = observed.normalize(jax.tree.map(lambda x: x[0], env.obs))
+    policy, critic = networks(config, environment)
+    noise = jnp.full(environment.action_size, math.log(config.initial_noise), jnp.float32)
+    parameters = {"policy": policy.init(keys[1], seen), "critic": critic.init(keys[2], known), "log_noise": noise}
+    rate, iteration = jnp.asarray(config.learning_rate, jnp.float32), jnp.asarray(0, jnp.int32)
+    learner = Learner(parameters, optimizer_of(config).init(parameters), observed, rate, iteration)
+    return Training(
+        learner, Actors(env, jax.random.split(keys[3], num_devices), jnp.zeros(config.num_envs, jnp.float32))
+    )
+
+
+def make_iteration(environment: Environment, config: Config) -> Callable[[Learner, Actors], tuple]:
+    """One iteration on the environments of one device of a mesh with the axis ``"devices"``.
+
+    Returns:
+      A function from learner and actors to both after the iteration, and to a report of this device, a dictionary of
+      scalars.
+    """
+    environment = autoreset(environment)
+    (policy, critic), optimizer = networks(config, environment), optimizer_of(config)
+
+    def play(learner: Learner, actors: Actors, key: Array) -> tuple[Actors, tuple[Experience, dict[str, Array]]]:
+        seen, known = learner.observed.normalize(actors.env.obs)
+        mean = policy.at(learner.parameters["policy"], seen)
+        action = mean + jnp.exp(learner.parameters["log_noise"]) * jax.random.normal(key, mean.shape, mean.dtype)
+        env = jax.vmap(environment.step)(actors.env, jnp.clip(action, -1, 1).astype(actors.env.reward.dtype))
+        _, after = learner.observed.normalize(env.info["final_obs"])
+        value, next_value = (critic.at(learner.parameters["critic"], x)[..., 0] for x in (known, after))
+        reward, done, out_of_time = (x.astype(jnp.float32) for x in (env.reward, env.done, env.info["truncation"]))
+        terminated = done * (1 - out_of_time)
+        scaled = config.reward_scale * reward
+        experience = Experience(actors.env.obs, action, mean, value, next_value, scaled, done, terminated)
+        total = actors.episode_return + reward
+        ended = {"episodes": jnp.sum(done), "returns": jnp.sum(done * total), "falls": jnp.sum(terminated)}
+        report = {f"metrics/{name}": jnp.mean(x) for name, x in env.metrics.items()}
+        return actors.replace(env=env, episode_return=(1 - done) * total), (experience, {**report, **ended})
+
+    def loss(parameters: dict[str, Any], learner: Learner, experience: Experience, advantage: Array, old_noise: Array):
+        seen, known = learner.observed.normalize(experience.obs)
+        mean, noise = policy.at(parameters["policy"], seen), parameters["log_noise"]
+
+        def log_density(mean: Array, noise: Array) -> Array:
+            return -jnp.sum(0.5 * ((experience.action - mean) / jnp.exp(noise)) ** 2 + noise, axis=-1)
+
+        ratio = jnp.exp(log_density(mean, noise) - log_density(experience.mean, old_noise))
+        normal = (advantage - jnp.mean(advantage)) / (jnp.std(advantage) + 1e-6)
+        gain = jnp.mean(jnp.minimum(ratio * normal, jnp.clip(ratio, 1 - config.clip, 1 + config.clip) * normal))
+        value = critic.at(parameters["critic"], known)[..., 0]
+        error = jnp.mean((value - experience.value - advantage) ** 2)
+        spread = jnp.exp(2 * (old_noise - noise)) + ((experience.mean - mean) / jnp.exp(noise)) ** 2
+        kl = jnp.mean(jnp.sum(noise - old_noise + 0.5 * (spread - 1), axis=-1))
+        total = config.value_cost * error - gain - config.entropy_cost * jnp.sum(noise)
+        return total, {"loss": total, "value_error": error, "kl": kl}
+
+    def descend(learner: Learner, experience: Experience, advantage: Array, old_noise: Array):
+        arguments = (learner.parameters, learner, experience, advantage, old_noise)
+        gradient, losses = jax.grad(loss, has_aux=True)(*arguments)
+        local, unravel = ravel_pytree((gradient, losses, learner.observed.moments(experience.obs)))
+        gradient, losses, moments = unravel(jax.lax.pmean(local, "devices"))  # all that devices tell each other
+        rate = learner.learning_rate
+        if config.desired_kl:
+            factor = jnp.where(losses["kl"] > 2 * config.desired_kl, 1 / 1.5, 1.0)
+            factor = jnp.where(losses["kl"] < config.desired_kl / 2, 1.5, factor)
+            rate = jnp.clip(rate * factor, 1e-5, 1e-2)
+        with jax.numpy_dtype_promotion("standard"):  # Optax mixes the types of its counters and rates
+            update, state = optimizer.update(gradient, learner.optimizer)
+        parameters = jax.tree.map(lambda p, u: p - rate * u, learner.parameters, update)
+        return learner.replace(parameters=parameters, optimizer=state, learning_rate=rate), (losses, moments)
+
+    def iteration(learner: Learner, actors: Actors) -> tuple[Learner, Actors, dict[str, Array]]:
+        play_key, shuffle_key, next_key = jax.random.split(actors.key[0], 3)
+        play_keys = jax.random.split(play_key, config.unroll)
+        actors, (experience, report) = jax.lax.scan(lambda a, key: play(learner, a, key), actors, play_keys)
+        advantage = advantages(experience, config.discount, config.gae_lambda)
+        happened = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (experience, advantage))
+        old_noise = learner.parameters["log_noise"]
+
+        def descend_on(learner: Learner, rows: Array):
+            chosen, advantage = jax.tree.map(lambda x: x[rows], happened)
+            return descend(learner, chosen, advantage, old_noise)
+
+        shuffles = jax.random.split(shuffle_key, config.epochs)
+        rows = jax.vmap(lambda key: jax.random.permutation(key, happened[1].size))(shuffles)
+        rows = rows.reshape(config.epochs * config.minibatches, -1)
+        learner, (losses, moments) = jax.lax.scan(descend_on, learner, rows)
+        mean = jax.tree.map(lambda x: jnp.mean(x, axis=0), moments)
+        observed = learner.observed.after(mean, config.num_envs * config.unroll)
+        learner = learner.replace(observed=observed, iteration=learner.iteration + 1)
+        sums = {name: jnp.sum(report.pop(name)) for name in ("episodes", "returns", "falls")}
+        means = jax.tree.map(jnp.mean, {**report, **losses})
+        report = {**sums, **means, "learning_rate": learner.learning_rate, "noise": jnp.mean(jnp.exp(old_noise))}
+        return learner, actors.replace(key=next_key[None]), jax.tree.map(lambda x: x[None], report)
+
+    return iteration
+
+
+def train(
+    environment: Environment,
+    config: Config,
+    *,
+    steps: int,
+    training: Training | None = None,
+    devices: Sequence[jax.Device] | None = None,
+) -> Iterator[tuple[Training, dict[str, float]]]:
+    """Trains, iteration by iteration.
+
+    Args:
+      environment: one environment, without automatic resets.
+      config: what PPO is told.
+      steps: number of environment steps after which no further iteration begins, counted from the beginning of the
+        training.
+      training: a training to go on with (default: a new one).
+      devices: the devices that share out the environments (default: all).
+
+    Yields:
+      After each iteration, the training, which may be kept, and a report: ``"steps"`` and ``"seconds"`` so far,
+      ``"return"`` and ``"fall"``, the mean return of the episodes that ended and the part of them that was terminated
+      (NaN if there were none), means of the environment's metrics (``"metrics/..."``), and numbers of the learner.
+
+    Raises:
+      ValueError: environments cannot be shared out evenly.
+      FloatingPointError: the loss is not finite.
+
+    Example:
+      >>> from artix import envs
+      >>> from artix.examples import ppo
+      >>> config = ppo.Config(num_envs=4, unroll=2, minibatches=1, epochs=1)
+      >>> for training, report in ppo.train(envs.make("cart_pole"), config, steps=8):
+      ...     print(report["steps"])
+      8
+    """
+    devices = jax.devices() if devices is None else devices
+    if config.num_envs % len(devices) or config.num_envs // len(devices) * config.unroll % config.minibatches:
+        raise ValueError(
+            f"num_envs must be a multiple of the number of devices, {len(devices)}, and num_envs * unroll / devices one"
+            f" of minibatches, {config.minibatches}; found num_envs={config.num_envs}, unroll={config.unroll}"
+        )
+    mesh = jax.sharding.Mesh(np.array(devices), ("devices",))
+    sources, results = (EVERYWHERE, PARTS), (EVERYWHERE, PARTS, PARTS)
+    of_a_device = make_iteration(environment, config)
+    iterate = jax.jit(jax.shard_map(of_a_device, mesh=mesh, in_specs=sources, out_specs=results, check_vma=False))
+    if training is None:
+        training = jax.jit(lambda: start(environment, config, len(devices)))()
+    learner = jax.device_put(training.learner, NamedSharding(mesh, EVERYWHERE))
+    actors = jax.device_put(training.actors, NamedSharding(mesh, PARTS))
+    begin, per_iteration = time.perf_counter(), config.num_envs * config.unroll
+    for iteration in range(int(learner.iteration), math.ceil(steps / per_iteration)):
+        learner, actors, parts = iterate(learner, actors)
+        report = {name: float(np.mean(value)) for name, value in jax.device_get(parts).items()}
+        if not math.isfinite(report["loss"]):
+            raise FloatingPointError(f"the loss of iteration {iteration} is {report['loss']}: see the environment")
+        returns, falls, episodes = report.pop("returns"), report.pop("falls"), report["episodes"]
+        report["return"], report["fall"] = (returns / episodes, falls / episodes) if episodes else (math.nan, math.nan)
+        report["steps"], report["seconds"] = (iteration + 1) * per_iteration, time.perf_counter() - begin
+        yield Training(learner, actors), report

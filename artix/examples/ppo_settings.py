@@ -1,0 +1,46 @@
+"""What PPO is told for each task of :mod:`artix.envs`, and after how many steps it has learned it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from artix.examples.ppo import Config
+
+
+class Settings(NamedTuple):
+    """How a task is learned."""
+
+    config: Config
+    steps: int
+    """Environment steps."""
+    options: dict[str, Any]
+    """Of the task while it is learned, for :func:`artix.envs.make`."""
+
+
+_LEGGED = Config(
+    policy_layers=(128, 128),
+    critic_layers=(128, 128),
+    initial_noise=0.4,
+    learning_rate=5e-4,
+    discount=0.98,
+    entropy_cost=0.01,
+)
+_ARM = Config(unroll=20, critic_layers=(128, 128), initial_noise=0.4, discount=0.97, entropy_cost=0.002)
+
+#: By the names of tasks. A wide ``tracking_sigma`` says which way to go even where a command is far off.
+SETTINGS: dict[str, Settings] = {
+    "cart_pole": Settings(Config(num_envs=512, unroll=32), 1_500_000, {}),
+    "arm_reach": Settings(_ARM, 10_000_000, {}),
+    "quadruped_velocity": Settings(_LEGGED, 17_000_000, {"tracking_sigma": 0.5}),
+}
+
+
+def settings(task: str) -> Settings:
+    """How a task is learned; for one without its own settings, those of legged robots.
+
+    Example:
+      >>> from artix.examples.ppo_settings import settings
+      >>> settings("cart_pole").config.num_envs
+      512
+    """
+    return SETTINGS.get(task, Settings(_LEGGED, 50_000_000, {}))

@@ -1,0 +1,34 @@
+"""Trajectories of least cost, model-predictive control and inverse kinematics."""
+
+from artix.optimal_control.approximation import LinearQuadratic as LinearQuadratic
+from artix.optimal_control.approximation import approximate as approximate
+from artix.optimal_control.constrained import ConstrainedSolution as ConstrainedSolution
+from artix.optimal_control.constrained import Multipliers as Multipliers
+from artix.optimal_control.constrained import solve_constrained as solve_constrained
+from artix.optimal_control.dynamics import DiscreteDynamics as DiscreteDynamics
+from artix.optimal_control.dynamics import TangentLinearization as TangentLinearization
+from artix.optimal_control.dynamics import discrete_dynamics as discrete_dynamics
+from artix.optimal_control.ilqr import Iterations as Iterations
+from artix.optimal_control.ilqr import Solution as Solution
+from artix.optimal_control.inverse_kinematics import InverseKinematics as InverseKinematics
+from artix.optimal_control.inverse_kinematics import inverse_kinematics as inverse_kinematics
+from artix.optimal_control.problem import Knot as Knot
+from artix.optimal_control.problem import Problem as Problem
+from artix.optimal_control.problem import rollout as rollout
+from artix.optimal_control.problem import total_cost as total_cost
+from artix.optimal_control.recursions import Policy as Policy
+from artix.optimal_control.recursions import follow as follow
+from artix.optimal_control.recursions import parallel_riccati as parallel_riccati
+from artix.optimal_control.recursions import riccati as riccati
+from artix.optimal_control.residuals import center_of_mass as center_of_mass
+from artix.optimal_control.residuals import centroidal_momentum as centroidal_momentum
+from artix.optimal_control.residuals import frame_pose as frame_pose
+from artix.optimal_control.residuals import frame_position as frame_position
+from artix.optimal_control.residuals import friction_cone as friction_cone
+from artix.optimal_control.residuals import posture as posture
+from artix.optimal_control.residuals import violation as violation
+from artix.optimal_control.sampling import cross_entropy as cross_entropy
+from artix.optimal_control.sampling import mppi as mppi
+from artix.optimal_control.schedule import ContactSchedule as ContactSchedule
+from artix.optimal_control.schedule import gait as gait
+from artix.optimal_control.solver import solve as solve

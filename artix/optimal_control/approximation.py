@@ -1,0 +1,177 @@
+"""The linear-quadratic problem that a trajectory's neighbours solve approximately."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+import artix
+from artix.optimal_control import knots
+from artix.optimal_control.dynamics import TangentLinearization
+from artix.optimal_control.problem import Problem, Residual, half_square, residual
+
+Array = jax.Array
+Hessian = Literal["gauss_newton", "exact"]
+
+
+class LinearQuadratic(NamedTuple):
+    """Minimise ``sum_t g_t z_t + 1/2 z_t H_t z_t + final`` under ``dx_{t+1} = A_t dx_t + B_t du_t + c_t``; z is dx, du.
+
+    Attributes:
+      state_matrix: A, [T, n, n].
+      control_matrix: B, [T, n, m].
+      gap: c, by how much steps miss the states that follow, [T, n]; zero where states follow from controls.
+      gradient: g, [T, n + m].
+      hessian: H, symmetric, [T, n + m, n + m].
+      final_gradient: of the last deviation, [n].
+      final_hessian: likewise, [n, n].
+
+    Examples:
+      >>> one = jnp.ones((5, 1, 1))  # x' = x + u, half of x^2 + u^2 to pay in each of five knots
+      >>> problem = optimal_control.LinearQuadratic(
+      ...     one, one, jnp.zeros((5, 1)), jnp.zeros((5, 2)), one * jnp.eye(2)[None], jnp.ones(1), jnp.eye(1)
+      ... )
+      >>> problem.state_matrix.shape, problem.hessian.shape
+      ((5, 1, 1), (5, 2, 2))
+    """
+
+    state_matrix: Array
+    control_matrix: Array
+    gap: Array
+    gradient: Array
+    hessian: Array
+    final_gradient: Array
+    final_hessian: Array
+
+
+def approximate(problem: Problem, states: Array, controls: Array) -> LinearQuadratic:
+    """The problem about a trajectory, with Gauss and Newton's Hessians.
+
+    Args:
+      problem: the problem.
+      states: flat states, shape [T + 1, nx], which need not follow from the controls.
+      controls: shape [T, nu].
+
+    Returns:
+      All of it in deviations of the states' tangent spaces.
+
+    Examples:
+      >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.02)
+      >>> effort, arrive = lambda knot: 0.1 * knot.control, lambda knot: knot.state.joint_position - 0.5
+      >>> problem = optimal_control.Problem(dynamics, jnp.zeros(4), effort, arrive)
+      >>> controls = jnp.zeros((10, 2))
+      >>> quadratic = optimal_control.approximate(problem, optimal_control.rollout(problem, controls), controls)
+      >>> quadratic.control_matrix.shape, bool(jnp.allclose(quadratic.gap, 0, atol=1e-5))
+      ((10, 4, 2), True)
+    """
+    dynamics = problem.dynamics
+
+    def one(x: Array, after: Array, control: Array, time: Array) -> tuple[TangentLinearization, Array, Expansion]:
+        linear = dynamics.linearize_tangent(x, control, time)
+        seen = (x, control, linear.contact_force, linear.contact_force_matrix, problem.reference(time))
+        expanded = _running_expansion(dynamics.articulation, problem.running, *seen, problem.parameters)
+        return linear, dynamics.difference(after, linear.next_state), expanded
+
+    linear, gap, running = jax.vmap(one)(states[:-1], states[1:], controls, jnp.arange(len(controls)))
+    final = _final_expansion(
+        dynamics.articulation, problem.final, states[-1], problem.reference(-1), problem.parameters
+    )
+    return LinearQuadratic(
+        linear.state_matrix,
+        linear.control_matrix,
+        gap,
+        running.gradient,
+        running.hessian,
+        final.gradient,
+        final.hessian,
+    )
+
+
+def exact_hessians(problem: Problem, states: Array, controls: Array, costates: Array) -> tuple[Array, Array]:
+    """Second derivatives of cost and dynamics, the latter weighted by costates: those of the Lagrangian.
+
+    Args:
+      problem: the problem.
+      states: flat states, shape [T + 1, nx].
+      controls: shape [T, nu].
+      costates: derivatives of the cost to go by the states after each knot, shape [T, ndx].
+
+    Returns:
+      Of each knot by deviation and control, [T, ndx + nu, ndx + nu], and of the last state, [ndx, ndx].
+    """
+    dynamics, ndx = problem.dynamics, problem.dynamics.num_deviations
+
+    def hamiltonian(change: Array, x: Array, after: Array, control: Array, costate: Array, time: Array) -> Array:
+        at, acting = dynamics.integrate(x, change[:ndx]), control + change[ndx:]
+        end, contact_force = dynamics.step(at, acting, time)
+        seen = (problem.running, at, acting, contact_force, problem.reference(time), problem.parameters)
+        cost = half_square(residual(dynamics.articulation, *seen))
+        return cost + jnp.sum(costate * dynamics.difference(after, end))
+
+    def final(change: Array) -> Array:
+        moved = dynamics.integrate(states[-1], change)
+        seen = (problem.final, moved, None, None, problem.reference(-1), problem.parameters)
+        return half_square(residual(dynamics.articulation, *seen))
+
+    zero = jnp.zeros(ndx + dynamics.num_controls, states.dtype)
+    times = jnp.arange(len(controls))
+    found = jax.vmap(jax.hessian(hamiltonian), in_axes=(None, 0, 0, 0, 0, 0))(
+        zero, states[:-1], states[1:], controls, costates, times
+    )
+    return _symmetric(found), _symmetric(jax.hessian(final)(zero[:ndx]))
+
+
+class Expansion(NamedTuple):
+    """Half a residual's square to second order: its gradient, [k], and Gauss and Newton's Hessian, [k, k]."""
+
+    gradient: Array
+    hessian: Array
+
+
+@artix.quantity
+def _running_expansion(
+    articulation: artix.Articulation,
+    function: Residual,
+    x: Array,
+    control: Array,
+    contact_force: Array,
+    contact_force_matrix: Array,
+    reference: Any,
+    parameters: Any,
+) -> Expansion:
+    ndx, nu = 2 * articulation.topology.nv, len(control)
+
+    def moved(change: Array, force_change: Array) -> Array:
+        at, acting = knots.deviate(articulation, x, change[:ndx]), control + change[ndx:]
+        return residual(articulation, function, at, acting, contact_force + force_change, reference, parameters)
+
+    zeros = jnp.zeros(ndx + nu, x.dtype), jnp.zeros_like(contact_force)
+    slope, by_force = jax.jacfwd(moved, argnums=(0, 1))(*zeros)
+    return _squared(moved(*zeros), slope + _dot(by_force, contact_force_matrix))
+
+
+@artix.quantity
+def _final_expansion(
+    articulation: artix.Articulation, function: Residual, x: Array, reference: Any, parameters: Any
+) -> Expansion:
+    def moved(change: Array) -> Array:
+        return residual(
+            articulation, function, knots.deviate(articulation, x, change), None, None, reference, parameters
+        )
+
+    zero = jnp.zeros(2 * articulation.topology.nv, x.dtype)
+    return _squared(moved(zero), jax.jacfwd(moved)(zero))
+
+
+def _squared(value: Array, slope: Array) -> Expansion:
+    return Expansion(_dot(value, slope), _dot(slope.T, slope))
+
+
+def _symmetric(matrix: Array) -> Array:
+    return 0.5 * (matrix + jnp.swapaxes(matrix, -1, -2))
+
+
+def _dot(a: Array, b: Array) -> Array:
+    return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)

@@ -1,0 +1,227 @@
+"""Equality and inequality constraints on states, controls and contact forces, by augmented Lagrangians.
+
+Each constraint becomes a residual: ``sqrt(weight) (h + multiplier / weight)`` for ``h = 0``, and the positive part of
+the same for ``h <= 0``. Gauss and Newton's Hessians so serve constraints as they serve costs. Nocedal and Wright,
+*Numerical Optimization*, chapter 17; Howell, Jackson and Manchester, *ALTRO*, IROS 2019.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.optimal_control.ilqr import Solution
+from artix.optimal_control.problem import Knot, Problem, Residual, residual
+from artix.optimal_control.solver import solve
+
+Array = jax.Array
+
+
+class Multipliers(NamedTuple):
+    """Forces of constraints, ``None`` for those that there are not.
+
+    Attributes:
+      equality: of each knot, [T, e].
+      inequality: of each knot, never negative, [T, i].
+      final_equality: [fe].
+      final_inequality: never negative, [fi].
+
+    Examples:
+      >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.05)
+      >>> effort, arrive = lambda knot: 0.1 * knot.control, lambda knot: knot.state.joint_position - 0.3
+      >>> rest = lambda knot: 0.1 * knot.state.joint_velocity
+      >>> problem = optimal_control.Problem(dynamics, jnp.zeros(4), effort, rest, final_equality=arrive)
+      >>> found = optimal_control.solve_constrained(problem, jnp.zeros((10, 2)), iterations=2, outer_iterations=2)
+      >>> found.multipliers.final_equality.shape, found.multipliers.inequality
+      ((2,), None)
+    """
+
+    equality: Array | None
+    inequality: Array | None
+    final_equality: Array | None
+    final_inequality: Array | None
+
+
+class ConstrainedSolution(NamedTuple):
+    """The result of :func:`solve_constrained`.
+
+    Attributes:
+      solution: of the last augmented problem, whose cost has the constraints' part in it.
+      multipliers: of the constraints, to begin with the next time.
+      violation: largest violation of a constraint after each outer iteration, [outer_iterations].
+
+    Examples:
+      >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.05)
+      >>> effort, arrive = lambda knot: 0.1 * knot.control, lambda knot: knot.state.joint_position - 0.3
+      >>> rest = lambda knot: 0.1 * knot.state.joint_velocity
+      >>> problem = optimal_control.Problem(dynamics, jnp.zeros(4), effort, rest, final_equality=arrive)
+      >>> found = optimal_control.solve_constrained(problem, jnp.zeros((10, 2)), iterations=2, outer_iterations=3)
+      >>> found.solution.states.shape, bool(found.violation[-1] < found.violation[0])
+      ((11, 4), True)
+    """
+
+    solution: Solution
+    multipliers: Multipliers
+    violation: Array
+
+
+def solve_constrained(
+    problem: Problem,
+    controls: Array,
+    states: Array | None = None,
+    multipliers: Multipliers | None = None,
+    *,
+    outer_iterations: int = 8,
+    weight: float = 10.0,
+    weight_growth: float = 5.0,
+    most_weight: float = 1e6,
+    **options: Any,
+) -> ConstrainedSolution:
+    """A trajectory of least cost under the problem's constraints.
+
+    Each outer iteration solves the problem with what its constraints cost, from the solution before, then corrects
+    their multipliers and lets the weight grow.
+
+    Args:
+      problem: the problem, with ``equality``, ``inequality``, ``final_equality`` or ``final_inequality``.
+      controls: a first guess, shape [T, nu].
+      states: a first guess, shape [T + 1, nx], as for :func:`solve`.
+      multipliers: a first guess; zeros by default.
+      outer_iterations: how often multipliers are corrected.
+      weight: of the constraints' squares in the first outer iteration.
+      weight_growth: factor on it from one to the next.
+      most_weight: where it stops growing.
+      options: of :func:`solve`, such as the number of ``iterations`` of each outer one.
+
+    Returns:
+      The trajectory, the multipliers and how far constraints are violated.
+
+    Raises:
+      ValueError: the problem has no constraints, or an argument of :func:`solve` is refused.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> dynamics = optimal_control.discrete_dynamics(pendulum, 0.05)
+      >>> effort = lambda knot: 0.1 * knot.control
+      >>> arrive = lambda knot: jnp.concatenate([knot.state.joint_position - 0.3, knot.state.joint_velocity])
+      >>> problem = optimal_control.Problem(
+      ...     dynamics, jnp.zeros(4), effort, lambda knot: 0 * knot.state.joint_position, final_equality=arrive
+      ... )
+      >>> find = jax.jit(lambda u: optimal_control.solve_constrained(problem, u, iterations=5, outer_iterations=5))
+      >>> float(find(jnp.zeros((10, 2))).violation[-1]) < 1e-3
+      True
+    """
+    functions = problem.equality, problem.inequality, problem.final_equality, problem.final_inequality
+    if all(function is None for function in functions):
+        raise ValueError("the problem has no constraints: give equality, inequality, ...; or use solve")
+    first = solve(augmented(problem, None, weight), controls, states, **options | {"iterations": 1})
+    found = _constraints(problem, first.states, first.controls)
+    began: Multipliers = jax.tree.map(jnp.zeros_like, found) if multipliers is None else multipliers
+    dtype = problem.start.dtype
+
+    def body(carry: Any, _: None) -> tuple[Any, tuple[Array, Solution]]:
+        states, controls, multipliers, weight = carry
+        solution = solve(augmented(problem, multipliers, weight), controls, states, **options)
+        found = _constraints(problem, solution.states, solution.controls)
+        pushed = jax.tree.map(lambda each, by: each + weight * by, multipliers, found)
+        pushed = pushed._replace(
+            inequality=_positive(pushed.inequality), final_inequality=_positive(pushed.final_inequality)
+        )
+        grown = jnp.minimum(weight * weight_growth, most_weight).astype(dtype)
+        return (solution.states, solution.controls, pushed, grown), (_violation(found), solution)
+
+    start = first.states, first.controls, began, jnp.asarray(weight, dtype)
+    (_, _, pushed, _), (violation, solutions) = jax.lax.scan(body, start, length=outer_iterations)
+    return ConstrainedSolution(jax.tree.map(lambda leaf: leaf[-1], solutions), pushed, violation)
+
+
+def augmented(problem: Problem, multipliers: Multipliers | None, weight: Array | float) -> Problem:
+    """The problem without constraints whose residuals have what they cost.
+
+    Args:
+      problem: the problem.
+      multipliers: of its constraints; zeros when ``None``.
+      weight: of their squares.
+
+    Returns:
+      A problem for :func:`solve`.
+    """
+    given = Multipliers(None, None, None, None) if multipliers is None else multipliers
+    padded = [
+        each if each is None else jnp.concatenate([each, each[-1:]]) for each in (given.equality, given.inequality)
+    ]
+    final = given.final_equality, given.final_inequality
+    return problem.replace(
+        running=_Augmented(problem.running, problem.equality, problem.inequality, False),
+        final=_Augmented(problem.final, problem.final_equality, problem.final_inequality, True),
+        references=(problem.references, *padded),
+        parameters=(problem.parameters, *final, jnp.asarray(weight, problem.start.dtype)),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Augmented:
+    """A residual with those of constraints; compared by what it is made of, so that programs of it are found again."""
+
+    cost: Residual
+    equality: Residual | None
+    inequality: Residual | None
+    is_final: bool
+
+    def __call__(self, knot: Knot) -> Array:
+        reference, *of_knot = knot.reference
+        parameters, *at_end, weight = knot.parameters
+        equality, inequality = at_end if self.is_final else of_knot
+        inner = knot._replace(reference=reference, parameters=parameters)
+        parts, root = [self.cost(inner)], jnp.sqrt(weight)
+        if self.equality is not None:
+            parts.append(root * _shifted(self.equality(inner), equality, weight))
+        if self.inequality is not None:
+            parts.append(root * jnp.maximum(_shifted(self.inequality(inner), inequality, weight), 0))
+        return jnp.concatenate(parts)
+
+
+def _shifted(value: Array, multiplier: Array | None, weight: Array) -> Array:
+    return value if multiplier is None else value + multiplier / weight
+
+
+def _constraints(problem: Problem, states: Array, controls: Array) -> Multipliers:
+    """What the constraints' functions are along a trajectory."""
+    dynamics = problem.dynamics
+
+    def running(function: Residual | None) -> Array | None:
+        if function is None:
+            return None
+
+        def one(x: Array, control: Array, time: Array) -> Array:
+            force = dynamics.step(x, control, time)[1]
+            seen = (x, control, force, problem.reference(time), problem.parameters)
+            return residual(dynamics.articulation, function, *seen)
+
+        return jax.vmap(one)(states[:-1], controls, jnp.arange(len(controls)))
+
+    def final(function: Residual | None) -> Array | None:
+        if function is None:
+            return None
+        seen = (states[-1], None, None, problem.reference(-1), problem.parameters)
+        return residual(dynamics.articulation, function, *seen)
+
+    return Multipliers(
+        running(problem.equality),
+        running(problem.inequality),
+        final(problem.final_equality),
+        final(problem.final_inequality),
+    )
+
+
+def _violation(found: Multipliers) -> Array:
+    equalities = [jnp.abs(each) for each in (found.equality, found.final_equality) if each is not None]
+    inequalities = [jnp.maximum(each, 0) for each in (found.inequality, found.final_inequality) if each is not None]
+    return jnp.max(jnp.concatenate([each.reshape(-1) for each in equalities + inequalities]))
+
+
+def _positive(multiplier: Array | None) -> Array | None:
+    return None if multiplier is None else jnp.maximum(multiplier, 0)

@@ -1,0 +1,269 @@
+"""Steps of an articulation as functions of flat vectors, and their derivatives in the tangent space.
+
+Optimisers want vectors. A state is ``x``, its configuration and its generalised velocity in one vector; how it deviates
+is ``dx``, of configuration and velocity, with as many entries as there are directions to go: no quaternion enters a
+Riccati equation. ``dynamics.integrate`` and ``dynamics.difference`` lead from one to the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+import artix
+from artix.optimal_control import knots
+from artix.optimal_control.schedule import ContactSchedule
+
+Array = jax.Array
+
+
+class TangentLinearization(NamedTuple):
+    """A step about a nominal one: ``dx' = A dx + B du``; see :meth:`DiscreteDynamics.linearize_tangent`.
+
+    Attributes:
+      next_state: the nominal state after the step, flat, [nx].
+      state_matrix: A, [ndx, ndx].
+      control_matrix: B, [ndx, nu].
+      contact_force: forces on the rows of the contact schedule, [R]; empty without.
+      contact_force_matrix: their derivatives by dx and du together, [R, ndx + nu].
+
+    Examples:
+      >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.01)
+      >>> linear = dynamics.linearize_tangent(jnp.zeros(4), jnp.zeros(2))
+      >>> push = jnp.array([0.01, 0.0])
+      >>> expected = linear.next_state + linear.control_matrix @ push
+      >>> bool(jnp.allclose(dynamics(jnp.zeros(4), push), expected, atol=1e-5))
+      True
+    """
+
+    next_state: Array
+    state_matrix: Array
+    control_matrix: Array
+    contact_force: Array
+    contact_force_matrix: Array
+
+
+class DiscreteDynamics(struct.PyTreeNode):
+    """Steps of an articulation as ``x' = f(x, u, t)``; make one by :func:`discrete_dynamics`.
+
+    A pytree: all numbers of the articulation, the schedule and the ground may be replaced, batched and differentiated.
+
+    Attributes:
+      articulation: the articulation.
+      dt: length of a step [s].
+      contact_schedule: which frames stand when; ``None`` for none.
+      ground: what the articulation's shapes touch by the step's own contact; ``None`` for nothing.
+      options: of :func:`artix.step`, which takes the step; ``None`` for smooth dynamics and for those by schedule.
+      actuated: the DOFs that controls drive, counted from the first joint.
+
+    Examples:
+      >>> robot = artix.robots.load("quadruped")
+      >>> dynamics = optimal_control.discrete_dynamics(robot, 0.01)
+      >>> dynamics.num_states, dynamics.num_deviations, dynamics.num_controls
+      (37, 36, 12)
+    """
+
+    articulation: artix.Articulation
+    dt: Array
+    contact_schedule: ContactSchedule | None
+    ground: artix.Ground | None
+    options: artix.SolverOptions | None = struct.field(pytree_node=False)
+    actuated: tuple[int, ...] = struct.field(pytree_node=False)
+
+    @property
+    def num_states(self) -> int:
+        """Length nx of a flat state."""
+        tree = self.articulation.topology
+        return (7 if tree.num_base_dofs else 0) + tree.num_dofs + tree.nv
+
+    @property
+    def num_deviations(self) -> int:
+        """Length ndx of a deviation, twice nv."""
+        return 2 * self.articulation.topology.nv
+
+    @property
+    def num_controls(self) -> int:
+        """Length nu of a control."""
+        return len(self.actuated)
+
+    @property
+    def num_contact_rows(self) -> int:
+        """Number R of rows of the contact schedule."""
+        return 0 if self.contact_schedule is None else self.contact_schedule.constraints.num_rows
+
+    def pack(self, state: artix.State) -> Array:
+        """A state as a flat vector: root pose [7] of a floating base, joint positions [n], generalised velocity [nv].
+
+        Args:
+          state: the state.
+
+        Returns:
+          Shape [nx].
+
+        Examples:
+          >>> robot = artix.robots.load("quadruped")
+          >>> dynamics = optimal_control.discrete_dynamics(robot, 0.01)
+          >>> dynamics.pack(artix.neutral_state(robot)).shape
+          (37,)
+        """
+        return knots.pack(self.articulation, state)
+
+    def unpack(self, x: Array) -> artix.State:
+        """The state of a flat vector, the inverse of :meth:`pack`.
+
+        Args:
+          x: shape [nx].
+        """
+        return knots.unpack(self.articulation, x)
+
+    def integrate(self, x: Array, deviation: Array) -> Array:
+        """Moves a flat state [nx] by a deviation [ndx]: the configuration along :func:`artix.integrate`."""
+        return knots.deviate(self.articulation, x, deviation)
+
+    def difference(self, nominal: Array, x: Array) -> Array:
+        """The deviation [ndx] that takes one flat state [nx] to another."""
+        return knots.deviation_between(self.articulation, nominal, x)
+
+    def __call__(self, x: Array, control: Array, time: int | Array = 0) -> Array:
+        """The state after a step.
+
+        Args:
+          x: the state, flat, shape [nx].
+          control: forces of the actuated joints [N m or N], shape [nu].
+          time: number of the knot, which says what stands; without a schedule it has no part.
+
+        Returns:
+          Shape [nx].
+        """
+        return self.step(x, control, time)[0]
+
+    def step(self, x: Array, control: Array, time: int | Array = 0) -> tuple[Array, Array]:
+        """The state after a step, [nx], and the forces on the rows of the contact schedule during it, [R]."""
+        if self.options is not None:
+            moved = knots.simulated(self.articulation, x, control, self.dt, self.actuated, self.options, self.ground)
+            return moved, jnp.zeros(0, x.dtype)
+        return knots.advance(*self._smooth(time), x, control, self.dt, self.actuated)
+
+    def deviated_step(
+        self, x: Array, control: Array, deviation: Array, control_change: Array, time: int | Array = 0
+    ) -> Array:
+        """How the state after a step deviates, [ndx], when state [ndx] and control [nu] do: the twin in tangent space.
+
+        Its Jacobian at zero is what :meth:`linearize_tangent` returns in closed form.
+        """
+        moved = self(self.integrate(x, deviation), control + control_change, time)
+        return self.difference(jax.lax.stop_gradient(self(x, control, time)), moved)
+
+    def linearize_tangent(self, x: Array, control: Array, time: int | Array = 0) -> TangentLinearization:
+        """The step and its matrices in deviations of configuration and velocity.
+
+        Closed derivatives of smooth dynamics and of those by schedule, in one kernel; tangents through the step where
+        :func:`artix.step` takes it.
+
+        Args:
+          x: the nominal state, flat, shape [nx].
+          control: the nominal control, shape [nu].
+          time: number of the knot.
+
+        Returns:
+          The nominal step and the matrices.
+
+        Examples:
+          >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.01)
+          >>> dynamics.linearize_tangent(jnp.zeros(4), jnp.zeros(2)).state_matrix.shape
+          (4, 4)
+        """
+        if self.options is None:
+            return TangentLinearization(*knots.linearized(*self._smooth(time), x, control, self.dt, self.actuated))
+        ndx, end = self.num_deviations, self(x, control, time)
+
+        def twin(change: Array) -> Array:
+            moved = self(self.integrate(x, change[:ndx]), control + change[ndx:], time)
+            return self.difference(end, moved)
+
+        matrix = jax.jacfwd(twin)(jnp.zeros(ndx + self.num_controls, x.dtype))
+        nothing = jnp.zeros((0, ndx + self.num_controls), x.dtype)
+        return TangentLinearization(end, matrix[:, :ndx], matrix[:, ndx:], nothing[:, 0], nothing)
+
+    def _smooth(self, time: int | Array) -> tuple[artix.Articulation, artix.Constraints | None, Array | None]:
+        """What smooth dynamics are given: the articulation, what may stand, and the damping that says what does."""
+        schedule = self.contact_schedule
+        if schedule is None:
+            return self.articulation, None, None
+        return self.articulation, schedule.constraints, schedule.damping(schedule.active[time])
+
+
+def discrete_dynamics(
+    articulation: artix.Articulation,
+    dt: float | Array,
+    *,
+    contact_schedule: ContactSchedule | None = None,
+    ground: artix.Ground | None = None,
+    options: artix.SolverOptions | None = None,
+    actuated: Sequence[str] | None = None,
+) -> DiscreteDynamics:
+    """Steps of an articulation under joint forces, on flat vectors.
+
+    There are three kinds. *Smooth*, by default: one step of semi-implicit Euler of :func:`artix.forward_dynamics`. *By
+    schedule*: the same of :func:`artix.constrained_forward_dynamics`, with the frames held that stand. Both know
+    neither drives nor limits nor the friction of joints, which are for costs and bounds to respect, and have closed
+    derivatives. *Simulated*, with ``ground`` or ``options``: :func:`artix.step` with all that acts in it, contact
+    included, differentiated through its laws.
+
+    Args:
+      articulation: the articulation.
+      dt: length of a step [s].
+      contact_schedule: which frames stand when.
+      ground: what its shapes may touch.
+      options: of :func:`artix.step`; the default ones if there is a ground.
+      actuated: names of the joints that controls drive, in their order; all of them when ``None``.
+
+    Returns:
+      The dynamics: ``f(x, u, t)`` with ``pack``, ``unpack``, ``integrate``, ``difference`` and ``linearize_tangent``.
+
+    Raises:
+      ValueError: a joint has no degree of freedom, or there is a schedule as well as a ground or options.
+      KeyError: no joint has such a name.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> dynamics = optimal_control.discrete_dynamics(arm, 0.01)
+      >>> hold = artix.gravity_compensation(arm, artix.neutral_state(arm))
+      >>> bool(jnp.allclose(dynamics(jnp.zeros(14), hold), 0, atol=1e-5))
+      True
+    """
+    if contact_schedule is not None and (ground is not None or options is not None):
+        raise ValueError(
+            "a contact schedule holds what stands by constraints; ground and options are for the step's own contact: "
+            "give one or the other"
+        )
+    if options is None and ground is not None:
+        options = artix.SolverOptions()
+    return DiscreteDynamics(
+        articulation,
+        jnp.asarray(dt, articulation.dtype),
+        contact_schedule,
+        ground,
+        options,
+        _actuated(articulation, actuated),
+    )
+
+
+def _actuated(articulation: artix.Articulation, names: Sequence[str] | None) -> tuple[int, ...]:
+    """The DOFs of joints, counted from the first joint."""
+    tree = articulation.topology
+    if not isinstance(tree, artix.Topology):
+        raise ValueError("the members of a padded fleet are optimised one by one; take an articulation of its own")
+    if names is None:
+        return tuple(range(tree.num_dofs))
+    found: list[int] = []
+    for name in names:
+        dofs = tree.dofs(name)
+        if not len(range(tree.num_dofs)[dofs]):
+            raise ValueError(f"joint {name!r} is fixed and cannot be actuated")
+        found += range(tree.num_dofs)[dofs]
+    return tuple(found)

@@ -1,0 +1,220 @@
+"""Trajectories of least cost by iterated linear-quadratic approximation: iLQR, DDP and multiple shooting.
+
+Li and Todorov, *Iterative linear quadratic regulator design for nonlinear biological movement systems*, ICINCO 2004;
+Tassa, Erez and Todorov, *Synthesis and stabilization of complex behaviors through online trajectory optimization*,
+IROS 2012; Mastalli et al., *Crocoddyl: an efficient and versatile framework for multi-contact optimal control*, ICRA
+2020, for gaps between knots.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.optimal_control.approximation import Hessian, LinearQuadratic, approximate, exact_hessians
+from artix.optimal_control.box import Box
+from artix.optimal_control.problem import Problem, final_cost, running_cost
+from artix.optimal_control.recursions import Policy, follow, parallel_riccati, riccati, trajectory_costates
+
+Array = jax.Array
+Riccati = Literal["sequential", "parallel"]
+LEAST_DAMPING, MOST_DAMPING = 1e-9, 1e9
+
+
+class Iterations(NamedTuple):
+    """What the iterations of :func:`solve` found, each [iterations].
+
+    Attributes:
+      cost: after each iteration.
+      gap: sum of the absolute gaps after each iteration; zero in single shooting.
+      decrease: of the cost, as the linear-quadratic problem expected it before the iteration: half of Newton's
+        decrement.
+      step_length: of the step that was taken; zero where none was better.
+      damping: that was added to the controls' Hessians.
+
+    Examples:
+      >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.02)
+      >>> effort, arrive = lambda knot: 0.1 * knot.control, lambda knot: knot.state.joint_position - 0.5
+      >>> problem = optimal_control.Problem(dynamics, jnp.zeros(4), effort, arrive)
+      >>> iterations = optimal_control.solve(problem, jnp.zeros((10, 2)), iterations=5).iterations
+      >>> iterations.cost.shape, bool(iterations.cost[-1] < iterations.cost[0])
+      ((5,), True)
+    """
+
+    cost: Array
+    gap: Array
+    decrease: Array
+    step_length: Array
+    damping: Array
+
+
+class Solution(NamedTuple):
+    """The result of :func:`solve`.
+
+    Attributes:
+      states: flat states, [T + 1, nx].
+      controls: [T, nu].
+      gain: of the policy ``u = controls + gain (x - states)`` about the trajectory, [T, nu, ndx].
+      cost: of the trajectory, [].
+      converged: whether less than ``tolerance`` of the cost was left to gain, and as little gap, [] of bool.
+      iterations: how it went.
+
+    Examples:
+      >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.02)
+      >>> effort, arrive = lambda knot: 0.1 * knot.control, lambda knot: knot.state.joint_position - 0.5
+      >>> problem = optimal_control.Problem(dynamics, jnp.zeros(4), effort, arrive)
+      >>> solution = optimal_control.solve(problem, jnp.zeros((10, 2)), iterations=5)
+      >>> deviation = dynamics.difference(solution.states[0], jnp.array([0.01, 0.0, 0.0, 0.0]))  # of what was measured
+      >>> (solution.controls[0] + solution.gain[0] @ deviation).shape
+      (2,)
+    """
+
+    states: Array
+    controls: Array
+    gain: Array
+    cost: Array
+    converged: Array
+    iterations: Iterations
+
+
+class _Trajectory(NamedTuple):
+    states: Array
+    controls: Array
+    gaps: Array
+    """[T, ndx]"""
+    cost: Array
+
+
+class _Progress(NamedTuple):
+    trajectory: _Trajectory
+    damping: Array
+
+
+class Options(NamedTuple):
+    """Static choices of :func:`solve`, of the same names there."""
+
+    iterations: int
+    step_lengths: int
+    hessian: Hessian
+    riccati: Riccati
+    multiple_shooting: bool
+
+
+def iterate(problem: Problem, states: Array, controls: Array, options: Options, damping: float, tolerance: float):
+    """The iterations of :func:`artix.optimal_control.solve`, without a rule for derivatives."""
+    first = _evaluated(problem, states, controls)
+    start = _Progress(first, jnp.asarray(damping, states.dtype))
+
+    def body(progress: _Progress, _: None) -> tuple[_Progress, tuple[Iterations, Array]]:
+        return _improved(problem, progress, options)
+
+    progress, (iterations, gains) = jax.lax.scan(body, start, length=options.iterations)
+    last = progress.trajectory
+    left = iterations.decrease[-1] <= tolerance * (1 + jnp.abs(last.cost))
+    converged = left & (iterations.gap[-1] <= tolerance) & jnp.isfinite(last.cost)
+    gain = jax.tree.map(lambda leaf: leaf[-1], gains)
+    return Solution(last.states, last.controls, gain, last.cost, converged, iterations)
+
+
+def _improved(problem: Problem, progress: _Progress, options: Options) -> tuple[_Progress, tuple[Iterations, Array]]:
+    """One iteration: approximate, solve, take the best of several step lengths if it is better."""
+    now, damping = progress
+    quadratic = approximate(problem, now.states, now.controls)
+    policy = _policy(problem, quadratic, now, damping, options)
+    deviations, _ = follow(quadratic, policy)
+    costates = policy.value_gradient + _dot(policy.value_hessian, deviations[1:, :, None])[..., 0]
+
+    def merit(found: _Trajectory) -> Array:
+        # A gap costs more than closing it can gain.
+        return found.cost + 1.5 * jnp.sum(jnp.abs(costates * found.gaps))
+
+    lengths = 0.5 ** jnp.arange(options.step_lengths, dtype=now.cost.dtype)
+    attempt = _linear_attempt if options.multiple_shooting else _rollout_attempt
+    found = jax.vmap(lambda length: attempt(problem, now, quadratic, policy, length))(lengths)
+    merits = jax.vmap(merit)(found)
+    merits = jnp.where(jnp.isfinite(merits), merits, jnp.inf)
+    # Within rounding all are equally good: the longest step then leads on to the last digit.
+    rounding = 10 * jnp.finfo(now.cost.dtype).eps * jnp.abs(now.cost)
+    best = jnp.argmax(merits <= jnp.min(merits) + rounding)
+    better = merits[best] <= merit(now) + rounding
+    chosen = jax.tree.map(lambda new, old: jnp.where(better, new[best], old), found, now)
+    changed = jnp.where(better, 0.1 * damping, jnp.maximum(10 * damping, 1e-6))
+    report = Iterations(
+        chosen.cost, jnp.sum(jnp.abs(chosen.gaps)), policy.decrease, jnp.where(better, lengths[best], 0.0), damping
+    )
+    return _Progress(chosen, jnp.clip(changed, LEAST_DAMPING, MOST_DAMPING)), (report, policy.gain)
+
+
+def _policy(problem: Problem, quadratic: LinearQuadratic, now: _Trajectory, damping: Array, options: Options) -> Policy:
+    box = None
+    if problem.control_lower is not None and problem.control_upper is not None:
+        box = Box(problem.control_lower - now.controls, problem.control_upper - now.controls)
+
+    def backward(problem: LinearQuadratic) -> Policy:
+        return parallel_riccati(problem, damping) if options.riccati == "parallel" else riccati(problem, damping, box)
+
+    policy = backward(quadratic)
+    if options.hessian == "gauss_newton":
+        return policy
+    # The costates that belong to this trajectory, of which the approximation above gives a good account near the end.
+    costates = trajectory_costates(quadratic)
+    running, final = exact_hessians(problem, now.states, now.controls, costates)
+    exact = backward(quadratic._replace(hessian=running, final_hessian=final))
+    # Far from an optimum exact Hessians may be indefinite, and tell nothing.
+    return jax.tree.map(lambda new, old: jnp.where(jnp.isfinite(exact.decrease), new, old), exact, policy)
+
+
+def _rollout_attempt(
+    problem: Problem, now: _Trajectory, quadratic: LinearQuadratic, policy: Policy, length: Array
+) -> _Trajectory:
+    """The trajectory under the policy, its feedforward scaled; a part of each gap stays, as in Crocoddyl's FDDP."""
+    dynamics = problem.dynamics
+    kept = (1 - length) * now.gaps
+
+    def body(x: Array, knot: tuple[Array, ...]) -> tuple[Array, tuple[Array, ...]]:
+        nominal, control, feedforward, gain, gap, time = knot
+        acting = control + length * feedforward + _dot(gain, dynamics.difference(nominal, x))
+        acting = _within(problem, acting)
+        end, contact_force = dynamics.step(x, acting, time)
+        return dynamics.integrate(end, -gap), (x, acting, contact_force)
+
+    knots = (now.states[:-1], now.controls, policy.feedforward, policy.gain, kept, jnp.arange(len(now.controls)))
+    last, (states, controls, contact_forces) = jax.lax.scan(body, problem.start, knots)
+    return _Trajectory(
+        jnp.concatenate([states, last[None]]), controls, kept, _cost(problem, states, controls, contact_forces, last)
+    )
+
+
+def _linear_attempt(
+    problem: Problem, now: _Trajectory, quadratic: LinearQuadratic, policy: Policy, length: Array
+) -> _Trajectory:
+    """States and controls moved along the linear dynamics; all knots are then evaluated at once."""
+    deviations, changes = follow(quadratic, policy, length)
+    states = jax.vmap(problem.dynamics.integrate)(now.states, deviations)
+    return _evaluated(problem, states, _within(problem, now.controls + changes))
+
+
+def _evaluated(problem: Problem, states: Array, controls: Array) -> _Trajectory:
+    """A trajectory with its cost and its gaps."""
+    dynamics = problem.dynamics
+    ends, contact_forces = jax.vmap(dynamics.step)(states[:-1], controls, jnp.arange(len(controls)))
+    gaps = jax.vmap(dynamics.difference)(states[1:], ends)
+    return _Trajectory(states, controls, gaps, _cost(problem, states[:-1], controls, contact_forces, states[-1]))
+
+
+def _cost(problem: Problem, states: Array, controls: Array, contact_forces: Array, last: Array) -> Array:
+    references = jax.tree.map(lambda leaf: leaf[: len(controls)], problem.references)
+    running = jax.vmap(lambda *knot: running_cost(problem, *knot))(states, controls, contact_forces, references)
+    return jnp.sum(running) + final_cost(problem, last)
+
+
+def _within(problem: Problem, controls: Array) -> Array:
+    if problem.control_lower is None or problem.control_upper is None:
+        return controls
+    return jnp.clip(controls, problem.control_lower, problem.control_upper)
+
+
+def _dot(a: Array, b: Array) -> Array:
+    return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)

@@ -1,0 +1,140 @@
+"""One step of an articulation on flat vectors, and its closed derivatives: one kernel each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import artix
+
+Array = jax.Array
+#: Proximal iterations on Delassus' matrix: the error of what holds is of the order of the dtype's precision.
+ITERATIONS = 2
+
+
+def pack(articulation: artix.Articulation, state: artix.State) -> Array:
+    """A state as a flat vector, [nx]."""
+    root = [state.root_pose] if articulation.topology.num_base_dofs else []
+    return jnp.concatenate([*root, state.joint_position, artix.generalized_velocity(articulation, state)])
+
+
+def unpack(articulation: artix.Articulation, x: Array) -> artix.State:
+    """The state of a flat vector."""
+    tree = articulation.topology
+    base, n = tree.num_base_dofs, tree.num_dofs
+    length = (7 if base else 0) + n + tree.nv
+    if x.shape != (length,):
+        raise ValueError(f"x: expected shape ({length},), configuration and generalised velocity; found {x.shape}")
+    if not base:
+        neutral = artix.neutral_state(articulation)
+        return neutral.replace(joint_position=x[:n], joint_velocity=x[n:])
+    return artix.State(x[:7], x[7 + n : 13 + n], x[7 : 7 + n], x[13 + n :])
+
+
+@artix.quantity
+def deviate(articulation: artix.Articulation, x: Array, deviation: Array) -> Array:
+    """A flat state moved by a deviation of configuration and velocity, [nx]."""
+    nv = articulation.topology.nv
+    moved = artix.integrate(articulation, unpack(articulation, x), deviation[:nv])
+    return pack(articulation, moved).at[-nv:].set(x[-nv:] + deviation[nv:])
+
+
+@artix.quantity
+def deviation_between(articulation: artix.Articulation, nominal: Array, x: Array) -> Array:
+    """The deviation that takes one flat state to another, [2 nv]."""
+    nv = articulation.topology.nv
+    states = unpack(articulation, nominal), unpack(articulation, x)
+    return jnp.concatenate([artix.difference(articulation, *states), x[-nv:] - nominal[-nv:]])
+
+
+@artix.quantity
+def advance(
+    articulation: artix.Articulation,
+    constraints: artix.Constraints | None,
+    damping: Array | None,
+    x: Array,
+    control: Array,
+    dt: Array,
+    actuated: tuple[int, ...],
+) -> tuple[Array, Array]:
+    """A step of smooth dynamics or of those by schedule, [nx], and the forces on the schedule's rows, [R]."""
+    state, force = unpack(articulation, x), generalized_force(articulation, control, actuated)
+    if constraints is None:
+        acceleration, held = artix.forward_dynamics(articulation, state, force), jnp.zeros(0, x.dtype)
+    else:
+        acceleration, held, _ = artix.constrained_forward_dynamics(
+            articulation, state, force, constraints, damping=damping, iterations=ITERATIONS
+        )
+    return _moved(articulation, state, acceleration, dt), held
+
+
+@artix.quantity
+def linearized(
+    articulation: artix.Articulation,
+    constraints: artix.Constraints | None,
+    damping: Array | None,
+    x: Array,
+    control: Array,
+    dt: Array,
+    actuated: tuple[int, ...],
+) -> tuple[Array, Array, Array, Array, Array]:
+    """A step [nx], A, B, the forces on the schedule's rows [R] and their derivatives by deviation and control."""
+    nv, columns = articulation.topology.nv, np.asarray(actuated) + articulation.topology.num_base_dofs
+    state, force = unpack(articulation, x), generalized_force(articulation, control, actuated)
+    if constraints is None:
+        acceleration = artix.forward_dynamics(articulation, state, force)
+        by = artix.forward_dynamics_derivatives(articulation, state, force)
+        held, held_matrix = jnp.zeros(0, x.dtype), jnp.zeros((0, 2 * nv + len(actuated)), x.dtype)
+    else:
+        options: Any = {"damping": damping, "iterations": ITERATIONS}
+        acceleration, held, _ = artix.constrained_forward_dynamics(articulation, state, force, constraints, **options)
+        derivatives = artix.constrained_forward_dynamics_derivatives(articulation, state, force, constraints, **options)
+        by, held_by = derivatives.acceleration, derivatives.constraint_force
+        held_matrix = jnp.concatenate([held_by.configuration, held_by.velocity, held_by.force[:, columns]], axis=1)
+    velocity = x[-nv:] + dt * acceleration
+    by_start, by_displacement = artix.integrate_derivatives(articulation, state, dt * velocity)
+    unit = jnp.eye(nv, dtype=x.dtype)
+    lower = jnp.concatenate([dt * by.configuration, unit + dt * by.velocity, dt * by.force[:, columns]], axis=1)
+    upper = dt * jnp.matmul(by_displacement, lower, precision=jax.lax.Precision.HIGHEST)
+    matrix = jnp.concatenate([upper.at[:, :nv].add(by_start), lower])
+    end = _moved(articulation, state, acceleration, dt)
+    return end, matrix[:, : 2 * nv], matrix[:, 2 * nv :], held, held_matrix
+
+
+def simulated(
+    articulation: artix.Articulation,
+    x: Array,
+    control: Array,
+    dt: Array,
+    actuated: tuple[int, ...],
+    options: artix.SolverOptions,
+    ground: artix.Ground | None,
+) -> Array:
+    """A step of :func:`artix.step` under joint forces, [nx]."""
+    base = articulation.topology.num_base_dofs
+    force = generalized_force(articulation, control, actuated)[base:]
+    state = artix.step(
+        articulation, unpack(articulation, x), artix.Control(joint_force=force), dt, options, ground=ground
+    )
+    return pack(articulation, state)
+
+
+def generalized_force(articulation: artix.Articulation, control: Array, actuated: tuple[int, ...]) -> Array:
+    """The generalised force of a control, [nv]."""
+    if control.shape != (len(actuated),):
+        raise ValueError(f"control: expected shape ({len(actuated)},), a force for each actuated joint; found "
+                         f"{control.shape}")  # fmt: skip
+    tree = articulation.topology
+    if actuated == tuple(range(tree.num_dofs)):
+        return jnp.pad(control, (tree.num_base_dofs, 0))
+    return jnp.zeros(tree.nv, control.dtype).at[np.asarray(actuated) + tree.num_base_dofs].set(control)
+
+
+def _moved(articulation: artix.Articulation, state: artix.State, acceleration: Array, dt: Array) -> Array:
+    """Semi-implicit Euler: the velocity moves, then the configuration along it."""
+    velocity = artix.generalized_velocity(articulation, state) + dt * acceleration
+    moved = artix.with_generalized_velocity(articulation, state, velocity)
+    return pack(articulation, artix.integrate(articulation, moved, dt * velocity))

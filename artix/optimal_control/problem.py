@@ -1,0 +1,195 @@
+"""What is to be optimised: dynamics, a start, and costs that are half a sum of squared residuals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+import artix
+from artix.optimal_control import knots
+from artix.optimal_control.dynamics import DiscreteDynamics
+
+Array = jax.Array
+
+
+class Knot(NamedTuple):
+    """What a residual may look at: one knot of a trajectory.
+
+    Attributes:
+      articulation: the articulation, as in the dynamics.
+      state: the state at the beginning of the knot.
+      control: the control during it, [nu]; ``None`` at the end of the horizon.
+      contact_force: forces on the rows of the contact schedule during it, [R]; ``None`` at the end of the horizon.
+      reference: what the problem's ``references`` have for this knot.
+      parameters: the problem's ``parameters``.
+
+    Examples:
+      >>> def residual(knot):
+      ...     return jnp.concatenate([knot.state.joint_position - knot.reference, 0.1 * knot.control])
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> state = artix.neutral_state(pendulum)
+      >>> print(residual(optimal_control.Knot(pendulum, state, jnp.array([1.0, 2.0]), None, jnp.array(0.5), None)))
+      [-0.5 -0.5  0.1  0.2]
+    """
+
+    articulation: artix.Articulation
+    state: artix.State
+    control: Any
+    contact_force: Any
+    reference: Any
+    parameters: Any
+
+
+Residual = Callable[[Knot], Array]
+
+
+class Problem(struct.PyTreeNode):
+    """A trajectory of least cost ``1/2 |final|^2 + sum_t 1/2 |running_t|^2`` from a given state.
+
+    The residuals are plain functions of a :class:`Knot`; what they need besides comes through ``references`` and
+    ``parameters``, which are arrays: they may be batched, and solutions be differentiated by them. A pytree, whose
+    functions are static: write them once, at the top level of a module, so that programs of them are found again.
+
+    Attributes:
+      dynamics: the dynamics.
+      start: the state at the beginning, flat, [nx].
+      running: the residual of a knot, shape [r].
+      final: the residual of the state after the last knot, shape [f].
+      references: a pytree of arrays with a leading axis [T + 1], of which each knot sees its own.
+      parameters: a pytree of arrays that all knots see.
+      control_lower: least controls, [nu]; ``None`` for no bounds. Give both or neither.
+      control_upper: largest controls, [nu].
+      equality: residuals that shall vanish at each knot, for :func:`solve_constrained`.
+      inequality: numbers that shall not be positive at each knot, likewise.
+      final_equality: residuals that shall vanish at the end, likewise.
+      final_inequality: numbers that shall not be positive at the end, likewise.
+
+    Examples:
+      >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.02)
+      >>> effort, arrive = lambda knot: 0.1 * knot.control, lambda knot: knot.state.joint_position - knot.parameters
+      >>> goal, limit = jnp.array([0.5, 0.2]), jnp.array([20.0, 10.0])
+      >>> problem = optimal_control.Problem(
+      ...     dynamics, jnp.zeros(4), effort, arrive, parameters=goal, control_lower=-limit, control_upper=limit
+      ... )
+      >>> problem.has_bounds
+      True
+    """
+
+    dynamics: DiscreteDynamics
+    start: Array
+    running: Residual = struct.field(pytree_node=False)
+    final: Residual = struct.field(pytree_node=False)
+    references: Any = None
+    parameters: Any = None
+    control_lower: Array | None = None
+    control_upper: Array | None = None
+    equality: Residual | None = struct.field(pytree_node=False, default=None)
+    inequality: Residual | None = struct.field(pytree_node=False, default=None)
+    final_equality: Residual | None = struct.field(pytree_node=False, default=None)
+    final_inequality: Residual | None = struct.field(pytree_node=False, default=None)
+
+    @property
+    def has_bounds(self) -> bool:
+        """Whether controls are bounded."""
+        return self.control_lower is not None
+
+    def reference(self, time: int | Array) -> Any:
+        """What ``references`` have for a knot."""
+        return jax.tree.map(lambda leaf: leaf[time], self.references)
+
+
+def rollout(problem: Problem, controls: Array) -> Array:
+    """The states that controls lead to.
+
+    Args:
+      problem: the problem, of which dynamics and start matter.
+      controls: shape [T, nu].
+
+    Returns:
+      Flat states from the start to the end, shape [T + 1, nx].
+
+    Examples:
+      >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.01)
+      >>> running, final = lambda knot: knot.control, lambda knot: knot.state.joint_velocity
+      >>> problem = optimal_control.Problem(dynamics, jnp.zeros(4), running, final)
+      >>> optimal_control.rollout(problem, jnp.zeros((10, 2))).shape
+      (11, 4)
+    """
+
+    def body(x: Array, inputs: tuple[Array, Array]) -> tuple[Array, Array]:
+        end = problem.dynamics(x, *inputs)
+        return end, end
+
+    states = jax.lax.scan(body, problem.start, (controls, jnp.arange(len(controls))))[1]
+    return jnp.concatenate([problem.start[None], states])
+
+
+def total_cost(problem: Problem, states: Array, controls: Array) -> Array:
+    """The cost of a trajectory, whether or not its states follow from its controls.
+
+    Args:
+      problem: the problem.
+      states: flat states, shape [T + 1, nx].
+      controls: shape [T, nu].
+
+    Returns:
+      A number; constraints have no part in it.
+
+    Examples:
+      >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.02)
+      >>> effort, arrive = lambda knot: 0.1 * knot.control, lambda knot: knot.state.joint_position - 0.5
+      >>> problem = optimal_control.Problem(dynamics, jnp.zeros(4), effort, arrive)
+      >>> print(optimal_control.total_cost(problem, jnp.zeros((11, 4)), jnp.ones((10, 2))))  # 0.1 and 0.25
+      0.35
+    """
+    return jnp.sum(running_costs(problem, states[:-1], controls)) + final_cost(problem, states[-1])
+
+
+def running_costs(problem: Problem, states: Array, controls: Array) -> Array:
+    """The cost of each knot, [T]."""
+
+    def one(x: Array, control: Array, time: Array) -> Array:
+        return running_cost(problem, x, control, problem.dynamics.step(x, control, time)[1], problem.reference(time))
+
+    return jax.vmap(one)(states, controls, jnp.arange(len(controls)))
+
+
+def running_cost(problem: Problem, x: Array, control: Array, contact_force: Array, reference: Any) -> Array:
+    """The cost of a knot whose contact forces are known."""
+    seen = (problem.running, x, control, contact_force, reference, problem.parameters)
+    return half_square(residual(problem.dynamics.articulation, *seen))
+
+
+def final_cost(problem: Problem, x: Array) -> Array:
+    """The cost of the last state."""
+    articulation, reference = problem.dynamics.articulation, problem.reference(-1)
+    return half_square(residual(articulation, problem.final, x, None, None, reference, problem.parameters))
+
+
+def half_square(x: Array) -> Array:
+    """Half the sum of squares."""
+    return 0.5 * jnp.sum(x**2)
+
+
+@artix.quantity
+def residual(
+    articulation: artix.Articulation,
+    function: Residual,
+    x: Array,
+    control: Array | None,
+    contact_force: Array | None,
+    reference: Any,
+    parameters: Any,
+) -> Array:
+    """A residual, [r]."""
+    knot = Knot(articulation, knots.unpack(articulation, x), control, contact_force, reference, parameters)
+    found = function(knot)
+    if found.ndim != 1:
+        raise ValueError(
+            f"{getattr(function, '__name__', function)}: a residual is a vector; found shape {found.shape}"
+        )
+    return found

@@ -1,0 +1,254 @@
+"""Linear-quadratic problems solved by dynamic programming: knot after knot, or all knots at once."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.optimal_control.approximation import LinearQuadratic
+from artix.optimal_control.box import Box, box_gains, free_gains
+
+Array = jax.Array
+
+
+class Policy(NamedTuple):
+    """The controls that are best for a linear-quadratic problem, ``du = feedforward + gain dx``, and what they cost.
+
+    Attributes:
+      feedforward: [T, m].
+      gain: [T, m, n].
+      value_gradient: of the cost to go from the states after each knot, at ``dx = 0``, [T, n].
+      value_hessian: likewise, [T, n, n].
+      decrease: by how much the problem's cost falls, [].
+
+    Examples:
+      >>> one = jnp.ones((5, 1, 1))  # x' = x + u, half of x^2 + u^2 to pay in each of five knots
+      >>> problem = optimal_control.LinearQuadratic(
+      ...     one, one, jnp.zeros((5, 1)), jnp.zeros((5, 2)), one * jnp.eye(2)[None], jnp.ones(1), jnp.eye(1)
+      ... )
+      >>> policy = optimal_control.riccati(problem)
+      >>> print(policy.feedforward[-1] + policy.gain[-1] @ jnp.array([2.0]))  # minimises u^2 + (2 + u + 1)^2
+      [-1.5]
+    """
+
+    feedforward: Array
+    gain: Array
+    value_gradient: Array
+    value_hessian: Array
+    decrease: Array
+
+
+class _Stage(NamedTuple):
+    """A knot of a :class:`LinearQuadratic` problem."""
+
+    state_matrix: Array
+    control_matrix: Array
+    gap: Array
+    gradient: Array
+    hessian: Array
+
+
+class _Expanded(NamedTuple):
+    """A knot's cost and what follows it, by deviation and control together: ``gradient z + 1/2 z hessian z``."""
+
+    gradient: Array
+    hessian: Array
+
+
+def riccati(problem: LinearQuadratic, damping: Array | float = 0.0, box: Box | None = None) -> Policy:
+    """Backwards from knot to knot.
+
+    Args:
+      problem: the linear-quadratic problem.
+      damping: added to the diagonal of the controls' Hessians; the value is that of the damped policy.
+      box: bounds within which the controls' changes shall stay; ``None`` for none. Controls at a bound have no gain:
+        Tassa, Mansard and Todorov, *Control-limited differential dynamic programming*, ICRA 2014.
+
+    Returns:
+      The policy. Where a Hessian is not positive definite, it is not finite.
+
+    Examples:
+      >>> one = jnp.ones((5, 1, 1))
+      >>> problem = optimal_control.LinearQuadratic(
+      ...     one, one, one[..., 0], jnp.zeros((5, 2)), jnp.eye(2)[None] * jnp.ones((5, 1, 1)), jnp.zeros(1), jnp.eye(1)
+      ... )
+      >>> optimal_control.riccati(problem).gain[0].round(4).tolist()
+      [[-0.618]]
+    """
+    num_deviations = problem.state_matrix.shape[-1]
+
+    def body(value: tuple[Array, Array], knot: tuple[_Stage, Box | None]):
+        now, bounds = knot
+        expanded = _expanded(now, *value)
+        (gradient, hessian), (feedforward, gain, decrease) = _minimised(expanded, num_deviations, damping, bounds)
+        return (gradient, hessian), (feedforward, gain, decrease, *value)
+
+    final = problem.final_gradient, problem.final_hessian
+    feedforward, gain, decrease, *value = jax.lax.scan(body, final, (_Stage(*problem[:5]), box), reverse=True)[1]
+    return Policy(feedforward, gain, value[0], value[1], jnp.sum(decrease))
+
+
+def parallel_riccati(problem: LinearQuadratic, damping: Array | float = 0.0) -> Policy:
+    """All knots at once by an associative scan, in ``log2 T`` rounds of larger matrices.
+
+    Särkkä and García-Fernández, *Temporal parallelization of dynamic programming and linear quadratic control*, IEEE
+    TAC 2023. It does some four times the work of :func:`riccati`, and so pays where many processors wait: on a GPU
+    with few robots and long horizons. The controls' own Hessians must be positive definite at each knot.
+
+    Args:
+      problem: the linear-quadratic problem.
+      damping: added to the diagonal of the controls' Hessians, as if it were part of the problem.
+
+    Returns:
+      The policy of :func:`riccati`; with damping a slightly different one.
+
+    Examples:
+      >>> one = jnp.ones((5, 1, 1))  # x' = x + u, half of x^2 + u^2 to pay in each of five knots
+      >>> problem = optimal_control.LinearQuadratic(
+      ...     one, one, jnp.zeros((5, 1)), jnp.zeros((5, 2)), one * jnp.eye(2)[None], jnp.ones(1), jnp.eye(1)
+      ... )
+      >>> print(optimal_control.parallel_riccati(problem).gain[0])
+      [[-0.618]]
+    """
+    n = problem.state_matrix.shape[-1]
+    m = problem.control_matrix.shape[-1]
+    stages = _Stage(*problem[:5])._replace(
+        hessian=problem.hessian.at[:, n:, n:].add(damping * jnp.eye(m, dtype=problem.gap.dtype))
+    )
+    elements = jax.vmap(_element)(stages)
+    zero = jnp.zeros((n, n), problem.gap.dtype)
+    last = _Element(zero, problem.gap[0] * 0, zero, -problem.final_gradient, problem.final_hessian)
+    joined = jax.tree.map(lambda many, one: jnp.concatenate([many, one[None]]), elements, last)
+    # Reversed, an associative scan hands over the later element first.
+    to_go = jax.lax.associative_scan(jax.vmap(lambda later, earlier: _combined(earlier, later)), joined, reverse=True)
+    value = -to_go.slope[1:], to_go.curvature[1:]
+
+    def policy(now: _Stage, gradient: Array, hessian: Array) -> tuple[Array, Array, Array]:
+        return _minimised(_expanded(now, gradient, hessian), n, 0.0, None)[1]
+
+    feedforward, gain, decrease = jax.vmap(policy)(stages, *value)
+    return Policy(feedforward, gain, *value, jnp.sum(decrease))
+
+
+def follow(problem: LinearQuadratic, policy: Policy, step_length: Array | float = 1.0) -> tuple[Array, Array]:
+    """Deviations and changes of controls along the linear dynamics under a policy.
+
+    Args:
+      problem: the linear-quadratic problem.
+      policy: of it.
+      step_length: factor on the feedforward and on the gaps.
+
+    Returns:
+      Deviations [T + 1, n], the first of them zero, and changes of controls [T, m].
+
+    Examples:
+      >>> one = jnp.ones((5, 1, 1))  # x' = x + u, half of x^2 + u^2 to pay in each of five knots
+      >>> problem = optimal_control.LinearQuadratic(
+      ...     one, one, jnp.zeros((5, 1)), jnp.zeros((5, 2)), one * jnp.eye(2)[None], jnp.ones(1), jnp.eye(1)
+      ... )
+      >>> deviations, changes = optimal_control.follow(problem, optimal_control.riccati(problem))
+      >>> print(deviations[-1], changes.sum(axis=0))  # x' = x + u from zero
+      [-0.618] [-0.618]
+    """
+
+    def body(deviation: Array, knot: tuple[Array, ...]) -> tuple[Array, tuple[Array, Array]]:
+        state_matrix, control_matrix, gap, feedforward, gain = knot
+        change = step_length * feedforward + _dot(gain, deviation)
+        after = _dot(state_matrix, deviation) + _dot(control_matrix, change) + step_length * gap
+        return after, (after, change)
+
+    parts = (problem.state_matrix, problem.control_matrix, problem.gap, policy.feedforward, policy.gain)
+    deviations, changes = jax.lax.scan(body, jnp.zeros_like(problem.gap[0]), parts)[1]
+    return jnp.concatenate([jnp.zeros_like(deviations[:1]), deviations]), changes
+
+
+def trajectory_costates(quadratic: LinearQuadratic) -> Array:
+    """Derivatives of the cost by the state after each knot when controls are held, [T, ndx]."""
+    n = quadratic.state_matrix.shape[-1]
+
+    def body(after: Array, knot: tuple[Array, Array]) -> tuple[Array, Array]:
+        state_matrix, gradient = knot
+        return gradient[:n] + _dot(after, state_matrix), after
+
+    return jax.lax.scan(body, quadratic.final_gradient, (quadratic.state_matrix, quadratic.gradient), reverse=True)[1]
+
+
+# --- a knot ---------------------------------------------------------------------------------------------------------
+
+
+def _expanded(now: _Stage, gradient: Array, hessian: Array) -> _Expanded:
+    """A knot's cost with the value of the state after it substituted."""
+    flow = jnp.concatenate([now.state_matrix, now.control_matrix], axis=1)
+    after = gradient + _dot(hessian, now.gap)
+    return _Expanded(now.gradient + _dot(after, flow), now.hessian + _dot(flow.T, _dot(hessian, flow)))
+
+
+def _minimised(expanded: _Expanded, n: int, damping: Array | float, box: Box | None):
+    """The value at the beginning of a knot, and its policy with the decrease that it brings."""
+    gradient, hessian = expanded
+    by_control = hessian[n:, n:] + damping * jnp.eye(len(gradient) - n, dtype=gradient.dtype)
+    right = gradient[n:], hessian[n:, :n]
+    feedforward, gain = free_gains(by_control, *right) if box is None else box_gains(by_control, *right, box)
+    # The value of following the policy, which holds with damping and at bounds, too.
+    pushed = _dot(hessian[n:, n:], feedforward)
+    decrease = -(jnp.sum(feedforward * gradient[n:]) + 0.5 * jnp.sum(feedforward * pushed))
+    crossed = _dot(gain.T, hessian[n:, :n])
+    value_gradient = gradient[:n] + _dot(feedforward, hessian[n:, :n]) + _dot(gradient[n:] + pushed, gain)
+    value_hessian = hessian[:n, :n] + crossed + crossed.T + _dot(gain.T, _dot(hessian[n:, n:], gain))
+    return (value_gradient, 0.5 * (value_hessian + value_hessian.T)), (feedforward, gain, decrease)
+
+
+# --- elements of the associative scan -------------------------------------------------------------------------------
+
+
+class _Element(NamedTuple):
+    """The least cost between two moments as a function of the states at both, by its dual.
+
+    ``max_y 1/2 x curvature x - slope x - 1/2 y spread y - y (x' - matrix x - shift)``.
+    """
+
+    matrix: Array
+    shift: Array
+    spread: Array
+    slope: Array
+    curvature: Array
+
+
+def _element(now: _Stage) -> _Element:
+    n = now.state_matrix.shape[-1]
+    feedforward, gain = free_gains(now.hessian[n:, n:], now.gradient[n:], now.hessian[n:, :n])
+    _, spread = free_gains(now.hessian[n:, n:], now.gradient[n:], now.control_matrix.T)
+    return _Element(
+        now.state_matrix + _dot(now.control_matrix, gain),
+        now.gap + _dot(now.control_matrix, feedforward),
+        -_dot(now.control_matrix, spread),
+        -(now.gradient[:n] + _dot(now.hessian[:n, n:], feedforward)),
+        now.hessian[:n, :n] + _dot(now.hessian[:n, n:], gain),
+    )
+
+
+def _combined(earlier: _Element, later: _Element) -> _Element:
+    """The least cost over two spans as one."""
+    unit = jnp.eye(len(earlier.shift), dtype=earlier.shift.dtype)
+    coupling = unit + _dot(earlier.spread, later.curvature)
+    rights = [earlier.matrix, earlier.spread, (earlier.shift + _dot(earlier.spread, later.slope))[:, None]]
+    solved = jnp.linalg.solve(coupling, jnp.concatenate(rights, axis=1))
+    n = len(unit)
+    matrix, spread, shift = solved[:, :n], solved[:, n : 2 * n], solved[:, 2 * n]
+    # (1 + J C)^-1 = 1 - J (1 + C J)^-1 C, so that one factorisation serves both.
+    rest = later.slope - _dot(later.curvature, earlier.shift)
+    slope = rest - _dot(later.curvature, _dot(spread, rest))
+    carried = _dot(later.matrix, spread)
+    return _Element(
+        _dot(later.matrix, matrix),
+        _dot(later.matrix, shift) + later.shift,
+        _dot(carried, later.matrix.T) + later.spread,
+        _dot(earlier.matrix.T, slope) + earlier.slope,
+        _dot(earlier.matrix.T, _dot(later.curvature, matrix)) + earlier.curvature,
+    )
+
+
+def _dot(a: Array, b: Array) -> Array:
+    return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)

@@ -1,0 +1,135 @@
+"""Residuals from which costs and constraints are made: scale them, concatenate them, return them from your function.
+
+Their derivatives are closed: those of artix' quantities, taken in the kernel that evaluates your function, where what a
+residual does not depend on costs nothing.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+import artix
+
+Array = jax.Array
+
+
+def frame_pose(articulation: artix.Articulation, state: artix.State, frame: str, target: Array) -> Array:
+    """How far a frame is from where it shall be.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+      frame: name of a link or an additional frame.
+      target: world pose, position [m] and quaternion xyzw, shape [7].
+
+    Returns:
+      Position of the frame from the target [m], then the rotation vector from the target to the frame [rad], world
+      axes, shape [6].
+
+    Raises:
+      KeyError: no link or frame has this name.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.neutral_state(arm)
+      >>> pose = artix.frame_pose(arm, state, "tool")
+      >>> bool(jnp.allclose(optimal_control.frame_pose(arm, state, "tool", pose), 0, atol=1e-6))
+      True
+    """
+    pose = artix.frame_pose(articulation, state, frame)
+    return pose_difference(target, pose)
+
+
+def pose_difference(start: Array, end: Array) -> Array:
+    """From one pose to another: displacement [m], then rotation vector [rad], both in world axes, [6]."""
+    (x0, w0), (x, w) = (start[3:6], start[6]), (end[3:6], end[6])
+    vector, scalar = w0 * x - w * x0 - jnp.cross(x, x0), w * w0 + jnp.sum(x * x0)
+    sign = jnp.where(scalar < 0, -1.0, 1.0).astype(end.dtype)
+    turn = artix.lie.so3_log(jnp.concatenate([sign * vector, sign * scalar[None]]))
+    return jnp.concatenate([end[:3] - start[:3], turn])
+
+
+def frame_position(articulation: artix.Articulation, state: artix.State, frame: str, target: Array) -> Array:
+    """Position of a frame's origin from a target in world axes [m], shape [3]; see :func:`frame_pose`.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.neutral_state(arm)
+      >>> target = artix.frame_pose(arm, state, "tool")[:3] - jnp.array([0.1, 0.0, 0.0])
+      >>> print(optimal_control.frame_position(arm, state, "tool", target))
+      [0.1 0.  0. ]
+    """
+    return artix.frame_pose(articulation, state, frame)[:3] - target
+
+
+def center_of_mass(articulation: artix.Articulation, state: artix.State, target: Array) -> Array:
+    """Position of the whole articulation's centre of mass from a target in world axes [m], shape [3].
+
+    Examples:
+      >>> robot = artix.robots.load("quadruped")
+      >>> state = artix.neutral_state(robot)
+      >>> lower = artix.center_of_mass(robot, state) - jnp.array([0.0, 0.0, 0.05])
+      >>> print(optimal_control.center_of_mass(robot, state, lower))
+      [0.   0.   0.05]
+    """
+    return artix.center_of_mass(articulation, state) - target
+
+
+def centroidal_momentum(articulation: artix.Articulation, state: artix.State, target: Array) -> Array:
+    """Linear [kg m/s], then angular momentum about the centre of mass [kg m^2/s], less a target, in world axes, [6].
+
+    Examples:
+      >>> robot = artix.robots.load("quadruped")
+      >>> forward = jnp.zeros(6).at[0].set(5.0)
+      >>> print(optimal_control.centroidal_momentum(robot, artix.neutral_state(robot), forward))  # it is at rest
+      [-5.  0.  0.  0.  0.  0.]
+    """
+    return artix.centroidal_momentum(articulation, state) - target
+
+
+def posture(articulation: artix.Articulation, state: artix.State, nominal: artix.State) -> Array:
+    """The displacement from a nominal configuration, as :func:`artix.difference` measures it, shape [nv].
+
+    Examples:
+      >>> robot = artix.robots.load("quadruped")
+      >>> standing = artix.neutral_state(robot)
+      >>> optimal_control.posture(robot, standing, standing).shape
+      (18,)
+    """
+    return artix.difference(articulation, nominal, state)
+
+
+def friction_cone(contact_force: Array, friction: float | Array, least_normal: float | Array = 0.0) -> Array:
+    """By how much forces on points on level ground leave their friction cones; not positive within.
+
+    A constraint as it is, and by :func:`violation` a cost.
+
+    Args:
+      contact_force: forces on K points in world axes, as the schedule's rows, shape [3 K] [N].
+      friction: coefficient of friction.
+      least_normal: normal force below which a foot that stands pushes too little [N].
+
+    Returns:
+      For each point the tangential force in excess of ``friction`` times the normal one, and how much of the least
+      normal force lacks [N], shape [2 K].
+
+    Examples:
+      >>> optimal_control.friction_cone(jnp.array([3.0, 4.0, 20.0]), 0.5).tolist()
+      [-5.0, -20.0]
+    """
+    x, y, normal = contact_force.reshape(-1, 3).T
+    square = x**2 + y**2
+    some = square > 0  # the norm has no derivative at zero; there it is taken as zero
+    tangential = jnp.where(some, jnp.sqrt(jnp.where(some, square, jnp.ones_like(square))), jnp.zeros_like(square))
+    return jnp.stack([tangential - friction * normal, least_normal - normal], axis=1).reshape(-1)
+
+
+def violation(inequality: Array) -> Array:
+    """What of numbers that shall not be positive is: a residual that makes a soft cost of an inequality.
+
+    Examples:
+      >>> print(optimal_control.violation(jnp.array([-1.0, 2.0])))
+      [0. 2.]
+    """
+    return jnp.maximum(inequality, 0)

@@ -1,0 +1,102 @@
+"""Model-predictive control by samples: for costs that have no useful gradient. Everything is ``vmap`` of a rollout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+Array = jax.Array
+
+
+def mppi(
+    cost: Callable[[Array], Array],
+    controls: Array,
+    key: Array,
+    *,
+    noise: float | Array = 1.0,
+    temperature: float | Array = 1.0,
+    samples: int = 256,
+    iterations: int = 1,
+) -> Array:
+    """Model-predictive path integral control: samples about the controls, averaged with weights by their cost.
+
+    Williams et al., *Information theoretic MPC for model-based reinforcement learning*, ICRA 2017.
+
+    Args:
+      cost: of a sequence of controls [T, nu], any function: ``total_cost`` of a :func:`rollout`, or one through
+        :func:`artix.rollout` with contact. Where it is not finite, the sample does not count.
+      controls: to begin with, shape [T, nu].
+      key: a random key.
+      noise: standard deviation of the samples, a number, [nu] or [T, nu].
+      temperature: difference of costs by which a weight falls to 1/e.
+      samples: number of samples of an iteration, one of which is the controls as they are.
+      iterations: how often to repeat, each time from the average.
+
+    Returns:
+      Controls, shape [T, nu].
+
+    Examples:
+      >>> cost = lambda u: jnp.sum((u - 2.0) ** 2)
+      >>> found = optimal_control.mppi(cost, jnp.zeros((3, 1)), jax.random.key(0), iterations=30, temperature=0.1)
+      >>> bool(jnp.all(jnp.abs(found - 2) < 0.3))
+      True
+    """
+
+    def improve(controls: Array, key: Array) -> tuple[Array, None]:
+        drawn, costs = _drawn(cost, controls, key, noise, samples)
+        weights = jax.nn.softmax(-costs / temperature)
+        return jnp.tensordot(weights, drawn, 1), None
+
+    return jax.lax.scan(improve, controls, jax.random.split(key, iterations))[0]
+
+
+def cross_entropy(
+    cost: Callable[[Array], Array],
+    controls: Array,
+    key: Array,
+    *,
+    noise: float | Array = 1.0,
+    elites: int = 16,
+    samples: int = 256,
+    iterations: int = 10,
+) -> Array:
+    """The cross-entropy method: mean and deviation of the best samples make the next ones.
+
+    Rubinstein and Kroese, *The Cross-Entropy Method*, 2004.
+
+    Args:
+      cost: as for :func:`mppi`.
+      controls: the first mean, shape [T, nu].
+      key: a random key.
+      noise: the first standard deviation, a number, [nu] or [T, nu].
+      elites: how many samples count.
+      samples: number of samples of an iteration.
+      iterations: number of iterations.
+
+    Returns:
+      The last mean, shape [T, nu].
+
+    Examples:
+      >>> cost = lambda u: jnp.sum((u - 2.0) ** 2)
+      >>> found = optimal_control.cross_entropy(cost, jnp.zeros((3, 1)), jax.random.key(0))
+      >>> bool(jnp.all(jnp.abs(found - 2) < 0.1))
+      True
+    """
+
+    def improve(carry: tuple[Array, Array], key: Array) -> tuple[tuple[Array, Array], None]:
+        drawn, costs = _drawn(cost, carry[0], key, carry[1], samples)
+        best = drawn[jnp.argsort(costs)[:elites]]
+        return (jnp.mean(best, axis=0), jnp.std(best, axis=0)), None
+
+    deviation = jnp.broadcast_to(jnp.asarray(noise, controls.dtype), controls.shape)
+    return jax.lax.scan(improve, (controls, deviation), jax.random.split(key, iterations))[0][0]
+
+
+def _drawn(cost, controls: Array, key: Array, noise: float | Array, samples: int) -> tuple[Array, Array]:
+    """Sequences of controls, the first without noise, and their costs."""
+    drawn = jax.random.normal(key, (samples, *controls.shape), controls.dtype).at[0].set(0)
+    drawn = controls + jnp.asarray(noise, controls.dtype) * drawn
+    costs = jax.vmap(cost)(drawn)
+    return drawn, jnp.where(jnp.isfinite(costs), costs, jnp.inf)

@@ -1,0 +1,150 @@
+"""How an optimum moves with the arrays of its problem: the implicit function theorem on its first-order conditions.
+
+With ``L(z, y, p)`` the Lagrangian of deviations and controls z, costates y and parameters p, an optimum has ``dL/dz =
+0`` and ``dL/dy = 0``. Their derivative by (z, y) is symmetric, and solving it for a cotangent of z is a
+linear-quadratic problem with exact Hessians and the cotangent for its gradient; what comes out, (w, v), gives the
+cotangent of p: that of ``w dL/dz + v dL/dy``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from artix.optimal_control.approximation import LinearQuadratic, approximate, exact_hessians
+from artix.optimal_control.box import Box
+from artix.optimal_control.problem import Problem, total_cost
+from artix.optimal_control.recursions import follow, riccati, trajectory_costates
+
+Array = jax.Array
+
+
+def problem_cotangent(
+    whole: Callable[[Any], Problem], values: Any, states: Array, controls: Array, cotangent: Any
+) -> Any:
+    """The cotangent of what a problem is made of, by one of its solution.
+
+    Args:
+      whole: makes the problem of ``values``.
+      values: a pytree, some leaves of which may be of integers.
+      states: flat, of the solution, [T + 1, nx].
+      controls: of the solution, [T, nu].
+      cotangent: of the solution.
+
+    Returns:
+      Like ``values``.
+    """
+    problem = whole(values)
+    dynamics = problem.dynamics
+    ndx = dynamics.num_deviations
+    quadratic = approximate(problem, states, controls)
+    costates = trajectory_costates(quadratic)
+    running, final = exact_hessians(problem, states, controls, costates)
+
+    zero = jnp.zeros((len(states), ndx), states.dtype)
+    to_flat = jax.vjp(jax.vmap(dynamics.integrate), states, zero)[1]
+    by_deviation = to_flat(cotangent.states)[1]
+    gradient = jnp.concatenate([by_deviation[:-1], cotangent.controls], axis=1)
+    if problem.has_bounds:
+        gradient, running, quadratic = _without_bound(problem, controls, gradient, running, quadratic, ndx)
+    sought = LinearQuadratic(
+        quadratic.state_matrix,
+        quadratic.control_matrix,
+        jnp.zeros_like(quadratic.gap),
+        gradient,
+        running,
+        by_deviation[-1],
+        final,
+    )
+    policy = riccati(sought)
+    deviations, changes = follow(sought, policy)
+    after = policy.value_gradient + _times(policy.value_hessian, deviations[1:])
+    # The cost alone moves as if nothing else did, also where Hessians are indefinite short of an optimum.
+    sought_any = jnp.any(gradient != 0) | jnp.any(by_deviation != 0)
+    deviations, changes, after = (
+        jnp.where(sought_any, each, jnp.zeros_like(each)) for each in (deviations, changes, after)
+    )
+    first = by_deviation[0] + quadratic.state_matrix[0].T @ after[0] + running[0, :ndx, ndx:] @ changes[0]
+
+    def lagrangian(values: Any, change: tuple[Array, Array], multipliers: Array) -> Array:
+        task = whole(values)
+        moved, acting = jax.vmap(dynamics.integrate)(states, change[0]), _at_bounds(task, controls) + change[1]
+        ends = jax.vmap(task.dynamics)(moved[:-1], acting, jnp.arange(len(acting)))
+        missed = jax.vmap(dynamics.difference)(states[1:], ends) - change[0][1:]
+        return total_cost(task, moved, acting) + jnp.sum(multipliers * missed)
+
+    differentiable, rebuilt = _floats(values)
+
+    def along(floats: list[Array]) -> Array:
+        at = (zero, jnp.zeros_like(controls)), costates
+        value, slope = jax.jvp(lambda *z: lagrangian(rebuilt(floats), *z), at, ((deviations, changes), after))
+        task = whole(rebuilt(floats))
+        start = dynamics.difference(states[0], task.start)
+        moved = jnp.sum(first * start) + jnp.sum(cotangent.controls * _at_bounds(task, controls))
+        return slope + moved + cotangent.cost * (value + jnp.sum(_first_costate(quadratic, costates) * start))
+
+    found = jax.grad(along)(differentiable)
+    return _filled(values, found)
+
+
+def _first_costate(quadratic: LinearQuadratic, costates: Array) -> Array:
+    """The derivative of the cost by the start."""
+    n = quadratic.state_matrix.shape[-1]
+    return quadratic.gradient[0, :n] + costates[0] @ quadratic.state_matrix[0]
+
+
+def _at_bounds(problem: Problem, controls: Array) -> Array:
+    """The controls, those at a bound as a function of the bound."""
+    if problem.control_lower is None or problem.control_upper is None:
+        return controls
+    lower, upper = problem.control_lower, problem.control_upper
+    return jnp.where(controls <= lower, lower, jnp.where(controls >= upper, upper, controls))
+
+
+def _without_bound(
+    problem: Problem, controls: Array, gradient: Array, running: Array, quadratic: LinearQuadratic, ndx: int
+) -> tuple[Array, Array, LinearQuadratic]:
+    """Controls at a bound stay there: nothing but the bound moves them."""
+    box = Box(problem.control_lower, problem.control_upper)  # type: ignore[arg-type]
+    free = (controls > box.lower) & (controls < box.upper)
+    both = jnp.concatenate([jnp.ones((len(controls), ndx), bool), free], axis=1)
+    kept = both[:, :, None] & both[:, None, :]
+    unit = jnp.eye(both.shape[1], dtype=controls.dtype)
+    return (
+        jnp.where(both, gradient, jnp.zeros_like(gradient)),
+        jnp.where(kept, running, unit),
+        quadratic._replace(
+            control_matrix=jnp.where(free[:, None], quadratic.control_matrix, jnp.zeros_like(quadratic.control_matrix))
+        ),
+    )
+
+
+def _floats(values: Any) -> tuple[list[Array], Callable[[list[Array]], Any]]:
+    """The leaves that have derivatives, and how to put them back."""
+    structure: Any
+    leaves, structure = jax.tree.flatten(values)
+    places = [k for k, leaf in enumerate(leaves) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+
+    def rebuilt(floats: list[Array]) -> Any:
+        replaced = dict(zip(places, floats, strict=True))
+        return structure.unflatten([replaced.get(k, leaf) for k, leaf in enumerate(leaves)])
+
+    return [leaves[k] for k in places], rebuilt
+
+
+def _filled(values: Any, found: list[Array]) -> Any:
+    """Cotangents of all leaves: of integers, JAX's zeros."""
+    rest = iter(found)
+    return jax.tree.map(
+        lambda leaf: (
+            next(rest) if jnp.issubdtype(leaf.dtype, jnp.floating) else jnp.zeros(leaf.shape, jax.dtypes.float0)
+        ),
+        values,
+    )
+
+
+def _times(matrices: Array, vectors: Array) -> Array:
+    return jnp.matmul(matrices, vectors[..., None], precision=jax.lax.Precision.HIGHEST)[..., 0]

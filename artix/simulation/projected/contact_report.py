@@ -1,0 +1,93 @@
+"""What the contacts of a step by PhysX's law have done, and what friction remembers of them."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix.math import spatial
+from artix.math.arrays import matmul
+from artix.simulation.common.report import ContactReport
+from artix.simulation.common.step_start import StepStart
+from artix.simulation.projected.contact_rows import ContactRows, Touching
+from artix.simulation.projected.contact_sweep import ContactImpulses
+from artix.simulation.projected.friction_anchors import Anchored, FrictionAnchors, kept
+
+Array = jax.Array
+
+
+def contact_wrenches(rows: ContactRows, impulses: ContactImpulses, dt: Array, links: int) -> Array:
+    """Mean wrenches of all contacts on the links at their centres of mass, [L, 6]."""
+    of_anchor = np.repeat(np.array(rows.links, int), 4)
+    wrench = jnp.concatenate([rows.normal.wrench, rows.friction.wrench.reshape(-1, 6)])
+    impulse = jnp.concatenate([impulses.normal, jnp.ravel(impulses.friction)])
+    onto = np.concatenate([rows.contact_links, of_anchor])[None] == np.arange(links)[:, None]
+    return matmul(jnp.asarray(onto, impulse.dtype), impulse[:, None] * wrench) / dt
+
+
+def contact_report(
+    at_start: StepStart,
+    touching: Touching,
+    rows: ContactRows,
+    impulses: ContactImpulses,
+    corrections: Array,
+    change: Array,
+    dt: Array,
+) -> ContactReport:
+    """The report; friction of a pair is shared out among its contacts as they press.
+
+    Args:
+      at_start: the articulation at the start of the step.
+      touching: the contacts.
+      rows: their rows.
+      impulses: they.
+      corrections: by how much the last sweep corrected the rates of the rows, [K + 4 P].
+      change: of the generalised velocity by all impulses, [nv].
+      dt: the step [s].
+    """
+    contacts = touching.found.contacts
+    pair = np.zeros(len(contacts.links), int)
+    for p, numbers in enumerate(rows.patches):
+        pair[list(numbers)] = p
+    index = np.array(contacts.links, int)
+    frame = at_start.frame.take(index)
+    place = spatial.rotate(frame.rotation, contacts.point.T) + frame.position
+    tangents = rows.friction.wrench[:, 0, :, :3]
+    pressed = jnp.stack([sum(impulses.normal[k] for k in numbers) for numbers in rows.patches])[pair]
+    share = jnp.where(pressed > 0, impulses.normal / jnp.where(pressed > 0, pressed, 1), 0)
+    pull = share[:, None] * jnp.sum(impulses.friction, axis=1)[pair]
+    force = (jnp.sum(pull[:, :, None] * tangents[pair], axis=1) + impulses.normal[:, None] * contacts.normal) / dt
+    rate = rows.friction.free_rate[:, 0] + jnp.sum(rows.friction.direction[:, 0] * change, axis=-1)
+    square = jnp.sum(rate**2, axis=1)[pair]
+    touches, slips = impulses.normal > 0, impulses.slips[pair]
+    response = jnp.concatenate([rows.normal.response, jnp.ravel(rows.friction.response)])
+    moves = response > 0
+    missed = jnp.where(moves, corrections / jnp.where(moves, response, 1), 0)
+    links = at_start.topology.num_links
+    return ContactReport(
+        links=contacts.links,
+        point=(place + touching.reference[:, None]).T,
+        normal=contacts.normal,
+        gap=contacts.gap,
+        force=force,
+        impulse=jnp.concatenate([pull, impulses.normal[:, None]], axis=1),
+        slip=jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0),
+        sticks=touches & ~slips,
+        slides=touches & slips,
+        link_force=contact_wrenches(rows, impulses, dt, links)[:, :3],
+        residual=jnp.max(jnp.abs(missed), initial=0),
+    )
+
+
+def anchors_after(
+    at_start: StepStart,
+    touching: Touching,
+    rows: ContactRows,
+    anchors: list[Anchored],
+    found_at: Array,
+    slips: Array,
+) -> FrictionAnchors:
+    """What friction remembers of a step."""
+    frames = [at_start.frame.take([link]) for link in rows.links]
+    return kept(anchors, slips, frames, touching.reference, found_at)

@@ -1,0 +1,274 @@
+"""Contacts with the ground as rows of Gauss-Seidel sweeps, by PhysX's law.
+
+Every pair of a shape and a surface has a row for each contact, along the normal, and two for each of its two friction
+anchors, across it; see :mod:`artix.simulation.projected.friction_anchors`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix.constraints.contacts import Contacts
+from artix.contact.ground import Ground
+from artix.contact.ground_contacts import GroundContacts
+from artix.math import spatial
+from artix.math.arrays import matmul
+from artix.model.articulation import Articulation
+from artix.simulation.common.options import SolverOptions
+from artix.simulation.common.step_start import StepStart, point_row, static_topology
+from artix.simulation.projected.friction_anchors import (
+    Anchored,
+    FrictionAnchors,
+    Patch,
+    anchored,
+    carried,
+    patches_of,
+    present,
+)
+from artix.simulation.projected.manifolds import manifolds
+
+Array = jax.Array
+
+
+class Touching(NamedTuple):
+    """The contacts of a step, and what friction remembers of the step before."""
+
+    found: GroundContacts
+    ground: Ground
+    reference: Array
+    """The reference point in the world, [3]."""
+    anchors: FrictionAnchors | None
+    """``None`` for no memory: every step has new anchors then."""
+
+
+class NormalRow(NamedTuple):
+    """Contacts along their normals, each with a leading axis [K]."""
+
+    wrench: Array
+    """Of a unit impulse on the link at its centre of mass, [6]."""
+    direction: Array
+    """Change of the rate of separation by the generalised velocity, [nv]."""
+    effect: Array
+    """Change of the generalised velocity by a unit impulse, [nv]."""
+    response: Array
+    """Rate per impulse."""
+    softened: Array
+    """Impulse per rate; 0 for a contact that is not near enough to count."""
+    free_rate: Array
+    """Rate of separation before any impulse."""
+    gap: Array
+    """At the start of the step [m]; TGS counts it as if a bounce had happened where it does."""
+    error_reduction: Array
+    """Part of the gap that a sweep closes, or undoes where it is negative."""
+    target_rate: Array
+    """After a bounce; 0 where there is none."""
+    bounces: Array
+    """Whether there is one."""
+
+
+class FrictionRow(NamedTuple):
+    """Friction anchors, each with leading axes [P, 2 anchors, 2 tangents] unless said otherwise."""
+
+    wrench: Array
+    direction: Array
+    effect: Array
+    response: Array
+    softened: Array
+    """Impulse per rate times the relaxation; 0 for an anchor that is absent."""
+    free_rate: Array
+    error: Array
+    """By how much the anchor is dragged along the tangent at the start of the step [m]."""
+    friction: Array
+    """Largest tangential impulse of an anchor over the normal impulses of the pair, [P]."""
+    floor: Array
+    """Normal impulse that counts at least, [P]."""
+
+
+class ContactRows(NamedTuple):
+    """All contacts with the ground."""
+
+    normal: NormalRow
+    friction: FrictionRow
+    patches: tuple[tuple[int, ...], ...]
+    """The contacts of each pair, in the order in which they are solved."""
+    links: tuple[int, ...]
+    """The link of each pair."""
+    max_separation_speed: float
+
+    @property
+    def contact_links(self) -> np.ndarray:
+        """The link of each contact, [K]."""
+        links = np.zeros(sum(map(len, self.patches)), int)
+        for link, numbers in zip(self.links, self.patches, strict=True):
+            links[list(numbers)] = link
+        return links
+
+
+#: PhysX's part of a penetration that one sweep of PGS undoes, and its under-relaxation of friction.
+PENETRATION_REDUCTION = 0.8
+
+
+def contact_rows(
+    articulation: Articulation,
+    at_start: StepStart,
+    touching: Touching,
+    motion: Array,
+    dt: Array,
+    options: SolverOptions,
+) -> tuple[ContactRows, list[Anchored], Array]:
+    """The rows, the anchors, and where contacts were found; ``motion`` [L, 6] are velocities before any impulse."""
+    contacts = touching.found.contacts
+    patches = patches_of(static_topology(at_start), touching.found.geometries, len(touching.ground.surfaces))
+    links = tuple(contacts.links[numbers[0]] for numbers in patches)
+    before = None if touching.anchors is None else touching.anchors.found_at
+    point, near, found_at = manifolds(
+        articulation, at_start, touching.found, patches, before, touching.reference, options.contact_distance
+    )
+    normal = _normal_rows(articulation, at_start, contacts, point, near, motion, dt, options)
+    anchors = [
+        _anchored(at_start, touching, p, links[p], _patch(contacts, point, near, numbers))
+        for p, numbers in enumerate(patches)
+    ]
+    floor = _floor(normal, contacts.gap, near, patches, dt, options)
+    friction = _friction_rows(articulation, at_start, contacts, patches, links, anchors, floor, motion, options)
+    rows = ContactRows(normal, friction, patches, links, options.max_separation_speed)
+    return rows, anchors, found_at
+
+
+def relaxation(options: SolverOptions) -> float:
+    """The part of an error that a sweep undoes; PhysX's TGS, whose sweeps are many small steps, takes less of many."""
+    if options.solver == "tgs":
+        return min(PENETRATION_REDUCTION, 2 / options.position_iterations**0.5)
+    return PENETRATION_REDUCTION
+
+
+def _patch(contacts: Contacts, point: Array, near: Array, numbers: tuple[int, ...]) -> Patch:
+    index = np.array(numbers)
+    return Patch(near[index], point[index], contacts.gap[index], contacts.normal[index[0]])
+
+
+def _anchored(at_start: StepStart, touching: Touching, pair: int, link: int, patch: Patch) -> Anchored:
+    if touching.anchors is None:
+        nowhere = jnp.zeros_like(patch.point, shape=(2, 3))
+        return anchored(patch, Anchored(nowhere, nowhere, patch.normal, jnp.zeros_like(patch.gap[0])))
+    return anchored(patch, carried(touching.anchors, pair, at_start.frame.take([link]), touching.reference))
+
+
+def _normal_rows(
+    articulation: Articulation,
+    at_start: StepStart,
+    contacts: Contacts,
+    point: Array,
+    near: Array,
+    motion: Array,
+    dt: Array,
+    options: SolverOptions,
+) -> NormalRow:
+    links = np.array(contacts.links, int)
+    wrench = point_row(at_start, links, point, contacts.normal)
+    direction, effect, response = _responses(at_start, links, wrench)
+    rate = jnp.sum(wrench * motion[links], axis=1)
+    restitution = jnp.zeros_like(rate) if contacts.restitution is None else contacts.restitution
+    gap, softness = contacts.gap, mobility_softness(articulation, at_start)[links]
+    bounces = (restitution > 0) & (rate < -options.restitution_threshold) & (-rate > gap / dt)
+    target = jnp.where(bounces, -restitution * rate, 0)
+    reduction = jnp.where(gap > 0, jnp.ones_like(gap), relaxation(options))
+    if options.solver == "tgs":
+        # From the bounce to the end of the step the contact moves away.
+        after = dt + gap / jnp.where(bounces, rate, jnp.ones_like(rate))
+        gap = gap + jnp.where(bounces, target * after, 0)
+    softened = jnp.where(near, 1 / (response + softness), 0)
+    return NormalRow(wrench, direction, effect, response, softened, rate, gap, reduction, target, bounces)
+
+
+def _floor(
+    rows: NormalRow,
+    gap: Array,
+    near: Array,
+    patches: tuple[tuple[int, ...], ...],
+    dt: Array,
+    options: SolverOptions,
+) -> Array:
+    """A quarter of the mean impulse that each contact would need alone, with which friction begins, [P]."""
+    closing = gap / dt if options.solver == "tgs" else jnp.maximum(gap / dt, 0)
+    alone = jnp.maximum((rows.target_rate - rows.free_rate - closing) * rows.softened, 0)
+    every = []
+    for numbers in patches:
+        index = np.array(numbers)
+        count = jnp.maximum(jnp.sum(near[index].astype(alone.dtype)), 1)
+        every.append(0.25 * jnp.sum(alone[index]) / count)
+    return jnp.stack(every)
+
+
+def _friction_rows(
+    articulation: Articulation,
+    at_start: StepStart,
+    contacts: Contacts,
+    patches: tuple[tuple[int, ...], ...],
+    links: tuple[int, ...],
+    anchors: list[Anchored],
+    floor: Array,
+    motion: Array,
+    options: SolverOptions,
+) -> FrictionRow:
+    on_link = jnp.stack([one.on_link for one in anchors])
+    dragged = on_link - jnp.stack([one.on_ground for one in anchors])
+    count = jnp.stack([one.total for one in anchors])
+    first, of_link = np.array([numbers[0] for numbers in patches]), np.array(links, int)
+    tangents = _tangents(contacts.normal[first], motion[of_link, :3])
+    shape = (len(patches), 2, 2)
+    point, direction = (
+        jnp.broadcast_to(each, (*shape, 3)).reshape(-1, 3) for each in (on_link[:, :, None], tangents[:, None])
+    )
+    owner = np.repeat(of_link, 4)
+    wrench = point_row(at_start, owner, point, direction)
+    rows, effect, response = _responses(at_start, owner, wrench)
+    softness = mobility_softness(articulation, at_start)[owner]
+    is_there = jnp.repeat(present(count).reshape(-1), 2)
+    softened = jnp.where(is_there, relaxation(options) / (response + softness), 0)
+    rate = jnp.sum(wrench * motion[owner], axis=1)
+    error = jnp.where(is_there, jnp.sum(direction * jnp.repeat(dragged.reshape(-1, 3), 2, axis=0), axis=1), 0)
+    friction = contacts.friction[first] * jnp.where(count == 2, 0.5, 1.0).astype(error.dtype)
+    return FrictionRow(
+        wrench=wrench.reshape(*shape, 6),
+        direction=rows.reshape(*shape, -1),
+        effect=effect.reshape(*shape, -1),
+        response=response.reshape(shape),
+        softened=softened.reshape(shape),
+        free_rate=rate.reshape(shape),
+        error=error.reshape(shape),
+        friction=friction,
+        floor=floor,
+    )
+
+
+def _tangents(normal: Array, velocity: Array) -> Array:
+    """Two tangents [P, 2, 3]: along the motion of the link's centre of mass where it moves, then across it."""
+    n, v = normal.T, velocity.T
+    along = v - spatial.dot(n, v) * n
+    square = spatial.dot(along, along)
+    x, y, z = n
+    zero = jnp.zeros_like(x)
+    steep = jnp.abs(x) >= 0.70710678
+    fixed = jnp.where(steep, jnp.stack([-y, x, zero]), jnp.stack([zero, -z, y]))
+    first = jnp.where(square > 1e-4, along, fixed)
+    first = first * jax.lax.rsqrt(spatial.dot(first, first))
+    return jnp.stack([first, spatial.cross(n, first)]).transpose(2, 0, 1)
+
+
+def _responses(at_start: StepStart, links: np.ndarray, wrench: Array) -> tuple[Array, Array, Array]:
+    """Directions and effects [k, nv], and responses [k], of unit wrenches [k, 6] on links."""
+    direction = jnp.sum(wrench[:, :, None] * at_start.jacobian[links], axis=1)
+    effect = matmul(direction, at_start.inverse_mass)
+    return direction, effect, jnp.sum(direction * effect, axis=1)
+
+
+def mobility_softness(articulation: Articulation, at_start: StepStart) -> Array:
+    """PhysX's softening of rows by the mobility of a link, [L]."""
+    linear = at_start.jacobian[:, :3]
+    mobility = jnp.sum(matmul(linear, at_start.inverse_mass) * linear, axis=2)
+    return articulation.link_cfm_scale * jnp.max(mobility, axis=1)

@@ -1,0 +1,214 @@
+"""PhysX's friction anchors: up to two points at which a shape in touch with a surface holds on to it.
+
+Friction does not act at the contacts but at anchors, fixed both on the link and on the ground. They stay from step to
+step until friction slips there, the link has turned by 2.6 degrees against the surface, or they have come apart along
+the normal; what they have been dragged apart along the surface is pulled together again.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from artix.contact.ground import Ground
+from artix.contact.ground_contacts import ground_contacts
+from artix.kinematics.bodies import Placement
+from artix.math import spatial
+from artix.model.articulation import Articulation
+from artix.model.geometry import GeometryType
+from artix.model.states import neutral_state
+from artix.model.topology import Topology
+
+Array = jax.Array
+
+#: PhysX's ``frictionOffsetThreshold`` and ``frictionCorrelationDistance`` for lengths in metres, and what it takes for
+#: the same normal (a cosine) and for the same point (a square of a distance).
+OFFSET_THRESHOLD, CORRELATION_DISTANCE, SAME_NORMAL, SAME_POINT = 0.04, 0.025, 0.999, 1e-8
+
+
+class FrictionAnchors(struct.PyTreeNode):
+    """What ``"pgs"`` and ``"tgs"`` remember of friction, carried beside the state.
+
+    P pairs of a shape and a surface, surface by surface of the ground; see :func:`artix.step_with_contact_memory`.
+
+    Attributes:
+      on_link: the anchors in the links' frames, [P, 2, 3] [m].
+      on_ground: where they hold on to the ground, in world axes, [P, 2, 3] [m].
+      normal: the surfaces' normals when the pairs began to touch, in the links' frames, [P, 3].
+      count: how many anchors each pair has, 0 to 2, [P].
+      found_at: the poses of the pairs' links when PhysX last looked for contacts, [P, 7].
+
+    Examples:
+      >>> robot, ground = artix.robots.load("quadruped"), artix.Ground.flat()
+      >>> state = artix.neutral_state(robot)
+      >>> state = state.replace(root_pose=state.root_pose.at[2].set(0.42))
+      >>> anchors = artix.FrictionAnchors.none(robot, ground)
+      >>> pgs = artix.SolverOptions(solver="pgs")
+      >>> state, anchors = artix.step_with_contact_memory(robot, state, anchors, None, 0.005, pgs, ground=ground)
+      >>> print(anchors.count)
+      [1. 1. 1. 1.]
+    """
+
+    on_link: Array
+    on_ground: Array
+    normal: Array
+    count: Array
+    found_at: Array
+
+    @classmethod
+    def none(cls, articulation: Articulation, ground: Ground) -> FrictionAnchors:
+        """No anchors: what to begin with, and whenever a state is set anew.
+
+        Args:
+          articulation: the articulation.
+          ground: what it stands on.
+
+        Raises:
+          ValueError: as :func:`artix.ground_contacts`.
+        """
+        found = jax.eval_shape(lambda: ground_contacts(articulation, neutral_state(articulation), ground))
+        topology = articulation.topology
+        assert isinstance(topology, Topology)
+        pairs = len(patches_of(topology, found.geometries, len(ground.surfaces)))
+        points = jnp.zeros((pairs, 2, 3), articulation.dtype)
+        return cls(points, points, points[:, 0], points[:, 0, 0], jnp.zeros((pairs, 7), articulation.dtype))
+
+
+def patches_of(topology: Topology, geometries: tuple[int, ...], surfaces: int) -> tuple[tuple[int, ...], ...]:
+    """The numbers of the contacts of each pair of a shape and a surface, in the order in which PhysX solves them.
+
+    Args:
+      topology: of the articulation.
+      geometries: the shape of each contact, as :class:`artix.GroundContacts` has them.
+      surfaces: how many surfaces the ground has.
+    """
+    each = len(geometries) // surfaces
+    pairs: dict[tuple[int, int], list[int]] = {}
+    for k, geometry in enumerate(geometries):
+        pairs.setdefault((k // each, geometry), []).append(k)
+    # PhysX begins with a box's corner of positive coordinates, artix's candidates with that of negative ones.
+    return tuple(
+        tuple(reversed(numbers) if topology.geometries[geometry].type is GeometryType.BOX else numbers)
+        for (_, geometry), numbers in pairs.items()
+    )
+
+
+class Patch(NamedTuple):
+    """The contacts of one shape with one surface, in PhysX's order."""
+
+    touches: Array
+    """Whether each is near enough to count, [c]."""
+    point: Array
+    """[c, 3], relative to the reference point, in world axes."""
+    gap: Array
+    """[c]."""
+    normal: Array
+    """Of the surface, [3]."""
+
+
+class Anchored(NamedTuple):
+    """The anchors of one pair during a step."""
+
+    on_link: Array
+    """[2, 3], relative to the reference point, in world axes."""
+    on_ground: Array
+    """[2, 3], likewise."""
+    normal: Array
+    """Of the surface when the pair began to touch, turned with the link since, in world axes, [3]."""
+    total: Array
+    """How many there are, []."""
+
+
+def present(count: Array) -> Array:
+    """Which of two anchors there are, [..., 2], of counts [...]."""
+    return jnp.stack([count > 0, count > 1], axis=-1)
+
+
+def anchored(patch: Patch, before: Anchored) -> Anchored:
+    """The anchors of a step: those of the step before, where they still hold, and new ones at contacts.
+
+    Args:
+      patch: the contacts.
+      before: the anchors of the step before, where the link has taken them.
+    """
+    apart = jnp.abs(jnp.sum((before.on_link - before.on_ground) * patch.normal, axis=1))
+    separated = jnp.any((apart >= CORRELATION_DISTANCE) & present(before.total))
+    holds = (jnp.sum(before.normal * patch.normal) > SAME_NORMAL) & ~separated & (before.total > 0)
+    normal = jnp.where(holds, before.normal, patch.normal)
+    count = jnp.where(holds, before.total, 0)
+    # Two anchors huddled in a corner of what is in touch are given up.
+    spread = jnp.sum((before.on_link[0] - before.on_link[1]) ** 2)
+    touches = patch.touches[:, None]
+    largest = jnp.max(jnp.where(touches, patch.point, -jnp.inf), axis=0)
+    least = jnp.min(jnp.where(touches, patch.point, jnp.inf), axis=0)
+    extent = jnp.where(jnp.any(patch.touches), largest - least, jnp.zeros_like(least))
+    count = jnp.where((count == 2) & (4 * spread < jnp.sum(extent**2)), 0, count)
+    grown, total = _grown(patch, before.on_link, count)
+    is_old = present(count)[:, None]
+    on_link = jnp.where(is_old, before.on_link, grown)
+    on_ground = jnp.where(is_old, before.on_ground, grown)
+    return Anchored(on_link, on_ground, normal, jnp.where(jnp.any(patch.touches), total, 0))
+
+
+def _grown(patch: Patch, on_link: Array, count: Array) -> tuple[Array, Array]:
+    """Anchors [2, 3] with contacts as new ones: the first two, then those that are farther apart; and their number."""
+    first, second = on_link
+    total, apart = count, jnp.zeros_like(patch.gap[0])
+    complete = count == 2
+    for touches, point, gap in zip(patch.touches, patch.point, patch.gap, strict=True):
+        usable = touches & (gap < OFFSET_THRESHOLD) & ~complete
+        to_first, to_second = jnp.sum((point - first) ** 2), jnp.sum((point - second) ** 2)
+        opens = usable & (total == 0)
+        pairs = usable & (total == 1) & (to_first > SAME_POINT)
+        farther = to_first > to_second
+        moves_second = usable & (total == 2) & farther & (to_first > apart)
+        moves_first = usable & (total == 2) & ~farther & (to_second > apart)
+        apart = jnp.where(pairs | moves_second, to_first, jnp.where(moves_first, to_second, apart))
+        # PhysX compares with the distance to the first anchor even where there is but one.
+        apart = jnp.where(usable & (total == 1) & ~pairs, to_first, apart)
+        first = jnp.where(opens | moves_first, point, first)
+        second = jnp.where(pairs | moves_second, point, second)
+        total = total + jnp.where(opens | pairs, 1.0, 0.0).astype(total.dtype)
+    return jnp.stack([first, second]), total
+
+
+def carried(before: FrictionAnchors, pair: int, frame: Placement, reference: Array) -> Anchored:
+    """The anchors of a pair where its link has taken them.
+
+    Args:
+      before: the anchors of the step before.
+      pair: its number.
+      frame: of the link, relative to the reference point, one item.
+      reference: the reference point in the world, [3].
+    """
+    on_link = (spatial.rotate(frame.rotation, before.on_link[pair].T) + frame.position).T
+    normal = spatial.rotate(frame.rotation, before.normal[pair][:, None])[:, 0]
+    return Anchored(on_link, before.on_ground[pair] - reference, normal, before.count[pair])
+
+
+def kept(
+    anchors: list[Anchored], slips: Array, frames: list[Placement], reference: Array, found_at: Array
+) -> FrictionAnchors:
+    """What to remember after a step: the anchors of the pairs that did not slip.
+
+    Args:
+      anchors: of each pair, during the step.
+      slips: whether friction slipped at any anchor of a pair in the last sweep, [P].
+      frames: of the pairs' links at the start of the step, relative to the reference point, one item each.
+      reference: the reference point in the world, [3].
+      found_at: to remember as it is.
+    """
+    on_link = [
+        spatial.rotate_inverse(frame.rotation, one.on_link.T - frame.position).T
+        for one, frame in zip(anchors, frames, strict=True)
+    ]
+    normal = [
+        spatial.rotate_inverse(frame.rotation, one.normal[:, None])[:, 0]
+        for one, frame in zip(anchors, frames, strict=True)
+    ]
+    count = jnp.where(slips, 0, jnp.stack([one.total for one in anchors]))
+    on_ground = jnp.stack([one.on_ground + reference for one in anchors])
+    return FrictionAnchors(jnp.stack(on_link), on_ground, jnp.stack(normal), count, found_at)

@@ -1,0 +1,84 @@
+"""A motion in one file of HTML that opens in any browser, without a network and without Python."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from artix import Ground, State
+from artix.viewer.motions import Robots
+from artix.viewer.nodes import Nodes
+from artix.viewer.scene import Scene, make_scene
+from artix.viewer.servers import private_server
+
+
+def save_html(
+    path: str | os.PathLike[str],
+    robots: Robots,
+    states: State,
+    dt: float,
+    *,
+    ground: Ground | None = None,
+    max_rate: float = 60.0,
+    dark_mode: bool = False,
+    **options: Any,
+) -> None:
+    """Saves a motion as one file of HTML, which plays it in any browser.
+
+    The file contains everything, viser's player (0.8 MB) included, and asks for no address outside it.
+
+    Args:
+      path: the file.
+      robots: one articulation, whose arrays may have a leading axis [N] of robots, or a fleet.
+      states: of one articulation: leaves ``joint_position`` of shape [n] for a still, [T, n] for a motion, [T, N, n]
+        for motions of a batch; of N articulations or of a fleet: [N, n] or [T, N, n].
+      dt: time from one frame to the next [s].
+      ground: planes and height fields to draw; without one a floor is drawn below the robots.
+      max_rate: frames per second of motion that are kept at most [1/s].
+      dark_mode: whether the background is dark.
+      **options: ``visuals``, ``layout``, ``show``, ``contacts`` and ``commands`` of :func:`make_scene`.
+
+    Raises:
+      ValueError: as for :func:`make_scene`, or ``max_rate`` is not positive.
+      OSError: the file cannot be written.
+      ImportError: viser is not installed.
+
+    Examples:
+      >>> from artix import viewer
+      >>> arm = artix.robots.load("arm7")
+      >>> viewer.save_html("arm.html", arm, artix.neutral_state(arm), 0.02)  # doctest: +SKIP
+    """
+    scene = make_scene(robots, states, dt, ground=ground, **options)
+    Path(path).write_text(scene_html(scene, max_rate=max_rate, dark_mode=dark_mode), encoding="utf-8")
+
+
+def scene_html(scene: Scene, *, max_rate: float = 60.0, dark_mode: bool = False) -> str:
+    """The text of :func:`save_html` for a scene that was made already.
+
+    Args:
+      scene: what there is to see.
+      max_rate: frames per second of motion that are kept at most [1/s].
+      dark_mode: whether the background is dark.
+
+    Raises:
+      ValueError: ``max_rate`` is not positive.
+      ImportError: viser is not installed.
+
+    Examples:
+      >>> from artix import viewer
+      >>> arm = artix.robots.load("arm7")
+      >>> page = viewer.scene_html(viewer.make_scene(arm, artix.neutral_state(arm), 0.02))
+      >>> "<script" in page, len(page) > 100_000
+      (True, True)
+    """
+    if not max_rate > 0.0:
+        raise ValueError(f"max_rate must be positive [1/s]; found {max_rate}")
+    with private_server() as server:
+        nodes = Nodes(server, scene)
+        recording = server.get_scene_serializer()
+        stride = max(1, round(1.0 / (max_rate * scene.dt)))
+        for frame in range(0, scene.num_frames, stride):
+            nodes.show(frame)
+            recording.insert_sleep(stride * scene.dt)
+        return recording.as_html(dark_mode=dark_mode)

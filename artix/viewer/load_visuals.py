@@ -1,0 +1,163 @@
+"""What is drawn of a robot: from its description, or without one."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from artix import Articulation, Topology, robots
+from artix.io.urdf.xacro import expand_xacro
+from artix.viewer.link_shapes import link_visuals
+from artix.viewer.mesh_files import simplified, with_sharp_edges
+from artix.viewer.meshes import TriangleMesh
+from artix.viewer.mjcf import mjcf_visuals
+from artix.viewer.sources import Drawn
+from artix.viewer.transforms import compose
+from artix.viewer.urdf import urdf_visuals
+from artix.viewer.usd import usd_visuals
+from artix.viewer.visuals import Visual, collision_visuals, static_topology
+
+#: A robot of so many triangles is smooth to look at, and its recording small.
+MAX_TRIANGLES = 40_000
+
+
+def visuals_of(articulation: Articulation) -> tuple[Visual, ...]:
+    """What to draw of a robot of which no description is at hand.
+
+    Robots of :mod:`artix.robots`, known by name and links, are drawn as their files say; others by the shapes with
+    which they touch, and if these leave most links with mass bare, these by :func:`link_visuals`.
+
+    Args:
+      articulation: one articulation.
+
+    Raises:
+      ValueError: the articulation is one of a padded fleet.
+
+    Examples:
+      >>> from artix import viewer
+      >>> quadruped = artix.robots.load("quadruped")
+      >>> len(viewer.visuals_of(quadruped)) > 20
+      True
+    """
+    topology = static_topology(articulation)
+    if topology.name in robots.names():
+        drawn = urdf_visuals(robots.path(topology.name), ())
+        if {one.link for one in drawn} <= {*topology.link_names, *topology.frame_names}:
+            return _on_links(drawn, articulation)
+    shapes = tuple(dataclasses.replace(shape, color=None) for shape in collision_visuals(articulation))
+    return _completed(shapes, articulation)
+
+
+def _completed(visuals: tuple[Visual, ...], articulation: Articulation) -> tuple[Visual, ...]:
+    """The same if they cover half of the links with mass; else with :func:`link_visuals` of the links without any."""
+    heavy = set(np.flatnonzero(np.asarray(articulation.link_mass) > 0).tolist())
+    covered = {visual.link for visual in visuals}
+    if heavy and 2 * len(heavy & covered) >= len(heavy):
+        return visuals
+    return visuals + tuple(one for one in link_visuals(articulation) if one.link not in covered)
+
+
+def load_visuals(
+    path: str | os.PathLike[str],
+    articulation: Articulation,
+    *,
+    package_dirs: Sequence[str | os.PathLike[str]] = (),
+    root: str | None = None,
+    max_triangles: int | None = MAX_TRIANGLES,
+) -> tuple[Visual, ...]:
+    """Reads what a description draws of a robot: ``<visual>`` of URDF, geoms of MJCF, geometry of USD.
+
+    Files of meshes are read with trimesh (``pip install 'artix[viewer]'``). One that is not there or cannot be read is
+    left out with a warning that names it, and the link's collision shapes are drawn in its place.
+
+    Args:
+      path: the description from which ``articulation`` was loaded, or of the same robot in another format.
+      articulation: the robot, whose links, and frames of merged links, are found by their names.
+      package_dirs: folders in which to look for packages of ``package://`` addresses, before those above ``path``.
+      root: path of the prim that is the articulation's root, for USD with several.
+      max_triangles: the most triangles of all meshes together; larger ones are simplified. ``None`` takes all.
+
+    Returns:
+      The visuals. Where most links with mass have none, these are drawn as :func:`visuals_of` would.
+
+    Raises:
+      ValueError: the suffix is of no known format; no link of the file is one of the articulation.
+      DescriptionError: the file cannot be parsed.
+      OSError: the file cannot be read.
+      ImportError: a package is missing that reads the format; the message names it.
+
+    Examples:
+      >>> from artix import viewer
+      >>> arm = artix.robots.load("arm7")
+      >>> len(viewer.load_visuals(artix.robots.path("arm7"), arm)) > 7
+      True
+    """
+    topology = static_topology(articulation)
+    drawn = _read(Path(path), package_dirs, root)
+    if not drawn:
+        return visuals_of(articulation)
+    visuals = _on_links(drawn, articulation)
+    if not visuals:
+        raise ValueError(
+            f"{os.fspath(path)}: none of its links with visuals ({', '.join(sorted({one.link for one in drawn})[:5])}, "
+            f"...) is one of {topology.name!r} ({', '.join(topology.link_names[:5])}, ...)"
+        )
+    raw = {id(one.mesh): one.mesh for one in drawn if one.is_raw}
+    return _completed(_finished(visuals, raw, max_triangles), articulation)
+
+
+def _read(path: Path, package_dirs: Sequence[str | os.PathLike[str]], root: str | None) -> list[Drawn]:
+    suffix = path.suffix.lower()
+    if suffix == ".urdf":
+        return urdf_visuals(path, package_dirs)
+    if suffix == ".xacro":
+        return urdf_visuals(expand_xacro(path), [*package_dirs, path.parent])
+    if suffix in (".xml", ".mjcf"):
+        return mjcf_visuals(path)
+    if suffix in (".usd", ".usda", ".usdc", ".usdz"):
+        return usd_visuals(path, root)
+    if suffix == ".npz":
+        return []
+    known = ".urdf, .xacro, .xml, .mjcf, .usd, .usda, .usdc, .usdz, .npz"
+    raise ValueError(f"{path}: no reader of visuals for the suffix {suffix!r}; there are: {known}")
+
+
+def _on_links(drawn: Sequence[Drawn], articulation: Articulation) -> tuple[Visual, ...]:
+    """Surfaces on named links as those on numbered ones; a merged link is a frame of the one it became part of."""
+    topology: Topology = static_topology(articulation)
+    places = {name: (link, None) for link, name in enumerate(topology.link_names)}
+    frames = dict(zip(topology.frame_names, topology.frame_links, strict=True))
+    visuals = list[Visual]()
+    for one in drawn:
+        link, pose = places.get(one.link, (None, None))[0], one.pose
+        if link is None and one.link in frames:
+            link = frames[one.link]
+            local = np.asarray(articulation.frame_local_pose[topology.frame_names.index(one.link)], float)
+            pose = compose(local, pose)
+        if link is not None:
+            visuals.append(Visual(link, one.mesh, pose, one.color, one.opacity))
+    return tuple(visuals)
+
+
+def _finished(visuals: tuple[Visual, ...], raw: dict[int, TriangleMesh], most: int | None) -> tuple[Visual, ...]:
+    """The same with fewer triangles in meshes of others, the largest of which lose most, and with sharp edges."""
+    cap = _cap([len(visual.mesh.faces) for visual in visuals], most)
+    finished = {key: with_sharp_edges(simplified(mesh, cap)) for key, mesh in raw.items()}
+    return tuple(dataclasses.replace(one, mesh=finished.get(id(one.mesh), one.mesh)) for one in visuals)
+
+
+def _cap(counts: Sequence[int], most: int | None) -> int:
+    """The size to which the larger of some meshes are brought, so that all together have so many triangles at most."""
+    if most is None or sum(counts) <= most:
+        return max(counts)
+    left = most
+    for place, count in enumerate(sorted(counts)):
+        share = left // (len(counts) - place)
+        if count > share:
+            return share
+        left -= count
+    return max(counts)

@@ -1,0 +1,170 @@
+"""Surfaces of triangles: primitives, and the shapes of :class:`artix.Geometry`."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from artix import Geometry, GeometryType
+
+#: Corners of circles: enough for a round look at the size of a link, few enough for fleets.
+AROUND = 20
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TriangleMesh:
+    """A surface of triangles, counter-clockwise seen from outside.
+
+    Vertices that are shared are shaded smoothly; an edge is sharp where its two triangles have vertices of their own.
+
+    Attributes:
+      vertices: points [m], shape [V, 3].
+      faces: the numbers of the corners of each triangle, shape [F, 3].
+
+    Raises:
+      ValueError: a shape is wrong, a vertex is not finite, or a face names a vertex that is not there.
+
+    Examples:
+      >>> from artix import viewer
+      >>> viewer.TriangleMesh([[0, 0, 0], [1, 0, 0], [0, 1, 0]], [[0, 1, 2]])
+      TriangleMesh(3 vertices, 1 faces)
+    """
+
+    vertices: npt.NDArray[np.float32]
+    faces: npt.NDArray[np.uint32]
+
+    def __post_init__(self) -> None:
+        vertices, faces = np.asarray(self.vertices, np.float32), np.asarray(self.faces)
+        if vertices.ndim != 2 or vertices.shape[1] != 3 or faces.ndim != 2 or faces.shape[1] != 3:
+            raise ValueError(
+                f"a mesh has vertices of shape [V, 3] and faces of shape [F, 3]; found {vertices.shape}, {faces.shape}"
+            )
+        if not np.isfinite(vertices).all():
+            raise ValueError("every vertex of a mesh must be finite")
+        if faces.size and not 0 <= faces.min() <= faces.max() < len(vertices):
+            raise ValueError(f"faces name vertices {faces.min()} to {faces.max()}; there are {len(vertices)}")
+        object.__setattr__(self, "vertices", np.ascontiguousarray(vertices))
+        object.__setattr__(self, "faces", np.ascontiguousarray(faces, np.uint32))
+
+    def __repr__(self) -> str:
+        return f"TriangleMesh({len(self.vertices)} vertices, {len(self.faces)} faces)"
+
+    def scaled(self, scale: npt.ArrayLike) -> TriangleMesh:
+        """The same surface stretched by a factor, or by three along its axes; mirrored ones keep their outside."""
+        factors = np.broadcast_to(np.asarray(scale, np.float32), (3,))
+        faces = self.faces if np.prod(factors) > 0 else self.faces[:, ::-1]
+        return TriangleMesh(self.vertices * factors, faces)
+
+
+def joined(meshes: list[TriangleMesh]) -> TriangleMesh:
+    """Several surfaces as one."""
+    firsts = np.cumsum([0, *(len(mesh.vertices) for mesh in meshes)])
+    faces = [mesh.faces + np.uint32(first) for mesh, first in zip(meshes, firsts, strict=False)]
+    return TriangleMesh(np.concatenate([mesh.vertices for mesh in meshes]), np.concatenate(faces))
+
+
+def box_mesh(half_extents: npt.ArrayLike) -> TriangleMesh:
+    """A box about the origin with these halves of its edges [m], [3]."""
+    half = np.asarray(half_extents, float)
+    corners, faces = list[np.ndarray](), list[list[int]]()
+    for axis in range(3):
+        for side in (-1.0, 1.0):
+            square = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]], float)[:: int(side)]
+            faces += [[len(corners) + k for k in triangle] for triangle in ((0, 1, 2), (0, 2, 3))]
+            corners += [np.roll([side, *pair], axis) for pair in square]
+    return TriangleMesh(np.array(corners) * half, np.array(faces))
+
+
+def sphere_mesh(radius: float) -> TriangleMesh:
+    """A sphere about the origin."""
+    return capsule_mesh(radius, 0.0)
+
+
+def capsule_mesh(radius: float, half_length: float) -> TriangleMesh:
+    """A capsule along z, ``half_length`` [m] from its middle to the centre of an end."""
+    angles = np.linspace(-0.5 * np.pi, 0.5 * np.pi, AROUND // 2 + 1)
+    lower, upper = angles[angles < 1e-9], angles[angles > -1e-9]
+    if half_length == 0.0:
+        upper = upper[1:]
+    rings = [(radius * np.cos(a), radius * np.sin(a) - half_length) for a in lower]
+    rings += [(radius * np.cos(a), radius * np.sin(a) + half_length) for a in upper]
+    return _revolved(rings)
+
+
+def cylinder_mesh(radius: float, half_length: float) -> TriangleMesh:
+    """A cylinder along z about the origin, ``half_length`` [m] being half of its length."""
+    low, high = -half_length, half_length
+    parts = [[(0.0, low), (radius, low)], [(radius, low), (radius, high)], [(radius, high), (0.0, high)]]
+    return joined([_revolved(part) for part in parts])
+
+
+def cone_mesh(radius: float, length: float) -> TriangleMesh:
+    """A cone along z, its base about the origin, its tip at ``length`` [m]."""
+    return joined([_revolved([(0.0, 0.0), (radius, 0.0)]), _revolved([(radius, 0.0), (0.0, length)])])
+
+
+def hull_mesh(points: npt.ArrayLike, radius: float = 0.0) -> TriangleMesh:
+    """The convex hull of points [P, 3], or of spheres of this radius [m] about them; a box if it has no volume."""
+    from scipy.spatial import ConvexHull, QhullError
+
+    cloud = np.asarray(points, float)
+    if radius > 0.0:
+        ball = sphere_mesh(radius).vertices[::3]
+        cloud = (cloud[:, None] + ball).reshape(-1, 3)
+    try:
+        hull = ConvexHull(cloud)
+    except (QhullError, ValueError):
+        low, high = cloud.min(axis=0), cloud.max(axis=0)
+        flat = box_mesh(np.maximum(0.5 * (high - low), 1e-3))
+        return TriangleMesh(flat.vertices + 0.5 * (low + high), flat.faces)
+    corners = hull.points[hull.simplices]
+    normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    inward = np.sum(normals * hull.equations[:, :3], axis=1) < 0.0
+    corners[inward] = corners[inward, ::-1]
+    return TriangleMesh(corners.reshape(-1, 3), np.arange(3 * len(corners), dtype=np.uint32).reshape(-1, 3))
+
+
+def geometry_mesh(geometry: Geometry) -> TriangleMesh:
+    """The surface of a shape in its own frame.
+
+    Args:
+      geometry: any :class:`artix.Geometry`.
+
+    Examples:
+      >>> from artix.viewer import geometry_mesh
+      >>> geometry_mesh(artix.Geometry.box((0.2, 0.1, 0.05))).faces.shape
+      (12, 3)
+    """
+    if geometry.type is GeometryType.HULL:
+        return hull_mesh(np.asarray(geometry.points), *geometry.size)
+    if geometry.type is GeometryType.BOX:
+        return box_mesh(geometry.size)
+    makers: dict[GeometryType, Callable[..., TriangleMesh]] = {
+        GeometryType.SPHERE: sphere_mesh,
+        GeometryType.CAPSULE: capsule_mesh,
+        GeometryType.CYLINDER: cylinder_mesh,
+    }
+    return makers[geometry.type](*geometry.size)
+
+
+def _revolved(profile: list[tuple[float, float]]) -> TriangleMesh:
+    """The surface that a line of (radius, z), from low to high and seen from outside, sweeps around z."""
+    angles = np.linspace(0.0, 2.0 * np.pi, AROUND, endpoint=False)
+    circle = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    vertices, rings = list[np.ndarray](), list[np.ndarray]()
+    for radius, z in profile:
+        count = 1 if radius < 1e-12 else AROUND
+        first = sum(map(len, vertices))
+        rings.append(np.resize(np.arange(first, first + count), AROUND))
+        vertices.append(np.column_stack([radius * circle[:count], np.full(count, z)]))
+    faces = list[np.ndarray]()
+    for low, high in itertools.pairwise(rings):
+        next_low, next_high = np.roll(low, -1), np.roll(high, -1)
+        faces += [np.stack([low, next_low, next_high], axis=1), np.stack([low, next_high, high], axis=1)]
+    every = np.concatenate(faces)
+    proper = (every[:, 0] != every[:, 1]) & (every[:, 1] != every[:, 2]) & (every[:, 2] != every[:, 0])
+    return TriangleMesh(np.concatenate(vertices), every[proper])

@@ -1,0 +1,151 @@
+"""Poses of all links of all robots over all frames, from states in any of the arrangements that users have."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import artix
+from artix import Articulation, Fleet, State, Topology
+from artix.viewer.visuals import static_topology
+
+Robots = Articulation | Fleet
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """The robots of one topology.
+
+    Attributes:
+      articulation: the parameters of the first of them, from which shapes are taken.
+      members: their numbers among all robots, shape [K].
+      poses: of their links: position [m], quaternion xyzw, shape [T, K, L, 7].
+    """
+
+    articulation: Articulation
+    members: np.ndarray
+    poses: np.ndarray
+
+    @property
+    def topology(self) -> Topology:
+        """What is static of them."""
+        return static_topology(self.articulation)
+
+
+@dataclasses.dataclass(frozen=True)
+class Motion:
+    """Robots and their states at T times.
+
+    Attributes:
+      robots: one articulation, whose arrays may have a leading axis [N], or a fleet.
+      states: every leaf with leading axes [T, N].
+    """
+
+    robots: Robots
+    states: State
+
+    @classmethod
+    def of(cls, robots: Robots, states: State) -> Motion:
+        """Brings states to one arrangement.
+
+        Args:
+          robots: one articulation, whose arrays may have a leading axis [N] of robots, or a fleet.
+          states: of one articulation: leaves ``joint_position`` of shape [n] for a still, [T, n] for a motion,
+            [T, N, n] for motions of a batch; of N articulations or of a fleet: [N, n] or [T, N, n].
+
+        Raises:
+          ValueError: a leaf of the states has another shape, its message says which, or a state is not finite.
+        """
+        if isinstance(robots, Fleet):
+            width = robots.topologies[0].num_dofs if robots.padding is None else robots.padding.dofs
+            return cls(robots, _arranged(states, robots.num_members, width, "the fleet"))
+        topology = static_topology(robots)
+        count = len(robots.link_mass) if robots.link_mass.ndim == 2 else None
+        return cls(robots, _arranged(states, count, topology.num_dofs, repr(topology.name)))
+
+    @property
+    def num_frames(self) -> int:
+        """Number T of times."""
+        return int(self.states.joint_position.shape[0])
+
+    @property
+    def num_robots(self) -> int:
+        """Number N of robots."""
+        return int(self.states.joint_position.shape[1])
+
+    def evaluate(self, function: Callable[..., Any]) -> Any:
+        """A function of one articulation and its state, of all robots at all times: leaves [T, N, ...] in NumPy.
+
+        Args:
+          function: such as ``artix.link_poses``.
+        """
+        robots = self.robots
+        like = robots.articulation if isinstance(robots, Fleet) else robots
+        states = jax.tree.map(lambda leaf: jnp.asarray(leaf, like.dtype), self.states)
+        if isinstance(robots, Fleet):  # A fleet's programs are for its members at one time.
+            frames = [jax.tree.map(lambda leaf, t=t: leaf[t], states) for t in range(self.num_frames)]
+            results = [jax.tree.map(np.asarray, robots.evaluate(function, frame)) for frame in frames]
+            return jax.tree.map(lambda *leaves: np.stack(leaves), *results)
+        over_robots = jax.vmap(function, in_axes=(0 if robots.link_mass.ndim == 2 else None, 0))
+        return jax.tree.map(np.asarray, jax.jit(jax.vmap(over_robots, in_axes=(None, 0)))(robots, states))
+
+    def kinds(self) -> list[Kind]:
+        """The robots by topology, with the motion of their links."""
+        poses, robots = self.evaluate(artix.link_poses).astype(float), self.robots
+        if not isinstance(robots, Fleet):
+            first = jax.tree.map(lambda leaf: leaf[0], robots) if robots.link_mass.ndim == 2 else robots
+            return [Kind(first, np.arange(self.num_robots), poses)]
+        found = list[Kind]()
+        for topology in dict.fromkeys(robots.topologies):
+            members = np.array([k for k, one in enumerate(robots.topologies) if one == topology])
+            found.append(Kind(robots.member(int(members[0])), members, poses[:, members, : topology.num_links]))
+        return found
+
+
+def _arranged(states: State, count: int | None, width: int, owner: str) -> State:
+    """The states as [T, N, ...] in NumPy.
+
+    Args:
+      states: as users have them.
+      count: the number of robots, ``None`` for one description and any number of robots.
+      width: the number of joint coordinates.
+      owner: how messages name the robots.
+    """
+    arrays = (
+        [
+            np.asarray(leaf)
+            for leaf in (states.root_pose, states.root_velocity, states.joint_position, states.joint_velocity)
+        ]
+        if isinstance(states, State)
+        else []
+    )
+    if not arrays:
+        raise ValueError(f"states must be an artix.State, such as artix.rollout returns; found {type(states).__name__}")
+    names = [field.name for field in dataclasses.fields(states)]
+    leading = arrays[names.index("joint_position")].shape[:-1]
+    own = {"root_pose": 7, "root_velocity": 6, "joint_position": width, "joint_velocity": width}
+    for name, array in zip(names, arrays, strict=True):
+        if array.shape != (*leading, own[name]):
+            raise ValueError(
+                f"states of {owner}: {name} must have shape [..., {own[name]}] with the leading axes {leading} of "
+                f"joint_position; found {array.shape}"
+            )
+        if not np.isfinite(array).all():
+            frame = np.argwhere(~np.isfinite(array))[0][: len(leading)].tolist()
+            raise ValueError(f"states of {owner}: {name} is not finite at {frame}; cut the motion there")
+    axes = {0: (1, 1), 1: (leading[0], 1) if leading else (), 2: leading}
+    if count is not None:
+        axes = {1: (1, count), 2: leading}
+        if len(leading) not in axes or leading[-1] != count:
+            raise ValueError(f"states of {owner}: expected leading axes [{count}] or [T, {count}]; found {leading}")
+    if len(leading) not in axes or 0 in leading:
+        raise ValueError(
+            f"states of {owner}: expected no leading axes (a still), [T] (a motion) or [T, N] (motions of a batch), "
+            f"none of them empty; found {leading}"
+        )
+    return State(*(array.reshape(*axes[len(leading)], -1) for array in arrays))  # type: ignore[arg-type]  # NumPy's

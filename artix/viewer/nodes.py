@@ -1,0 +1,262 @@
+"""A scene as nodes of viser: made once, moved from frame to frame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from artix import HeightField
+from artix.viewer.camera import Camera
+from artix.viewer.ground_shapes import height_field_mesh
+from artix.viewer.meshes import TriangleMesh, joined, sphere_mesh
+from artix.viewer.overlays import Arrows, Marks, Segments
+from artix.viewer.scene import Crowd, Scene
+from artix.viewer.transforms import quaternion_from_z_to, transform
+from artix.viewer.visuals import Visual
+
+#: Poses are rounded to so many parts of a metre, or of a quaternion: 0.03 mm, which halves recordings.
+ROUNDING = 2.0**14
+
+Mover = Callable[[int], None]
+
+
+class Nodes:
+    """The nodes of a scene on a server of viser.
+
+    Robots are under ``/robots/KIND``: of a single robot ``/robots/KIND/LINK`` moves, with its surfaces below it as
+    ``visual`` and ``collision``; of several, each of these is one batch of meshes.
+
+    Args:
+      server: a ``viser.ViserServer``.
+      scene: what there is to see.
+    """
+
+    def __init__(self, server: Any, scene: Scene) -> None:
+        self.server, self.scene = server, scene
+        #: Handles by layer, for switching them on and off.
+        self.layers: dict[str, list[Any]] = {}
+        self._movers = list[Mover]()
+        self._links: dict[str, list[Any]] = {}
+        server.scene.set_up_direction("+z")
+        for crowd in scene.crowds:
+            (self._one if crowd.poses.shape[1] == 1 else self._many)(crowd)
+        self._ground()
+        for arrows in scene.arrows:
+            self._arrows(arrows)
+        for segments in scene.segments:
+            self._segments(segments)
+        for marks in scene.marks:
+            self._marks(marks)
+        self._camera(Camera.around(scene.corners(), aspect=1.3, margin=1.15 if scene.num_frames > 1 else 1.5))
+        self.show(0)
+
+    def show(self, frame: int) -> None:
+        """Moves everything to where it is at a frame."""
+        with self.server.atomic():
+            for move in self._movers:
+                move(frame)
+
+    def place(self, kind: str, poses: np.ndarray) -> None:
+        """Moves the links of a single robot.
+
+        Args:
+          kind: the name of its crowd.
+          poses: of its links in world axes, [L, 7].
+        """
+        positions, turns = _rounded(poses[:, :3]), _wxyz(poses)
+        with self.server.atomic():
+            for node, position, turn in zip(self._links[kind], positions, turns, strict=True):
+                node.position, node.wxyz = position, turn
+
+    def handle(self, kind: str, link: str) -> Any:
+        """Viser's node of a link of a single robot.
+
+        Raises:
+          KeyError: there is no such kind or link, or the kind has several robots.
+        """
+        names = {crowd.name: crowd.link_names for crowd in self.scene.crowds}
+        return dict(zip(names[kind], self._links[kind], strict=True))[link]
+
+    # --- robots -------------------------------------------------------------------------------------------------
+
+    def _one(self, crowd: Crowd) -> None:
+        """One robot: a node for each link, and its surfaces, which move with it."""
+        scene = self.server.scene
+        for link, name in enumerate(crowd.link_names):
+            path = f"/robots/{crowd.name}/{_plain(name)}"
+            length = 0.08 * self.scene.size
+            shown = "frames" in self.scene.layers
+            axes = scene.add_frame(path, axes_length=length, axes_radius=0.05 * length, show_axes=shown)
+            self.layers.setdefault("frames", []).append(axes)
+            for layer, visuals in (("visual", crowd.visuals), ("collision", crowd.collisions)):
+                for k, visual in enumerate(one for one in visuals if one.link == link):
+                    self._keep(layer, _add_mesh(scene, f"{path}/{layer}/{k}", visual))
+            self._links.setdefault(crowd.name, []).append(axes)
+        self._movers.append(lambda frame: self.place(crowd.name, crowd.poses[frame, 0]))
+
+    def _many(self, crowd: Crowd) -> None:
+        """Several robots: for each link and colour one batch of meshes."""
+        for layer, visuals in (("visual", crowd.visuals), ("collision", crowd.collisions)):
+            groups: dict[tuple, list[Visual]] = {}
+            for visual in visuals:
+                groups.setdefault((visual.link, visual.color, visual.opacity), []).append(visual)
+            for k, ((link, color, opacity), members) in enumerate(groups.items()):
+                poses = crowd.poses[:, :, link]
+                batch = self.server.scene.add_batched_meshes_simple(
+                    f"/robots/{crowd.name}/{_plain(crowd.link_names[link])}/{layer}/{k}",
+                    *_arrays(joined([_in_link(visual) for visual in members])),
+                    batched_wxyzs=_wxyz(poses[0]),
+                    batched_positions=_rounded(poses[0, :, :3]),
+                    batched_colors=_rgb(color),
+                    batched_opacities=None if crowd.opacities.min() >= 1.0 else crowd.opacities.astype(np.float32),
+                    opacity=None if opacity >= 1.0 else opacity,
+                    lod="off",
+                )
+                self._keep(layer, batch)
+                self._movers.append(_batch_mover(batch, poses))
+
+    def _keep(self, layer: str, handle: Any) -> None:
+        self.layers.setdefault(layer, []).append(handle)
+        handle.visible = layer in self.scene.layers
+
+    # --- everything else ----------------------------------------------------------------------------------------
+
+    def _ground(self) -> None:
+        scene, ground = self.server.scene, self.scene.ground
+        if ground is None:
+            self.layers["ground"] = [_add_grid(scene, "/ground/0", np.array([0.0, 0.0, 1.0]), self.scene.floor)]
+            return
+        for k, surface in enumerate(ground.surfaces):
+            if isinstance(surface, HeightField):
+                mesh = height_field_mesh(surface)
+                handle = scene.add_mesh_simple(
+                    f"/ground/{k}", *_arrays(mesh), color=(176, 170, 156), flat_shading=True, side="double"
+                )
+            else:
+                handle = _add_grid(scene, f"/ground/{k}", np.asarray(surface.normal, float), float(surface.height))
+            self.layers.setdefault("ground", []).append(handle)
+
+    def _arrows(self, arrows: Arrows) -> None:
+        radius = 0.012 * self.scene.size
+        first = np.stack([arrows.starts[0], arrows.starts[0] + arrows.vectors[0]], axis=1)
+        handle = self.server.scene.add_arrows(
+            f"/{arrows.name}",
+            first,
+            _rgb(arrows.color),
+            shaft_radius=radius,
+            head_radius=2.2 * radius,
+            head_length=4.0 * radius,
+        )
+        self.layers[arrows.name] = [handle]
+
+        def move(frame: int) -> None:
+            live = np.linalg.norm(arrows.vectors[frame], axis=1) > radius
+            ends = np.stack([arrows.starts[frame], arrows.starts[frame] + arrows.vectors[frame]], axis=1)
+            # Arrows without length stay a point below the ground: a batch keeps its number of members.
+            ends[~live] = self.scene.floor - 1e3
+            ends[~live, 1, 2] += 1e-3
+            handle.points = ends.astype(np.float32)
+
+        self._movers.append(move)
+
+    def _segments(self, segments: Segments) -> None:
+        handle = self.server.scene.add_line_segments(
+            f"/{segments.name}",
+            segments.ends[0].astype(np.float32),
+            _rgb(segments.color),
+            thickness=4.0,
+            thickness_units="screen",
+        )
+        self.layers[segments.name] = [handle]
+
+        def move(frame: int) -> None:
+            handle.points = segments.ends[frame].astype(np.float32)
+
+        self._movers.append(move)
+
+    def _marks(self, marks: Marks) -> None:
+        identity = np.tile([1.0, 0.0, 0.0, 0.0], (marks.centers.shape[1], 1))
+        handle = self.server.scene.add_batched_meshes_simple(
+            f"/{marks.name}",
+            *_arrays(sphere_mesh(marks.radius)),
+            identity,
+            marks.centers[0],
+            batched_colors=_rgb(marks.color),
+            lod="off",
+        )
+        self.layers[marks.name] = [handle]
+
+        def move(frame: int) -> None:
+            handle.batched_positions = _rounded(marks.centers[frame])
+
+        self._movers.append(move)
+
+    def _camera(self, camera: Camera) -> None:
+        start = self.server.initial_camera
+        start.position, start.look_at = np.asarray(camera.position), np.asarray(camera.look_at)
+        start.fov = camera.fov
+
+
+def _add_mesh(scene: Any, path: str, visual: Visual) -> Any:
+    pose = np.asarray(visual.pose, float)
+    return scene.add_mesh_simple(
+        path,
+        *_arrays(visual.mesh),
+        color=_rgb(visual.color),
+        opacity=None if visual.opacity >= 1.0 else visual.opacity,
+        wxyz=_wxyz(pose),
+        position=pose[:3],
+    )
+
+
+def _add_grid(scene: Any, path: str, normal: np.ndarray, height: float) -> Any:
+    return scene.add_grid(
+        path,
+        infinite_grid=True,
+        plane="xy",
+        cell_size=0.5,
+        section_size=1.0,
+        cell_color=(225, 225, 225),
+        section_color=(190, 195, 200),
+        wxyz=_wxyz(np.concatenate([np.zeros(3), quaternion_from_z_to(normal)])),
+        position=normal * (height - 1e-3),
+    )
+
+
+def _batch_mover(batch: Any, poses: np.ndarray) -> Mover:
+    def move(frame: int) -> None:
+        batch.batched_positions, batch.batched_wxyzs = _rounded(poses[frame, :, :3]), _wxyz(poses[frame])
+
+    return move
+
+
+def _in_link(visual: Visual) -> TriangleMesh:
+    """The surface in its link's frame."""
+    vertices = transform(np.asarray(visual.pose, float), visual.mesh.vertices.astype(float))
+    return TriangleMesh(vertices, visual.mesh.faces)
+
+
+def _arrays(mesh: TriangleMesh) -> tuple[np.ndarray, np.ndarray]:
+    return mesh.vertices, mesh.faces
+
+
+def _rounded(values: np.ndarray) -> np.ndarray:
+    return (np.round(values * ROUNDING) / ROUNDING).astype(np.float32)
+
+
+def _wxyz(poses: np.ndarray) -> np.ndarray:
+    """Quaternions wxyz of poses [..., 7], which have theirs as xyzw."""
+    return _rounded(poses[..., [6, 3, 4, 5]])
+
+
+def _rgb(color: tuple[float, ...] | None) -> tuple[int, int, int]:
+    assert color is not None  # A scene gives all surfaces colours.
+    red, green, blue = (round(255 * min(max(part, 0.0), 1.0)) for part in color)
+    return red, green, blue
+
+
+def _plain(name: str) -> str:
+    """A link's name without the mark that separates nodes."""
+    return name.replace("/", "_")

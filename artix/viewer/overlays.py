@@ -1,0 +1,148 @@
+"""What is drawn besides bodies: forces, commands, centres of mass and support polygons."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+import artix
+from artix import Articulation, ContactReport, Fleet, Ground, State
+from artix.viewer.motions import Motion
+from artix.viewer.transforms import rotate, transform
+
+#: Candidates of contact that are at most so far from the ground bear the robot [m].
+TOUCHING = 0.005
+
+
+@dataclasses.dataclass(frozen=True)
+class Arrows:
+    """Arrows at T times: starts [T, K, 3] [m], vectors [T, K, 3] as long as they are drawn, and a colour."""
+
+    name: str
+    starts: np.ndarray
+    vectors: np.ndarray
+    color: tuple[float, float, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Segments:
+    """Lines at T times: ends [T, K, 2, 3] [m], of no length where there is none, and a colour."""
+
+    name: str
+    ends: np.ndarray
+    color: tuple[float, float, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Marks:
+    """Balls at T times: centres [T, K, 3] [m], their radius [m] and a colour."""
+
+    name: str
+    centers: np.ndarray
+    radius: float
+    color: tuple[float, float, float]
+
+
+def force_arrows(motion: Motion, contacts: ContactReport, offsets: np.ndarray, size: float) -> Arrows:
+    """Forces of the ground on the robots, as long as a robot where they are its weight.
+
+    Raises:
+      ValueError: the leading axes are not those of the states, or there are several kinds of robots.
+    """
+    if isinstance(motion.robots, Fleet) and motion.robots.padding is not None:
+        raise ValueError("contacts: the robots of a mixed fleet have different contacts; show one kind, or none")
+    leading = (motion.num_frames, motion.num_robots)
+    points, forces = np.asarray(contacts.point, float), np.asarray(contacts.force, float)
+    if motion.num_robots == 1 and points.ndim == 3:
+        points, forces = points[:, None], forces[:, None]
+    if motion.num_frames == 1 and points.ndim == 2:
+        points, forces = points[None, None], forces[None, None]
+    if points.shape[:2] != leading or points.ndim != 4:
+        raise ValueError(
+            f"contacts: point must have shape [T, K, 3] or [T, N, K, 3] with T, N = {leading} as the states; found "
+            f"{np.shape(contacts.point)}"
+        )
+    like = motion.robots.articulation if isinstance(motion.robots, Fleet) else motion.robots
+    weights = np.linalg.norm(np.asarray(like.gravity), axis=-1) * np.asarray(like.link_mass).sum(axis=-1)
+    scale = 0.8 * size / max(float(np.mean(weights)), 1e-9)
+    shape = (leading[0], -1, 3)
+    starts = points + offsets[:, None]
+    return Arrows("contact_forces", starts.reshape(shape), (scale * forces).reshape(shape), (0.85, 0.15, 0.2))
+
+
+def command_arrows(motion: Motion, commands: npt.ArrayLike, offsets: np.ndarray, size: float) -> list[Arrows]:
+    """Velocities that robots are told, above them: along the ground, and of yaw upwards.
+
+    Raises:
+      ValueError: the commands have another shape.
+    """
+    given = np.asarray(commands, float)
+    leading = (motion.num_frames, motion.num_robots)
+    if given.shape not in ((*leading, 3), (leading[0], 3)) or (given.ndim == 2 and leading[1] != 1):
+        raise ValueError(
+            f"commands must have shape [T, N, 3] or, for one robot, [T, 3] with T, N = {leading}; found {given.shape}"
+        )
+    given = given.reshape(*leading, 3)
+    roots = np.asarray(motion.states.root_pose, float)
+    forward = rotate(roots[..., 3:], np.array([1.0, 0.0, 0.0]))
+    angle = np.arctan2(forward[..., 1], forward[..., 0])
+    cos, sin = np.cos(angle), np.sin(angle)
+    x, y, yaw = np.moveaxis(given, -1, 0)
+    planar = 0.6 * size * np.stack([cos * x - sin * y, sin * x + cos * y, 0.0 * x], axis=-1)
+    upward = 0.6 * size * np.stack([0.0 * yaw, 0.0 * yaw, yaw], axis=-1)
+    starts = roots[..., :3] + offsets + [0.0, 0.0, 0.35 * size]
+    return [
+        Arrows("velocity_commands", starts, planar, (0.2, 0.65, 0.3)),
+        Arrows("yaw_commands", starts, upward, (0.2, 0.4, 0.85)),
+    ]
+
+
+def mass_centers(motion: Motion, offsets: np.ndarray, size: float) -> Marks:
+    """The centre of mass of each robot."""
+    centers = motion.evaluate(artix.center_of_mass) + offsets
+    return Marks("center_of_mass", centers, 0.03 * size, (0.95, 0.8, 0.1))
+
+
+def support_polygons(motion: Motion, ground: Ground | None, offsets: np.ndarray) -> Segments:
+    """The convex hull, seen from above, of the points where each robot touches the ground.
+
+    Raises:
+      ValueError: there is no ground, or the robots are a mixed fleet, which has no geometry.
+    """
+    if ground is None:
+        raise ValueError("the support polygon is that on a ground: give one, such as ground=artix.Ground.flat()")
+    if isinstance(motion.robots, Fleet) and motion.robots.padding is not None:
+        raise ValueError("the support polygon of a mixed fleet is not known; show one kind of robots")
+    poses, local, gaps = motion.evaluate(partial(_bearing_points, ground=ground))
+    points = transform(poses.astype(float), local.astype(float))
+    frames, robots, count = gaps.shape
+    ends = np.zeros((frames, robots, count, 2, 3))
+    for t, n in np.ndindex(frames, robots):
+        hull = _hull(points[t, n][gaps[t, n] <= TOUCHING] + offsets[n])
+        ends[t, n, :] = hull[0] if len(hull) else 0.0
+        ends[t, n, : len(hull), 0], ends[t, n, : len(hull), 1] = hull, np.roll(hull, -1, axis=0)
+    return Segments("support_polygon", ends.reshape(frames, -1, 2, 3), (0.1, 0.6, 0.35))
+
+
+def _bearing_points(articulation: Articulation, state: State, ground: Ground) -> tuple[jax.Array, ...]:
+    """Candidates of contact: the poses of their links [K, 7], the points in these [K, 3], and the gaps [K]."""
+    contacts = artix.ground_contacts(articulation, state, ground).contacts
+    return artix.link_poses(articulation, state)[jnp.array(contacts.links)], contacts.point, contacts.gap
+
+
+def _hull(points: np.ndarray) -> np.ndarray:
+    """The corners of the convex hull of points [P, 3] seen from above, in their order."""
+    from scipy.spatial import ConvexHull, QhullError
+
+    if len(points) < 3:
+        return points
+    try:
+        return points[ConvexHull(points[:, :2]).vertices]
+    except QhullError:  # They lie on a line.
+        order = np.lexsort((points[:, 1], points[:, 0]))
+        return points[order[[0, -1]]]

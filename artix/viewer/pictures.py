@@ -1,0 +1,214 @@
+"""Pictures of a scene, drawn by NumPy alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from artix import HeightField, Plane, State
+from artix.viewer.camera import Camera
+from artix.viewer.ground_shapes import height_field_mesh, plane_mesh
+from artix.viewer.meshes import TriangleMesh, cone_mesh, cylinder_mesh, sphere_mesh
+from artix.viewer.motions import Robots
+from artix.viewer.scene import Crowd, Scene, make_scene
+from artix.viewer.shading import Triangles, corner_normals, shade
+from artix.viewer.transforms import compose, quaternion_from_z_to, rotate, transform
+from artix.viewer.visuals import Visual
+
+FLOOR_COLORS = ((0.99, 0.99, 0.985), (0.92, 0.93, 0.94))
+TERRAIN_COLOR = (0.72, 0.70, 0.64)
+AXIS_COLORS = ((0.85, 0.2, 0.2), (0.2, 0.65, 0.25), (0.2, 0.35, 0.85))
+
+
+def render_png(
+    path: str | os.PathLike[str],
+    robots: Robots,
+    states: State,
+    *,
+    frames: Sequence[int] = (-1,),
+    size: tuple[int, int] = (800, 600),
+    camera: Camera | None = None,
+    background: tuple[float, float, float] | None = (1.0, 1.0, 1.0),
+    **options: Any,
+) -> None:
+    """Saves a picture of robots, without a GPU, a display or a browser.
+
+    Args:
+      path: the PNG file.
+      robots: as for :func:`make_scene`.
+      states: as for :func:`make_scene`.
+      frames: the numbers of the frames that are drawn, all in one picture, the last one solid, others translucent.
+      size: width and height [pixels].
+      camera: from where it is seen; by default so that all robots of these frames are in the picture.
+      background: red, green and blue from 0 to 1; transparent when ``None``.
+      **options: ``visuals``, ``ground``, ``layout``, ``show``, ``contacts`` and ``commands`` of :func:`make_scene`.
+
+    Raises:
+      ValueError: as for :func:`make_scene`, or a frame is not there.
+      OSError: the file cannot be written.
+
+    Examples:
+      >>> from artix import viewer
+      >>> arm = artix.robots.load("arm7")
+      >>> viewer.render_png("/dev/null", arm, artix.neutral_state(arm), size=(40, 30))
+    """
+    from matplotlib.image import imsave
+
+    options.setdefault("dt", 1.0)
+    scene = make_scene(robots, states, **options)
+    image = draw_scene(scene, frames=frames, size=size, camera=camera, background=background)
+    imsave(path, np.ascontiguousarray(image), format="png")
+
+
+def draw_scene(
+    scene: Scene,
+    *,
+    frames: Sequence[int] = (-1,),
+    size: tuple[int, int] = (800, 600),
+    camera: Camera | None = None,
+    background: tuple[float, float, float] | None = None,
+    floor: bool = True,
+    samples: int = 2,
+) -> np.ndarray:
+    """A picture of a scene as an array; arguments as for :func:`render_png`.
+
+    Args:
+      scene: what there is to see.
+      frames: the numbers of the frames that are drawn, the last one solid and the others translucent.
+      size: width and height [pixels].
+      camera: from where it is seen; by default so that all robots of these frames are in the picture.
+      background: red, green and blue from 0 to 1; transparent when ``None``.
+      floor: whether the ground, or the floor of a scene without one, is drawn.
+      samples: pixels are means of so many squared.
+
+    Returns:
+      Red, green, blue and opacity from 0 to 1, shape [height, width, 4].
+
+    Raises:
+      ValueError: a frame is not there.
+
+    Examples:
+      >>> from artix import viewer
+      >>> arm = artix.robots.load("arm7")
+      >>> scene = viewer.make_scene(arm, artix.neutral_state(arm), 0.02)
+      >>> viewer.draw_scene(scene, size=(40, 30)).shape
+      (30, 40, 4)
+    """
+    count = scene.num_frames
+    if not frames or not all(-count <= frame < count for frame in frames):
+        raise ValueError(f"frames must be numbers from {-count} to {count - 1}; found {list(frames)}")
+    chosen = [frame % count for frame in frames]
+    view = camera or Camera.around(scene.corners(chosen), aspect=size[0] / size[1])
+    parts = list[Triangles]()
+    for place, frame in enumerate(chosen):
+        parts += _robots(scene, frame, 1.0 if place == len(chosen) - 1 else 0.25)
+    parts += _overlays(scene, chosen[-1])
+    if floor:
+        parts += _ground(scene, chosen)
+    paper = None if background is None else np.asarray(background, float)
+    return shade(Triangles.joined(parts), view, size, samples=samples, background=paper)
+
+
+def _robots(scene: Scene, frame: int, opacity: float) -> list[Triangles]:
+    parts = list[Triangles]()
+    for crowd in scene.crowds:
+        shown = list[Visual]()
+        if "visual" in scene.layers:
+            shown += crowd.visuals
+        if "collision" in scene.layers:
+            shown += crowd.collisions
+        parts += [_visual(crowd, visual, frame, opacity) for visual in shown]
+        if "frames" in scene.layers:
+            parts += _axes(crowd, frame, 0.08 * scene.size)
+    return parts
+
+
+def _visual(crowd: Crowd, visual: Visual, frame: int, opacity: float) -> Triangles:
+    poses = compose(crowd.poses[frame, :, visual.link], np.asarray(visual.pose, float))
+    assert visual.color is not None  # A scene gives all of them colours.
+    return _placed(visual.mesh, poses, visual.color, crowd.opacities * visual.opacity * opacity)
+
+
+def _placed(
+    mesh: TriangleMesh, poses: np.ndarray, color: tuple[float, ...], opacities: np.ndarray | float
+) -> Triangles:
+    """One mesh in several poses [K, 7]."""
+    corners, normals = mesh.vertices[mesh.faces].astype(float), corner_normals(mesh)
+    world = transform(poses[:, None, None], corners).reshape(-1, 3, 3)
+    turned = rotate(poses[:, None, None, 3:], normals).reshape(-1, 3, 3)
+    total = len(world)
+    opacity = np.repeat(np.broadcast_to(opacities, len(poses)), len(corners))
+    return Triangles(
+        world, turned, np.tile(np.asarray(color, float), (total, 1)), np.tile(opacity[:, None], (1, 3)), opacity > 0.9
+    )
+
+
+def _axes(crowd: Crowd, frame: int, length: float) -> list[Triangles]:
+    """Three bars along the axes of each link."""
+    poses = crowd.poses[frame].reshape(-1, 7)
+    parts = list[Triangles]()
+    for axis, color in enumerate(AXIS_COLORS):
+        along = np.eye(3)[axis]
+        local = np.concatenate([0.5 * length * along, quaternion_from_z_to(along)])
+        parts.append(_placed(cylinder_mesh(0.05 * length, 0.5 * length), compose(poses, local), color, 1.0))
+    return parts
+
+
+def _overlays(scene: Scene, frame: int) -> list[Triangles]:
+    parts = list[Triangles]()
+    for marks in scene.marks:
+        centers = marks.centers[frame]
+        poses = np.concatenate([centers, np.tile([0.0, 0.0, 0.0, 1.0], (len(centers), 1))], axis=1)
+        parts.append(_placed(sphere_mesh(marks.radius), poses, marks.color, 1.0))
+    radius = 0.012 * scene.size
+    for arrows in scene.arrows:
+        for start, vector in zip(arrows.starts[frame], arrows.vectors[frame], strict=True):
+            length = float(np.linalg.norm(vector))
+            if length > 2.0 * radius:
+                head = min(5.0 * radius, 0.5 * length)
+                parts.append(_rod(start, start + vector * (1.0 - head / length), radius, arrows.color))
+                pose = np.concatenate([start + vector * (1.0 - head / length), quaternion_from_z_to(vector)])
+                parts.append(_placed(cone_mesh(2.2 * radius, head), pose[None], arrows.color, 1.0))
+    for segments in scene.segments:
+        ends = segments.ends[frame]
+        live = np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1) > 1e-6
+        parts += [_rod(start, end, 0.4 * radius, segments.color) for start, end in ends[live]]
+    return parts
+
+
+def _rod(start: np.ndarray, end: np.ndarray, radius: float, color: tuple[float, ...]) -> Triangles:
+    pose = np.concatenate([0.5 * (start + end), quaternion_from_z_to(end - start)])
+    return _placed(cylinder_mesh(radius, 0.5 * float(np.linalg.norm(end - start))), pose[None], color, 1.0)
+
+
+def _ground(scene: Scene, frames: Sequence[int]) -> list[Triangles]:
+    """Surfaces of the ground; planes, and the floor of a scene without ground, are tiles that fade with distance."""
+    corners = scene.corners(frames)
+    middle = 0.5 * (corners.min(axis=0) + corners.max(axis=0))
+    reach = max(0.5 * float(np.linalg.norm(np.ptp(corners, axis=0)[:2])), 0.5 * scene.size)
+    surfaces = (Plane.of(point=(0.0, 0.0, scene.floor - 1e-4)),) if scene.ground is None else scene.ground.surfaces
+    return [
+        _placed(height_field_mesh(one), _AT_ORIGIN, TERRAIN_COLOR, 1.0)
+        if isinstance(one, HeightField)
+        else _tiles(one, middle, reach)
+        for one in surfaces
+    ]
+
+
+_AT_ORIGIN = np.array([[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]])
+
+
+def _tiles(plane: Plane, middle: np.ndarray, reach: float) -> Triangles:
+    count, wide = 40, 3.0 * reach
+    tiles = _placed(plane_mesh(plane, middle, wide, count), _AT_ORIGIN, FLOOR_COLORS[0], 1.0)
+    number = np.tile(np.arange(count * count), 2)
+    dark = (number // count // 2 + number % count // 2) % 2 == 1
+    tiles.colors[dark] = FLOOR_COLORS[1]
+    center = tiles.corners.reshape(-1, 3).mean(axis=0)
+    distance = np.linalg.norm(tiles.corners - center, axis=2)
+    tiles.opacities[:] = np.clip(2.0 - 2.0 * distance / wide, 0.0, 0.999)
+    tiles.casts[:] = False
+    return tiles

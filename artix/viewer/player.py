@@ -1,0 +1,188 @@
+"""Motions in a browser: play, pause, scrub, speed, what is shown, and plots of series."""
+
+from __future__ import annotations
+
+import html
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from artix import Ground, State
+from artix.viewer.html import scene_html
+from artix.viewer.motions import Robots
+from artix.viewer.nodes import Nodes
+from artix.viewer.plots import Plot, checked_series
+from artix.viewer.scene import LAYERS, Scene, make_scene
+from artix.viewer.servers import address, close_server, open_server, wait_for
+
+SPEEDS = ("0.1x", "0.25x", "0.5x", "1x", "2x", "4x")
+#: As often is a browser told where things are [1/s].
+REFRESH_RATE = 50.0
+
+
+class Viewer:
+    """A motion that a browser shows; made by :func:`view`.
+
+    In a notebook its last value is drawn as a recording, like that of :func:`save_html`.
+
+    Attributes:
+      url: where a browser on this machine finds it.
+      scene: what there is to see.
+      nodes: the nodes of viser.
+      server: the ``viser.ViserServer``, to which more may be added.
+
+    Examples:
+      >>> from artix import viewer
+      >>> arm = artix.robots.load("arm7")
+      >>> motion = jax.vmap(lambda key: artix.random_state(arm, key))(jax.random.split(jax.random.key(0), 10))
+      >>> shown = viewer.view(arm, motion, 0.5, port=0)
+      >>> shown.playing = False
+      >>> shown.frame = 3
+      >>> shown.close()
+    """
+
+    def __init__(self, server: Any, scene: Scene, series: Mapping[str, np.ndarray]) -> None:
+        self.server, self.scene = server, scene
+        self.url = address(server)
+        self.nodes = Nodes(server, scene)
+        self._closed = threading.Event()
+        gui = server.gui
+        self._is_playing = gui.add_checkbox("play", scene.num_frames > 1)
+        self._speed = gui.add_dropdown("speed", SPEEDS, initial_value="1x")
+        last = max(scene.num_frames - 1, 1)
+        self._slider = gui.add_slider("frame", min=0, max=last, step=1, initial_value=0)
+        self._clock = gui.add_text("time [s]", initial_value="0.000", disabled=True)
+        with gui.add_folder("show"):
+            for layer, handles in self.nodes.layers.items():
+                layer_switch(gui, layer, handles, layer in scene.layers or layer not in LAYERS)
+        self._plots = [Plot(gui, name, values, scene.dt) for name, values in series.items()]
+        self._slider.on_update(lambda _: self._moved())
+        if scene.num_frames == 1:
+            self._is_playing.disabled = self._slider.disabled = True
+        self._thread = threading.Thread(target=self._play, name="artix viewer", daemon=True)
+        self._thread.start()
+
+    @property
+    def frame(self) -> int:
+        """The number of the frame that is shown; set it to show another."""
+        return int(self._slider.value)
+
+    @frame.setter
+    def frame(self, number: int) -> None:
+        if not 0 <= number < self.scene.num_frames:
+            raise ValueError(f"frame must be from 0 to {self.scene.num_frames - 1}; found {number}")
+        self._slider.value = int(number)
+
+    @property
+    def playing(self) -> bool:
+        """Whether it plays; set it to play or to pause."""
+        return bool(self._is_playing.value)
+
+    @playing.setter
+    def playing(self, value: bool) -> None:
+        self._is_playing.value = bool(value)
+
+    def close(self) -> None:
+        """Ends the server."""
+        self._closed.set()
+        self._thread.join(timeout=2.0)
+        close_server(self.server)
+
+    def wait(self) -> None:
+        """Waits until the process is interrupted (Ctrl-C), and ends the server."""
+        wait_for(self._closed, self.close)
+
+    def _moved(self) -> None:
+        frame = min(self.frame, self.scene.num_frames - 1)
+        self.nodes.show(frame)
+        self._clock.value = f"{frame * self.scene.dt:.3f}"
+        for plot in self._plots:
+            plot.show(frame)
+
+    def _play(self) -> None:
+        """Steps the slider as time goes by, whose handler moves everything."""
+        before, place = time.perf_counter(), 0.0
+        while not self._closed.wait(1.0 / REFRESH_RATE):
+            now = time.perf_counter()
+            passed, before = now - before, now
+            if not self.playing:
+                place = float(self.frame)
+                continue
+            if abs(place - self.frame) >= 1.0:  # Somebody moved the slider.
+                place = float(self.frame)
+            place = (place + passed * float(self._speed.value[:-1]) / self.scene.dt) % self.scene.num_frames
+            if int(place) != self.frame:
+                self.frame = int(place)
+
+    def _repr_html_(self) -> str:
+        page = html.escape(scene_html(self.scene), quote=True)
+        return f'<iframe srcdoc="{page}" width="100%" height="480" style="border:none"></iframe>'
+
+
+def view(
+    robots: Robots,
+    states: State,
+    dt: float,
+    *,
+    ground: Ground | None = None,
+    series: Mapping[str, npt.ArrayLike] | None = None,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    open_browser: bool = False,
+    **options: Any,
+) -> Viewer:
+    """Shows a motion in a browser, and in notebooks.
+
+    The panel plays and pauses, moves to any frame, chooses the speed and what is shown. The server runs in threads of
+    its own until :meth:`Viewer.close`, or the end of the process.
+
+    Args:
+      robots: one articulation, whose arrays may have a leading axis [N] of robots, or a fleet.
+      states: of one articulation: leaves ``joint_position`` of shape [n] for a still, [T, n] for a motion, [T, N, n]
+        for motions of a batch; of N articulations or of a fleet: [N, n] or [T, N, n].
+      dt: time from one frame to the next [s].
+      ground: planes and height fields to draw; without one a floor is drawn below the robots.
+      series: what is plotted over time, by name: one curve [T] or several [T, C].
+      host: the address of this machine to which the server listens; ``"0.0.0.0"`` lets other machines in.
+      port: its port, 0 for any that is free; by default the first that is free from 8080.
+      open_browser: whether to open the page in a browser of this machine.
+      **options: ``visuals``, ``layout``, ``show``, ``contacts`` and ``commands`` of :func:`make_scene`.
+
+    Returns:
+      The viewer; its ``url`` is where to look.
+
+    Raises:
+      ValueError: as for :func:`make_scene`, or a series is not as long as the motion.
+      OSError: the port is used.
+      ImportError: viser is not installed.
+
+    Examples:
+      >>> from artix import viewer
+      >>> arm = artix.robots.load("arm7")
+      >>> viewer.view(arm, artix.neutral_state(arm), 0.01).wait()  # doctest: +SKIP
+    """
+    scene = make_scene(robots, states, dt, ground=ground, **options)
+    curves = checked_series(series or {}, scene.num_frames)
+    shown = Viewer(open_server(host, port, "artix"), scene, curves)
+    if open_browser:
+        import webbrowser
+
+        webbrowser.open(shown.url)
+    return shown
+
+
+def layer_switch(gui: Any, layer: str, handles: list[Any], on: bool) -> None:
+    """A box that shows and hides a layer."""
+    box = gui.add_checkbox(layer.replace("_", " "), on)
+
+    @box.on_update
+    def _(_: Any) -> None:
+        for handle in handles:
+            if layer == "frames":  # These nodes carry the surfaces: only their axes are hidden.
+                handle.show_axes = box.value
+            else:
+                handle.visible = box.value

@@ -1,0 +1,76 @@
+"""Plots of series over time beside a scene, with a mark where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+COLORS = ("#2e86ab", "#e4572e", "#5b8e3c", "#7d4fa8", "#e8a628", "#3aa6a0", "#c2478d", "#6b705c")
+#: A panel that has more curves to draw becomes slow, and nobody can tell them apart.
+MOST_CURVES = 24
+MOST_POINTS = 1000
+
+
+def checked_series(series: Mapping[str, npt.ArrayLike], num_frames: int) -> dict[str, np.ndarray]:
+    """Series as arrays [T, C].
+
+    Raises:
+      ValueError: one is not as long as the motion, has too many axes or too many curves.
+    """
+    found = {}
+    for name, given in series.items():
+        values = np.asarray(given, float)
+        if values.ndim not in (1, 2) or len(values) != num_frames:
+            raise ValueError(
+                f"series {name!r} must have shape [{num_frames}] or [{num_frames}, C]; found {values.shape}"
+            )
+        values = values.reshape(num_frames, -1)
+        if not 1 <= values.shape[1] <= MOST_CURVES:
+            raise ValueError(f"series {name!r} has {values.shape[1]} curves; give from 1 to {MOST_CURVES} of them")
+        found[name] = values
+    return found
+
+
+class Plot:
+    """A plot of some curves; :meth:`show` marks a frame.
+
+    Args:
+      gui: viser's panel.
+      name: what is plotted.
+      values: the curves, [T, C].
+      dt: time from one frame to the next [s].
+    """
+
+    def __init__(self, gui: Any, name: str, values: np.ndarray, dt: float) -> None:
+        self._stride = max(1, -(-len(values) // MOST_POINTS))
+        kept = values[:: self._stride]
+        self._time = dt * self._stride * np.arange(len(kept))
+        self._curves = [np.ascontiguousarray(curve) for curve in kept.T]
+        finite = kept[np.isfinite(kept)] if np.isfinite(kept).any() else np.zeros(1)
+        self._low, self._high = float(finite.min()), float(finite.max())
+        margin = 0.05 * (self._high - self._low) or 1.0
+        labels = [name] if len(self._curves) == 1 else [f"{name} {k}" for k in range(len(self._curves))]
+        lines = [{"label": label, "stroke": COLORS[k % len(COLORS)], "width": 1.5} for k, label in enumerate(labels)]
+        self._handle = gui.add_uplot(
+            data=self._data(0),
+            series=({"label": "time [s]"}, *lines, {"label": "now", "stroke": "#1f2933", "width": 1}),
+            title=name,
+            scales={"x": {"time": False}, "y": {"auto": False, "range": (self._low - margin, self._high + margin)}},
+            legend={"show": 1 < len(self._curves) <= 6},
+            aspect=1.7,
+        )
+
+    def show(self, frame: int) -> None:
+        """Marks a frame by an upright line."""
+        self._handle.data = self._data(frame)
+
+    def _data(self, frame: int) -> tuple[np.ndarray, ...]:
+        """The times, the curves, and a curve that leaps from bottom to top where the frame is."""
+        now = np.full(len(self._time), np.nan)
+        place = min(frame // self._stride, len(now) - 1)
+        now[place] = self._high
+        now[max(place - 1, 0)] = self._low
+        return (self._time, *self._curves, now)

@@ -1,0 +1,257 @@
+"""What there is to see, whoever shows it: robots with surfaces on their links, the ground, arrows, lines and marks."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from artix import ContactReport, Ground, State
+from artix.viewer.ground_shapes import is_level
+from artix.viewer.load_visuals import visuals_of
+from artix.viewer.motions import Kind, Motion, Robots
+from artix.viewer.overlays import Arrows, Marks, Segments, command_arrows, force_arrows, mass_centers, support_polygons
+from artix.viewer.transforms import transform
+from artix.viewer.visuals import Visual, checked_visuals, collision_visuals
+
+Layout: TypeAlias = Literal["grid", "overlaid"]
+#: What may be shown of robots; ``"visual"`` by default.
+LAYERS = ("visual", "collision", "frames", "center_of_mass", "support_polygon")
+#: For robots whose descriptions tell no colours, kind by kind.
+KIND_COLORS = ((0.30, 0.52, 0.75), (0.89, 0.34, 0.18), (0.91, 0.66, 0.15), (0.36, 0.55, 0.24), (0.49, 0.31, 0.66))
+
+
+@dataclasses.dataclass(frozen=True)
+class Crowd:
+    """The robots of one kind.
+
+    Attributes:
+      name: of the kind, unique in a scene.
+      link_names: names of the L links.
+      visuals: surfaces on them, all with colours.
+      collisions: the shapes with which they touch.
+      poses: of the links, in world axes, shape [T, K, L, 7].
+      opacities: of each robot, shape [K].
+
+    Examples:
+      >>> from artix import viewer
+      >>> arm = artix.robots.load("arm7")
+      >>> crowd = viewer.make_scene(arm, artix.neutral_state(arm), 0.02).crowds[0]
+      >>> crowd.link_names[0], crowd.poses.shape
+      ('base', (1, 1, 9, 7))
+    """
+
+    name: str
+    link_names: tuple[str, ...]
+    visuals: tuple[Visual, ...]
+    collisions: tuple[Visual, ...]
+    poses: np.ndarray
+    opacities: np.ndarray
+
+    def corners(self, frames: Sequence[int] | np.ndarray = (0,)) -> np.ndarray:
+        """The corners of a box about each of V surfaces at F frames, in world axes, [V, F, K, 8, 3] [m]."""
+        found = list[np.ndarray]()
+        for visual in self.visuals:
+            ends = visual.mesh.vertices.min(axis=0), visual.mesh.vertices.max(axis=0)
+            box = np.array([[ends[k >> axis & 1][axis] for axis in range(3)] for k in range(8)], float)
+            inside = transform(np.asarray(visual.pose, float), box)
+            found.append(transform(self.poses[np.asarray(frames)][:, :, visual.link, None], inside))
+        return np.stack(found)
+
+
+@dataclasses.dataclass(frozen=True)
+class Scene:
+    """What there is to see at T times.
+
+    Attributes:
+      crowds: the robots, kind by kind.
+      dt: time from one frame to the next [s].
+      ground: what they stand on, ``None`` for a floor that is only drawn.
+      floor: height of that floor [m].
+      layers: what is shown of robots, out of :data:`LAYERS`.
+      arrows: forces and commands.
+      segments: lines.
+      marks: points.
+      size: a length typical of one robot [m].
+
+    Examples:
+      >>> from artix import viewer
+      >>> arm = artix.robots.load("arm7")
+      >>> motion = jax.vmap(lambda key: artix.random_state(arm, key))(jax.random.split(jax.random.key(0), 10))
+      >>> scene = viewer.make_scene(arm, motion, 0.02, show=("visual", "frames"))
+      >>> scene.num_frames, sorted(scene.layers), scene.corners([0]).shape[1:]
+      (10, ['frames', 'visual'], (3,))
+    """
+
+    crowds: tuple[Crowd, ...]
+    dt: float
+    ground: Ground | None
+    floor: float
+    layers: frozenset[str]
+    arrows: tuple[Arrows, ...]
+    segments: tuple[Segments, ...]
+    marks: tuple[Marks, ...]
+    size: float
+
+    @property
+    def num_frames(self) -> int:
+        """Number T of times."""
+        return len(self.crowds[0].poses)
+
+    def corners(self, frames: Sequence[int] | None = None) -> np.ndarray:
+        """The corners of boxes about all robots' surfaces at some frames, by default at 25 of all: [..., 3] [m]."""
+        chosen = np.unique(np.linspace(0, self.num_frames - 1, 25).astype(int)) if frames is None else np.array(frames)
+        return np.concatenate([crowd.corners(chosen).reshape(-1, 3) for crowd in self.crowds])
+
+
+def make_scene(
+    robots: Robots,
+    states: State,
+    dt: float,
+    *,
+    visuals: Sequence[Visual] | Mapping[str, Sequence[Visual]] | None = None,
+    ground: Ground | None = None,
+    layout: Layout | None = None,
+    show: Collection[str] = ("visual",),
+    contacts: ContactReport | None = None,
+    commands: npt.ArrayLike | None = None,
+) -> Scene:
+    """Brings together what there is to see.
+
+    Args:
+      robots: one articulation, whose arrays may have a leading axis [N] of robots, or a fleet.
+      states: of one articulation: leaves ``joint_position`` of shape [n] for a still, [T, n] for a motion, [T, N, n]
+        for motions of a batch; of N articulations or of a fleet: [N, n] or [T, N, n].
+      dt: time from one frame to the next [s].
+      visuals: what is drawn of a robot, as :func:`load_visuals` reads it; by the name of its topology for a fleet.
+        By default :func:`visuals_of` it.
+      ground: planes and height fields to draw; without one a floor is drawn below the robots.
+      layout: ``"grid"`` puts robots side by side, ``"overlaid"`` leaves them where they are, the first solid and the
+        others translucent. By default a grid, on ground that is not level overlaid.
+      show: what is shown of robots, out of :data:`LAYERS`.
+      contacts: contacts of each frame, as ``step_and_report`` tells them; leaves with leading axes [T], or [T, N]
+        for a batch. Their forces become arrows, as long as the robot where they are its weight.
+      commands: velocities forward and to the left [m/s] and of yaw [rad/s] that the robots are told, in axes that turn
+        with their heading: shape [T, 3], or [T, N, 3] for a batch. They become arrows above the robots.
+
+    Raises:
+      ValueError: states, contacts or commands have other shapes, a state is not finite, ``dt`` is not positive, a layer
+        or layout is unknown, or visuals do not fit the robots.
+
+    Examples:
+      >>> from artix import viewer
+      >>> arm = artix.robots.load("arm7")
+      >>> viewer.make_scene(arm, artix.neutral_state(arm), 0.01).num_frames
+      1
+    """
+    if not (np.isfinite(dt) and dt > 0.0):
+        raise ValueError(f"dt must be a positive time [s]; found {dt}")
+    unknown = sorted(set(show) - set(LAYERS))
+    if unknown:
+        raise ValueError(f"show: unknown layers {unknown}; there are: {', '.join(LAYERS)}")
+    if layout not in (None, "grid", "overlaid"):
+        raise ValueError(f"layout must be 'grid' or 'overlaid'; found {layout!r}")
+    motion = Motion.of(robots, states)
+    kinds = motion.kinds()
+    crowds = [_crowd(kind, visuals, number, kinds[:number]) for number, kind in enumerate(kinds)]
+    size = max(map(_extent, crowds))
+    offsets, opacities = np.zeros((motion.num_robots, 3)), np.ones(motion.num_robots)
+    if motion.num_robots > 1:
+        if (layout or ("grid" if is_level(ground) else "overlaid")) == "grid":
+            offsets = _grid(motion.num_robots, kinds, 1.15 * size)
+        else:
+            opacities[1:] = 0.3
+    for crowd, kind in zip(crowds, kinds, strict=True):
+        crowd.poses[..., :3] += offsets[kind.members, None]
+        crowd.opacities[:] = opacities[kind.members]
+    arrows, segments, marks = list[Arrows](), list[Segments](), list[Marks]()
+    if contacts is not None:
+        arrows.append(force_arrows(motion, contacts, offsets, size))
+    if commands is not None:
+        arrows += command_arrows(motion, commands, offsets, size)
+    if "center_of_mass" in show:
+        marks.append(mass_centers(motion, offsets, size))
+    if "support_polygon" in show:
+        segments.append(support_polygons(motion, ground, offsets))
+    return dataclasses.replace(
+        scene_of(crowds, dt=float(dt), ground=ground),
+        layers=frozenset(show),
+        arrows=tuple(arrows),
+        segments=tuple(segments),
+        marks=tuple(marks),
+    )
+
+
+def _crowd(
+    kind: Kind, visuals: Sequence[Visual] | Mapping[str, Sequence[Visual]] | None, number: int, before: Sequence[Kind]
+) -> Crowd:
+    """The robots of a kind where they are; kinds of one name are told apart by numbers."""
+    same = sum(other.topology.name == kind.topology.name for other in before)
+    name = f"{kind.topology.name}#{same + 1}" if same else kind.topology.name
+    shapes, collisions = _visuals_of_kind(kind, visuals, number), collision_visuals(kind.articulation)
+    return Crowd(name, kind.topology.link_names, shapes, collisions, kind.poses.copy(), np.ones(len(kind.members)))
+
+
+def scene_of(crowds: Sequence[Crowd], *, dt: float = 1.0, ground: Ground | None = None) -> Scene:
+    """A scene of robots whose poses are known already, on a floor below the lowest of them.
+
+    Args:
+      crowds: the robots, kind by kind, their visuals with colours (:func:`colored`).
+      dt: time from one frame to the next [s].
+      ground: planes and height fields to draw.
+
+    Examples:
+      >>> from artix import viewer
+      >>> arm = artix.robots.load("arm7")
+      >>> crowds = viewer.make_scene(arm, artix.neutral_state(arm), 0.02).crowds
+      >>> scene = viewer.scene_of(crowds, dt=0.1)
+      >>> scene.dt, scene.num_frames
+      (0.1, 1)
+    """
+    size = max(_extent(crowd) for crowd in crowds)
+    scene = Scene(tuple(crowds), dt, ground, 0.0, frozenset({"visual"}), (), (), (), size)
+    return dataclasses.replace(scene, floor=float(scene.corners()[:, 2].min()))
+
+
+def colored(visuals: Sequence[Visual], number: int) -> tuple[Visual, ...]:
+    """The visuals, all with colours: those without get that of the kind of robots of this number.
+
+    Examples:
+      >>> from artix import viewer
+      >>> ball = viewer.Visual(link=0, mesh=viewer.geometry_mesh(artix.Geometry.sphere(0.1)))
+      >>> viewer.colored([ball], 0)[0].color
+      (0.3, 0.52, 0.75)
+    """
+    color = KIND_COLORS[number % len(KIND_COLORS)]
+    return tuple(dataclasses.replace(one, color=color) if one.color is None else one for one in visuals)
+
+
+def _visuals_of_kind(
+    kind: Kind, visuals: Sequence[Visual] | Mapping[str, Sequence[Visual]] | None, number: int
+) -> tuple[Visual, ...]:
+    given = visuals.get(kind.topology.name) if isinstance(visuals, Mapping) else visuals
+    shapes = visuals_of(kind.articulation) if given is None else checked_visuals(given, kind.topology)
+    return colored(shapes, number)
+
+
+def _extent(crowd: Crowd) -> float:
+    """The diagonal of the box about a robot in the first frame [m]."""
+    points = [crowd.poses[0, 0, :, :3]]
+    for visual in crowd.visuals:
+        inside = transform(np.asarray(visual.pose, float), visual.mesh.vertices[::7].astype(float))
+        points.append(transform(crowd.poses[0, 0, visual.link], inside))
+    return max(float(np.linalg.norm(np.ptp(np.concatenate(points), axis=0))), 1e-3)
+
+
+def _grid(count: int, kinds: Sequence[Kind], spacing: float) -> np.ndarray:
+    """Where each robot's root is moved so that they stand in rows, [N, 3]."""
+    columns = int(np.ceil(np.sqrt(count)))
+    number = np.arange(count)
+    places = np.stack([-(number // columns), number % columns, np.zeros(count)], axis=1) * spacing
+    places -= 0.5 * (places.min(axis=0) + places.max(axis=0))
+    for kind in kinds:
+        places[kind.members, :2] -= kind.poses[0, :, 0, :2]
+    return places

@@ -1,0 +1,146 @@
+"""A picture of triangles: light from above, shadows, and a floor that fades into the background."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from artix.viewer.camera import Camera
+from artix.viewer.meshes import TriangleMesh
+from artix.viewer.raster import Fragments, rasterize
+
+LIGHT = np.array([0.35, -0.45, 0.82]) / np.linalg.norm([0.35, -0.45, 0.82])
+SHADOW_MAP = 1024
+
+
+@dataclasses.dataclass
+class Triangles:
+    """N triangles in the world.
+
+    Attributes:
+      corners: [N, 3, 3] [m].
+      normals: of the corners, [N, 3, 3].
+      colors: red, green and blue from 0 to 1, [N, 3].
+      opacities: of the corners, [N, 3].
+      casts: whether they cast shadows, [N].
+    """
+
+    corners: np.ndarray
+    normals: np.ndarray
+    colors: np.ndarray
+    opacities: np.ndarray
+    casts: np.ndarray
+
+    @classmethod
+    def joined(cls, parts: list[Triangles]) -> Triangles:
+        """All of several."""
+        if not parts:
+            corners, of_corners = np.zeros((0, 3, 3)), np.zeros((0, 3))
+            return cls(corners, corners, of_corners, of_corners, np.zeros(0, bool))
+        names = [field.name for field in dataclasses.fields(cls)]
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+    def kept(self, mask: np.ndarray) -> Triangles:
+        """Some of them."""
+        return Triangles(*(getattr(self, field.name)[mask] for field in dataclasses.fields(self)))
+
+
+def corner_normals(mesh: TriangleMesh) -> np.ndarray:
+    """Normals of the corners of each triangle [F, 3, 3]: of a vertex, the mean over its triangles by their areas."""
+    corners = mesh.vertices[mesh.faces].astype(float)
+    crossed = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    sums = np.zeros((len(mesh.vertices), 3))
+    for k in range(3):
+        np.add.at(sums, mesh.faces[:, k], crossed)
+    return (sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-30))[mesh.faces]
+
+
+def shade(
+    triangles: Triangles, camera: Camera, size: tuple[int, int], *, samples: int = 2, background: np.ndarray | None
+) -> np.ndarray:
+    """The picture of some triangles.
+
+    Args:
+      triangles: what there is to see.
+      camera: from where.
+      size: width and height [pixels].
+      samples: pixels are means of so many squared.
+      background: its colour, red, green and blue from 0 to 1, shape [3]; transparent when ``None``.
+
+    Returns:
+      Red, green, blue and opacity from 0 to 1, shape [height, width, 4].
+    """
+    fine = (samples * size[0], samples * size[1])
+    picture = np.zeros((fine[1], fine[0], 4))
+    solid = np.all(triangles.opacities > 0.999, axis=1)
+    depth = np.full(fine[::-1], np.inf)
+    for mask, is_solid in ((solid, True), (~solid, False)):
+        if mask.any():
+            depth = _draw(picture, depth, triangles.kept(mask), triangles.kept(triangles.casts), camera, fine, is_solid)
+    picture = picture.reshape(size[1], samples, size[0], samples, 4).mean(axis=(1, 3))
+    if background is not None:
+        picture[..., :3] += (1.0 - picture[..., 3:]) * background
+        picture[..., 3] = 1.0
+    else:
+        picture[..., :3] /= np.maximum(picture[..., 3:], 1e-9)
+    return np.clip(picture, 0.0, 1.0)
+
+
+def _draw(
+    picture: np.ndarray,
+    depth: np.ndarray,
+    shown: Triangles,
+    casting: Triangles,
+    camera: Camera,
+    size: tuple[int, int],
+    solid: bool,
+) -> np.ndarray:
+    """Draws onto a picture whose colours are multiplied by their opacities; returns the depths then."""
+    projected = camera.project(shown.corners, size)
+    ahead = np.all(projected[..., 2] > 1e-3, axis=1)
+    shown, projected = shown.kept(ahead), projected[ahead]
+    seen = rasterize(projected, size, perspective=True)
+    hit = (seen.triangle >= 0) & (seen.depth < depth)
+    index, weights = seen.triangle[hit], seen.weights[hit]
+    point = np.einsum("pk,pki->pi", weights, shown.corners[index])
+    normal = np.einsum("pk,pki->pi", weights, shown.normals[index])
+    normal /= np.maximum(np.linalg.norm(normal, axis=1, keepdims=True), 1e-12)
+    away = np.asarray(camera.position) - point
+    away /= np.linalg.norm(away, axis=1, keepdims=True)
+    normal *= np.where(np.sum(normal * away, axis=1, keepdims=True) < 0.0, -1.0, 1.0)  # Surfaces have two sides.
+    lit = _lit(casting, point, normal)
+    direct = np.maximum(normal @ LIGHT, 0.0) * lit
+    half = (away + LIGHT) / np.linalg.norm(away + LIGHT, axis=1, keepdims=True)
+    gloss = 0.14 * np.maximum(np.sum(normal * half, axis=1), 0.0) ** 40 * lit
+    sky = 0.5 + 0.5 * normal[:, 2]
+    color = shown.colors[index] * (0.34 + 0.20 * sky + 0.52 * direct)[:, None] + gloss[:, None]
+    opacity = np.sum(weights * shown.opacities[index], axis=1)[:, None]
+    picture[hit, :3] = np.clip(color, 0, 1) * opacity + (1.0 - opacity) * picture[hit, :3]
+    picture[hit, 3:] = opacity + (1.0 - opacity) * picture[hit, 3:]
+    return np.where(hit, seen.depth, depth) if solid else depth
+
+
+def _lit(casting: Triangles, point: np.ndarray, normal: np.ndarray) -> np.ndarray:
+    """Which points the light reaches, from 0 to 1, by the depths of what casts shadows as seen from the light."""
+    if not len(casting.corners) or not len(point):
+        return np.ones(len(point))
+    right = np.cross([0.0, 1.0, 0.0], LIGHT)
+    right /= np.linalg.norm(right)
+    axes = np.stack([right, np.cross(LIGHT, right), -LIGHT], axis=1)
+    seen = casting.corners @ axes
+    low, high = seen.min(axis=(0, 1)), seen.max(axis=(0, 1))
+    scale = SHADOW_MAP / max(float((high - low)[:2].max()), 1e-9)
+    seen[..., :2] = (seen[..., :2] - low[:2]) * scale
+    shadows: Fragments = rasterize(seen, (SHADOW_MAP, SHADOW_MAP), perspective=False)
+    moved = point + normal * (2.5 / scale)  # Off its own surface by more than a texel.
+    local = moved @ axes
+    place = (local[:, :2] - low[:2]) * scale
+    total = np.zeros(len(point))
+    offsets = [(x, y) for x in (-1.0, 0.0, 1.0) for y in (-1.0, 0.0, 1.0)]
+    for offset in offsets:
+        texel = np.floor(place + offset).astype(int)
+        inside = ((texel >= 0) & (texel < SHADOW_MAP)).all(axis=1)
+        texel = np.clip(texel, 0, SHADOW_MAP - 1)
+        total += ~inside | (shadows.depth[texel[:, 1], texel[:, 0]] > local[:, 2])
+    return total / len(offsets)

@@ -1,0 +1,228 @@
+"""A robot to pose by hand: a slider for each degree of freedom, and frames to drag."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import artix
+from artix import Articulation, Ground, State
+from artix.viewer.drag import dragged
+from artix.viewer.nodes import Nodes
+from artix.viewer.player import layer_switch
+from artix.viewer.scene import LAYERS, make_scene
+from artix.viewer.servers import address, close_server, open_server, wait_for
+from artix.viewer.visuals import Visual, static_topology
+
+NO_FRAME = "(none)"
+
+
+class Poser:
+    """A robot whose joints a browser moves; made by :func:`pose`.
+
+    Attributes:
+      url: where a browser on this machine finds it.
+      server: the ``viser.ViserServer``.
+      nodes: the nodes of viser.
+      sliders: viser's sliders by the names of the degrees of freedom.
+
+    Examples:
+      >>> from artix import viewer
+      >>> arm = artix.robots.load("arm7")
+      >>> posed = viewer.pose(arm, port=0)
+      >>> posed.set(jnp.full(7, 0.4))
+      >>> print(posed.state.joint_position[:2])
+      [0.4 0.4]
+      >>> posed.close()
+    """
+
+    def __init__(self, server: Any, articulation: Articulation, state: State, scene: Any) -> None:
+        self.server, self.url = server, address(server)
+        self.nodes = Nodes(server, scene)
+        self._articulation, self._state = articulation, state
+        self._kind = scene.crowds[0].name
+        self._lock, self._closed, self._is_setting = threading.RLock(), threading.Event(), False
+        self._poses = jax.jit(artix.link_poses)
+        self._followers = _followers(articulation)
+        gui = server.gui
+        with gui.add_folder("show", expand_by_default=False):
+            for layer, handles in self.nodes.layers.items():
+                layer_switch(gui, layer, handles, layer in scene.layers or layer not in LAYERS)
+        topology = static_topology(articulation)
+        self._target = server.scene.add_transform_controls("/target", scale=0.25 * scene.size, visible=False)
+        self._target.on_update(lambda _: self._drag())
+        names = (NO_FRAME, *topology.frame_names, *reversed(topology.link_names))
+        self._frame = gui.add_dropdown("drag frame", names, initial_value=NO_FRAME)
+        self._frame.on_update(lambda _: self._choose())
+        button = gui.add_button("back to the start")
+        start = np.asarray(state.joint_position, float)
+        button.on_click(lambda _: self.set(start))
+        self.sliders: dict[str, Any] = {}
+        with gui.add_folder("joints"):
+            for dof, name in enumerate(topology.dof_names):
+                if dof not in self._followers:
+                    self.sliders[name] = self._slider(name, dof)
+
+    @property
+    def state(self) -> State:
+        """The state as it is now, at rest."""
+        with self._lock:
+            return self._state
+
+    def set(self, joint_position: np.ndarray) -> None:
+        """Moves the joints.
+
+        Args:
+          joint_position: [n]; entries of mimic joints are replaced by what they follow.
+
+        Raises:
+          ValueError: it has another shape, or is not finite.
+        """
+        position = np.array(joint_position, float)
+        if position.shape != self._state.joint_position.shape or not np.isfinite(position).all():
+            raise ValueError(
+                f"joint_position must be finite, of shape {self._state.joint_position.shape}; found {position}"
+            )
+        with self._lock:
+            for follower, (reference, ratio, offset) in self._followers.items():
+                position[follower] = -ratio * position[reference] - offset
+            joints = jnp.asarray(position, self._articulation.dtype)
+            self._state = self._state.replace(joint_position=joints)
+            self._is_setting = True
+            topology = static_topology(self._articulation)
+            for name, slider in self.sliders.items():
+                value = float(np.round(position[topology.dof_index(name)], 5))
+                if abs(value - slider.value) > 1e-4:  # One that is being dragged must not be told where it is.
+                    slider.value = value
+            self._is_setting = False
+            self.nodes.place(self._kind, np.asarray(self._poses(self._articulation, self._state), float))
+
+    def close(self) -> None:
+        """Ends the server."""
+        self._closed.set()
+        close_server(self.server)
+
+    def wait(self) -> None:
+        """Waits until the process is interrupted (Ctrl-C), and ends the server."""
+        wait_for(self._closed, self.close)
+
+    def _slider(self, name: str, dof: int) -> Any:
+        low, high = joint_range(self._articulation, dof)
+        start = float(np.clip(self._state.joint_position[dof], low, high))
+        slider = self.server.gui.add_slider(name, min=low, max=high, step=(high - low) / 1000.0, initial_value=start)
+
+        def moved(_: Any) -> None:
+            if not self._is_setting:
+                position = np.array(self.state.joint_position, float)
+                position[dof] = slider.value
+                self.set(position)
+
+        slider.on_update(moved)
+        return slider
+
+    def _choose(self) -> None:
+        """Puts the handles of the frame to drag where it is."""
+        name = self._frame.value
+        self._target.visible = name != NO_FRAME
+        if name != NO_FRAME:
+            pose = np.asarray(artix.frame_pose(self._articulation, self.state, name), float)
+            self._target.position, self._target.wxyz = pose[:3], pose[[6, 3, 4, 5]]
+
+    def _drag(self) -> None:
+        name = self._frame.value
+        if name != NO_FRAME:
+            w, x, y, z = self._target.wxyz
+            target = jnp.asarray([*self._target.position, x, y, z, w], self._articulation.dtype)
+            self.set(np.asarray(_reach(self._articulation, self.state, target, name).joint_position))
+
+
+def pose(
+    articulation: Articulation,
+    state: State | None = None,
+    *,
+    visuals: Sequence[Visual] | None = None,
+    ground: Ground | None = None,
+    show: Collection[str] = ("visual",),
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    open_browser: bool = False,
+) -> Poser:
+    """A robot in a browser with a slider for each degree of freedom.
+
+    A frame that is chosen in the panel gets handles; the joints follow where they are dragged, within
+    their limits.
+
+    Args:
+      articulation: one articulation.
+      state: where to start; the neutral state when ``None``.
+      visuals: what is drawn, as :func:`load_visuals` reads it; :func:`visuals_of` the articulation when ``None``.
+      ground: planes and height fields to draw; without one a floor is drawn below the robot.
+      show: what is shown of the robot at first: ``"visual"``, ``"collision"`` and ``"frames"``.
+      host: the address of this machine to which the server listens; ``"0.0.0.0"`` lets other machines in.
+      port: its port, 0 for any that is free; by default the first that is free from 8080.
+      open_browser: whether to open the page in a browser of this machine.
+
+    Returns:
+      The robot; its ``url`` is where to look, its ``state`` what was made of it.
+
+    Raises:
+      ValueError: the articulation is one of a padded fleet, or the state does not fit it.
+      OSError: the port is used.
+      ImportError: viser is not installed.
+
+    Examples:
+      >>> from artix import viewer
+      >>> viewer.pose(artix.robots.load("arm7")).wait()  # doctest: +SKIP
+    """
+    start = artix.neutral_state(articulation) if state is None else state
+    scene = make_scene(articulation, start, 1.0, visuals=visuals, ground=ground, show=show)
+    if scene.crowds[0].poses.shape[:2] != (1, 1):
+        raise ValueError(f"one robot in one state can be posed; found {scene.crowds[0].poses.shape[:2]} of them [T, N]")
+    posed = Poser(open_server(host, port, "artix"), articulation, start, scene)
+    if open_browser:
+        import webbrowser
+
+        webbrowser.open(posed.url)
+    return posed
+
+
+def joint_range(articulation: Articulation, dof: int) -> tuple[float, float]:
+    """The limits of a degree of freedom, or what is worth looking at where it has none [rad or m].
+
+    Args:
+      articulation: one articulation.
+      dof: the number of the degree of freedom.
+
+    Returns:
+      The least and the largest position.
+
+    Examples:
+      >>> from artix import viewer
+      >>> viewer.joint_range(artix.robots.load("cart_pole"), 0)
+      (-2.4..., 2.4...)
+    """
+    wide = 1.0 if static_topology(articulation).dof_is_linear[dof] else np.pi
+    low, high = float(articulation.joint_lower_limit[dof]), float(articulation.joint_upper_limit[dof])
+    low, high = (low if np.isfinite(low) else -wide), (high if np.isfinite(high) else wide)
+    return low, max(high, low + 1e-6)
+
+
+def _followers(articulation: Articulation) -> dict[int, tuple[int, float, float]]:
+    """Degrees of freedom that follow others: of each the reference, the gear ratio and the offset."""
+    pairs = static_topology(articulation).mimic_dofs
+    ratios, offsets = np.asarray(articulation.mimic.gear_ratio), np.asarray(articulation.mimic.offset)
+    return {
+        follower: (reference, float(ratio), float(offset))
+        for (follower, reference), ratio, offset in zip(pairs, ratios, offsets, strict=True)
+    }
+
+
+@partial(jax.jit, static_argnums=3)
+def _reach(articulation: Articulation, state: State, target: jax.Array, frame: str) -> State:
+    return dragged(articulation, state, frame, target)

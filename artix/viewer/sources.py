@@ -1,0 +1,32 @@
+"""What the readers of visuals share: surfaces on links that are known by their names."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+
+import numpy as np
+
+from artix.io.common.diagnostics import DescriptionWarning
+from artix.viewer.meshes import TriangleMesh
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Drawn:
+    """A surface as a file tells it: on a link by its name, in a pose [7] in the link's frame.
+
+    ``is_raw`` tells that the mesh is someone else's, which may have too many triangles and no sharp edges.
+    """
+
+    link: str
+    mesh: TriangleMesh
+    pose: np.ndarray
+    color: tuple[float, float, float] | None = None
+    opacity: float = 1.0
+    is_raw: bool = False
+
+
+def warn_missing(document: str, link: str, file: str, reason: str) -> None:
+    """Says that a mesh is not drawn, by its file and link."""
+    message = f"{document}: link {link!r}: the mesh {file!r} is left out, and its collision shapes drawn: {reason}"
+    warnings.warn(message, DescriptionWarning, stacklevel=2)

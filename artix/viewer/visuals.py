@@ -1,0 +1,101 @@
+"""What is drawn of a robot: surfaces with colours that ride on its links."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from artix import Articulation, Geometry, GeometryType, Topology
+from artix.viewer.meshes import TriangleMesh, geometry_mesh
+
+IDENTITY = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
+COLLISION_COLOR = (0.90, 0.45, 0.15)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Visual:
+    """A surface that rides on a link and is drawn; it has no part in dynamics.
+
+    Attributes:
+      link: the number of the link.
+      mesh: the surface in its own frame.
+      pose: that frame in the link's: position [m], quaternion xyzw, shape [7].
+      color: red, green and blue, each from 0 to 1; ``None`` leaves it to the viewer.
+      opacity: from 0, invisible, to 1.
+
+    Examples:
+      >>> from artix import viewer
+      >>> ball = viewer.geometry_mesh(artix.Geometry.sphere(0.1))
+      >>> viewer.Visual(link=0, mesh=ball, color=(1.0, 0.0, 0.0)).opacity
+      1.0
+    """
+
+    link: int
+    mesh: TriangleMesh
+    pose: npt.ArrayLike = IDENTITY
+    color: tuple[float, float, float] | None = None
+    opacity: float = 1.0
+
+
+def collision_visuals(articulation: Articulation) -> tuple[Visual, ...]:
+    """The shapes with which a robot touches things, sensors included.
+
+    Args:
+      articulation: one articulation.
+
+    Returns:
+      A visual for each of ``articulation.topology.geometries``, in their order.
+
+    Raises:
+      ValueError: the articulation is one of a padded fleet.
+
+    Examples:
+      >>> from artix import viewer
+      >>> quadruped = artix.robots.load("quadruped")
+      >>> len(viewer.collision_visuals(quadruped))
+      4
+    """
+    structures = static_topology(articulation).geometries
+    numbers = articulation.geometry
+    ends = np.cumsum([0, *(one.num_points for one in structures)])
+    visuals = list[Visual]()
+    for k, one in enumerate(structures):
+        sizes = {GeometryType.SPHERE: 1, GeometryType.BOX: 3, GeometryType.HULL: 1}.get(one.type, 2)
+        points = np.asarray(numbers.point, float)[ends[k] : ends[k + 1]] if one.type is GeometryType.HULL else None
+        shape = Geometry(type=one.type, size=tuple(np.asarray(numbers.size[k], float)[:sizes]), points=points)
+        pose = np.asarray(numbers.pose[k], float)
+        opacity = 0.35 if one.sensor else 1.0
+        visuals.append(Visual(one.link, geometry_mesh(shape), pose, COLLISION_COLOR, opacity))
+    return tuple(visuals)
+
+
+def static_topology(articulation: Articulation) -> Topology:
+    """The topology of one robot.
+
+    Raises:
+      ValueError: the trees are data, as in a padded fleet.
+    """
+    if not isinstance(articulation.topology, Topology):
+        raise ValueError(
+            "the articulation is one of a padded fleet, which has no names and shapes; pass the fleet itself, or a "
+            "member of it: fleet.member(k)"
+        )
+    return articulation.topology
+
+
+def checked_visuals(visuals: Sequence[Visual], topology: Topology) -> tuple[Visual, ...]:
+    """The visuals, after a look at their links.
+
+    Raises:
+      ValueError: one rides on a link that is not there.
+    """
+    for visual in visuals:
+        if not 0 <= visual.link < topology.num_links:
+            raise ValueError(
+                f"a visual rides on link {visual.link}, but {topology.name!r} has links 0 to {topology.num_links - 1}; "
+                "visuals belong to the articulation with which they were loaded"
+            )
+    return tuple(visuals)

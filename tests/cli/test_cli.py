@@ -1,0 +1,230 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import artix
+from artix import robots
+from artix.cli import main
+from artix.cli.identities import Identity
+
+BROKEN = """<robot name="broken">
+  <link name="a"/>
+  <link name="b">
+    <inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="-3" ixy="0" ixz="0" iyz="0"/></inertial>
+  </link>
+  <joint name="j" type="revolute"><parent link="a"/><child link="b"/><axis xyz="0 1 0"/></joint>
+</robot>
+"""
+WARNED = BROKEN.replace('izz="-3"', 'izz="1.5"')
+IMPOSSIBLE = BROKEN.replace('izz="-3"', 'izz="3"')
+
+
+@pytest.fixture
+def urdf(tmp_path):
+    def write(text):
+        path = tmp_path / "robot.urdf"
+        path.write_text(text, encoding="utf-8")
+        return str(path)
+
+    return write
+
+
+def test_info_shows_the_tree_the_dofs_and_the_mass(capsys):
+    assert main(["info", "arm7"]) == 0
+    out = capsys.readouterr().out
+    topology = robots.load("arm7").topology
+    assert all(name in out for name in (*topology.link_names, *topology.joint_names))
+    assert "fixed base" in out
+    assert "total mass 17.1 kg" in out
+    assert "└─ shoulder" in out
+
+
+def test_info_knows_the_base_of_a_built_in_robot_and_lets_it_be_changed(capsys):
+    assert main(["info", "quadruped"]) == 0
+    out = capsys.readouterr().out
+    assert "floating base" in out
+    assert ", 4 shapes" in out
+    assert main(["info", "quadruped", "--fixed-base"]) == 0
+    assert "fixed base" in capsys.readouterr().out
+
+
+def test_info_prints_joint_axes_in_the_child_link(urdf, capsys):
+    oblique = WARNED.replace('xyz="0 1 0"', 'xyz="0 -0.6 0.8"')
+    assert main(["info", urdf(oblique)]) == 0
+    assert "(0, -0.6, 0.8)" in capsys.readouterr().out
+    assert main(["info", urdf(WARNED.replace('xyz="0 1 0"', 'xyz="0 0 -1"'))]) == 0
+    assert " -z " in capsys.readouterr().out
+
+
+def test_info_of_a_broken_robot_explains_and_fails(urdf, capsys):
+    assert main(["info", urdf(BROKEN)]) == 1
+    assert "not positive definite" in capsys.readouterr().err
+
+
+def test_check_fails_for_errors_only(urdf, capsys):
+    assert main(["check", urdf(BROKEN)]) == 1
+    assert "1 error, 1 warning" in capsys.readouterr().out
+    assert main(["check", urdf(WARNED)]) == 0
+    assert "no errors, 1 warning" in capsys.readouterr().out
+    assert main(["check", urdf(IMPOSSIBLE)]) == 0
+    assert "triangle inequality" in capsys.readouterr().out
+    assert main(["check", urdf(IMPOSSIBLE), "--strict"]) == 1
+    assert "1 error, 1 warning" in capsys.readouterr().out
+    assert main(["check", "humanoid"]) == 0
+    assert "no remarks" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["check", "info"])
+def test_a_missing_or_unreadable_file_is_one_line_on_stderr(command, tmp_path, capsys):
+    binary = tmp_path / "mesh.stl"
+    binary.write_bytes(b"\x80\xff\x00\x01")
+    for robot in ("nobody", str(tmp_path), str(binary)):
+        assert main([command, robot]) == 1
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err.startswith("artix: ")
+        assert captured.err.count("\n") == 1
+
+
+def test_content_that_is_no_urdf_is_an_error_with_its_line(urdf, capsys):
+    assert main(["check", urdf("not xml at all")]) == 1
+    assert ":1: error:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [[], ["dance"], ["demo", "--members", "0"], ["info"]])
+def test_wrong_usage_exits_with_two(arguments, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    assert exit_.value.code == 2
+
+
+def test_the_module_runs_and_its_help_does_not_wait_for_jax():
+    code = "import sys, artix.__main__; print(any('matplotlib' in name for name in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
+    result = subprocess.run([sys.executable, "-m", "artix", "--help"], capture_output=True, text=True)
+    assert result.returncode == 0
+    assert "demo" in result.stdout
+
+
+@pytest.mark.slow
+def test_demo_verifies_its_numbers_and_saves_a_plot(tmp_path, capsys, monkeypatch):
+    picture = tmp_path / "demo.png"
+    assert main(["demo", "--members", "6", "--output", str(picture)]) == 0
+    out = capsys.readouterr().out
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert "mass matrix" in out
+    assert "all identities hold" in out
+    assert "FAILED" not in out
+
+    # In the same test, so that the compiled programs serve twice: a wrong number is found and fails the command.
+    from artix.cli import measurements
+
+    def wrong(articulation, state):
+        return 1.001 * artix.bias_force(articulation, state)
+
+    quantities = [
+        q if q.name != "bias force" else measurements.Quantity(q.name, wrong, q.group) for q in measurements.QUANTITIES
+    ]
+    monkeypatch.setattr(measurements, "QUANTITIES", tuple(quantities))
+    assert main(["demo", "--members", "6", "--output", str(picture)]) == 1
+    assert "bias force is gravity and Coriolis" in capsys.readouterr().err
+
+
+def test_demo_refuses_an_output_that_cannot_be_written_before_it_computes(tmp_path, capsys):
+    assert main(["demo", "--output", str(tmp_path / "missing" / "demo.png")]) == 1
+    assert "there is no folder" in capsys.readouterr().err
+
+
+def test_a_nan_never_passes_as_an_identity():
+    assert not Identity("", "", float("nan"), 1.0).holds
+    assert not Identity("", "", float("nan"), 0.0, lower=True).holds
+    assert Identity("", "", np.finfo(np.float32).eps, 1e-5).holds
+
+
+# --- formats ------------------------------------------------------------------------------------------------------
+
+MUSCLE = """<mujoco><worldbody><body name="arm"><joint name="elbow"/><geom size="1"/></body>
+<body name="ball"><freejoint/><geom size="1"/></body></worldbody>
+<actuator><muscle name="biceps" joint="elbow" lengthrange="0 1"/></actuator></mujoco>"""
+
+
+@pytest.fixture
+def mjcf_file(tmp_path):
+    pytest.importorskip("mujoco")
+    path = tmp_path / "robot.xml"
+    path.write_text(MUSCLE, encoding="utf-8")
+    return str(path)
+
+
+def test_info_and_check_of_an_mjcf(mjcf_file, capsys):
+    assert main(["check", mjcf_file]) == 1
+    assert '<muscle name="biceps">' in capsys.readouterr().out
+    assert main(["check", mjcf_file, "--skip", "all"]) == 0
+    assert main(["info", mjcf_file, "--skip", "actuator", "--body", "ball"]) == 0
+    assert "floating base, 1 link" in capsys.readouterr().out
+    assert main(["info", mjcf_file, "--skip", "actuator"]) == 1
+    assert "choose one with body=" in capsys.readouterr().err
+    assert main(["info", mjcf_file, "--skip", "biceps"]) == 1
+    assert "nothing called 'biceps' can be skipped" in capsys.readouterr().err
+
+
+def test_convert_between_formats(tmp_path, capsys):
+    xml, npz, urdf = (str(tmp_path / f"arm.{suffix}") for suffix in ("xml", "npz", "urdf"))
+    assert main(["convert", "arm7", npz]) == 0
+    assert "9 links, 7 DOFs, nothing lost" in capsys.readouterr().out
+    assert main(["convert", npz, urdf]) == 0
+    assert "whether the base is fixed" in capsys.readouterr().out
+    assert main(["convert", urdf, xml, "--fixed-base"]) == 0
+    assert "MJCF has no word for its speed limit" in capsys.readouterr().out
+    original, again = robots.load("arm7"), artix.load(urdf, fixed_base=True)
+    np.testing.assert_allclose(again.link_inertia, original.link_inertia, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["arm7", "robot.doc"], "no writer for the suffix '.doc'"),
+        (["arm7", "missing/robot.npz"], "cannot be written"),
+        (["arm7", "robot.npz", "--skip", "tendon"], "without the option --skip"),
+        (["nobody", "robot.npz"], "there is no file 'nobody'"),
+    ],
+)
+def test_convert_explains_what_it_cannot_do(arguments, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["convert", *arguments]) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_convert_of_a_broken_robot_prints_its_errors(urdf, tmp_path, capsys):
+    assert main(["convert", urdf(BROKEN), str(tmp_path / "robot.npz")]) == 1
+    assert "not positive definite" in capsys.readouterr().err
+    assert main(["convert", urdf(BROKEN), str(tmp_path / "robot.npz"), "--repair", "inertia"]) == 0
+
+
+XACRO = """<robot name="printed" xmlns:xacro="http://www.ros.org/wiki/xacro">
+<xacro:arg name="mass" default="1"/>
+<link name="a"><inertial><mass value="$(arg mass)"/>
+<inertia ixx="${2*0.5}" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial></link></robot>"""
+
+
+def test_xacro_is_expanded(tmp_path, capsys):
+    path = tmp_path / "robot.xacro"
+    path.write_text(XACRO, encoding="utf-8")
+    pytest.importorskip("xacrodoc")
+    assert artix.load(path, arguments={"mass": "3"}).link_mass[0] == 3.0
+    assert main(["check", str(path)]) == 0
+    path.write_text(XACRO.replace("2*0.5", "undefined"), encoding="utf-8")
+    assert main(["check", str(path)]) == 1
+    assert "xacro cannot expand it" in capsys.readouterr().out
+
+
+def test_without_xacrodoc_the_extra_is_named(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "robot.xacro"
+    path.write_text(XACRO, encoding="utf-8")
+    monkeypatch.setitem(sys.modules, "xacrodoc", None)
+    assert main(["info", str(path)]) == 1
+    assert "pip install 'artix[xacro]'" in capsys.readouterr().err

@@ -1,0 +1,140 @@
+"""``artix train`` and ``artix play``, on a task that is quick to compile; and what they say when something is amiss."""
+
+import errno
+import json
+import os
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from artix import envs
+from artix.cli import main
+from artix.cli import train as command
+from artix.examples import policies, ppo
+from tests.support.point_mass import PointMass
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick():
+    with pytest.MonkeyPatch.context() as patch, jax.numpy_dtype_promotion("standard"), jax.enable_x64(False):
+        patch.setattr(envs, "make", lambda name, **_: PointMass())
+        patch.setattr(jax, "devices", lambda *_: jax.local_devices()[:1])
+        yield
+
+
+def train(folder, *more):
+    return main(["train", "cart_pole", "--envs", "8", "--output", str(folder), *more])
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The folder of a training of two iterations of 8 x 32 steps."""
+    folder = tmp_path_factory.mktemp("training") / "runs"
+    assert train(folder, "--steps", "0.5k") == 0
+    return folder
+
+
+def test_what_a_training_leaves(trained):
+    files = {path.name for path in trained.iterdir()}
+    assert files == {"checkpoint.npz", "policy.npz", "policy.stablehlo", "progress.csv", "learning_curve.png"}
+    header = policies.load_header(trained / "checkpoint.npz")
+    assert (header["task"], header["steps"], header["config"]["num_envs"]) == ("cart_pole", 512, 8)
+    assert len((trained / "progress.csv").read_text().splitlines()) == 3
+    assert (trained / "policy.npz").stat().st_size < 100_000
+
+
+def test_the_exported_policy_is_the_policy(trained):
+    config = ppo.Config(num_envs=8)
+    like = jax.eval_shape(lambda: ppo.policy_of(ppo.start(PointMass(), config, 1), config))
+    policy = policies.load(trained / "policy.npz", {"policy": like})["policy"]
+    exported = jax.export.deserialize(bytearray((trained / "policy.stablehlo").read_bytes()))
+    obs = jnp.linspace(-1, 1, 10, dtype=jnp.float32).reshape(5, 2)
+    np.testing.assert_allclose(exported.call(obs), policy(obs), rtol=1e-6, atol=1e-7)
+
+
+def test_it_goes_on(trained, capsys):
+    assert train(trained) == 1
+    assert "--resume goes on" in capsys.readouterr().err
+    assert main(["train", "cart_pole", "--resume", "--steps", "768", "--output", str(trained)]) == 0
+    assert policies.load_header(trained / "checkpoint.npz")["steps"] == 768
+    rows = (trained / "progress.csv").read_text().splitlines()[1:]
+    assert [float(row.split(",")[0]) for row in rows] == [256, 512, 768]
+    seconds = [float(row.split(",")[1]) for row in rows]
+    assert seconds == sorted(seconds)
+    assert main(["train", "cart_pole", "--resume", "--seed", "4", "--output", str(trained)]) == 1
+    assert "keeps the checkpoint's seed" in capsys.readouterr().err
+
+
+def test_play_prints_statistics(trained, capsys):
+    assert main(["play", str(trained), "--episodes", "4"]) == 0
+    out = capsys.readouterr().out
+    assert all(word in out for word in ("4 episodes", "return", "terminated", "final/distance"))
+
+
+def test_ctrl_c_leaves_a_checkpoint(tmp_path, monkeypatch, capsys):
+    whole = ppo.train
+
+    def interrupted(*arguments, **options):
+        yield next(whole(*arguments, **options))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command.ppo, "train", interrupted)
+    assert train(tmp_path / "runs", "--steps", "10k") == 130
+    assert "--resume" in capsys.readouterr().out
+    assert policies.load_header(tmp_path / "runs" / "checkpoint.npz")["steps"] == 256
+
+
+def test_a_full_disk_is_said_and_what_was_there_stays(trained, tmp_path, monkeypatch, capsys):
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(policies.os, "fsync", full)
+    before = (trained / "checkpoint.npz").read_bytes()
+    with pytest.raises(OSError, match="No space left"):
+        policies.save(trained / "checkpoint.npz", {"x": jnp.zeros(3)})
+    assert (trained / "checkpoint.npz").read_bytes() == before
+    assert list(trained.glob("*.part")) == []
+    monkeypatch.setattr(command, "CHECKPOINT_PERIOD", 0.0)
+    assert train(tmp_path / "runs", "--steps", "256") == 1
+    error = capsys.readouterr().err
+    assert "no checkpoint was written: No space left on device; training goes on" in error
+    assert "cannot be written" in error
+
+
+def test_a_bad_checkpoint_is_said(trained, tmp_path, capsys):
+    bad = tmp_path / "bad.npz"
+    whole = (trained / "checkpoint.npz").read_bytes()
+    changed = bytearray(whole)
+    changed[len(whole) // 2] ^= 0xFF
+    for content in (b"", b"no archive", whole[: len(whole) // 2], bytes(changed)):
+        bad.write_bytes(content)
+        assert main(["play", str(bad)]) == 1
+        assert "damaged, or no checkpoint" in capsys.readouterr().err
+    np.savez(bad, x=np.zeros(3))
+    assert main(["play", str(bad)]) == 1
+    assert "no checkpoint" in capsys.readouterr().err
+    assert main(["play", str(tmp_path / "none.npz")]) == 1
+    assert "there is no checkpoint" in capsys.readouterr().err
+
+
+def test_a_checkpoint_of_other_options_is_said(trained, capsys, tmp_path):
+    header = policies.load_header(trained / "checkpoint.npz")
+    header["config"]["policy_layers"] = [8]
+    policies.save(tmp_path / "other.npz", {}, **header)
+    assert main(["play", str(tmp_path / "other.npz")]) == 1
+    assert "has no array 'policy/" in capsys.readouterr().err
+    header["config"]["unheard_of"] = 1
+    policies.save(tmp_path / "other.npz", {}, **json.loads(json.dumps(header)))
+    assert main(["play", str(tmp_path / "other.npz")]) == 1
+    assert "unheard_of" in capsys.readouterr().err
+
+
+def test_unknown_tasks_and_numbers(capsys):
+    assert main(["train", "chess"]) == 1
+    assert "cart_pole" in capsys.readouterr().err
+    for steps in ("many", "0", "-3k"):
+        with pytest.raises(SystemExit):
+            main(["train", "cart_pole", "--steps", steps])
+        assert "--steps" in capsys.readouterr().err

@@ -1,0 +1,149 @@
+"""Environments in the shapes of other libraries, and what these make of them. What is not installed is skipped."""
+
+import re
+import warnings
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from artix import envs
+from tests.support.point_mass import PointMass
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _as_users_have_it():
+    with jax.numpy_dtype_promotion("standard"), jax.enable_x64(False):
+        yield
+
+
+def cart_pole(episode_length=250):
+    return envs.make("cart_pole", episode_length=episode_length)
+
+
+def test_gymnasium_finds_nothing_wrong():
+    pytest.importorskip("gymnasium")
+    from gymnasium.utils.env_checker import check_env
+
+    from artix.envs.adapters.gymnasium import GymnasiumEnv
+
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        check_env(GymnasiumEnv(cart_pole()))
+    about = ("minimum value is -infinity", "maximum value is infinity", "not having a spec")
+    assert [str(w.message) for w in said if not any(text in str(w.message) for text in about)] == []
+
+
+def test_a_vector_environment_of_gymnasium_begins_anew_in_the_same_step():
+    pytest.importorskip("gymnasium")
+    from gymnasium.vector import AutoresetMode
+
+    from artix.envs.adapters.gymnasium import GymnasiumVectorEnv
+
+    env = GymnasiumVectorEnv(PointMass(episode_length=3), 4)
+    assert env.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
+    obs, _ = env.reset(seed=5)
+    assert obs in env.observation_space
+    again, _ = env.reset(seed=5)
+    np.testing.assert_array_equal(again, obs)
+    far = np.full((4, 1), 1.0, np.float32)
+    for step in range(3):
+        obs, reward, terminated, truncated, info = env.step(far)
+        assert obs in env.observation_space
+        assert reward.shape == (4,)
+        assert not terminated.any()
+        assert (truncated == (step == 2)).all()
+        assert (info["_final_obs"] == truncated).all()
+    assert np.abs(info["final_obs"][:, 1] - obs[:, 1]).min() > 1e-3  # the old episodes had gained speed
+    assert np.unique(obs[:, 0]).size == 4
+    obs, *_ = env.step(np.zeros((4, 1), np.float32))
+    assert obs in env.observation_space
+
+
+def test_gymnasium_sees_parts_of_observations():
+    pytest.importorskip("gymnasium")
+    from artix.envs.adapters.gymnasium import GymnasiumEnv
+
+    env = GymnasiumEnv(PointMass(privileged=True))
+    obs, _ = env.reset(seed=0)
+    assert obs in env.observation_space
+    assert set(env.observation_space) == {"state", "privileged_state"}
+
+
+def test_rejax_sees_an_environment_of_gymnax():
+    from artix.envs.adapters.rejax import GymnaxEnvironment
+
+    env = GymnaxEnvironment(PointMass(episode_length=2))
+    obs, state = env.reset(jax.random.key(0))
+    first = obs
+    for step in range(2):
+        obs, state, _, done, info = env.step(jax.random.key(1), state, jnp.zeros(1, jnp.float32))
+        assert bool(done) == (step == 1)
+        assert set(info) == {"distance", "nan"}
+    assert not np.allclose(obs, first)
+
+
+def test_brax_gets_fresh_starts_and_sums_of_episodes():
+    pytest.importorskip("brax")
+    from artix.envs.adapters.brax import BraxEnvironment, wrap_for_training
+
+    env = wrap_for_training(BraxEnvironment(PointMass(episode_length=2)), episode_length=2)
+    state = env.reset(jax.random.split(jax.random.PRNGKey(0), 3))
+    first, rewards = state.obs, []
+    for _ in range(2):
+        state = env.step(state, jnp.zeros((3, 1), jnp.float32))
+        rewards.append(state.reward)
+    assert (state.info["truncation"] == 1).all()
+    assert (state.info["steps"] == 2).all()
+    np.testing.assert_allclose(state.info["episode_metrics"]["sum_reward"], sum(rewards), rtol=1e-6)
+    assert not np.isclose(state.obs, first).any()
+    state = env.step(state, jnp.zeros((3, 1), jnp.float32))
+    np.testing.assert_allclose(state.info["episode_metrics"]["sum_reward"], state.reward, rtol=1e-6)
+    assert (state.info["steps"] == 1).all()
+
+
+def test_brax_cannot_say_what_the_environment_says():
+    from artix.envs.adapters.brax import BraxEnvironment, wrap_for_training
+
+    with pytest.raises(ValueError, match="30; found 1000"):
+        wrap_for_training(BraxEnvironment(PointMass()), episode_length=1000)
+    with pytest.raises(ValueError, match="action_repeat"):
+        wrap_for_training(BraxEnvironment(PointMass()), episode_length=30, action_repeat=2)
+
+
+PAGE = (Path(__file__).parents[2] / "docs/adapters.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", ["gymnasium", "brax", "rejax", "skrl"])
+def test_the_example_of_the_page_trains(library, tmp_path, monkeypatch):
+    """Each has a claim of its own: that the policy got better."""
+    pytest.importorskip(library)
+    monkeypatch.chdir(tmp_path)
+    sections = re.split(r"^## ", PAGE, flags=re.MULTILINE)
+    (section,) = (text for text in sections if text.lower().startswith(library))
+    names = {}
+    for block in re.findall(r"```python\n(.*?)```", sections[0] + section, re.DOTALL):
+        exec(compile(block, "adapters.md", "exec"), names)
+
+
+@pytest.mark.slow
+def test_rsl_rl_steps_tensors_that_are_the_arrays():
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("tensordict")
+    from artix.envs.adapters.rsl_rl import RslRlVecEnv
+
+    env = RslRlVecEnv(PointMass(episode_length=5, privileged=True), 8)
+    obs = env.get_observations()
+    assert obs["policy"].shape == (8, 1)
+    assert obs["critic"].shape == (8, 2)
+    assert env._tensor(env._state.reward).data_ptr() == env._state.reward.unsafe_buffer_pointer()
+    env.episode_length_buf = torch.full((8,), 3)
+    for step in range(2):
+        obs, reward, done, extras = env.step(torch.zeros(8, 1))
+        assert reward.shape == (8,)
+        assert (done == (step == 1)).all()
+        assert (extras["time_outs"] == (step == 1)).all()
+    assert (env.episode_length_buf == 0).all()

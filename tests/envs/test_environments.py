@@ -1,0 +1,208 @@
+"""What holds for every environment: seeds, batches, episodes, refusals, and numbers that stop being finite."""
+
+import subprocess
+import sys
+
+import jax
+import jax.extend
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import artix
+from artix import envs
+from artix.envs import random_numbers
+
+NUM = 6
+OTHERS = np.arange(NUM) != 3
+
+
+@pytest.fixture(scope="module")
+def cart():
+    return envs.make("cart_pole", episode_length=20, dtype="float32")
+
+
+@pytest.fixture(scope="module")
+def fleet(cart):
+    """Batched reset and step of an environment whose episodes follow each other."""
+    environment = envs.autoreset(cart)
+    return jax.jit(jax.vmap(environment.reset)), jax.jit(jax.vmap(environment.step))
+
+
+def keys(seed=0, num=NUM):
+    return jax.random.split(jax.random.key(seed), num)
+
+
+def actions(seed=1, num=NUM):
+    return jax.random.uniform(jax.random.key(seed), (num, 1), jnp.float32, -1, 1)
+
+
+def data(tree):
+    """A pytree as NumPy arrays, keys by their numbers."""
+    as_numbers = lambda x: jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x  # noqa: E731
+    return jax.tree.map(lambda x: np.asarray(as_numbers(x)), tree)
+
+
+def same(found, wanted):
+    jax.tree.map(np.testing.assert_array_equal, data(found), data(wanted))
+
+
+def close(found, wanted, atol):
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=0, atol=atol), data(found), data(wanted))
+
+
+def test_one_seed_has_one_result(fleet):
+    reset, step = fleet
+    same(step(reset(keys()), actions()), step(reset(keys()), actions()))
+    assert not np.array_equal(reset(keys(0)).obs, reset(keys(5)).obs)
+
+
+def test_results_do_not_depend_on_the_order_of_a_batch(fleet):
+    reset, step = fleet
+    order = np.array([4, 2, 0, 5, 1, 3])
+    there = step(reset(keys()), actions())
+    same(step(reset(keys()[order]), actions()[order]), jax.tree.map(lambda x: x[order], there))
+
+
+def test_a_batch_is_its_members_and_a_scan_its_steps(cart, fleet):
+    environment = envs.autoreset(cart)
+    reset, step = fleet
+    state = reset(keys())
+    several = jnp.stack([actions(seed) for seed in range(25)])
+    scanned, rewards = jax.jit(lambda state: jax.lax.scan(_stepper(environment), state, several))(state)
+    for action, reward in zip(several, rewards, strict=True):
+        state = step(state, action)
+        np.testing.assert_allclose(state.reward, reward, atol=1e-6)
+    close(scanned, state, atol=2e-5)
+    single = environment.reset(keys()[2])
+    for action in several[:2]:
+        single = environment.step(single, action[2])
+    pair = step(step(reset(keys()), several[0]), several[1])
+    close(single, jax.tree.map(lambda x: x[2], pair), atol=1e-6)
+
+
+def _stepper(environment):
+    def advance(state, action):
+        state = jax.vmap(environment.step)(state, action)
+        return state, state.reward
+
+    return advance
+
+
+def test_eight_devices_need_no_communication():
+    """Each computes its part of the batch, and the numbers are those of one device."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.envs.sharded_environment"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "8 devices, 0 collectives, equal" in done.stdout
+
+
+def test_episodes_begin_afresh(cart):
+    """Whose first states are cached would begin each episode alike."""
+    environment = envs.autoreset(envs.make("cart_pole", episode_length=1, dtype="float32"))
+    state = environment.reset(jax.random.key(0))
+    advance = lambda state, _: (environment.step(state, jnp.zeros(1, jnp.float32)),) * 2  # noqa: E731
+    _, states = jax.lax.scan(advance, state, length=50)
+    starts = np.asarray(states.articulation_state.joint_position)
+    assert len(np.unique(starts[:, 0])) == 50
+    assert abs(np.std(starts[:, 0]) / 0.05 - 1) < 0.3
+    assert np.all(np.asarray(states.done) == 1)
+    assert np.all(np.asarray(states.info["steps"]) == 0)
+
+
+def test_the_step_that_ends_an_episode_keeps_its_outcome(cart, fleet):
+    reset, step = fleet
+    state = reset(keys())
+    for number in range(20):
+        before, state = state, step(state, actions(number))
+    alone = {name: value for name, value in before.info.items() if name != "final_obs"}
+    last = jax.jit(jax.vmap(cart.step))(before.replace(info=alone), actions(19))
+    same((state.reward, state.done, state.info["truncation"]), (last.reward, jnp.ones(NUM, "float32"), last.done))
+    same(state.info["final_obs"], last.obs)
+    assert not np.any(np.all(np.asarray(state.obs) == np.asarray(last.obs), axis=1))
+    after = step(state, actions(20))
+    assert np.all(np.asarray(after.done) == 0)
+    assert np.all(np.asarray(after.info["steps"]) == 1)
+
+
+def test_numbers_that_are_not_finite_stay_where_they_are(fleet):
+    reset, step = fleet
+    state = step(reset(keys()), actions())
+    clean = step(state, actions(7))
+    where = state.articulation_state
+    broken = state.replace(articulation_state=where.replace(joint_velocity=where.joint_velocity.at[3].set(np.nan)))
+    for found in (step(broken, actions(7)), step(state, actions(7).at[3].set(np.nan))):
+        assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(data(found)) if x.dtype.kind == "f")
+        np.testing.assert_array_equal(found.metrics["nan"], np.arange(NUM) == 3)
+        np.testing.assert_array_equal(found.done, np.arange(NUM) == 3)
+        assert found.reward[3] == 0
+        assert found.info["steps"][3] == 0
+        same(*(jax.tree.map(lambda x: x[OTHERS], each) for each in (found, clean)))
+
+
+def test_without_autoreset_the_last_good_state_stays(cart):
+    state = cart.reset(jax.random.key(0))
+    found = jax.jit(cart.step)(state, jnp.full(1, jnp.nan, "float32"))
+    same(found.articulation_state, state.articulation_state)
+    assert found.done == 1
+    assert found.info["truncation"] == 0
+
+
+def test_what_is_refused(cart):
+    state = cart.reset(jax.random.key(0))
+    with pytest.raises(ValueError, match=r"expected an action of shape \(1,\), found \(2,\).*vmap"):
+        cart.step(state, jnp.zeros(2, "float32"))
+    with pytest.raises(ValueError, match="action must be finite"):
+        cart.step(state, jnp.array([jnp.nan], "float32"))
+    with pytest.raises(ValueError, match=r"no task called 'cartpole'.*cart_pole"):
+        envs.make("cartpole")
+    robot = artix.robots.load("cart_pole")
+    with pytest.raises(ValueError, match="multiple of physics_dt"):
+        envs.Environment("it", robot, action_size=1, dt=0.02, physics_dt=0.015, episode_length=10)
+    with pytest.raises(ValueError, match="at least 1"):
+        envs.Environment("it", robot, action_size=1, dt=0.02, physics_dt=0.01, episode_length=0)
+
+
+def test_actions_beyond_one_are_clipped(cart):
+    state = cart.reset(jax.random.key(0))
+    same(cart.step(state, jnp.array([3.0], "float32")), cart.step(state, jnp.array([1.0], "float32")))
+
+
+def test_the_gradient_of_an_episode_is_its_difference(cart):
+    environment = envs.make("cart_pole", dtype="float64")
+    state = environment.reset(jax.random.key(0))
+
+    def total(action):
+        final, rewards = jax.lax.scan(lambda s, a: ((n := environment.step(s, a)), n.reward), state, action)
+        return jnp.sum(rewards) + final.obs[1]
+
+    action = 0.3 * jnp.sin(jnp.arange(5.0))[:, None]
+    gradient = jax.jit(jax.grad(total))(action)
+    total = jax.jit(total)
+    step = 1e-6
+    differences = [(total(action.at[k].add(step)) - total(action.at[k].add(-step))) / (2 * step) for k in range(5)]
+    np.testing.assert_allclose(gradient[:, 0], differences, rtol=1e-6, atol=1e-9)
+
+
+def test_random_words_are_those_of_jax():
+    key = jax.random.key(7)
+    count = jnp.arange(10, dtype=jnp.uint32)
+    found = random_numbers.threefry(jax.random.key_data(key), count)
+    np.testing.assert_array_equal(found, jax.extend.random.threefry_2x32(jax.random.key_data(key), count))
+
+
+@pytest.mark.parametrize("key", [jax.random.key(3), jax.random.PRNGKey(3), jax.random.key(3, impl="rbg")], ids=str)
+def test_random_numbers_are_uniform_with_every_kind_of_key(key):
+    uniform = np.asarray(random_numbers.uniform(key, 20001, jnp.float32))
+    assert uniform.shape == (20001,)
+    assert 0 <= uniform.min() < 1e-3
+    assert 1 - 1e-3 < uniform.max() < 1
+    assert abs(uniform.mean() - 0.5) < 4 / np.sqrt(12 * 20001)
+    assert np.all(np.abs(np.histogram(uniform, 20, (0, 1))[0] / 20001 - 0.05) < 0.008)
+    parts = [np.asarray(random_numbers.uniform(part, 3, jnp.float32)) for part in random_numbers.split(key, 5)]
+    assert len(np.unique(np.stack(parts))) == 15

@@ -1,0 +1,112 @@
+"""What sensors tell, beside MuJoCo's sensors of the same robot; heights beside the terrain's own."""
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+
+import artix
+from artix.envs import observations, terrain
+from artix.envs.tasks.quadruped_velocity import FEET
+
+SENSORS = {
+    "velocimeter": mujoco.mjtSensor.mjSENS_VELOCIMETER,
+    "gyro": mujoco.mjtSensor.mjSENS_GYRO,
+    "framezaxis": mujoco.mjtSensor.mjSENS_FRAMEZAXIS,
+}
+
+
+@pytest.fixture(scope="module")
+def robot():
+    return artix.robots.load("quadruped", dtype="float64")
+
+
+@pytest.fixture(scope="module")
+def model(robot, tmp_path_factory):
+    path = tmp_path_factory.mktemp("robot") / "quadruped.xml"
+    artix.save(robot, path)
+    spec = mujoco.MjSpec.from_file(str(path))
+    spec.body("imu").add_site(name="imu")
+    for name, kind in SENSORS.items():
+        spec.add_sensor(name=name, type=kind, objtype=mujoco.mjtObj.mjOBJ_SITE, objname="imu")
+    for foot in FEET:
+        spec.body(foot).add_site(name=foot)
+        kind = mujoco.mjtSensor.mjSENS_FRAMELINVEL
+        spec.add_sensor(name=foot, type=kind, objtype=mujoco.mjtObj.mjOBJ_SITE, objname=foot)
+    return spec.compile()
+
+
+def test_sensors_agree_with_those_of_mujoco(robot, model):
+    coordinates = artix.MujocoCoordinates(robot, model)
+
+    @jax.jit
+    def seen(state):
+        return {
+            "velocimeter": observations.linear_velocity(robot, state, "imu"),
+            "gyro": observations.angular_velocity(robot, state, "imu"),
+            "framezaxis": observations.up_vector(robot, state, "imu"),
+            "feet": observations.frame_velocities(robot, state, FEET),
+            "places": observations.frame_positions(robot, state, FEET),
+            "gravity": observations.projected_gravity(robot, state, "imu"),
+        }
+
+    for seed in range(5):
+        state = artix.random_state(robot, jax.random.key(seed))
+        data = mujoco.MjData(model)
+        data.qpos[:], data.qvel[:] = coordinates.qpos_qvel(state, model.qpos0)
+        mujoco.mj_forward(model, data)
+        found = seen(state)
+        for name in SENSORS:
+            np.testing.assert_allclose(found[name], data.sensor(name).data, atol=1e-11)
+        np.testing.assert_allclose(found["feet"], [data.sensor(foot).data for foot in FEET], atol=1e-11)
+        np.testing.assert_allclose(found["places"], [data.site(foot).xpos for foot in FEET], atol=1e-11)
+        axes = data.site("imu").xmat.reshape(3, 3)
+        np.testing.assert_allclose(found["gravity"], axes.T @ [0, 0, -1], atol=1e-11)
+
+
+def test_an_accelerometer_feels_what_accelerates(robot):
+    """Between two states of a root that accelerates, turned by 90 degrees about z."""
+    half = np.sqrt(0.5)
+    turned = artix.neutral_state(robot).replace(root_pose=jnp.array([0.0, 0, 0, 0, 0, half, half]))
+    later = turned.replace(root_velocity=jnp.array([0.02, 0.0, 0.01, 0, 0, 0]))
+    found = observations.accelerometer(robot, turned, later, 0.01, "imu")
+    np.testing.assert_allclose(found, [0.0, -2.0, 1.0 + 9.81], atol=1e-12)
+
+
+def test_drives_are_springs_and_dampers_with_limits(robot):
+    every = jnp.ones(12)
+    drive = robot.drive.replace(stiffness=30 * every, damping=2 * every, max_force=10 * every)
+    state = artix.neutral_state(robot).replace(joint_velocity=0.5 * every)
+    found = observations.drive_forces(robot.replace(drive=drive), state, jnp.linspace(-1, 1, 12))
+    np.testing.assert_allclose(found, np.clip(30 * np.linspace(-1, 1, 12) - 1, -10, 10), atol=1e-12)
+
+
+def test_a_scan_sees_the_slope_that_the_robot_faces(robot):
+    field = artix.HeightField.of(0.2 * np.arange(40)[:, None] * np.ones(40), spacing=(0.1, 0.1), dtype="float64")
+    ground = artix.Ground((field,))
+    half = np.sqrt(0.5)
+    state = artix.neutral_state(robot).replace(root_pose=jnp.array([2.0, 2.0, 5.0, 0, 0, half, half]))
+    points = jnp.array([[0.3, 0.0], [0.0, 0.3]])  # turned by 90 degrees: along y, and against x
+    np.testing.assert_allclose(
+        observations.height_scan(ground, state, points), [5 - 2 * 2.0, 5 - 2 * (2.0 - 0.3)], atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("kind", terrain.KINDS)
+def test_tiles_are_level_where_robots_begin_and_become_harder(kind):
+    field = terrain.tiles((kind,), levels=3, columns=2, size=6.0, dtype="float64")
+    heights = np.asarray(field.field.heights).reshape(3, 60, 2, 60)
+    spread = np.ptp(heights, axis=(1, 3))
+    assert np.all((spread[0] < spread[1]) & (spread[1] < spread[2]) & (spread[2] < 2.0))
+    if kind != "rough":  # Neighbours meet without cliffs.
+        edges = heights[:, [0, -1]], heights[..., [0, -1]]
+        assert all(np.abs(edge).max() <= (0.15 if kind == "obstacles" else 1e-12) for edge in edges)
+    middle = np.ptp(heights[:, 27:33, :, 27:33], axis=(1, 3))
+    assert np.all(middle <= (0.16 + 1e-9 if kind == "rough" else 1e-12))
+    assert field.centers[2, 1].tolist() == pytest.approx([2 * 6.0 + 2.95, 6.0 + 2.95])
+
+
+def test_unknown_terrain_is_refused_by_name():
+    with pytest.raises(ValueError, match=r"no terrain called 'lava'.*stairs"):
+        terrain.tiles(("lava",))

@@ -1,0 +1,167 @@
+"""Terms of rewards beside Playground's definitions, written out with NumPy; gaits, commands and noise beside their laws."""
+
+import inspect
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from artix import envs
+from artix.envs import commands, disturbances, noise, rewards
+from artix.envs.gait import Gait
+
+RNG = np.random.default_rng(0)
+SIGNALS = {
+    "command": np.array([0.7, -0.2, 0.4]),
+    "linear_velocity": np.array([0.4, 0.1, -0.3]),
+    "angular_velocity": np.array([0.1, 0.2, 0.9]),
+    "world_linear_velocity": np.array([0.3, 0.2, -0.4]),
+    "world_angular_velocity": np.array([0.3, -0.5, 0.8]),
+    "up": np.array([0.1, -0.2, 0.97]),
+    "height": np.array(0.25),
+    "target_height": 0.28,
+    "joint_position": RNG.normal(size=12),
+    "default_position": RNG.normal(size=12),
+    "pose_weight": RNG.uniform(size=12),
+    "joint_velocity": RNG.normal(size=12),
+    "joint_acceleration": RNG.normal(size=12),
+    "joint_force": RNG.normal(size=12),
+    "soft_lower": np.full(12, -0.5),
+    "soft_upper": np.full(12, 0.4),
+    "action": RNG.normal(size=12),
+    "last_action": RNG.normal(size=12),
+    "feet_velocity": RNG.normal(size=(4, 3)),
+    "feet_height": RNG.uniform(size=4),
+    "contact": np.array([True, False, True, False]),
+    "first_contact": np.array([False, True, True, False]),
+    "air_time": np.array([0.3, 0.05, 0.4, 0.2]),
+    "swing_peak": np.array([0.05, 0.12, 0.08, 0.02]),
+    "terminated": np.array(True),
+    "tracking_sigma": 0.25,
+    "max_foot_height": 0.1,
+}
+
+
+def wanted(s):
+    """Each term as Playground's Go1 and G1 have it."""
+    off = s["joint_position"] - s["default_position"]
+    below = -np.clip(s["joint_position"] - s["soft_lower"], None, 0)
+    above = np.clip(s["joint_position"] - s["soft_upper"], 0, None)
+    moves = np.linalg.norm(s["command"]) > 0.01
+    horizontal = s["feet_velocity"][:, :2]
+    return {
+        "tracking_lin_vel": np.exp(-np.sum((s["command"][:2] - s["linear_velocity"][:2]) ** 2) / 0.25),
+        "tracking_ang_vel": np.exp(-((s["command"][2] - s["angular_velocity"][2]) ** 2) / 0.25),
+        "lin_vel_z": s["world_linear_velocity"][2] ** 2,
+        "ang_vel_xy": np.sum(s["world_angular_velocity"][:2] ** 2),
+        "orientation": np.sum(s["up"][:2] ** 2),
+        "base_height": (s["height"] - s["target_height"]) ** 2,
+        "pose": np.exp(-np.sum(off**2 * s["pose_weight"])),
+        "stand_still": np.sum(np.abs(off)) * (not moves),
+        "alive": 1.0,
+        "termination": float(s["terminated"]),
+        "dof_pos_limits": np.sum(below + above),
+        "torques": np.linalg.norm(s["joint_force"]) + np.sum(np.abs(s["joint_force"])),
+        "energy": np.sum(np.abs(s["joint_velocity"]) * np.abs(s["joint_force"])),
+        "action_rate": np.sum((s["action"] - s["last_action"]) ** 2),
+        "dof_vel": np.sum(s["joint_velocity"] ** 2),
+        "dof_acc": np.sum(s["joint_acceleration"] ** 2),
+        "feet_slip": np.sum(np.sum(horizontal**2, axis=-1) * s["contact"]) * moves,
+        "feet_clearance": np.sum(np.abs(s["feet_height"] - 0.1) * np.sqrt(np.linalg.norm(horizontal, axis=-1))),
+        "feet_height": np.sum((s["swing_peak"] / 0.1 - 1.0) ** 2 * s["first_contact"]) * moves,
+        "feet_air_time": np.sum((s["air_time"] - 0.1) * s["first_contact"]) * moves,
+    }
+
+
+@pytest.mark.parametrize("command", [SIGNALS["command"], np.zeros(3)], ids=["moves", "stands"])
+def test_terms_are_those_of_playground(command):
+    signals = SIGNALS | {"command": command}
+    known = wanted(signals)
+    assert set(known) == set(rewards.TERMS)
+    found = rewards.weighted_terms(dict.fromkeys(rewards.TERMS, 2.0), jax.tree.map(jnp.asarray, signals))
+    for name, value in known.items():
+        np.testing.assert_allclose(found[name], 2.0 * value, rtol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("name", ["torques", "feet_clearance", "feet_slip", "pose"])
+def test_terms_have_derivatives_where_all_is_still(name):
+    zeros = {key: jnp.zeros_like(value) for key, value in SIGNALS.items() if np.asarray(value).dtype.kind == "f"}
+    zeros |= {"contact": jnp.ones(4, bool), "first_contact": jnp.ones(4, bool), "max_foot_height": 0.1}
+    moving = [each for each in inspect.signature(rewards.TERMS[name]).parameters if jnp.ndim(zeros[each])]
+    moving = [each for each in moving if zeros[each].dtype.kind == "f"]
+
+    def term(values):
+        return rewards.weighted_terms({name: 1.0}, zeros | values)[name]
+
+    gradient = jax.grad(term)({each: zeros[each] for each in moving})
+    assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(gradient))
+
+
+def test_what_is_refused():
+    with pytest.raises(ValueError, match=r"no reward called 'tracking_linvel'.*tracking_lin_vel.*\(weight, function\)"):
+        envs.make("quadruped_velocity", rewards={"tracking_linvel": 1.0})
+    with pytest.raises(ValueError, match=r"reward 'mine' needs temperature, which this task does not have.*up"):
+        envs.make("quadruped_velocity", rewards={"mine": (1.0, lambda temperature: temperature)})
+    with pytest.raises(ValueError, match=r"no measurement called 'gyroscope'.*gyro"):
+        envs.make("quadruped_velocity", noise_scales={"gyroscope": 1.0})
+    with pytest.raises(ValueError, match=r"noise of gyro.*at least 0"):
+        envs.make("quadruped_velocity", noise_scales={"gyro": -1.0})
+
+
+def test_feet_count_their_time_in_the_air():
+    gait, dt = Gait.standing(2, jnp.float64), 0.02
+    contacts = [[1, 1], [0, 1], [0, 1], [0, 1], [1, 1], [1, 1]]
+    heights = [[0.0, 0], [0.05, 0], [0.09, 0], [0.03, 0], [0.0, 0], [0, 0]]
+    air, landed, peaks = [], [], []
+    for contact, height in zip(contacts, heights, strict=True):
+        gait, first = gait.moved(jnp.array(contact, bool), jnp.array(height, float), dt)
+        air.append(float(gait.air_time[0]))
+        peaks.append(float(gait.swing_peak[0]))
+        landed.append(first.tolist())
+        gait = gait.landed()
+    # A step in the air counts from the last one on the ground, and the step of landing is part of it.
+    np.testing.assert_allclose(air, [0.02, 0.02, 0.04, 0.06, 0.08, 0.02])
+    np.testing.assert_allclose(peaks, [0.0, 0.05, 0.09, 0.09, 0.09, 0.0])
+    assert landed == [[False, False]] * 4 + [[True, False], [False, False]]
+
+
+def test_commands_have_their_distribution():
+    kinds, num = commands.VelocityCommands(), 20000
+    keys = jax.random.split(jax.random.key(0), num)
+    first, time = jax.vmap(lambda key: commands.first_command(key, kinds, jnp.float64))(keys)
+    drawn = jax.vmap(lambda key: commands.draw_command(key, kinds, jnp.float64))(keys)
+    bound = np.array(kinds.largest)
+    assert np.all(np.abs(first) <= bound)
+    np.testing.assert_allclose(np.std(first, axis=0), bound / np.sqrt(3), rtol=0.03)
+    for times in (time, drawn.time):
+        np.testing.assert_allclose([np.mean(times), np.std(times)], 5.0, rtol=0.04)
+    np.testing.assert_allclose(np.mean(drawn.value != 0, axis=0), kinds.chance_of_motion, atol=0.015)
+    np.testing.assert_allclose(np.mean(drawn.changes, axis=0), 0.5, atol=0.015)
+
+
+def test_a_command_holds_until_its_time_is_over():
+    drawn = commands.DrawnCommand(jnp.array([9.0, 9.0, 9.0]), jnp.array([True, False, True]), jnp.array(3.0))
+    command = jnp.array([1.0, 2.0, 3.0])
+    kept = commands.next_command(command, jnp.array(0.05), drawn, 0.02)
+    changed = commands.next_command(command, jnp.array(0.02), drawn, 0.02)
+    assert (kept[0].tolist(), pytest.approx(float(kept[1]))) == ([1, 2, 3], 0.03)
+    assert (changed[0].tolist(), float(changed[1])) == ([9, 2, 9], 3.0)
+
+
+def test_noise_and_pushes_have_their_distributions():
+    keys = jax.random.split(jax.random.key(0), 20000)
+    sizes = {"gyro": 3, "gravity": 3, "position": 2}
+    drawn = jax.vmap(lambda key: noise.draw_noise(key, {"gyro": 0.2, "gravity": 0.05}, sizes, jnp.float64))(keys)
+    assert np.all(drawn["position"] == 0)
+    for name, scale in (("gyro", 0.2), ("gravity", 0.05)):
+        assert np.max(np.abs(drawn[name])) <= scale
+        np.testing.assert_allclose(np.std(drawn[name], axis=0), scale / np.sqrt(3), rtol=0.03)
+    pushes = disturbances.Pushes(speed=(0.5, 1.0), mean_time=0.1)
+    found = np.asarray(jax.vmap(lambda key: disturbances.draw_push(key, pushes, 0.02, jnp.float64))(keys))
+    speed = np.linalg.norm(found, axis=1)
+    happened = speed > 0
+    assert np.mean(happened) == pytest.approx(1 - np.exp(-0.2), abs=0.01)
+    assert np.all((speed[happened] >= 0.5) & (speed[happened] <= 1.0))
+    assert np.all(found[:, 2] == 0)
+    np.testing.assert_allclose(np.mean(found[happened] / speed[happened, None], axis=0), 0, atol=0.04)

@@ -1,0 +1,169 @@
+"""Each task: shapes, random episodes that stay finite, and what is particular to it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import artix
+from artix import envs
+from artix.envs import disturbances, noise, terrain
+from artix.envs.tasks.humanoid import humanoid
+from artix.envs.tasks.quadruped_velocity import HEIGHT, quadruped
+
+SIZES = {
+    "cart_pole": (5, 1),
+    "arm_reach": (43, 7),
+    "quadruped_velocity": ({"privileged_state": 119, "state": 48}, 12),
+    "quadruped_rough": ({"privileged_state": 154, "state": 83}, 12),
+    "quadruped_get_up": ({"privileged_state": 107, "state": 42}, 12),
+    "humanoid_stand": ({"privileged_state": 187, "state": 87}, 25),
+    "humanoid_velocity": ({"privileged_state": 187, "state": 87}, 25),
+}
+QUICK = ("cart_pole", "arm_reach", "quadruped_velocity")
+
+
+def make(name):
+    tiles = (
+        {"tiles": terrain.tiles(levels=3, columns=4, size=4.0, dtype="float32")} if name == "quadruped_rough" else {}
+    )
+    return envs.make(name, dtype="float32", episode_length=30, **tiles)
+
+
+def test_all_tasks_are_known():
+    assert set(SIZES) == set(envs.NAMES)
+
+
+@pytest.mark.parametrize("name", [x if x in QUICK else pytest.param(x, marks=pytest.mark.slow) for x in SIZES])
+def test_random_episodes(name):
+    environment = envs.autoreset(make(name))
+    obs, actions = SIZES[name]
+    assert environment.observation_size == obs
+    assert environment.action_size == actions
+    state = jax.jit(jax.vmap(environment.reset))(jax.random.split(jax.random.key(0), 16))
+
+    def advance(state, key):
+        action = jax.random.uniform(key, (16, actions), jnp.float32, -1, 1)
+        state = jax.vmap(environment.step)(state, action)
+        return state, (state.reward, state.done, state.metrics, state.articulation_state.root_pose)
+
+    keys = jax.random.split(jax.random.key(1), 60)
+    end, (reward, done, metrics, _) = jax.jit(lambda state: jax.lax.scan(advance, state, keys))(state)
+    assert jax.tree.structure(end) == jax.tree.structure(state)
+    floats = [x for x in jax.tree.leaves(end) if jnp.issubdtype(x.dtype, jnp.floating)]
+    assert all(x.dtype == jnp.float32 and np.all(np.isfinite(x)) for x in floats)
+    assert np.sum(metrics["nan"]) == 0
+    assert np.all(np.sum(done, axis=0) >= 2)
+    assert np.std(reward) > 0
+    weighted = sum(np.asarray(value) for key, value in metrics.items() if key.startswith("reward/"))
+    if name not in ("cart_pole",):  # whose factors are multiplied
+        clipped = np.maximum(weighted * environment.dt, 0 if name.startswith("quadruped") else -np.inf)
+        np.testing.assert_allclose(reward, clipped, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def still():
+    """The quadruped, told to stand, seen without noise."""
+    commands = envs.commands.VelocityCommands(largest=(0.0, 0.0, 0.0))
+    return envs.make("quadruped_velocity", dtype="float32", noise_scales={}, velocity_commands=commands)
+
+
+def test_a_quadruped_that_stands_is_seen_to_stand(still):
+    state = still.reset(jax.random.key(0))
+    at_rest = state.articulation_state.replace(root_velocity=jnp.zeros(6, "float32"))
+    state, step = state.replace(articulation_state=at_rest), jax.jit(still.step)
+    for _ in range(250):  # 5 s
+        state = step(state, jnp.zeros(12, "float32"))
+    assert state.done == 0
+    seen = np.asarray(state.obs["privileged_state"][48:])
+    parts = np.split(seen, np.cumsum([3, 3, 3, 3, 3, 12, 12, 12, 4, 12, 4])[:-1])
+    gyro, accelerometer, gravity, linear, _, _, speed, force, contact, feet, air_time = parts
+    np.testing.assert_allclose(np.linalg.norm(accelerometer), 9.81, atol=0.1)
+    np.testing.assert_allclose(accelerometer / 9.81, -gravity, atol=0.02)
+    assert max(np.abs(gyro).max(), np.abs(linear).max(), np.abs(speed).max(), np.abs(feet).max()) < 0.05
+    assert contact.tolist() == [1, 1, 1, 1]
+    assert air_time.tolist() == [0, 0, 0, 0]
+    # What gravity asks of the motors, given that each foot carries its impulse.
+    memory, moved = state.info["contact_memory"], state.articulation_state
+    carried = float(jnp.sum(memory.impulse[:, 2])) / still.physics_dt
+    assert carried == pytest.approx(9.81 * float(jnp.sum(still.articulation.link_mass)), rel=0.02)
+    jacobians = [artix.frame_jacobian(still.articulation, moved, foot)[:3, 6:] for foot in still.robot.feet]
+    lift = sum(
+        jac.T @ jnp.array([*impulse[:2], impulse[2]]) for jac, impulse in zip(jacobians, memory.impulse, strict=True)
+    )
+    wanted = artix.gravity_compensation(still.articulation, moved)[6:] - lift / still.physics_dt
+    np.testing.assert_allclose(force, wanted, atol=0.5)
+
+
+def test_a_fall_ends_the_episode(still):
+    state = still.reset(jax.random.key(0))
+    step = jax.jit(still.step)
+    over = jnp.array([0, 0, 0.5, 1, 0, 0, 0], "float32")
+    low = state.articulation_state.root_pose.at[2].set(0.05)
+    for pose in (over, low):
+        end = step(state.replace(articulation_state=state.articulation_state.replace(root_pose=pose)), jnp.zeros(12))
+        assert end.done == 1
+        assert end.info["truncation"] == 0
+        assert end.metrics["reward/termination"] == -1
+    assert step(state, jnp.zeros(12)).done == 0
+
+
+def test_feet_are_on_the_ground_where_episodes_begin():
+    for robot, height in ((quadruped("float64"), HEIGHT), (humanoid("float64"), None)):
+        pose = jnp.array([0, 0, robot.height if height is None else height, 0, 0, 0, 1])
+        state = artix.neutral_state(robot.articulation).replace(root_pose=pose, joint_position=robot.default_position)
+        ground = artix.Ground.flat(dtype="float64")
+        index = envs.observations.geometry_numbers(robot.articulation, robot.feet)
+        distances = artix.geometry_distances(robot.articulation, state, ground)[index]
+        np.testing.assert_allclose(distances, 0, atol=2e-7)
+
+
+def test_noise_is_on_what_the_policy_sees_alone():
+    keys = jax.random.split(jax.random.key(0), 200)
+    reset = jax.jit(jax.vmap(envs.make("quadruped_velocity", dtype="float32").reset))
+    obs = reset(keys).obs
+    order = ("linear_velocity", "gyro", "gravity", "joint_position", "joint_velocity")
+    exact = jnp.split(obs["privileged_state"][:, 48:], [3, 6, 9, 12, 15, 27, 39], axis=1)
+    exact = jnp.concatenate([exact[k] for k in (3, 0, 2, 5, 6)], axis=1)
+    error = np.asarray(obs["state"][:, :33] - exact)
+    scale = np.repeat([noise.GO1[name] for name in order], [3, 3, 3, 12, 12])
+    assert np.all(np.abs(error) <= scale + 1e-6)
+    np.testing.assert_allclose(np.std(error, axis=0), scale / np.sqrt(3), rtol=0.2)
+    np.testing.assert_array_equal(obs["privileged_state"][:, :48], obs["state"])
+
+
+def test_pushes_change_the_velocity(still):
+    always = disturbances.Pushes(speed=(0.7, 0.7), mean_time=1e-9)
+    pushed = envs.make("quadruped_velocity", dtype="float32", pushes=always)
+    state = pushed.reset(jax.random.key(0))
+    drawn = pushed.draw(jax.random.key(1))
+    change = pushed.disturb(state.articulation_state, drawn).root_velocity - state.articulation_state.root_velocity
+    assert float(jnp.linalg.norm(change)) == pytest.approx(0.7, rel=1e-5)
+    assert change[2:].tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.slow
+def test_a_curriculum_goes_up_and_down():
+    rough = make("quadruped_rough")
+    state = rough.reset(jax.random.key(0))
+
+    def moved(x, asked, level):
+        where = state.articulation_state
+        place = state.info["start"] + jnp.array([x, 0], "float32")
+        there = where.replace(root_pose=where.root_pose.at[:2].set(place))
+        info = state.info | {"asked": jnp.array(asked, "float32"), "level": jnp.array(level, jnp.int32)}
+        return state.replace(articulation_state=there, info=info)
+
+    def levels(ended):
+        return int(rough.restart(jax.random.key(1), ended).info["level"])
+
+    assert levels(moved(2.5, 3.0, 1)) == 2
+    assert levels(moved(1.8, 3.0, 1)) == 1
+    assert levels(moved(0.5, 3.0, 1)) == 0
+    assert levels(moved(0.0, 3.0, 0)) == 0
+    assert levels(moved(2.5, 3.0, 2)) in (0, 1, 2)
+    robot, ground = rough.articulation, artix.Ground((rough.tiles.field,))
+    keys = jax.random.split(jax.random.key(2), 50)
+    starts = jax.vmap(lambda key: rough.restart(key, state).articulation_state)(keys)
+    lowest = jax.vmap(lambda start: jnp.min(artix.geometry_distances(robot, start, ground)))(starts)
+    assert np.all((lowest > 0.003) & (lowest < 0.017))  # moved along z by distances along steep normals

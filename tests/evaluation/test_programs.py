@@ -1,0 +1,246 @@
+"""How many scalar operations every function takes, and when one is compiled again.
+
+Regenerate the tables of budgets, after looking at what changed, with ``python -m tests.evaluation.test_programs``.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import artix
+from artix import ArticulationBuilder, Axis, Joint
+from tests.support.models import random_states, state_at, tree_of
+from tests.support.quantity_programs import QUANTITIES
+
+#: Scalar operations of one robot whose parameters are known, by robot and function: measured plus 5 %. -1 stands for
+#: a program that is left to XLA.
+BUDGETS_FILE = Path(__file__).parents[1] / "data" / "operation_budgets.json"
+BUDGETS: dict[str, dict[str, int]] = json.loads(BUDGETS_FILE.read_text()) if BUDGETS_FILE.exists() else {}
+
+
+def _limbs(lengths: list[int], *, fixed_base: bool) -> artix.Articulation:
+    kinds, parents = [], []
+    for length in lengths:
+        for k in range(length):
+            parents.append(0 if k == 0 else len(kinds))
+            kinds.append(("revolute_twist", "revolute_swing1", "revolute_swing2")[k % 3])
+    return tree_of(kinds, parents, fixed_base=fixed_base, dtype="float32")
+
+
+def _chain() -> artix.Articulation:
+    builder = ArticulationBuilder(fixed_base=True, name="chain")
+    link = builder.add_link(mass=1.0, inertia=[0.1, 0.1, 0.1])
+    for _ in range(64):
+        joint = Joint.revolute(Axis.SWING1, parent_pose=[0.1, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
+        link = builder.add_link(
+            link, joint, mass=1.0, com_pose=[0.05, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0], inertia=[0.1, 0.1, 0.1]
+        )
+    builder.add_frame("tool", link)
+    return builder.build("float32")
+
+
+ROBOTS = {
+    "arm": lambda: _limbs([7], fixed_base=True),
+    "quadruped": lambda: _limbs([3, 3, 3, 3], fixed_base=False),
+    "humanoid": lambda: _limbs([6, 6, 3, 7, 7, 1], fixed_base=False),
+    "chain": _chain,
+}
+
+#: Every public function of the core as a function of articulation, state, an [nv] array and wrenches.
+FUNCTIONS = {
+    "link_poses": lambda a, s, x, w: artix.link_poses(a, s),
+    "link_velocities": lambda a, s, x, w: artix.link_velocities(a, s),
+    "forward_kinematics": lambda a, s, x, w: artix.forward_kinematics(a, s),
+    "link_accelerations": lambda a, s, x, w: artix.link_accelerations(a, s, x),
+    "dense_jacobian": lambda a, s, x, w: artix.dense_jacobian(a, s),
+    "frame_pose": lambda a, s, x, w: artix.frame_pose(a, s, "tool"),
+    "frame_velocity": lambda a, s, x, w: artix.frame_velocity(a, s, "tool"),
+    "frame_jacobian": lambda a, s, x, w: artix.frame_jacobian(a, s, "tool"),
+    "frame_jacobian_rate": lambda a, s, x, w: artix.frame_jacobian_rate(a, s, "tool"),
+    "mass_matrix": lambda a, s, x, w: artix.mass_matrix(a, s),
+    "gravity_compensation": lambda a, s, x, w: artix.gravity_compensation(a, s),
+    "coriolis_compensation": lambda a, s, x, w: artix.coriolis_compensation(a, s),
+    "bias_force": lambda a, s, x, w: artix.bias_force(a, s),
+    "inverse_dynamics": lambda a, s, x, w: artix.inverse_dynamics(a, s, x, w),
+    "forward_dynamics": lambda a, s, x, w: artix.forward_dynamics(a, s, x, w),
+    "generalized_external_force": lambda a, s, x, w: artix.generalized_external_force(a, s, w),
+    "center_of_mass": lambda a, s, x, w: artix.center_of_mass(a, s),
+    "center_of_mass_jacobian": lambda a, s, x, w: artix.center_of_mass_jacobian(a, s),
+    "centroidal_momentum_matrix": lambda a, s, x, w: artix.centroidal_momentum_matrix(a, s),
+    "centroidal_momentum": lambda a, s, x, w: artix.centroidal_momentum(a, s),
+    "kinetic_energy": lambda a, s, x, w: artix.kinetic_energy(a, s),
+    "potential_energy": lambda a, s, x, w: artix.potential_energy(a, s),
+    "integrate": lambda a, s, x, w: artix.integrate(a, s, x),
+    "difference": lambda a, s, x, w: artix.difference(a, s, s.replace(joint_position=2 * s.joint_position)),
+    "interpolate": lambda a, s, x, w: artix.interpolate(a, s, artix.integrate(a, s, x), 0.5),
+    "distance": lambda a, s, x, w: artix.distance(a, s, s.replace(joint_position=2 * s.joint_position)),
+    "difference_derivatives": lambda a, s, x, w: artix.difference_derivatives(a, s, artix.integrate(a, s, x)),
+    "configuration_rate_map": lambda a, s, x, w: artix.configuration_rate_map(a, s),
+    "mass_matrix_cholesky": lambda a, s, x, w: artix.mass_matrix_cholesky(a, s),
+    "mass_matrix_solve": lambda a, s, x, w: artix.mass_matrix_solve(a, s, x),
+    "mass_matrix_inverse": lambda a, s, x, w: artix.mass_matrix_inverse(a, s),
+    "inverse_dynamics_derivatives": lambda a, s, x, w: artix.inverse_dynamics_derivatives(a, s, x, w),
+    "forward_dynamics_derivatives": lambda a, s, x, w: artix.forward_dynamics_derivatives(a, s, x, w),
+    "gravity_derivatives": lambda a, s, x, w: artix.gravity_derivatives(a, s),
+    "centroidal_derivatives": lambda a, s, x, w: artix.centroidal_derivatives(a, s, x),
+    "link_velocity_derivatives": lambda a, s, x, w: artix.link_velocity_derivatives(a, s),
+    "link_acceleration_derivatives": lambda a, s, x, w: artix.link_acceleration_derivatives(a, s, x),
+    "integrate_derivatives": lambda a, s, x, w: artix.integrate_derivatives(a, s, x),
+    "linearize": lambda a, s, x, w: artix.linearize(a, s, x, 0.01),
+    "inverse_dynamics_second_derivatives": lambda a, s, x, w: artix.inverse_dynamics_second_derivatives(a, s, x),
+}
+#: Steps, by solver.
+STEPS = {solver: artix.SolverOptions(solver=solver) for solver in ("implicit", "pgs", "rk4")}
+
+
+def operations(function: Callable[..., Any], articulation: artix.Articulation, *arguments: Any) -> int:
+    """Scalar operations of all kernels of a function; -1 if XLA evaluates one of them."""
+    costs = artix.explain(function, articulation, *arguments).operations
+    return -1 if any(cost.refusal for cost in costs) else sum(sum(cost.operations) for cost in costs)
+
+
+def counted(robot: str) -> dict[str, Callable[[], int]]:
+    """What is counted of a robot, by name."""
+    a = ROBOTS[robot]()
+    s = state_at(random_states(a, 1), 0)
+    x, w = jnp.zeros(a.topology.nv, a.dtype), jnp.zeros((a.topology.num_links, 6), a.dtype)
+    functions = FUNCTIONS | (QUANTITIES if robot == "quadruped" else {})
+    found = {name: functools.partial(operations, function, a, s, x, w) for name, function in functions.items()}
+    for solver, options in STEPS.items():
+        found[f"step, {solver}"] = functools.partial(operations, _step(options), a, s)
+    found["gradient of forward_dynamics"] = functools.partial(operations, _gradient_of_acceleration, a, s, x)
+    found["gradient of a step"] = functools.partial(operations, _gradient_of_step, a, s)
+    return found
+
+
+def _step(options: artix.SolverOptions) -> Callable[..., Any]:
+    return lambda a, s: artix.step(a, s, None, 1 / 240, options)
+
+
+def _gradient_of_acceleration(a, s, x):
+    return jax.grad(lambda q: jnp.sum(artix.forward_dynamics(a, s.replace(joint_position=q), x)))(s.joint_position)
+
+
+def _gradient_of_step(a, state):
+    def loss(state):
+        end = artix.step(a, state, None, 1 / 240)
+        return jnp.sum(end.joint_position**2) + jnp.sum(end.joint_velocity**2)
+
+    return jax.grad(loss)(state)
+
+
+@pytest.mark.parametrize(
+    "robot", ["arm", *(pytest.param(robot, marks=pytest.mark.slow) for robot in ("quadruped", "humanoid", "chain"))]
+)
+def test_operations(robot: str) -> None:
+    assert within_budgets(robot, counted(robot)) == {}
+
+
+def within_budgets(table: str, functions: dict[str, Callable[[], int]]) -> dict[str, tuple[int, int]]:
+    """Counts and budgets of what exceeds its budget, or has a kernel where none was, or none where one was."""
+    budgets, excess = BUDGETS[table], {}
+    assert set(budgets) == set(functions)
+    for name, count in functions.items():
+        found = count()
+        if found > budgets[name] or (found < 0) != (budgets[name] < 0):
+            excess[name] = (found, budgets[name])
+    return excess
+
+
+def test_the_table_covers_the_public_functions() -> None:
+    public = {
+        name: value for name, value in vars(artix).items() if callable(value) and name.islower() and name[0] != "_"
+    }
+    functions = {name for name, value in public.items() if not value.__module__.startswith("artix.io")}
+    small = {"neutral_state", "random_state", "joint_rate_from_velocity", "joint_velocity_from_rate"}
+    inertias = {"log_cholesky_from_inertia", "log_cholesky_from_articulation", "inertia_from_log_cholesky"}
+    small |= inertias | {
+        "with_log_cholesky",
+        "with_joint_drift",
+        "wake_up",
+        "put_to_sleep",
+        "is_sleeping",
+    }
+    small |= {
+        "generalized_velocity",
+        "with_generalized_velocity",
+        "squared_distance",
+        "normalize",
+        "is_normalized",
+        "is_same_configuration",
+        "transport",
+    }
+    small |= {"lock_joints", "attach_articulation", "mimic_map", "builder_from_articulation", "vmap_in_blocks"}
+    small |= {"explain", "quantity", "use_kernels", "select_geometry"}
+    # Counted in tests.contact.test_geometry.
+    small |= {"ground_contacts", "geometry_distances", "geometry_pair_distances"}
+    # Counted by solver.
+    stepping = {"step", "step_and_report", "rollout", "vector_field", "step_with_sleep", "step_with_joint_drift"}
+    stepping |= {"step_with_contact_memory"}  # and on the ground
+    from tests.constraints.test_constraint_programs import FUNCTIONS as CONSTRAINED
+
+    later = functions - set(FUNCTIONS) - set(QUANTITIES) - set(CONSTRAINED) - small - stepping
+    assert set(FUNCTIONS) <= functions
+    assert later == set()
+
+
+def test_equal_topologies_share_one_compilation() -> None:
+    jitted = jax.jit(artix.bias_force)
+    first, second = ROBOTS["arm"](), ROBOTS["arm"]()
+    assert first.topology is not second.topology
+    assert first.topology == second.topology
+    assert hash(first.topology) == hash(second.topology)
+    state = state_at(random_states(first, 1), 0)
+    jitted(first, state)
+    jitted(second, state)
+    jitted(second.replace(link_mass=2 * second.link_mass, gravity=jnp.zeros(3, "float32")), state)
+    assert jitted._cache_size() == 1
+    other = _limbs([4, 3], fixed_base=True)
+    assert other.topology != first.topology
+    jitted(other, state)
+    assert jitted._cache_size() == 2
+
+
+def test_no_weak_types() -> None:
+    """Whatever a function returns may be fed back without a second compilation."""
+    a = ROBOTS["quadruped"]()
+    s = state_at(random_states(a, 1), 0)
+    x, w = jnp.zeros(a.topology.nv, a.dtype), jnp.zeros((a.topology.num_links, 6), a.dtype)
+    for name, function in (FUNCTIONS | QUANTITIES).items():
+        for leaf in jax.tree.leaves(jax.eval_shape(function, a, s, x, w)):
+            assert leaf.dtype == jnp.float32, name
+            assert not leaf.weak_type, name
+    for state in (artix.neutral_state(a), artix.random_state(a, jax.random.key(0))):
+        assert [leaf.weak_type for leaf in jax.tree.leaves(state)] == [False] * 4
+    assert [leaf.weak_type for leaf in jax.tree.leaves(a)] == [False] * len(jax.tree.leaves(a))
+    jitted = jax.jit(functools.partial(artix.integrate, a))
+    jitted(jitted(s, x), x)
+    assert jitted._cache_size() == 1
+
+
+def main() -> None:
+    """Writes the tables."""
+    from tests.constraints.test_constraint_programs import counted as counted_of_constraints
+
+    tables = {robot: counted(robot) for robot in ROBOTS} | {"standing": counted_of_constraints()}
+    budgets: dict[str, dict[str, int]] = {}
+    for table, functions in tables.items():
+        budgets[table] = {}
+        for name, count in functions.items():
+            budgets[table][name] = int(1.05 * count())
+            print(table, name, budgets[table][name], flush=True)
+    BUDGETS_FILE.write_text(json.dumps(budgets, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    import tests.conftest  # noqa: F401
+
+    main()

@@ -1,0 +1,198 @@
+"""PPO: its estimates against plain loops, what it learns, and what may not happen to it."""
+
+import dataclasses
+import itertools
+import os
+import re
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from artix import envs
+from artix.examples import policies, ppo
+from tests.support.point_mass import PointMass
+
+CONFIG = ppo.Config(
+    num_envs=64,
+    unroll=16,
+    minibatches=2,
+    policy_layers=(16,),
+    critic_layers=(16,),
+    learning_rate=3e-3,
+    reward_scale=0.1,
+)
+STEPS = CONFIG.num_envs * CONFIG.unroll
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _as_users_have_it():
+    """Optax mixes the types of its counters and rates."""
+    with jax.numpy_dtype_promotion("standard"), jax.enable_x64(False):
+        yield
+
+
+def one_device():
+    return jax.devices()[:1]
+
+
+def train(environment, iterations, config=CONFIG, training=None):
+    steps = iterations * config.num_envs * config.unroll
+    return list(ppo.train(environment, config, steps=steps, training=training, devices=one_device()))
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return train(PointMass(), 20)
+
+
+def leaves(tree):
+    return [np.asarray(policies._data(leaf)) for leaf in jax.tree.leaves(tree)]
+
+
+def experience(rng, unroll, number):
+    done = rng.random((unroll, number)) < 0.3
+    terminated = done & (rng.random((unroll, number)) < 0.5)
+    value, next_value, reward = rng.normal(size=(3, unroll, number))
+    fields = {
+        "value": value,
+        "next_value": next_value,
+        "reward": reward,
+        "done": done * 1.0,
+        "terminated": terminated * 1.0,
+    }
+    return ppo.Experience(obs=None, action=None, mean=None, **{k: jnp.asarray(v) for k, v in fields.items()})
+
+
+def test_advantages_are_those_of_the_definition():
+    """The sum of discounted temporal differences up to the end of the episode (arXiv 1506.02438, equation 16)."""
+    with jax.enable_x64(True):
+        x = experience(np.random.default_rng(0), 12, 5)
+        found = np.asarray(ppo.advantages(x, 0.9, 0.8))
+    x = jax.tree.map(np.asarray, x)
+    for t, n in itertools.product(range(12), range(5)):
+        wanted, weight = 0.0, 1.0
+        for later in range(t, 12):
+            following = 0.0 if x.terminated[later, n] else x.next_value[later, n]
+            wanted += weight * (x.reward[later, n] + 0.9 * following - x.value[later, n])
+            weight *= 0.9 * 0.8
+            if x.done[later, n]:
+                break
+        np.testing.assert_allclose(found[t, n], wanted, rtol=1e-12)
+
+
+def test_moments_of_observations_are_those_of_all_of_them():
+    rng = np.random.default_rng(1)
+    batches = rng.normal(100.0, 3.0, (4, 50, 3)).astype(np.float32)
+    observed = policies.Observed.nothing(batches[0, 0]).replace(count=jnp.asarray(0.0, jnp.float32))
+    for batch in batches:
+        observed = observed.after(observed.moments(batch), len(batch))
+    everything = batches.reshape(-1, 3).astype(np.float64)
+    np.testing.assert_allclose(observed.mean, everything.mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(observed.variance, everything.var(axis=0), rtol=1e-3)
+
+
+def test_it_learns(trained):
+    """A mass that is left alone drifts away; one that is held earns close to 1 in each of 30 steps."""
+    returns = [report["return"] for _, report in trained if not np.isnan(report["return"])]
+    assert max(returns[-3:]) > 15
+    found = policies.evaluate(PointMass(), ppo.policy_of(trained[-1][0], CONFIG), jax.random.key(1), episodes=64)
+    idle = policies.evaluate(PointMass(), lambda obs: jnp.zeros(1, jnp.float32), jax.random.key(1), episodes=64)
+    assert np.mean(found["return"]) > 20 > 5 > np.mean(idle["return"])
+    assert np.all(found["terminated"] == 0)
+    assert np.mean(idle["terminated"]) > 0.05
+    assert np.all(found["length"] == 30)
+
+
+def test_reports_count_steps_and_episodes(trained):
+    assert [report["steps"] for _, report in trained] == [STEPS * (k + 1) for k in range(20)]
+    assert sum(report["episodes"] for _, report in trained) >= 20 * STEPS / 30 * 0.9
+
+
+def test_a_training_goes_on_as_if_it_had_not_been_interrupted(trained, tmp_path):
+    """And the same seed has the same result: what is compared was computed by another program."""
+    policies.save(tmp_path / "half.npz", trained[9][0], steps=10 * STEPS)
+    like = jax.eval_shape(lambda: ppo.start(PointMass(), CONFIG, 1))
+    again = train(PointMass(), 20, training=policies.load(tmp_path / "half.npz", like))
+    assert len(again) == 10
+    assert again[-1][1]["loss"] == trained[-1][1]["loss"]
+    for found, wanted in zip(leaves(again[-1][0]), leaves(trained[-1][0]), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_the_same_seed_has_the_same_result_and_another_one_not(trained):
+    again = train(PointMass(), 3)
+    other = train(PointMass(), 3, dataclasses.replace(CONFIG, seed=1))
+    for found, wanted in zip(leaves(again[-1][0]), leaves(trained[2][0]), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    assert other[-1][1]["loss"] != again[-1][1]["loss"]
+
+
+def test_a_critic_that_knows_more():
+    found = train(PointMass(privileged=True), 3)[-1][0]
+    kernels = {name: found.learner.parameters[name]["params"]["Dense_0"]["kernel"] for name in ("policy", "critic")}
+    assert {name: kernel.shape for name, kernel in kernels.items()} == {"policy": (1, 16), "critic": (2, 16)}
+    assert ppo.policy_of(found, CONFIG)(
+        {"state": jnp.zeros((5, 1), jnp.float32), "privileged_state": jnp.zeros((5, 2), jnp.float32)}
+    ).shape == (5, 1)
+
+
+def test_a_number_that_is_not_finite_stays_in_its_environment():
+    environment = envs.make("cart_pole")
+    config = dataclasses.replace(CONFIG, num_envs=8, unroll=4, epochs=1)
+    training = ppo.start(environment, config, 1)
+    state = training.actors.env.articulation_state
+    broken = state.replace(joint_velocity=state.joint_velocity.at[3].set(jnp.nan))
+    env = training.actors.env.replace(articulation_state=broken)
+    ((after, report),) = train(environment, 1, config, ppo.Training(training.learner, training.actors.replace(env=env)))
+    assert report["metrics/nan"] == pytest.approx(1 / 32)
+    assert all(np.isfinite(leaf).all() for leaf in leaves(after))
+
+
+class Impossible(PointMass):
+    """Its reward is not finite, which the environments of artix never let happen."""
+
+    def step(self, state, action):
+        moved = super().step(state, action)
+        return moved.replace(reward=moved.reward / jnp.zeros_like(moved.reward))
+
+
+def test_a_loss_that_is_not_finite_ends_the_training():
+    with pytest.raises(FloatingPointError, match="iteration 0"):
+        train(Impossible(), 1)
+
+
+def test_environments_are_shared_out_evenly():
+    with pytest.raises(ValueError, match="num_envs=63, unroll=16"):
+        next(ppo.train(PointMass(), dataclasses.replace(CONFIG, num_envs=63, minibatches=5), steps=1))
+
+
+EIGHT_DEVICES = """
+import jax
+from tests.support.point_mass import PointMass
+from tests.examples.test_ppo import CONFIG
+from artix.examples import ppo
+import numpy as np
+mesh = jax.sharding.Mesh(np.array(jax.devices()), ("devices",))
+sources, results = (ppo.EVERYWHERE, ppo.PARTS), (ppo.EVERYWHERE, ppo.PARTS, ppo.PARTS)
+mapped = jax.shard_map(ppo.make_iteration(PointMass(), CONFIG), mesh=mesh, in_specs=sources, out_specs=results, check_vma=False)
+shapes = jax.eval_shape(lambda: ppo.start(PointMass(), CONFIG, 8))
+print(jax.jit(mapped).lower(*shapes).compile().as_text())
+reports = [report for _, report in ppo.train(PointMass(), CONFIG, steps=25 * CONFIG.num_envs * CONFIG.unroll)]
+print("RETURNS", len(jax.devices()), reports[2]["return"], reports[-1]["return"])
+"""
+
+
+@pytest.mark.slow
+def test_devices_tell_each_other_one_sum_a_gradient_step():
+    surroundings = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    command = [sys.executable, "-c", EIGHT_DEVICES]
+    text = subprocess.run(command, env=surroundings, check=True, capture_output=True, text=True).stdout
+    collectives = re.findall(r"= \S+ (all-\w+|collective-\w+|reduce-scatter\w*|ragged-\w+)[\w-]*\(", text)
+    assert collectives == ["all-reduce"]
+    devices, first, last = re.search(r"RETURNS (\d+) (\S+) (\S+)", text).groups()
+    assert devices == "8"
+    assert float(first) < 10 < 12 < float(last)

@@ -1,0 +1,442 @@
+"""Fleets: one program for different trees, equal to the members one by one, padded entries exactly zero."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import artix
+from artix import robots
+from tests.support.models import random_tree
+
+FUNCTIONS = {
+    "mass_matrix": artix.mass_matrix,
+    "bias_force": artix.bias_force,
+    "coriolis_compensation": artix.coriolis_compensation,
+    "gravity_compensation": artix.gravity_compensation,
+    "link_poses": artix.link_poses,
+    "link_velocities": artix.link_velocities,
+    "dense_jacobian": artix.dense_jacobian,
+    "center_of_mass": artix.center_of_mass,
+    "center_of_mass_jacobian": artix.center_of_mass_jacobian,
+    "centroidal_momentum_matrix": artix.centroidal_momentum_matrix,
+    "centroidal_momentum": artix.centroidal_momentum,
+    "kinetic_energy": artix.kinetic_energy,
+    "potential_energy": artix.potential_energy,
+}
+
+
+def everything(articulation: artix.Articulation, state: artix.State) -> dict:
+    """Every quantity that takes no further argument, in one program."""
+    return {name: function(articulation, state) for name, function in FUNCTIONS.items()}
+
+
+def with_arguments(articulation, state, acceleration, wrench) -> dict:
+    return {
+        "inverse_dynamics": artix.inverse_dynamics(articulation, state, acceleration, wrench),
+        "forward_dynamics": artix.forward_dynamics(articulation, state, acceleration, wrench),
+        "link_accelerations": artix.link_accelerations(articulation, state, acceleration),
+        "generalized_external_force": artix.generalized_external_force(articulation, state, wrench),
+        "generalized_velocity": artix.generalized_velocity(articulation, state),
+        "with_generalized_velocity": artix.generalized_velocity(
+            articulation, artix.with_generalized_velocity(articulation, state, acceleration)
+        ),
+        "integrate": artix.integrate(articulation, state, acceleration),
+        "difference": artix.difference(articulation, state, artix.integrate(articulation, state, acceleration)),
+        "rate": artix.joint_rate_from_velocity(articulation, state, state.joint_velocity),
+        "velocity": artix.joint_velocity_from_rate(articulation, state, state.joint_velocity),
+    }
+
+
+def on_the_manifold(articulation, state, there, displacement) -> dict:
+    return {
+        "squared_distance": artix.squared_distance(articulation, state, there),
+        "integrate_derivatives": artix.integrate_derivatives(articulation, state, displacement),
+        "difference_derivatives": artix.difference_derivatives(articulation, state, there),
+        "configuration_rate_map": artix.configuration_rate_map(articulation, state),
+    }
+
+
+def place(name: str, leaf: np.ndarray, topology: artix.Topology, tree: artix.PaddedTopology) -> tuple[slice, ...]:
+    """Where one member's own result lies inside its padded block, axis by axis."""
+    skip = tree.num_base_dofs - topology.num_base_dofs
+    own = {
+        tree.nv: slice(skip, skip + topology.nv),
+        tree.num_dofs: slice(0, topology.num_dofs),
+        tree.num_links: slice(0, topology.num_links),
+        6 * tree.num_links: slice(skip, 6 * topology.num_links),
+        7 + tree.num_dofs: slice(7 if topology.fixed_base else 0, 7 + topology.num_dofs),
+    }
+    return tuple(own.get(size, slice(None)) for size in leaf.shape)
+
+
+def assert_equal_inside(name, padded, wanted, topology, tree, tolerance) -> None:
+    padded, wanted = np.asarray(padded), np.asarray(wanted)
+    where = place(name, padded, topology, tree)
+    scale = max(1.0, float(np.max(np.abs(wanted), initial=0.0)))
+    assert padded[where].shape == wanted.shape, name
+    assert np.max(np.abs(padded[where] - wanted), initial=0.0) <= tolerance * scale, (name, topology)
+    rest = padded.copy()
+    rest[where] = 0
+    assert not np.any(rest), (name, "padded entries must be exactly zero", topology)
+
+
+@pytest.fixture(scope="module")
+def members() -> list[artix.Articulation]:
+    """Fixed and floating trees of every joint kind and size, of several shapes that cannot be mistaken for each other."""
+    return [
+        random_tree(seed, links - 1, fixed_base=fixed)
+        for seed, links, fixed in ((1, 9, False), (2, 14, True), (3, 5, False), (4, 2, True), (5, 1, False))
+    ]
+
+
+@pytest.fixture(scope="module")
+def fleet(members) -> artix.Fleet:
+    return artix.Fleet([members[i] for i in (0, 1, 2, 3, 4, 2)], layout="padded")
+
+
+@pytest.mark.slow
+def test_a_fleet_equals_its_members(fleet, members) -> None:
+    state = fleet.random_state(jax.random.key(0))
+    found = fleet.evaluate(everything, state)
+    tree = fleet.articulation.topology
+    for member, kind in enumerate((0, 1, 2, 3, 4, 2)):
+        wanted = jax.jit(everything)(members[kind], fleet.member_state(state, member))
+        for name in FUNCTIONS:
+            for leaf, alone in zip(jax.tree.leaves(found[name]), jax.tree.leaves(wanted[name]), strict=True):
+                assert_equal_inside(name, leaf[member], alone, members[kind].topology, tree, 1e-12)
+
+
+@pytest.mark.slow
+def test_functions_with_arguments(fleet, members) -> None:
+    state = fleet.random_state(jax.random.key(1))
+    tree, rng = fleet.articulation.topology, np.random.default_rng(0)
+    # Entries of padded links and DOFs, and of the root of a fixed base, must not matter: they are random too.
+    acceleration = jnp.asarray(rng.normal(size=(6, tree.nv)))
+    wrench = jnp.asarray(rng.normal(size=(6, tree.num_links, 6)))
+    found = fleet.evaluate(with_arguments, state, acceleration, wrench)
+    for member, kind in enumerate((0, 1, 2, 3, 4, 2)):
+        topology = members[kind].topology
+        skip = tree.num_base_dofs - topology.num_base_dofs
+        own = acceleration[member, skip : skip + topology.nv], wrench[member, : topology.num_links]
+        wanted = jax.jit(with_arguments)(members[kind], fleet.member_state(state, member), *own)
+        for name, value in found.items():
+            if name == "integrate":
+                value = fleet.member_state(value, member)
+                for leaf, alone in zip(jax.tree.leaves(value), jax.tree.leaves(wanted[name]), strict=True):
+                    np.testing.assert_allclose(leaf, alone, atol=1e-12)
+            else:
+                where = place(name, value[member], topology, tree)
+                np.testing.assert_allclose(value[member][where], wanted[name], atol=1e-11, rtol=1e-11)
+
+
+@pytest.mark.slow
+def test_jacobians_of_configurations(members) -> None:
+    pair = artix.Fleet(members[2:4], layout="padded")
+    tree = pair.articulation.topology
+    state, there = (pair.random_state(jax.random.key(k)) for k in range(2))
+    displacement = jnp.asarray(np.random.default_rng(0).normal(size=(2, tree.nv)))
+    found = pair.evaluate(on_the_manifold, state, there, displacement)
+    for member, one in enumerate(members[2:4]):
+        skip = tree.num_base_dofs - one.topology.num_base_dofs
+        own = (pair.member_state(x, member) for x in (state, there))
+        wanted = jax.jit(on_the_manifold)(one, *own, displacement[member, skip : skip + one.topology.nv])
+        for name, leaves in found.items():
+            for leaf, alone in zip(jax.tree.leaves(leaves), jax.tree.leaves(wanted[name]), strict=True):
+                assert_equal_inside(name, leaf[member], alone, one.topology, tree, 1e-12)
+
+
+def test_a_new_member_that_fits_needs_no_compilation(fleet, members) -> None:
+    calls = []
+
+    def counted(articulation, state):
+        calls.append(1)
+        return artix.gravity_compensation(articulation, state)
+
+    state = fleet.neutral_state()
+    fleet.evaluate(counted, state)
+    other = fleet.replace_member(1, random_tree(9, 5, fixed_base=False))
+    result = other.evaluate(counted, other.neutral_state())
+    assert len(calls) == 1
+    assert other.topologies[1] != fleet.topologies[1]
+    assert np.any(result[1] != fleet.evaluate(counted, state)[1])
+    assert len(calls) == 1
+
+
+def test_one_topology_stays_on_the_static_path() -> None:
+    arm = robots.load("arm7")
+    heavy = arm.replace(link_mass=2 * arm.link_mass)
+    fleet = artix.Fleet([arm, heavy, arm])
+    assert fleet.padding is None
+    assert isinstance(fleet.articulation.topology, artix.Topology)
+    state = fleet.neutral_state()
+    gravity = fleet.evaluate(artix.gravity_compensation, state)
+    np.testing.assert_allclose(gravity[1], 2 * gravity[0], rtol=1e-12)
+    np.testing.assert_array_equal(gravity[0], gravity[2])
+    padded = artix.Fleet([arm, heavy], padding=artix.Padding.of(arm.topology))
+    again = padded.evaluate(artix.gravity_compensation, padded.neutral_state())
+    np.testing.assert_allclose(again, gravity[:2], atol=1e-12)
+
+
+def test_states_are_stacked_and_taken_apart(fleet, members) -> None:
+    kinds = (0, 1, 2, 3, 4, 2)
+    states = [artix.random_state(members[k], jax.random.key(i)) for i, k in enumerate(kinds)]
+    stacked = fleet.stack_states(states)
+    for member, state in enumerate(states):
+        for leaf, own in zip(jax.tree.leaves(fleet.member_state(stacked, member)), jax.tree.leaves(state), strict=True):
+            np.testing.assert_array_equal(leaf, own)
+
+
+def test_gradients_reach_the_parameters_of_each_member(fleet) -> None:
+    state = fleet.random_state(jax.random.key(2))
+
+    def energy(mass):
+        articulation = fleet.articulation.replace(link_mass=mass)
+        return jnp.sum(jax.vmap(artix.kinetic_energy)(articulation, state))
+
+    mass = fleet.articulation.link_mass
+    gradient = jax.grad(energy)(mass)
+    assert np.all(np.isfinite(gradient))
+    step = 1e-6
+    for member, link in ((0, 3), (1, 5), (2, 0)):
+        up, down = (energy(mass.at[member, link].add(sign * step)) for sign in (1, -1))
+        np.testing.assert_allclose(gradient[member, link], (up - down) / (2 * step), rtol=1e-6, atol=1e-8)
+
+
+def test_refusals(fleet, members) -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        artix.Fleet([])
+    with pytest.raises(ValueError, match="one dtype"):
+        artix.Fleet([members[0], members[1].astype(jnp.float32)])
+    with pytest.raises(ValueError, match="single articulations"):
+        artix.Fleet([jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), members[0])])
+    big = random_tree(7, 29, fixed_base=True)
+    with pytest.raises(ValueError, match=r"does not fit .* links=30 \(padding has 14\)"):
+        fleet.replace_member(0, big)
+    with pytest.raises(IndexError, match="no member 6"):
+        fleet.replace_member(6, members[0])
+    alone = artix.Fleet([members[0], members[0]])
+    with pytest.raises(ValueError, match="another topology"):
+        alone.replace_member(0, members[1])
+    with pytest.raises(ValueError, match="expected 6 states"):
+        fleet.stack_states([artix.neutral_state(members[0])])
+    with pytest.raises(KeyError, match="members of a fleet name their links differently"):
+        fleet.evaluate(functools.partial(artix.frame_pose, frame="base"), fleet.neutral_state())
+
+
+def test_sharding_over_devices_needs_no_communication(fleet) -> None:
+    devices = jax.devices("cpu")
+    if len(devices) < 2:
+        pytest.skip("needs several devices; tests/conftest.py asks XLA for them")
+    mesh = jax.sharding.Mesh(np.array(devices[:2]), ("members",))
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("members"))
+    sharded, state = fleet.shard(sharding), jax.device_put(fleet.random_state(jax.random.key(3)), sharding)
+    compiled = jax.jit(jax.vmap(artix.mass_matrix)).lower(sharded.articulation, state).compile()
+    text = compiled.as_text()
+    assert not any(word in text for word in ("all-gather", "all-reduce", "collective-permute", "all-to-all"))
+    wanted = fleet.evaluate(artix.mass_matrix, fleet.random_state(jax.random.key(3)))
+    np.testing.assert_allclose(compiled(sharded.articulation, state), wanted, atol=1e-12)
+
+
+#: The smaller member below: its links' numbers are links of both.
+SMALL = random_tree(2, 4, fixed_base=True)
+
+
+def quantities(articulation, state, acceleration) -> dict:
+    """What Pinocchio's ``Data`` holds; not articulated-body inertias, which need a tree that is known."""
+    a, s, links = articulation, state, articulation.topology.num_links
+    regressor = artix.joint_torque_regressor(a, s, acceleration)
+    names = SMALL.topology.link_names
+    held = [
+        artix.Constraint(frame_a=names[3], type="weld", rows=(0, 2, 4)),
+        artix.Constraint(frame_a=names[1], frame_b=names[2], rows=(1,)),
+    ]
+    held = artix.Constraints.of(SMALL, held)
+    return {
+        "joint_placements": artix.joint_placements(a, s),
+        "link_frame_accelerations": artix.link_frame_accelerations(a, s, acceleration, axes="world"),
+        "joint_jacobians_second_rate": artix.joint_jacobians_second_rate(a, s, acceleration),
+        "joint_motion_derivatives": artix.joint_motion_derivatives(a, s, acceleration),
+        "subtree_center_of_mass_jacobian": artix.subtree_center_of_mass_jacobian(a, s, 1),
+        "composite_spatial_inertias": artix.composite_spatial_inertias(a, s),
+        "coriolis_matrix": artix.coriolis_matrix(a, s),
+        "joint_wrenches": artix.joint_wrenches(a, s, acceleration),
+        "centroidal_momentum_matrix_rate": artix.centroidal_momentum_matrix_rate(a, s),
+        "joint_torque_regressor": regressor.reshape(-1, links, 10),
+        "constraint_jacobian": artix.constraint_jacobian(a, s, held),
+        "operational_space_inertia": artix.operational_space_inertia(a, s, held, damping=0.1),
+    }
+
+
+def test_what_needs_one_topology_says_so() -> None:
+    """Nothing is compiled: padded trees are refused while tracing."""
+    members = [random_tree(1, 8, fixed_base=False), SMALL]
+    fleet = artix.Fleet(members, layout="padded")
+    state, force = fleet.random_state(jax.random.key(0)), jnp.zeros((2, fleet.articulation.topology.nv))
+    frame = artix.Constraint(frame_a=members[0].topology.link_names[3])
+    held = artix.Constraints.of(members[0], [frame])
+    refused = {
+        "articulated-body inertias": lambda a, s, x: artix.articulated_body_inertias(a, s),
+        "padded fleet with spherical joints": lambda a, s, x: artix.constrained_forward_dynamics(a, s, x, held),
+        "log-Cholesky": lambda a, s, x: artix.log_cholesky_from_articulation(a),
+        "padded articulation has no map": lambda a, s, x: artix.mimic_map(a).matrix,
+        "make constraints of one": lambda a, s, x: artix.Constraints.of(a, [frame]),
+    }
+    for message, function in refused.items():
+        with pytest.raises((TypeError, ValueError), match=message):
+            fleet.evaluate(function, state, force)
+
+
+@pytest.mark.slow
+def test_quantities_of_a_fleet() -> None:
+    """A member with every array as large as the padding's and a smaller one with the other kind of base."""
+    members = [random_tree(1, 8, fixed_base=False), SMALL]
+    fleet = artix.Fleet(members, layout="padded")
+    state, tree = fleet.random_state(jax.random.key(4)), fleet.articulation.topology
+    acceleration = jax.random.normal(jax.random.key(5), (2, tree.nv))
+    own = [acceleration[0], acceleration[1, 6 : 6 + members[1].topology.nv]]
+    acceleration = acceleration.at[1].set(jnp.zeros(tree.nv).at[6 : 6 + len(own[1])].set(own[1]))
+    found = fleet.evaluate(quantities, state, acceleration)
+    for k, member in enumerate(members):
+        wanted = jax.jit(quantities)(member, fleet.member_state(state, k), own[k])
+        for name, value in wanted.items():
+            for leaf, alone in zip(jax.tree.leaves(found[name]), jax.tree.leaves(value), strict=True):
+                assert_equal_inside(name, leaf[k], alone, member.topology, tree, 1e-12)
+
+
+# --- kind by kind ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_kinds_equal_padded_trees(members) -> None:
+    heavy = members[3].replace(link_mass=2 * members[3].link_mass)
+    several = [members[3], members[2], heavy, members[2], members[3]]
+    by_kind, padded = artix.Fleet(several), artix.Fleet(several, layout="padded")
+    assert by_kind.layout == "kinds"
+    state, rng = padded.random_state(jax.random.key(0)), np.random.default_rng(0)
+    tree = padded.articulation.topology
+    arguments = jnp.asarray(rng.normal(size=(5, tree.nv))), jnp.asarray(rng.normal(size=(5, tree.num_links, 6)))
+    for function, given in ((everything, ()), (with_arguments, arguments)):
+        found, wanted = (fleet.evaluate(function, state, *given) for fleet in (by_kind, padded))
+        states = {name: found.pop(name) for name in list(found) if name == "integrate"}
+        for number, (name, value) in itertools.product(range(5), states.items()):
+            own, other = (by_kind.member_state(x, number) for x in (value, wanted[name]))
+            for leaf, want in zip(jax.tree.leaves(own), jax.tree.leaves(other), strict=True):
+                np.testing.assert_allclose(leaf, want, atol=1e-11)
+        for name, value in found.items():
+            pairs = zip(jax.tree.leaves(value), jax.tree.leaves(wanted[name]), strict=True)
+            for number, (leaf, other) in itertools.product(range(5), pairs):
+                where = place(name, leaf[number], several[number].topology, tree)
+                np.testing.assert_allclose(leaf[number][where], other[number][where], atol=1e-11, err_msg=name)
+                assert not np.any(np.delete(np.asarray(leaf[number]).ravel(), _flat(where, leaf[number].shape))), name
+
+
+def _flat(where: tuple[slice, ...], shape: tuple[int, ...]) -> np.ndarray:
+    return np.arange(int(np.prod(shape))).reshape(shape)[where].ravel()
+
+
+@pytest.mark.slow
+def test_kinds_step_as_their_members_do() -> None:
+    """With tendons, loop joints and PhysX's solvers, which trees that are data do not have."""
+    arm, mechanism = robots.load("arm7"), small_mechanism()
+    fleet = artix.Fleet([arm, mechanism, arm])
+    state = fleet.random_state(jax.random.key(0))
+    dt = jnp.full(3, 0.01)
+    for solver in ("implicit", "pgs"):
+        options = artix.SolverOptions(solver=solver)
+        found = fleet.evaluate(artix.step, state, None, dt, options=options)
+        for number, one in enumerate((arm, mechanism, arm)):
+            wanted = artix.step(one, fleet.member_state(state, number), None, 0.01, options)
+            own = fleet.member_state(found, number)
+            for leaf, other in zip(jax.tree.leaves(own), jax.tree.leaves(wanted), strict=True):
+                np.testing.assert_allclose(leaf, other, atol=1e-10)
+
+
+def test_gradients_kind_by_kind(members) -> None:
+    fleet = artix.Fleet([members[2], members[3]])
+    state = fleet.random_state(jax.random.key(1))
+
+    def energy(position):
+        return jnp.sum(fleet.evaluate(artix.potential_energy, state.replace(joint_position=position)))
+
+    gradient = jax.grad(energy)(state.joint_position)
+    for number, one in enumerate(members[2:4]):
+        own = fleet.member_state(state, number)
+        wanted = jax.grad(lambda q, one=one, own=own: artix.potential_energy(one, own.replace(joint_position=q)))
+        n = one.topology.num_dofs
+        np.testing.assert_allclose(gradient[number, :n], wanted(own.joint_position), atol=1e-11)
+        assert not np.any(gradient[number, n:])
+
+
+def test_a_new_member_is_evaluated_by_its_kind(members) -> None:
+    fleet = artix.Fleet([members[2], members[3]])
+    other = fleet.replace_member(0, members[3])
+    state = other.random_state(jax.random.key(0))
+    found = other.evaluate(artix.potential_energy, state)
+    for number in range(2):
+        own = other.member_state(state, number)
+        np.testing.assert_allclose(found[number], artix.potential_energy(members[3], own), atol=1e-12)
+
+
+def test_each_device_evaluates_its_members_kind_by_kind(members) -> None:
+    if len(jax.devices("cpu")) < 2:
+        pytest.skip("needs several devices; tests/conftest.py asks XLA for them")
+    mesh = jax.sharding.Mesh(np.array(jax.devices("cpu")[:2]), ("members",))
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("members"))
+    heavy = members[3].replace(link_mass=2 * members[3].link_mass)
+    fleet = artix.Fleet([members[2], members[3], members[2], heavy])
+    sharded = fleet.shard(sharding)
+    assert sharded.layout == "kinds"
+    state = fleet.random_state(jax.random.key(3))
+    on_devices = jax.device_put(state, sharding)
+    for function, given in (
+        (artix.mass_matrix, ()),
+        (artix.forward_dynamics, (jnp.ones((4, fleet.padding.dofs + 6)),)),
+    ):
+        found = sharded.evaluate(function, on_devices, *given)
+        assert found.sharding.is_equivalent_to(sharding, found.ndim)
+        np.testing.assert_allclose(found, fleet.evaluate(function, state, *given), atol=1e-12)
+    text = sharded._compiled[artix.mass_matrix, ()].func.lower(
+        *sharded._compiled[artix.mass_matrix, ()].args, on_devices
+    )
+    assert not re.search("all-gather|all-reduce|collective-permute|all-to-all", text.compile().as_text())
+    # Parts that differ: the trees are data then.
+    assert artix.Fleet([members[2], members[2], members[3], members[3]]).shard(sharding).layout == "padded"
+    assert sharded.replace_member(0, members[3]).layout == "padded"
+    assert sharded.replace_member(0, members[2]).layout == "kinds"
+
+
+def test_layouts_are_chosen_and_refused(members) -> None:
+    assert artix.Fleet([random_tree(k, 3, fixed_base=True) for k in range(40, 57)]).layout == "padded"
+    with pytest.raises(ValueError, match="'kinds' or 'padded'"):
+        artix.Fleet(members, layout="rows")
+    with pytest.raises(ValueError, match="leave the padding out"):
+        artix.Fleet(members, layout="kinds", padding=artix.Padding.covering([one.topology for one in members]))
+    fleet = artix.Fleet(members[2:4])
+    with pytest.raises(ValueError, match="axis 0 of result 0 has the lengths"):
+        fleet.evaluate(odd_sizes, fleet.neutral_state())
+    with pytest.raises(ValueError, match="acceleration"):
+        fleet.evaluate(artix.inverse_dynamics, fleet.neutral_state(), jnp.zeros((2, 3)))
+
+
+def small_mechanism() -> artix.Articulation:
+    """A floating robot of which a loop joint holds the tip to the world."""
+    builder = artix.ArticulationBuilder(fixed_base=False, name="mechanism")
+    base = builder.add_link(mass=2.0, inertia=[0.1, 0.1, 0.1], name="base")
+    pose = [0.3, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]
+    tip = base
+    for k in range(3):
+        joint = artix.Joint.revolute(artix.Axis.SWING1, parent_pose=pose)
+        tip = builder.add_link(tip, joint, mass=1.0, inertia=[0.1, 0.1, 0.1], name=f"link_{k}")
+    builder.add_loop_joint(artix.LoopJoint(name="latch", link_a=None, link_b="link_2", type="spherical"))
+    return builder.build("float64")
+
+
+def odd_sizes(articulation, state):
+    return jnp.zeros(2 * articulation.topology.num_dofs + 1)

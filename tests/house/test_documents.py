@@ -1,0 +1,246 @@
+"""What the documents show must run."""
+
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import jax
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_readme_run(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) >= 2
+    namespace = {}
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), namespace)
+    assert namespace["M"].shape[0] == 3000
+
+
+def test_what_the_documents_link_to_is_there():
+    for page in [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")]:
+        for link in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
+            made = re.match(r"(reference|tutorials)/", link)  # with the site, whose strict build looks at them
+            assert "://" in link or made or (page.parent / link).exists(), f"{page.name} links to {link}"
+
+
+def test_the_examples_of_the_first_page_run():
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/index.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 2
+    namespace = {}
+    for block in blocks:
+        exec(compile(block, "index.md", "exec"), namespace)
+    assert namespace["M"].shape == (64, 18, 18)
+
+
+def test_the_examples_of_the_formats_run(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("mujoco")
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/formats.md").read_text(encoding="utf-8"), re.DOTALL)
+    namespace = {}
+    for block in blocks:
+        exec(compile(block, "formats.md", "exec"), namespace)
+    out = capsys.readouterr().out
+    assert "MJCF has no word for its speed limit" in out
+    assert "[100.] [0.5]" in out
+    assert "[0. 0. 1. 0. 0. 0. 1.]" in out
+
+
+def test_the_examples_of_the_page_on_vmap_run():
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/vmap.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 3
+    namespace = {}
+    for block in blocks:
+        exec(compile(block, "vmap.md", "exec"), namespace)
+    assert namespace["slope"].shape == (4096, 2)
+
+
+def test_the_examples_about_usd_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "usd.md").read_text(encoding="utf-8"), re.DOTALL)
+    namespace = {}
+    for block in blocks:
+        exec(compile(block, "usd.md", "exec"), namespace)
+    assert len(blocks) == 2
+    assert "(18, 18)" in capsys.readouterr().out
+
+
+def test_the_examples_of_the_page_on_evaluation_run():
+    """And what the page shows is what they print, but for the machine's lanes; in a process without this one's x64."""
+    text = (ROOT / "docs/evaluation.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) == 2
+    command = [sys.executable, "-c", "\n".join(blocks)]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
+    shown = re.findall(r"```text\n(mass_matrix.*?)```", text, re.DOTALL)[0]
+    assert printed.splitlines()[1:] == shown.splitlines()[1:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("page", "shown"),
+    [
+        ("environments", ["(64, 5) (64,) 0.02", "(8, 7) ['nan', 'reward/height', 'reward/jerk']"]),
+        ("sim_to_real", ["(32, 18)", "(43,)", "{'privileged_state': 154, 'state': 83}"]),
+    ],
+)
+def test_the_examples_about_environments_run(page, shown):
+    """In a process without this one's x64 and strict promotion."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / f"docs/{page}.md").read_text(encoding="utf-8"), re.DOTALL)
+    command = [sys.executable, "-c", "\n".join(blocks)]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
+    assert printed.splitlines() == shown
+
+
+@pytest.mark.slow
+def test_the_example_of_the_page_on_pinocchio_runs(capsys):
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/pinocchio.md").read_text(encoding="utf-8"), re.DOTALL)
+    exec(compile(block, "pinocchio.md", "exec"), {})
+    assert capsys.readouterr().out == "(256, 18, 18)\n"
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_page_on_derivatives_run():
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/derivatives.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) >= 7
+    namespace = {}
+    for block in blocks:
+        exec(compile(block, "docs/derivatives.md", "exec"), namespace)
+    assert namespace["gradient"].shape == (20, 7)
+    assert namespace["A"].shape == (14, 14)
+
+
+def test_the_examples_about_shapes_and_ground_run(capsys):
+    pytest.importorskip("mujoco")
+    text = (ROOT / "docs/contact.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) >= 5
+    namespace = {}
+    for block in blocks:
+        exec(compile(block, "docs/contact.md", "exec"), namespace)
+    out = capsys.readouterr().out
+    assert (
+        "['front_left_foot', 'front_right_foot', 'rear_left_foot', 'rear_right_foot']\n[-0.01 -0.01 -0.01 -0.01]" in out
+    )
+    assert "(64, 4)\n" in out
+    assert out.endswith("[0.6]\n")
+    assert namespace["slope"].shape == (200, 200)
+    assert float(namespace["slope"].sum()) < -1
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_page_on_configurations_run(capsys):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/configuration.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) >= 7
+    namespace = {}
+    for block in blocks:
+        exec(compile(block, "docs/configuration.md", "exec"), namespace)
+    out = capsys.readouterr().out
+    assert "('screw', 'hinge:twist', 'hinge:swing1')\n7 4\n" in out
+    assert "[[0.2" in out
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_stepping_page_run(capsys):
+    pytest.importorskip("diffrax")
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/stepping.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) >= 2
+    namespace = {}
+    with jax.numpy_dtype_promotion("standard"):  # Users' default, which diffrax needs.
+        for block in blocks:
+            exec(compile(block, "stepping.md", "exec"), namespace)
+    assert abs(float(namespace["states"].joint_position[-1, 0]) - 0.8) < 0.1
+    # The smooth motion has no dry friction and no limit of 30 N m, but the same springs.
+    assert abs(float(namespace["solution"].ys.joint_position[-1, 0]) - 0.8) < 0.2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_the_notebooks_run(notebook):
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    content = nbformat.read(notebook, as_version=4)
+    nbclient.NotebookClient(content, timeout=600, resources={"metadata": {"path": str(ROOT)}}).execute()
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/algorithms.md",
+        "docs/configuration.md",
+        "docs/constraints.md",
+        "docs/conventions.md",
+        "docs/derivatives.md",
+        "docs/evaluation.md",
+        "docs/formats.md",
+        "docs/index.md",
+        "docs/inverse_kinematics.md",
+        "docs/optimal_control.md",
+        "docs/physx.md",
+        "docs/pinocchio.md",
+        "docs/stepping.md",
+        "docs/usd.md",
+        "docs/verification.md",
+        "docs/vmap.md",
+    ],
+)
+def test_the_functions_that_documents_name_exist(document):
+    import artix
+
+    text = (ROOT / document).read_text(encoding="utf-8")
+    names = set(re.findall(r"\bartix\.([a-zA-Z_]+)\b", text)) - {"cli", "io", "png"}
+    missing = sorted(name for name in names if not hasattr(artix, name) and find_spec(f"artix.{name}") is None)
+    assert not missing
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_page_on_the_viewer_run(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("viser")
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/viewer.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 6
+    namespace = {}
+    for block in blocks:
+        exec(compile(block, "docs/viewer.md", "exec"), namespace)
+    assert namespace["image"].shape == (200, 200, 4)
+    assert {"landing.html", "landing.png", "arm.png"} <= {path.name for path in tmp_path.iterdir()}
+    out = capsys.readouterr().out
+    assert "http://localhost:" in out
+    assert "0.3" in out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["optimal_control", "inverse_kinematics"])
+def test_the_examples_about_optimal_control_run(page, capsys):
+    """And reach what they assert, with users' 32-bit types."""
+    pytest.importorskip("optimistix")
+    text = (ROOT / f"docs/{page}.md").read_text(encoding="utf-8")
+    namespace = {}
+    with jax.numpy_dtype_promotion("standard"), jax.enable_x64(False):
+        for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+            exec(compile(block, f"{page}.md", "exec"), namespace)
+    out = capsys.readouterr().out
+    shown = {"optimal_control": "(36, 36) (36, 12) (12,)", "inverse_kinematics": "(1000, 7)"}
+    assert shown[page] in out
+
+
+@pytest.mark.slow
+def test_the_examples_about_training_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "train.md").read_text(encoding="utf-8"), re.DOTALL)
+    namespace = {}
+    with jax.numpy_dtype_promotion("standard"), jax.enable_x64(False):
+        monkeypatch.setattr(jax, "devices", lambda *_: jax.local_devices()[:1])
+        for block in blocks:
+            exec(compile(block, "train.md", "exec"), namespace)
+    assert len(blocks) == 3
+    assert namespace["action"].shape == (1, 1)
+    assert (tmp_path / "cart_pole.npz").exists()

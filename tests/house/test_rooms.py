@@ -1,0 +1,173 @@
+"""Where modules live and what they import: the map of CONTRIBUTING.md, kept true."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+#: From the lowest to the highest; a module imports from its own room and from lower ones. ``artix`` is the face, the
+#: package's own ``__init__``, on which examples and commands are built as users' programs are.
+ROOMS = (
+    "math",
+    "model",
+    "evaluation",
+    "kinematics",
+    "dynamics",
+    "constraints",
+    "contact",
+    "simulation.common",
+    "simulation.implicit",
+    "simulation.projected",
+    "simulation",
+    "fleet",
+    "editing",
+    "io.common",
+    "io.urdf",
+    "io.mjcf",
+    "io.usd",
+    "io.archive",
+    "io",
+    "robots",
+    "physx",
+    "artix",
+    "envs",
+    "optimal_control",
+    "examples",
+    "viewer",
+    "cli",
+)
+MOST_LINES = 350
+EXAMPLE = re.compile(r'\n\n +Examples:(?:\n +.*)+?(?=\n +""")')
+LONGEST_CHAIN = 15
+
+
+def imports_of_all_modules() -> dict[str, set[str]]:
+    """The modules of artix by name, and what each imports, anywhere in it: for types alone or within a function, too."""
+    paths = {name_of(path): path for path in (ROOT / "artix").rglob("*.py")}
+    return {name: imports_of(path, set(paths)) for name, path in paths.items()}
+
+
+def name_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imports_of(path: Path, modules: set[str]) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            inner = [f"{node.module}.{alias.name}" for alias in node.names]
+            found |= {name if name in modules else str(node.module) for name in inner}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return {name for name in found if name.split(".")[0] == "artix"} - {name_of(path)}
+
+
+def room_of(module: str) -> str:
+    """The innermost room of a module."""
+    inside = module.removeprefix("artix.")
+    if module == "artix.__main__":
+        return "cli"
+    return max((room for room in ROOMS if f"{inside}.".startswith(f"{room}.")), key=len, default="none")
+
+
+def circle_in(imports: dict[str, set[str]]) -> list[str] | None:
+    """Modules of which each imports the next, and the last the first; ``None`` if there are none."""
+    done: set[str] = set()
+
+    def search(module: str, above: list[str]) -> list[str] | None:
+        if module in above:
+            return above[above.index(module) :]
+        if module in done:
+            return None
+        for other in sorted(imports.get(module, ())):
+            circle = search(other, [*above, module])
+            if circle is not None:
+                return circle
+        done.add(module)
+        return None
+
+    return next((circle for module in sorted(imports) if (circle := search(module, [])) is not None), None)
+
+
+def longest_chain(imports: dict[str, set[str]]) -> list[str]:
+    """The longest sequence of modules of which each imports the next."""
+    chains: dict[str, list[str]] = {}
+
+    def chain(module: str) -> list[str]:
+        if module not in chains:
+            below = [chain(other) for other in imports[module] if other in imports]
+            chains[module] = [module, *max(below, key=len, default=[])]
+        return chains[module]
+
+    return max((chain(module) for module in imports), key=len)
+
+
+@pytest.fixture(scope="module")
+def imports() -> dict[str, set[str]]:
+    return imports_of_all_modules()
+
+
+def test_every_module_is_in_a_room(imports):
+    assert [module for module in imports if room_of(module) == "none"] == []
+
+
+def test_rooms_import_from_lower_rooms_only(imports):
+    upwards = [
+        f"{module} ({room_of(module)}) imports {other} ({room_of(other)})"
+        for module, others in imports.items()
+        for other in others
+        if ROOMS.index(room_of(other)) > ROOMS.index(room_of(module))
+    ]
+    assert upwards == []
+
+
+def test_no_circle(imports):
+    assert circle_in(imports) is None
+
+
+def test_a_circle_is_found():
+    assert circle_in({"a": {"b"}, "b": {"c", "d"}, "c": set(), "d": {"b"}}) == ["b", "d"]
+    assert circle_in({"a": {"b", "c"}, "b": {"c"}, "c": set()}) is None
+
+
+def test_modules_are_short():
+    """The examples of docstrings do not count."""
+    texts = {path: EXAMPLE.sub("", path.read_text()) for path in (ROOT / "artix").rglob("*.py")}
+    lines = {name_of(path): len(text.splitlines()) for path, text in texts.items()}
+    assert {name: count for name, count in lines.items() if count > MOST_LINES} == {}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_can_be_followed(imports, room):
+    inside = {module: others for module, others in imports.items() if room_of(module) == room}
+    chain = longest_chain(inside)
+    assert len(chain) < LONGEST_CHAIN, " imports ".join(chain)
+
+
+def test_the_map_names_every_room_in_this_order():
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    named = re.findall(r"^\| `([a-z_/]+)/` \|", page, flags=re.MULTILINE)
+    assert [room.replace("/", ".") for room in named if room != "benchmarks"] == [r for r in ROOMS if r != "artix"]
+
+
+def test_the_map_names_no_module_that_is_not_there():
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    rows = re.findall(r"^\| `([a-z_/]+)/` \| (.*) \|$", page, flags=re.MULTILINE)
+    missing = [
+        f"{room}/{module}"
+        for room, text in rows
+        for module in re.findall(r"`([a-z_/]+\.py)`", text)
+        if not any((ROOT / folder / room / module).is_file() for folder in ("artix", "."))
+    ]
+    assert missing == []
+
+
+def test_tests_mirror_the_rooms():
+    """``pinocchio`` compares with a whole library, ``house`` reads documents and code, ``support`` is what tests share."""
+    folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and not path.name.startswith("__")}
+    assert folders - {"data", "house", "pinocchio", "support"} <= {room.split(".")[0] for room in ROOMS}
+    strays = [path.name for path in (ROOT / "tests").glob("*.py") if path.name not in ("__init__.py", "conftest.py")]
+    assert strays == []

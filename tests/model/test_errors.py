@@ -1,0 +1,272 @@
+"""Bad input is refused where it is given, by a message that says what and where."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import artix
+from artix import ArticulationBuilder, Axis, Joint, JointType, builder_from_articulation
+from tests.support.models import random_states, tree_of
+
+# --- joints.py ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "axes"),
+    [
+        (JointType.FIX, (Axis.TWIST,)),
+        (JointType.PRISMATIC, ()),
+        (JointType.PRISMATIC, (Axis.TWIST,)),
+        (JointType.PRISMATIC, (Axis.X, Axis.Y)),
+        (JointType.REVOLUTE, (Axis.X,)),
+        (JointType.REVOLUTE, (Axis.TWIST, Axis.SWING1)),
+        (JointType.REVOLUTE_UNWRAPPED, ()),
+        (JointType.SPHERICAL, ()),
+        (JointType.SPHERICAL, (Axis.SWING1, Axis.TWIST)),
+        (JointType.SPHERICAL, (Axis.TWIST, Axis.TWIST)),
+        (JointType.SPHERICAL, (Axis.TWIST, Axis.X)),
+    ],
+)
+def test_axes_that_a_joint_cannot_have(kind: JointType, axes: tuple[Axis, ...]) -> None:
+    with pytest.raises(ValueError, match=rf"joint 'hip': a {kind.name.lower()} joint takes .* found \(") as caught:
+        Joint(type=kind, axes=axes, name="hip")
+    assert all(axis.name.lower() in str(caught.value) for axis in axes)
+
+
+def test_numbers_that_name_no_type_or_axis() -> None:
+    with pytest.raises(ValueError, match="17 is not a valid JointType"):
+        Joint(type=17)
+    with pytest.raises(ValueError, match="9 is not a valid Axis"):
+        Joint(type=JointType.REVOLUTE, axes=(9,))
+
+
+# --- builder.py -----------------------------------------------------------------------------------------------------
+
+POSE = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]
+
+
+def two_links(**options) -> ArticulationBuilder:
+    builder = ArticulationBuilder(name="robot")
+    builder.add_link(mass=1.0, inertia=[1.0, 1.0, 1.0], name="base")
+    builder.add_link(0, Joint.revolute(name="hip", **options), name="leg")
+    return builder
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mass": -1.0}, "link 'arm': mass must be finite and not negative .* found -1.0"),
+        ({"mass": np.nan}, "link 'arm': mass must be finite"),
+        ({"mass": np.inf}, "link 'arm': mass must be finite"),
+        ({"inertia": [1.0, 1.0, 1.0]}, "link 'arm': a link without mass cannot have inertia"),
+        ({"mass": 1.0, "inertia": np.ones((2, 2))}, r"link 'arm': inertia: expected shape \(3, 3\), found \(2, 2\)"),
+        ({"mass": 1.0, "inertia": [1.0, np.nan, 1.0]}, "link 'arm': inertia: every number must be finite"),
+        ({"mass": 1.0, "inertia": [[1, 0.1, 0], [0, 1, 0], [0, 0, 1]]}, "link 'arm': the inertia must be symmetric"),
+        (
+            {"mass": 1.0, "inertia": [-1.0, 1.0, 1.0]},
+            "link 'arm': no mass distribution has a negative moment of inertia",
+        ),
+        ({"mass": 1.0, "inertia": [1.0, 1.0, 3.0]}, r"link 'arm': .* triangle inequality .* 3\) .*strict=False"),
+        ({"com_pose": POSE[:6]}, r"link 'arm': com_pose: expected shape \(7,\), found \(6,\)"),
+        ({"com_pose": [*POSE[:6], 2.0]}, "link 'arm': com_pose: the quaternion .* found length 2"),
+        ({"com_pose": [np.inf, *POSE[1:]]}, "link 'arm': com_pose: every number must be finite"),
+        ({"gravity_scale": np.nan}, "link 'arm': gravity_scale must be finite"),
+        ({"gravity_scale": [1.0, 1.0]}, r"link 'arm': gravity_scale must be one number"),
+    ],
+)
+def test_links(options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        two_links().add_link(0, Joint.fixed(), name="arm", **options)
+
+
+def test_a_builder_that_is_not_strict_takes_what_no_body_has_but_no_negative_moments() -> None:
+    builder = ArticulationBuilder(strict=False)
+    builder.add_link(mass=1.0, inertia=[1.0, 1.0, 3.0], name="base")
+    builder.add_link(0, Joint.fixed(), inertia=[1.0, 1.0, 1.0], name="sensor")
+    given = builder.build().link_inertia
+    assert np.array_equal(given, np.stack([np.diag([1.0, 1.0, 3.0]), np.eye(3)]))
+    assert np.array_equal(builder_from_articulation(builder.build()).build().link_inertia, given)
+    with pytest.raises(ValueError, match="link 'arm': no mass distribution has a negative moment of inertia"):
+        builder.add_link(0, Joint.fixed(), mass=1.0, inertia=[-1.0, 1.0, 1.0], name="arm")
+
+
+@pytest.mark.parametrize(
+    ("parent", "joint", "name", "message"),
+    [
+        (0, Joint.fixed(), "leg", "link 'leg': the name is taken"),
+        (None, None, "arm", "link 'arm': the first link is the root"),
+        (0, None, "arm", "link 'arm': the first link is the root"),
+        (None, Joint.fixed(), "arm", "link 'arm': the first link is the root"),
+        (2, Joint.fixed(), "arm", "link 'arm': parent 2 is not a link yet; links so far are 0 to 1"),
+        (-1, Joint.fixed(), "arm", "link 'arm': parent -1 is not a link yet"),
+        (0, Joint.fixed(name="hip"), "arm", "link 'arm': the joint name 'hip' is taken"),
+        (0, Joint.fixed(parent_pose=POSE[:3]), "arm", r"link 'arm': joint.parent_pose: expected shape \(7,\)"),
+        (0, Joint.fixed(child_pose=[*POSE[:6], 0.0]), "arm", "link 'arm': joint.child_pose: the quaternion"),
+    ],
+)
+def test_places_in_the_tree(parent, joint, name: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        two_links().add_link(parent, joint, name=name)
+
+
+def test_a_root_with_a_parent() -> None:
+    with pytest.raises(ValueError, match="link 'base': the first link is the root"):
+        ArticulationBuilder().add_link(0, Joint.fixed(), name="base")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"limits": [(1.0, 0.0)]}, "joint 'hip': the lower limit 1.0 must not exceed the upper limit 0.0"),
+        ({"limits": [(np.nan, 0.0)]}, "joint 'hip': the lower limit nan"),
+        ({"limits": [(0.0, 1.0), None]}, "joint 'hip': limits must have one entry per free axis; found 2"),
+        ({"armature": -0.1}, "joint 'hip': armature must lie in .* found -0.1"),
+        ({"armature": [0.1, 0.2]}, "joint 'hip': armature must be a number or have length 1"),
+        ({"max_velocity": -1.0}, "joint 'hip': max_velocity must lie in"),
+        ({"max_force": np.nan}, "joint 'hip': max_force must lie in"),
+    ],
+)
+def test_numbers_of_joints(options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        two_links(**options).build()
+
+
+def test_limits_of_spherical_joints() -> None:
+    builder = two_links()
+    builder.add_link(1, Joint.spherical(name="ball", limits=[None, (-4.0, 1.0), None]))
+    with pytest.raises(ValueError, match=r"joint 'ball': limits of a spherical joint must lie within \[-pi, pi\]"):
+        builder.build()
+
+
+@pytest.mark.parametrize("gravity", [[0.0, -9.81], [0.0, 0.0, np.nan]])
+def test_gravity(gravity) -> None:
+    with pytest.raises(ValueError, match="'robot': gravity: "):
+        ArticulationBuilder(gravity=gravity, name="robot")
+
+
+def test_an_articulation_without_links() -> None:
+    with pytest.raises(ValueError, match="'robot': there is no link"):
+        ArticulationBuilder(name="robot").build()
+
+
+def test_frames() -> None:
+    builder = two_links()
+    builder.add_frame("tool", 1)
+    for name in ("tool", "leg"):
+        with pytest.raises(ValueError, match=f"frame '{name}': the name is taken"):
+            builder.add_frame(name, 1)
+    with pytest.raises(ValueError, match="frame 'far': link 2 is not a link; there are 2"):
+        builder.add_frame("far", 2)
+    with pytest.raises(ValueError, match=r"frame 'far': pose: expected shape \(7,\)"):
+        builder.add_frame("far", 1, POSE[:3])
+
+
+def test_mimic_joints() -> None:
+    builder = two_links()
+    builder.add_link(1, Joint.spherical(name="ball"))
+    with pytest.raises(ValueError, match="mimic joint 'hip': a joint cannot follow itself"):
+        builder.add_mimic("hip", "hip", 1.0)
+    with pytest.raises(ValueError, match="mimic joint 'hip': gear_ratio must be finite"):
+        builder.add_mimic("hip", "ball", np.inf)
+    builder.add_mimic("hip", "ball", 1.0)
+    with pytest.raises(
+        ValueError, match="mimic joint 'hip': joint 'ball' must have exactly one DOF; its DOFs are: ball:0"
+    ):
+        builder.build()
+    builder = two_links()
+    builder.add_mimic("hip", "knee", 1.0)
+    with pytest.raises(ValueError, match="mimic joint 'hip': no joint or DOF called 'knee'; there are: hip"):
+        builder.build()
+
+
+# --- checks.py and the public functions -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def arm():
+    articulation = tree_of(["revolute_twist", "prismatic_x", "spherical_012"], [0, 1, 2], fixed_base=False)
+    return articulation, jax.tree.map(lambda leaf: leaf[0], random_states(articulation, 1))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        artix.forward_kinematics,
+        artix.dense_jacobian,
+        artix.mass_matrix,
+        artix.bias_force,
+        artix.center_of_mass,
+        artix.centroidal_momentum,
+        artix.kinetic_energy,
+        lambda a, s: artix.integrate(a, s, jnp.zeros(11)),
+        lambda a, s: artix.difference(a, s, s),
+    ],
+)
+@pytest.mark.parametrize("field", ["root_pose", "root_velocity", "joint_position", "joint_velocity"])
+def test_states(arm, function, field: str) -> None:
+    articulation, state = arm
+    value = getattr(state, field)
+    with pytest.raises(
+        ValueError, match=rf"state.{field}: expected shape \({value.size},\) .* found \({value.size + 1},\)$"
+    ):
+        function(articulation, state.replace(**{field: jnp.zeros(value.size + 1)}))
+    with pytest.raises(
+        ValueError, match=rf"state.{field}: .* one articulation and one state; use jax.vmap over batches"
+    ):
+        function(articulation, state.replace(**{field: jnp.stack([value, value])}))
+    with pytest.raises(TypeError, match=rf"state.{field}: expected dtype float64.* found float32; .*astype"):
+        function(articulation, state.replace(**{field: value.astype("float32")}))
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "function"),
+    [
+        ("acceleration", (11,), artix.inverse_dynamics),
+        ("acceleration", (11,), artix.link_accelerations),
+        ("external_force", (4, 6), artix.generalized_external_force),
+        ("external_force", (4, 6), lambda a, s, w: artix.inverse_dynamics(a, s, jnp.zeros(11), w)),
+        ("dnu", (11,), artix.integrate),
+        ("rate", (5,), artix.joint_velocity_from_rate),
+        ("velocity", (5,), artix.joint_rate_from_velocity),
+        ("offset", (7,), lambda a, s, pose: artix.frame_pose(a, s, "tool", pose)),
+    ],
+)
+def test_other_arrays(arm, name: str, size: tuple[int, ...], function) -> None:
+    articulation, state = arm
+    with pytest.raises(ValueError, match=rf"^{name}: expected shape \({size[0]},"):
+        function(articulation, state, jnp.zeros((size[0] + 1, *size[1:])))
+    with pytest.raises(ValueError, match=rf"^{name}: .* use jax.vmap over batches"):
+        function(articulation, state, jnp.zeros((2, *size)))
+    with pytest.raises(TypeError, match=rf"^{name}: expected dtype float64"):
+        function(articulation, state, jnp.zeros(size, "float32"))
+
+
+def test_a_batch_of_articulations(arm) -> None:
+    articulation, state = arm
+    with pytest.raises(ValueError, match=r"articulation.link_mass: expected shape \(4,\) .* use jax.vmap"):
+        artix.mass_matrix(articulation.replace(link_mass=jnp.ones((2, 4))), state)
+
+
+@pytest.mark.parametrize(
+    "function", [artix.frame_pose, artix.frame_velocity, artix.frame_jacobian, artix.frame_jacobian_rate]
+)
+def test_frames_that_do_not_exist(arm, function) -> None:
+    with pytest.raises(KeyError, match="no link called 'hand'; there are: link_0, link_1"):
+        function(*arm, "hand")
+
+
+@pytest.mark.parametrize("function", [artix.frame_velocity, artix.frame_jacobian, artix.frame_jacobian_rate])
+def test_axes_that_do_not_exist(arm, function) -> None:
+    with pytest.raises(ValueError, match="axes must be 'world_aligned', 'local' or 'world'; found 'body'"):
+        function(*arm, "tool", axes="body")
+
+
+def test_names_that_do_not_exist(arm) -> None:
+    articulation, state = arm
+    with pytest.raises(ValueError, match="frame must be 'world' or 'root'; found 'base'"):
+        artix.center_of_mass(articulation, state, "base")
+    with pytest.raises(KeyError, match="no joint called 'knee'; there are: joint_1"):
+        articulation.topology.dofs("knee")

@@ -1,0 +1,79 @@
+"""Inverse kinematics: targets that can be reached are, within the limits."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import artix
+from artix import optimal_control
+from tests.support.models import random_states
+
+
+def seeds_of(articulation, count: int) -> artix.State:
+    return jax.vmap(lambda key: artix.random_state(articulation, key))(jax.random.split(jax.random.key(1), count))
+
+
+def test_an_arm_reaches_what_it_can():
+    arm = artix.robots.load("arm7").astype(jnp.float32)
+    keys = jax.random.split(jax.random.key(0), 200)
+    targets = jax.vmap(lambda key: artix.frame_pose(arm, artix.random_state(arm, key), "tool"))(keys)
+    seeds = seeds_of(arm, 16)
+    find = jax.jit(
+        jax.vmap(lambda target: optimal_control.inverse_kinematics(arm, ["tool"], target[None], seeds, iterations=40))
+    )
+    found = find(targets)
+    assert np.mean(found.solved) >= 0.99
+    position = found.state.joint_position
+    assert np.all((position >= arm.joint_lower_limit) & (position <= arm.joint_upper_limit))
+    # Judged by kinematics, not by what it says of itself.
+    exact, states = arm.astype(jnp.float64), jax.tree.map(lambda x: x.astype(jnp.float64), found.state)
+    poses = jax.vmap(lambda state: artix.frame_pose(exact, state, "tool"))(states)
+    distance = np.linalg.norm(poses[:, :3] - targets[:, :3].astype(jnp.float64), axis=1)
+    reached, wanted = (np.asarray(x[:, 3:], np.float64) for x in (poses, targets))
+    units = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (reached, wanted))
+    (v, w), (u, t) = ((x[:, :3], x[:, 3:]) for x in units)
+    half = np.linalg.norm(t * v - w * u - np.cross(u, v), axis=1)  # the sine: exact for small angles in float32, too
+    assert np.mean((distance < 1.1e-4) & (2 * half < 1.1e-3)) >= 0.99
+
+
+def test_a_target_out_of_reach_is_said_to_be():
+    arm = artix.robots.load("arm7").astype(jnp.float32)
+    target = jnp.array([[5.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]], jnp.float32)
+    found = jax.jit(lambda: optimal_control.inverse_kinematics(arm, ["tool"], target, seeds_of(arm, 4)))()
+    assert not found.solved
+    assert found.position_error > 3
+
+
+def test_all_feet_of_a_floating_base():
+    robot = artix.robots.load("quadruped").astype(jnp.float32)
+    feet = [name for name in robot.topology.link_names if name.endswith("foot")]
+    seeds = jax.tree.map(lambda x: x[None], artix.neutral_state(robot))
+    bent = artix.neutral_state(robot).replace(joint_position=jnp.array([0.1] * 4 + [0.8] * 4 + [-1.5] * 4, jnp.float32))
+    targets = jnp.stack([artix.frame_pose(robot, bent, foot) for foot in feet])
+    find = jax.jit(lambda: optimal_control.inverse_kinematics(robot, feet, targets, seeds, rotation_weight=0.0))
+    found = find()
+    assert found.solved
+    assert found.position_error < 1e-4
+
+
+def test_the_jacobian_is_that_of_the_error():
+    from artix.optimal_control.inverse_kinematics import _error_jacobian
+
+    arm = artix.robots.load("arm7").astype(jnp.float64)
+    state = jax.tree.map(lambda x: x[0], random_states(arm, 1))
+    target = artix.frame_pose(arm, jax.tree.map(lambda x: x[0], random_states(arm, 1, 5)), "tool")
+
+    def error(change):
+        return optimal_control.frame_pose(arm, artix.integrate(arm, state, change), "tool", target)
+
+    wanted, found = jax.jit(lambda: (jax.jacfwd(error)(jnp.zeros(7)), _error_jacobian(arm, state, "tool", target)))()
+    np.testing.assert_allclose(found, wanted, atol=1e-10)
+
+
+def test_what_is_asked_is_checked():
+    arm = artix.robots.load("arm7")
+    with pytest.raises(ValueError, match=r"targets: expected shape \(1, 7\)"):
+        optimal_control.inverse_kinematics(arm, ["tool"], jnp.zeros(7), artix.neutral_state(arm))
+    with pytest.raises(ValueError, match="a leading axis over seeds"):
+        optimal_control.inverse_kinematics(arm, ["tool"], jnp.zeros((1, 7)), artix.neutral_state(arm))

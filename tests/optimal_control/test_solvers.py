@@ -1,0 +1,242 @@
+"""Solvers: closed forms, Crocoddyl's optimum, bounds, constraints, and derivatives of solutions."""
+
+from pathlib import Path
+
+import jax
+import jax.flatten_util
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import artix
+from artix import optimal_control
+from tests.optimal_control.test_dynamics import FEET, quadruped_by_schedule
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+def swing(knot: optimal_control.Knot) -> jax.Array:
+    return jnp.concatenate([knot.parameters["effort"] * knot.control, 0.05 * knot.state.joint_velocity])
+
+
+def swing_end(knot: optimal_control.Knot) -> jax.Array:
+    goal = knot.parameters["goal"]
+    return jnp.concatenate([10 * (knot.state.joint_position - goal), 3 * knot.state.joint_velocity])
+
+
+def pendulum_problem(dt: float = 0.02, **options) -> optimal_control.Problem:
+    """A double pendulum stands up."""
+    pendulum = artix.robots.load("double_pendulum").astype(jnp.float64)
+    dynamics = optimal_control.discrete_dynamics(pendulum, dt)
+    parameters = {"effort": jnp.asarray(0.1), "goal": jnp.array([jnp.pi, 0.0])}
+    return optimal_control.Problem(dynamics, jnp.zeros(4), swing, swing_end, parameters=parameters, **options)
+
+
+def effort(knot: optimal_control.Knot) -> jax.Array:
+    return 0.3 * knot.control
+
+
+def at_one(knot: optimal_control.Knot) -> jax.Array:
+    return 10 * jnp.concatenate([knot.state.joint_position - 1.0, knot.state.joint_velocity])
+
+
+def slider_problem(**options) -> optimal_control.Problem:
+    """A mass of 2 kg on a slider goes 1 m."""
+    builder = artix.ArticulationBuilder(fixed_base=True, gravity=[0.0, 0.0, 0.0])
+    root = builder.add_link()
+    builder.add_link(root, artix.Joint.prismatic(artix.Axis.X), mass=2.0, inertia=[0.1, 0.1, 0.1])
+    dynamics = optimal_control.discrete_dynamics(builder.build(jnp.float64), 0.1)
+    return optimal_control.Problem(dynamics, jnp.zeros(2), effort, options.pop("final", at_one), **options)
+
+
+def slider_rows(steps: int) -> np.ndarray:
+    """Position and velocity at the end by each force, which moves the position in every step from its own on."""
+    velocity = np.full(steps, 0.1 / 2.0)
+    return np.stack([velocity * 0.1 * np.arange(steps, 0, -1), velocity])
+
+
+def test_a_linear_problem_is_solved_in_one_iteration():
+    """The optimum is that of least squares over the forces."""
+    find = jax.jit(lambda u: optimal_control.solve(slider_problem(), u, iterations=2, damping=0.0))
+    found = find(jnp.zeros((12, 1)))
+    rows = np.concatenate([10 * slider_rows(12), 0.3 * np.eye(12)])
+    wanted = np.linalg.lstsq(rows, np.concatenate([[10.0], np.zeros(13)]), rcond=None)[0]
+    np.testing.assert_allclose(found.controls[:, 0], wanted, atol=1e-10)
+    np.testing.assert_allclose(found.iterations.cost[0], found.cost, rtol=1e-12)
+    assert found.converged
+
+
+def test_bounds_are_those_of_a_quadratic_program():
+    scipy = pytest.importorskip("scipy.optimize")
+    problem = slider_problem(control_lower=jnp.array([-1.5]), control_upper=jnp.array([2.5]))
+    found = jax.jit(lambda u: optimal_control.solve(problem, u, iterations=8, damping=0.0))(jnp.zeros((12, 1)))
+    rows = np.concatenate([10 * slider_rows(12), 0.3 * np.eye(12)])
+    wanted = scipy.lsq_linear(rows, np.concatenate([[10.0], np.zeros(13)]), (-1.5, 2.5), tol=1e-14)
+    assert np.sum(wanted.active_mask != 0) >= 3
+    np.testing.assert_allclose(found.controls[:, 0], wanted.x, atol=1e-7)
+
+
+def nothing(knot: optimal_control.Knot) -> jax.Array:
+    return 0 * knot.state.joint_position
+
+
+def arrive(knot: optimal_control.Knot) -> jax.Array:
+    return jnp.concatenate([knot.state.joint_position - 1.0, knot.state.joint_velocity])
+
+
+def speed_limit(knot: optimal_control.Knot) -> jax.Array:
+    return knot.state.joint_velocity - 1.1
+
+
+def test_constraints_are_those_of_a_quadratic_program():
+    """Least effort that arrives, no faster than 1.1 m/s: against SciPy's SLSQP."""
+    scipy = pytest.importorskip("scipy.optimize")
+    problem = slider_problem(final=nothing, final_equality=arrive, inequality=speed_limit)
+    find = jax.jit(lambda u: optimal_control.solve_constrained(problem, u, iterations=4, outer_iterations=10))
+    found = find(jnp.zeros((12, 1)))
+    speeds = np.tril(np.full((12, 12), 0.05), -1)
+    constraints = [
+        {"type": "eq", "fun": lambda u: slider_rows(12) @ u - [1, 0], "jac": lambda u: slider_rows(12)},
+        {"type": "ineq", "fun": lambda u: 1.1 - speeds @ u, "jac": lambda u: -speeds},
+    ]
+    options = {"ftol": 1e-15, "maxiter": 200}
+    wanted = scipy.minimize(
+        lambda u: 0.5 * 0.09 * u @ u, np.ones(12), jac=lambda u: 0.09 * u, constraints=constraints, method="SLSQP",
+        options=options,
+    )  # fmt: skip
+    assert np.sum(np.abs(1.1 - speeds @ wanted.x) < 1e-7) >= 1
+    assert found.violation[-1] < 1e-8
+    np.testing.assert_allclose(found.solution.controls[:, 0], wanted.x, atol=1e-6)
+
+
+OPTIONS = {
+    "ddp": {"hessian": "exact"},
+    "parallel": {"riccati": "parallel"},
+    "gaps": {"with_states": True},
+    "multiple shooting": {"with_states": True, "multiple_shooting": True},
+}
+
+
+@pytest.fixture(scope="module")
+def stood_up() -> optimal_control.Solution:
+    find = jax.jit(lambda u: optimal_control.solve(pendulum_problem(), u, iterations=40))
+    return find(jnp.zeros((50, 2)))
+
+
+def test_the_gradient_vanishes_at_the_solution(stood_up):
+    problem = pendulum_problem()
+
+    def cost(controls):
+        return optimal_control.total_cost(problem, optimal_control.rollout(problem, controls), controls)
+
+    value, gradient = jax.jit(jax.value_and_grad(cost))(stood_up.controls)
+    assert stood_up.converged
+    np.testing.assert_allclose(stood_up.cost, value, rtol=1e-12)
+    start = jax.jit(jax.grad(cost))(jnp.zeros_like(gradient))
+    assert np.max(np.abs(gradient)) < 1e-9 * np.max(np.abs(start))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_all_ways_lead_to_the_same_optimum(kind, stood_up):
+    options = dict(OPTIONS[kind])
+    states = jnp.zeros((51, 4)) if options.pop("with_states", False) else None
+    find = jax.jit(lambda u: optimal_control.solve(pendulum_problem(), u, states, iterations=40, **options))
+    found = find(jnp.zeros((50, 2)))
+    assert found.converged
+    assert found.iterations.gap[-1] < 1e-9
+    np.testing.assert_allclose(found.cost, stood_up.cost, rtol=1e-10)
+    np.testing.assert_allclose(found.controls, stood_up.controls, atol=1e-5)
+    if kind == "ddp":  # from some iteration on the expected decrease is squared
+        decrease = np.asarray(found.iterations.decrease)
+        k = int(np.argmax(decrease < 1e-2))
+        assert decrease[k + 2] < 1e-8
+
+
+def test_parallel_riccati_is_the_sequential_one():
+    rng = np.random.default_rng(0)
+    steps, n, m = 13, 5, 3
+
+    def symmetric(size):
+        half = rng.normal(size=(steps, size, size + 2))
+        return jnp.asarray(half @ half.swapaxes(1, 2))
+
+    final = symmetric(n)[0]
+    problem = optimal_control.LinearQuadratic(
+        *(jnp.asarray(rng.normal(size=shape)) for shape in [(steps, n, n), (steps, n, m), (steps, n), (steps, n + m)]),
+        symmetric(n + m), jnp.asarray(rng.normal(size=n)), final,
+    )  # fmt: skip
+    sequential = jax.jit(optimal_control.riccati)(problem)
+    parallel = jax.jit(optimal_control.parallel_riccati)(problem)
+    for one, other in zip(sequential, parallel, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-8 * np.max(np.abs(one)))
+
+
+def test_bounds_belong_together():
+    with pytest.raises(ValueError, match="give both"):
+        optimal_control.solve(slider_problem(control_lower=jnp.zeros(1)), jnp.zeros((3, 1)))
+
+
+def test_shapes_are_checked():
+    with pytest.raises(ValueError, match=r"controls: expected shape \[T, 1\]; found \(3, 2\)"):
+        optimal_control.solve(slider_problem(), jnp.zeros((3, 2)))
+
+
+def trot(knot: optimal_control.Knot) -> jax.Array:
+    robot, state, nominal = knot.articulation, knot.state, knot.parameters["nominal"]
+    swing = [
+        optimal_control.frame_position(robot, state, foot, knot.reference["target"][k])
+        * (1 - knot.reference["active"][k])
+        for k, foot in enumerate(FEET)
+    ]
+    terms = [
+        optimal_control.posture(robot, state, nominal),
+        artix.generalized_velocity(robot, state),
+        1e-3**0.5 * knot.control,
+        1e-4**0.5 * knot.contact_force,
+        *(20**0.5 * each for each in swing),
+    ]
+    return 0.02**0.5 * jnp.concatenate(terms)
+
+
+def trot_end(knot: optimal_control.Knot) -> jax.Array:
+    robot, state, nominal = knot.articulation, knot.state, knot.parameters["nominal"]
+    velocity = artix.generalized_velocity(robot, state)
+    return 10**0.5 * jnp.concatenate([optimal_control.posture(robot, state, nominal), velocity])
+
+
+def recorded_trot() -> tuple[optimal_control.Problem, dict, np.ndarray]:
+    """The problem of record_crocoddyl.py, what Crocoddyl found, and its joints in artix' order."""
+    recorded = dict(np.load(DATA / "crocoddyl_trot.npz"))
+    dynamics = quadruped_by_schedule(recorded["active"] > 0)
+    robot = dynamics.articulation
+    order = [list(recorded["joint_names"]).index(name) for name in robot.topology.dof_names]
+    first = recorded["positions"][0]
+    nominal = artix.neutral_state(robot).replace(
+        root_pose=jnp.asarray(first[:7]), joint_position=jnp.asarray(first[7:][order])
+    )
+    start = nominal.replace(root_velocity=nominal.root_velocity.at[0].set(0.2))
+    active = np.concatenate([recorded["active"], recorded["active"][-1:]]).astype(float)
+    targets = np.broadcast_to(recorded["feet"] + [0.03, 0.0, 0.05], (len(active), 4, 3))
+    references = {"active": jnp.asarray(active), "target": jnp.asarray(targets)}
+    problem = optimal_control.Problem(
+        dynamics, dynamics.pack(start), trot, trot_end, references=references, parameters={"nominal": nominal}
+    )
+    return problem, recorded, np.asarray(order)
+
+
+def test_ilqr_finds_crocoddyls_trot():
+    problem, recorded, order = recorded_trot()
+    hold = artix.gravity_compensation(problem.dynamics.articulation, problem.parameters["nominal"])[6:]
+    controls = jnp.tile(hold, (len(recorded["controls"]), 1))
+    found = jax.jit(
+        lambda u: optimal_control.solve(
+            problem, u, jnp.tile(problem.start, (len(u) + 1, 1)), iterations=10, damping=0.0
+        )
+    )(controls)
+    assert found.converged
+    np.testing.assert_allclose(found.cost, recorded["cost"], rtol=1e-9)
+    np.testing.assert_allclose(found.controls, recorded["controls"][:, order], atol=1e-6)
+    np.testing.assert_allclose(found.states[:, 7:19], recorded["positions"][:, 7:][:, order], atol=1e-7)
+    np.testing.assert_allclose(found.states[:, :3], recorded["positions"][:, :3], atol=1e-7)
+    np.testing.assert_allclose(found.states[:, 25:], recorded["joint_velocities"][:, order], atol=1e-6)

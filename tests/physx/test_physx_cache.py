@@ -1,0 +1,397 @@
+"""PhysX's cache: recorded numbers through it, what each flag moves, packing of joint data, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import artix
+from artix import Axis, Joint, physx
+from artix.physx import ArticulationCacheFlag as Flag
+from tests.support import physx_mechanisms as mechanisms
+from tests.support.models import random_link, random_pose, random_states, state_at, tree_of
+
+#: Those that the recording states (``tests/data/physx/README.md``).
+TOLERANCES = {
+    "id_joint_acceleration": 5e-6,
+    "id_external_force": 5e-6,
+    "id0_external_force": 5e-6,
+    "dep_gravity": 5e-5,
+    "dep0_gravity": 5e-5,
+}
+TOLERANCE = 2e-6
+
+
+def _compute(simulation: physx.ArticulationSimulation, given: dict) -> dict:
+    """Every recorded array of one mechanism in one state, each by the calls that recorded it."""
+    cache = physx.create_cache(simulation)
+    cache = physx.copy_internal_state_to_cache(simulation, cache, Flag.ALL)
+    cache = cache.replace(joint_acceleration=given["in_qdd"], external_forces=given["in_ext"])
+    forced = cache.replace(joint_force=given["in_tau"])
+    still = physx.put_to_sleep(simulation)
+    jacobian, rows, columns = physx.compute_dense_jacobian(simulation, cache)
+    assert jacobian.dense_jacobian.shape == (rows, columns)
+    centroidal = physx.compute_centroidal_momentum_matrix(simulation, cache)
+    compat = {"physx_compat": True}
+    return {
+        "st_link_pose": artix.link_poses(simulation.articulation, simulation.state),
+        "st_link_velocity": cache.link_velocity,
+        "st_jacobian": jacobian.dense_jacobian,
+        "st_mass_matrix": physx.compute_mass_matrix(simulation, cache).mass_matrix,
+        "st_coriolis": physx.compute_coriolis_compensation(simulation, cache).coriolis_force,
+        "st_gravity": physx.compute_gravity_compensation(simulation, cache, **compat).gravity_compensation_force,
+        "st_com_world": physx.compute_articulation_com(simulation),
+        "st_com_root": physx.compute_articulation_com(simulation, root_frame=True),
+        "st_centroidal_matrix": centroidal.centroidal_momentum_matrix,
+        "st_centroidal_bias": centroidal.centroidal_momentum_bias,
+        "dep_mass_matrix": physx.compute_generalized_mass_matrix(simulation, cache).mass_matrix,
+        "dep_coriolis": physx.compute_coriolis_and_centrifugal_force(simulation, cache).joint_force,
+        "dep_gravity": physx.compute_generalized_gravity_force(simulation, cache, **compat).joint_force,
+        "dep0_gravity": physx.compute_generalized_gravity_force(still, cache, **compat).joint_force,
+        "id_joint_force": physx.compute_joint_force(simulation, cache, **compat).joint_force,
+        "id0_joint_force": physx.compute_joint_force(still, cache).joint_force,
+        "id_external_force": physx.compute_generalized_external_force(simulation, cache, **compat).joint_force,
+        "id0_external_force": physx.compute_generalized_external_force(still, cache).joint_force,
+        "id_joint_acceleration": physx.compute_joint_acceleration(simulation, forced).joint_acceleration,
+    }  # fmt: skip
+
+
+def _stack(trees: list):
+    return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *trees)
+
+
+def _errors(name: str, found: dict, groups: tuple[str, ...] = ("st_", "dep", "id")) -> dict[str, float]:
+    """Those beyond their tolerances, of arrays [4, ...] as they are recorded; every recorded array must be there."""
+    data = mechanisms.recorded(name) | mechanisms.recorded_inverse_dynamics(name)
+    expected = {key for key in data if key.startswith(groups)}
+    assert len(expected) >= len(groups)
+    errors = {}
+    for key in expected:
+        assert found[key].shape == data[key].shape, key
+        if key == "st_link_pose":  # The sign of a quaternion is anybody's.
+            same = np.sign(np.sum(data[key][..., 3:] * found[key][..., 3:], axis=-1, keepdims=True))
+            data[key] = np.concatenate([data[key][..., :3], data[key][..., 3:] * same], axis=-1)
+        error = np.max(np.abs(found[key] - data[key]), initial=0.0) / max(1.0, np.max(np.abs(data[key]), initial=0.0))
+        if not error <= TOLERANCES.get(key, TOLERANCE):
+            errors[key] = error
+    return errors
+
+
+#: Arrays by the beginnings of their names: those that no other test holds to the recording.
+INVERSE_DYNAMICS = ("id", "dep0")
+
+
+@pytest.mark.parametrize("name", ["d_disable_gravity", "d_universal"])
+def test_recorded_inverse_dynamics_through_the_cache(name: str) -> None:
+    """A floating and a fixed base, alone; defects where PhysX has them, on request."""
+    data = {key: jnp.asarray(mechanisms.recorded(name)[key]) for key in ("in_qdd", "in_tau", "in_ext")}
+
+    def compute(articulation, state, given):
+        found = _compute(physx.create_simulation(articulation, state), given)
+        return {key: value for key, value in found.items() if key.startswith(INVERSE_DYNAMICS)}
+
+    over_states = jax.jit(jax.vmap(compute, in_axes=(None, 0, 0)))
+    found = over_states(mechanisms.build(name), mechanisms.states(name), data)
+    assert _errors(name, found, INVERSE_DYNAMICS) == {}
+
+
+def _everything() -> tuple[artix.Fleet, dict]:
+    """All 40 mechanisms in their four states as one padded fleet in one program."""
+    fleet = artix.Fleet([mechanisms.build(name) for name in mechanisms.NAMES])
+    padding = fleet.padding
+    states, given = [], []
+    for sample in range(4):
+        states.append(fleet.stack_states([state_at(mechanisms.states(name), sample) for name in mechanisms.NAMES]))
+        rows = {}
+        for key, shape in (("in_qdd", (padding.dofs,)), ("in_tau", (padding.dofs,)), ("in_ext", (padding.links, 6))):
+            rows[key] = np.zeros((len(fleet), *shape))
+            for number, name in enumerate(mechanisms.NAMES):
+                value = mechanisms.recorded(name)[key][sample]
+                rows[key][(number, *map(slice, value.shape))] = value
+        given.append(rows)
+
+    def compute(articulation, state, given):
+        return _compute(physx.create_simulation(articulation, state), given)
+
+    over_states = jax.vmap(jax.vmap(compute), in_axes=(None, 0, 0))
+    found = jax.jit(over_states)(fleet.articulation, _stack(states), _stack(given))
+    return fleet, jax.tree.map(np.asarray, found)
+
+
+def _own_part(topology: artix.Topology, key: str, padded: np.ndarray) -> np.ndarray:
+    """What a member has of a padded array [4, ...]: without the root's entries for a fixed base, and without padding."""
+    skip, n, nv, links = 6 - topology.num_base_dofs, topology.num_dofs, topology.nv, topology.num_links
+    generalized = slice(skip, skip + nv)
+    if key in ("st_com_world", "st_com_root", "st_centroidal_bias"):
+        return padded
+    if key == "st_jacobian":
+        return padded[:, skip : 6 * links, generalized]
+    if key == "st_mass_matrix":
+        return padded[:, generalized, generalized]
+    if key in ("st_link_pose", "st_link_velocity"):
+        return padded[:, :links]
+    if key in ("st_coriolis", "st_gravity", "st_centroidal_matrix"):
+        return padded[..., generalized]
+    if key == "dep_mass_matrix":
+        return padded[:, :n, :n]
+    return padded[:, :n]
+
+
+@pytest.mark.slow
+def test_everything_recorded_through_the_cache() -> None:
+    """Topologies are data in the one program, which runs once; test_physx_golden.py has them as constants."""
+    fleet, found = _everything()
+    errors = {}
+    for member, (name, topology) in enumerate(zip(mechanisms.NAMES, fleet.topologies, strict=True)):
+        errors[name] = _errors(
+            name, {key: _own_part(topology, key, padded[:, member]) for key, padded in found.items()}
+        )
+    assert {name: beyond for name, beyond in errors.items() if beyond} == {}
+    assert len(errors) == 40
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if "_mixed" in name else pytest.mark.slow) for name in mechanisms.NAMES],
+)
+def test_recorded_sizes_and_places(name: str) -> None:
+    spec, articulation = mechanisms.specification(name), mechanisms.build(name)
+    n, links = articulation.topology.num_dofs, articulation.topology.num_links
+    assert physx.get_cache_data_size(articulation) == spec["cache_data_size"]
+    numbers = np.arange(1.0, 1.0 + n)
+    maximum = np.zeros(6 * (links - 1))
+    maximum[spec["unpacked_index"]] = numbers
+    np.testing.assert_array_equal(physx.unpack_joint_data(articulation, jnp.asarray(numbers)), maximum)
+    full = np.random.default_rng(0).normal(size=maximum.shape)
+    packed = physx.pack_joint_data(physx.create_simulation(articulation), jnp.asarray(full))
+    np.testing.assert_array_equal(packed, full[spec["unpacked_index"]])
+
+
+#: What each flag reads and writes: the header of PxArticulationCache, copied.
+READS = {
+    "VELOCITY": {"joint_velocity"},
+    "ACCELERATION": {"joint_acceleration"},
+    "POSITION": {"joint_position"},
+    "FORCE": {"joint_force"},
+    "LINK_VELOCITY": {"link_velocity"},
+    "LINK_ACCELERATION": {"link_acceleration"},
+    "ROOT_TRANSFORM": {"transform"},
+    "ROOT_VELOCITIES": {"world_lin_vel", "world_ang_vel", "world_lin_accel", "world_ang_accel"},
+    "JOINT_SOLVER_FORCES": {"joint_solver_forces"},
+    "LINK_INCOMING_JOINT_FORCE": {"link_incoming_joint_force"},
+}
+WRITES = {
+    "VELOCITY": {"joint_velocity"},
+    "POSITION": {"joint_position"},
+    "FORCE": {"joint_force"},
+    "ROOT_TRANSFORM": {"root_pose"},
+    "ROOT_VELOCITIES": {"root_velocity"},
+    "JOINT_TARGET_POSITIONS": {"drive_target"},
+    "JOINT_TARGET_VELOCITIES": {"drive_target_velocity"},
+    "LINK_FORCE": {"external_force"},
+    "LINK_TORQUE": {"external_force"},
+}
+
+
+def _fields(tree) -> dict[str, np.ndarray]:
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {path[-1].name: np.asarray(leaf) for path, leaf in leaves}
+
+
+def _different(before, after) -> set[str]:
+    old, new = _fields(before), _fields(after)
+    return {name for name in old if old[name].shape != new[name].shape or np.any(old[name] != new[name])}
+
+
+def _random_like(tree, seed: int):
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape)) if x.dtype == float else x, tree)
+
+
+@pytest.fixture(scope="module")
+def scene() -> tuple[physx.ArticulationSimulation, physx.ArticulationCache]:
+    """An articulation in a scene and its cache, all full of random numbers."""
+    articulation = tree_of(["revolute_swing1", "spherical_012", "prismatic_z"], [0, 1, 0], fixed_base=False)
+    simulation = physx.create_simulation(articulation, state_at(random_states(articulation, 1), 0))
+    simulation = simulation.replace(
+        report=_random_like(simulation.report, 1), joint_force=_random_like(simulation.joint_force, 2)
+    )
+    return simulation, _random_like(physx.create_cache(articulation), 3)
+
+
+def test_each_flag_moves_its_fields_and_no_other(scene) -> None:
+    simulation, cache = scene
+    for flag in Flag.__members__.values():
+        read = physx.copy_internal_state_to_cache(simulation, cache, flag)
+        names = Flag(flag).name.split("|") if flag is not Flag.ALL else [one.name for one in Flag.ALL]
+        assert _different(cache, read) == set().union(*(READS.get(name, set()) for name in names)), flag
+        written = physx.apply_cache(simulation, cache, flag, autowake=False)
+        assert _different(simulation, written) == set().union(*(WRITES.get(name, set()) for name in names)), flag
+    state, report = simulation.state, simulation.report
+    everything = physx.copy_internal_state_to_cache(simulation, cache, Flag(2**15 - 1))
+    root = everything.root_link_data
+    pairs = [
+        (everything.joint_position, state.joint_position),
+        (everything.joint_velocity, state.joint_velocity),
+        (everything.joint_force, simulation.joint_force),
+        (everything.joint_acceleration, report.joint_acceleration),
+        (everything.link_velocity, artix.link_velocities(simulation.articulation, state)),
+        (everything.link_acceleration, report.link_acceleration),
+        (everything.link_incoming_joint_force, report.incoming_joint_force),
+        (root.transform, state.root_pose),
+        (jnp.concatenate([root.world_lin_vel, root.world_ang_vel]), state.root_velocity),
+        (jnp.concatenate([root.world_lin_accel, root.world_ang_accel]), report.link_acceleration[0]),
+    ]
+    for found, wanted in pairs:
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_state_returns_through_the_cache(scene) -> None:
+    """Reading and applying is the identity; forces on links and targets arrive where a step takes them from."""
+    simulation, cache = scene
+    read = physx.copy_internal_state_to_cache(simulation, cache, Flag.ALL | Flag.FORCE)
+    other = simulation.replace(
+        state=jax.tree.map(jnp.zeros_like, simulation.state), joint_force=jnp.zeros_like(simulation.joint_force)
+    )
+    back = physx.apply_cache(other, read, Flag.ALL | Flag.FORCE, autowake=False)
+    assert _different(simulation, back) == set()
+    flags = Flag.LINK_FORCE | Flag.LINK_TORQUE | Flag.JOINT_TARGET_POSITIONS | Flag.JOINT_TARGET_VELOCITIES
+    loaded = physx.apply_cache(simulation, cache, flags).control
+    np.testing.assert_array_equal(loaded.external_force, np.hstack([cache.link_force, cache.link_torque]))
+    np.testing.assert_array_equal(loaded.drive_target, cache.joint_target_positions)
+    np.testing.assert_array_equal(loaded.drive_target_velocity, cache.joint_target_velocities)
+
+
+def test_the_cache_wakes_whom_it_moves(scene) -> None:
+    simulation, cache = scene
+    asleep, zeros = physx.put_to_sleep(simulation), physx.zero_cache(cache)
+    targets = zeros.replace(joint_target_positions=asleep.drive_target)
+    for flag, values, autowake, wakes in (
+        (Flag.VELOCITY, cache, False, True),
+        (Flag.VELOCITY, zeros, False, False),
+        (Flag.VELOCITY, zeros, True, True),
+        (Flag.POSITION, cache, False, False),
+        (Flag.FORCE, cache, False, True),
+        (Flag.LINK_TORQUE, cache, False, True),
+        (Flag.JOINT_TARGET_POSITIONS, targets, False, False),
+        (Flag.JOINT_TARGET_POSITIONS, cache, False, True),
+    ):
+        after = physx.apply_cache(asleep, values, flag, autowake=autowake)
+        assert bool(physx.is_sleeping(after)) is not wakes, flag
+        assert float(physx.get_wake_counter(after)) == (0.4 if wakes else 0.0)
+
+
+@pytest.mark.parametrize("fixed_base", [True, False])
+def test_dtypes_and_shapes_stay(fixed_base: bool) -> None:
+    """Everything that goes through the cache keeps its dtype and, but for the deprecated mass matrix, its shape."""
+    articulation = tree_of(["revolute_swing1", "spherical_01"], [0, 1], fixed_base=fixed_base, dtype="float32")
+    simulation = physx.create_simulation(articulation)
+    cache = physx.create_cache(articulation)
+    everything = Flag(2**15 - 1)
+    functions = {name: f for name, f in vars(physx).items() if name.startswith("compute_")}
+    changed = {"compute_generalized_mass_matrix", "compute_articulation_data", "compute_articulation_com"}
+    calls = {name: functions[name] for name in functions.keys() - changed - {"compute_lambda"}}
+    calls["compute_lambda"] = lambda s, c: physx.compute_lambda(s, c, c.joint_force)
+    calls["read"] = lambda s, c: physx.copy_internal_state_to_cache(s, c, everything)
+    calls["apply"] = lambda s, c: physx.apply_cache(s, c, everything)
+    assert len(calls) == 14
+    for name, call in calls.items():
+        found = jax.eval_shape(call, simulation, cache)
+        found = found[0] if isinstance(found, tuple) else found
+        wanted = simulation if name == "apply" else cache
+        for leaf, old in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+            assert (leaf.shape, leaf.dtype, leaf.weak_type) == (old.shape, old.dtype, False), name
+    reduced = jax.eval_shape(physx.compute_generalized_mass_matrix, simulation, cache).mass_matrix
+    assert (reduced.shape, reduced.dtype) == ((3, 3), "float32")
+    center = jax.eval_shape(physx.compute_articulation_com, simulation)
+    assert (center.shape, center.dtype) == ((3,), "float32")
+
+
+def test_zero_cache_leaves_what_users_allocate_in_physx(scene) -> None:
+    cache = scene[1].replace(lambda_=jnp.ones(2), coefficient_matrix=jnp.ones((2, 3)))
+    left = {name for name, value in _fields(physx.zero_cache(cache)).items() if np.any(value)}
+    assert left == {"lambda_", "coefficient_matrix"}
+    assert not any(np.any(value) for value in _fields(physx.create_cache(scene[0])).values())
+
+
+def test_defects_of_physx_only_on_request() -> None:
+    """Velocities are scaled by one factor and stay so in the cache, and disabled gravity is ignored."""
+    articulation = mechanisms.build("d_disable_gravity")
+    state = state_at(mechanisms.states("d_disable_gravity"), 0)
+    fast = jnp.max(jnp.abs(state.joint_velocity))
+    simulation = physx.create_simulation(
+        articulation.replace(max_joint_velocity=0.5 * fast * jnp.ones(articulation.topology.num_dofs)), state
+    )
+    cache = physx.copy_internal_state_to_cache(simulation, physx.create_cache(articulation), Flag.VELOCITY)
+
+    @jax.jit
+    def compute(simulation, cache):
+        both = {"physx_compat": True}
+        return (
+            physx.compute_coriolis_compensation(simulation, cache),
+            physx.compute_coriolis_compensation(simulation, cache, **both),
+            physx.compute_coriolis_compensation(simulation, cache.replace(joint_velocity=0.5 * cache.joint_velocity)),
+            physx.compute_gravity_compensation(simulation, cache),
+            physx.compute_gravity_compensation(simulation, cache, **both),
+        )
+
+    right, compatible, halved, gravity, heavy = compute(physx.common_init(simulation), cache)
+    np.testing.assert_array_equal(right.joint_velocity, state.joint_velocity)
+    np.testing.assert_allclose(compatible.joint_velocity, 0.5 * state.joint_velocity, rtol=1e-12)
+    np.testing.assert_allclose(compatible.coriolis_force, halved.coriolis_force, atol=1e-12)
+    assert np.max(np.abs(right.coriolis_force - halved.coriolis_force)) > 1e-2
+    wanted = mechanisms.recorded("d_disable_gravity")["st_gravity"][0]
+    np.testing.assert_allclose(heavy.gravity_compensation_force, wanted, atol=2e-6 * np.max(np.abs(wanted)))
+    assert np.max(np.abs(gravity.gravity_compensation_force - wanted)) > 1e-2
+
+
+@pytest.mark.slow
+def test_joint_solver_forces_are_what_the_joints_carry() -> None:
+    """A resting arm: the efforts along the DOFs are those that hold it against gravity, whatever holds it."""
+    joints = [
+        Joint.revolute(Axis.SWING1),
+        Joint.prismatic(Axis.Y),
+        Joint.spherical((Axis.SWING1, Axis.SWING2)),
+        Joint.helical(Axis.SWING2, pitch=0.3),
+    ]
+    rng = np.random.default_rng(0)
+    builder = artix.ArticulationBuilder(fixed_base=True)
+    builder.add_link(mass=1.0)
+    for parent, joint in zip((0, 1, 1, 1), joints, strict=True):
+        placed = dataclasses.replace(joint, parent_pose=random_pose(rng), child_pose=random_pose(rng))
+        builder.add_link(parent, placed, **random_link(rng))
+    articulation = builder.build()
+    state = state_at(random_states(articulation, 1, speed=0.0), 0)
+    holding = artix.gravity_compensation(articulation, state)
+    simulation = physx.create_simulation(articulation, state, options=artix.SolverOptions())
+    simulation = physx.simulate(simulation.replace(joint_force=holding), 1e-3)
+    cache = physx.copy_internal_state_to_cache(simulation, physx.create_cache(articulation), Flag.JOINT_SOLVER_FORCES)
+    np.testing.assert_allclose(cache.joint_solver_forces, holding, atol=1e-9)
+    assert np.min(np.abs(holding)) > 1e-3
+
+
+def test_a_cache_of_another_articulation_is_refused(scene) -> None:
+    simulation, cache = scene
+    other = physx.create_cache(tree_of(["fixed"], [0], fixed_base=True))
+    assert other.joint_position.shape == (0,)
+    for call in (
+        lambda: physx.apply_cache(simulation, other, Flag.ALL),
+        lambda: physx.copy_internal_state_to_cache(simulation, other, Flag.ALL),
+        lambda: physx.compute_mass_matrix(simulation, other),
+        lambda: physx.compute_joint_acceleration(simulation, other),
+    ):
+        with pytest.raises(ValueError, match="made for another articulation"):
+            call()
+    wrong = cache.replace(joint_velocity=jnp.zeros(3), joint_force=jnp.zeros(cache.joint_force.shape, "float32"))
+    with pytest.raises(ValueError, match=r"cache.joint_velocity: expected shape"):
+        physx.apply_cache(simulation, wrong, Flag.VELOCITY)
+    with pytest.raises(TypeError, match=r"cache.joint_force: expected dtype float64"):
+        physx.compute_joint_acceleration(simulation, wrong.replace(joint_velocity=cache.joint_velocity))
+    with pytest.raises(ValueError, match="maximum: expected shape"):
+        physx.pack_joint_data(simulation, jnp.zeros(4))
+    with pytest.raises(ValueError, match="reduced: expected shape"):
+        physx.unpack_joint_data(simulation, jnp.zeros(4))

@@ -1,0 +1,348 @@
+"""Contact with the ground in steps: against closed forms, against the laws themselves, and by finite differences."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import artix
+from artix import Ground, Plane
+
+G = 9.81
+
+
+def box(dtype, half=(0.2, 0.3, 0.1), mass: float = 2.0, friction: float = 0.7, **material) -> artix.Articulation:
+    """A free box that touches with its eight corners."""
+    x, y, z = half
+    builder = artix.ArticulationBuilder(fixed_base=False, gravity=(0.0, 0.0, -G), name="box")
+    inertia = [mass / 3 * (y * y + z * z), mass / 3 * (x * x + z * z), mass / 3 * (x * x + y * y)]
+    builder.add_link(mass=mass, inertia=inertia, name="box")
+    builder.add_geometry("box", artix.Geometry.box(half, friction=friction, **material))
+    return builder.build(dtype)
+
+
+def ball(dtype, radius: float = 0.1, **material) -> artix.Articulation:
+    """A free solid ball of one kilogram."""
+    builder = artix.ArticulationBuilder(fixed_base=False, gravity=(0.0, 0.0, -G), name="ball")
+    builder.add_link(mass=1.0, inertia=[0.4 * radius**2] * 3, name="ball")
+    builder.add_geometry("ball", artix.Geometry.sphere(radius, **material))
+    return builder.build(dtype)
+
+
+def incline(degrees: float, dtype, friction: float = 0.0) -> Ground:
+    """A plane through the origin that falls towards positive x."""
+    angle = np.deg2rad(degrees)
+    normal = (np.sin(angle), 0.0, np.cos(angle))
+    return Ground(surfaces=(Plane.of(normal=normal, friction=friction),)).astype(dtype)
+
+
+def placed_on(a: artix.Articulation, degrees: float, height: float) -> artix.State:
+    """A state that lies on the incline, the root's frame this high above it."""
+    angle = np.deg2rad(degrees)
+    pose = [height * np.sin(angle), 0.0, height * np.cos(angle), 0.0, np.sin(angle / 2), 0.0, np.cos(angle / 2)]
+    return artix.neutral_state(a).replace(root_pose=jnp.asarray(pose, a.dtype))
+
+
+def downhill(degrees: float) -> np.ndarray:
+    angle = np.deg2rad(degrees)
+    return np.array([np.cos(angle), 0.0, -np.sin(angle)])
+
+
+@pytest.mark.parametrize("degrees", [20.0, 30.0, 34.0])
+def test_a_block_sticks_to_an_incline(degrees: float, dtype) -> None:
+    """Below the friction angle of 35 degrees it does not even creep."""
+    a, ground = box(dtype), incline(degrees, dtype)
+    start = placed_on(a, degrees, 0.1)
+    end = artix.rollout(a, start, None, 0.005, num_steps=200, ground=ground)
+    moved = np.asarray(end.root_pose[-1, :3] - start.root_pose[:3], float)
+    assert np.linalg.norm(moved) <= (1e-8 if degrees <= 30 else 1e-6)
+    assert np.max(np.abs(end.root_velocity[-1])) <= (1e-5 if dtype == np.float32 else 1e-13)
+
+
+@pytest.mark.parametrize("degrees", [36.0, 40.0, 50.0])
+def test_a_block_slides_down_an_incline(degrees: float, dtype) -> None:
+    """Its velocity is ``g (sin - mu cos) t``."""
+    a, ground = box(dtype), incline(degrees, dtype)
+    # Two Newton steps leave 7e-5 m/s of the first step, which has no memory to begin with.
+    options = artix.SolverOptions(contact_iterations=4)
+    end = artix.rollout(a, placed_on(a, degrees, 0.1), None, 0.005, options, num_steps=200, ground=ground)
+    angle = np.deg2rad(degrees)
+    wanted = G * (np.sin(angle) - 0.7 * np.cos(angle))
+    np.testing.assert_allclose(np.asarray(end.root_velocity[-1, :3]) @ downhill(degrees), wanted, rtol=1e-4)
+    np.testing.assert_allclose(end.root_velocity[-1, 3:], 0, atol=1e-4)
+
+
+def stop(dtype, v0, mu, dt: float = 0.001, steps: int = 400):
+    """How far a block slides on level ground that starts with a velocity, until it has stopped."""
+    a = box(dtype)
+    a = a.replace(geometry=a.geometry.replace(friction=jnp.full_like(a.geometry.friction, mu)))
+    start = placed_on(a, 0.0, 0.1)
+    start = start.replace(root_velocity=start.root_velocity.at[0].set(v0))
+    ground, options = Ground.flat(friction=0.0).astype(dtype), artix.SolverOptions(contact_iterations=4)
+    return artix.rollout(a, start, None, dt, options, num_steps=steps, ground=ground).root_pose[-1, 0]
+
+
+@pytest.mark.slow
+def test_slide_to_a_stop_and_its_derivatives() -> None:
+    """``v0^2 / (2 mu g) - v0 dt / 2``: of steps of length dt, each with the velocity at its end."""
+    v0, mu = jnp.float64(1.4), jnp.float64(0.5)
+    run = jax.jit(jax.value_and_grad(lambda v, m: stop("float64", v, m), (0, 1)))
+    distance, (by_speed, by_friction) = run(v0, mu)
+    np.testing.assert_allclose(distance, v0**2 / (2 * mu * G) - v0 * 0.0005, rtol=2e-3)
+    np.testing.assert_allclose(by_speed, v0 / (mu * G) - 0.0005, rtol=2e-3)
+    np.testing.assert_allclose(by_friction, -(v0**2) / (2 * mu**2 * G), rtol=2e-3)
+    h = 1e-6
+    near = [(run(v0 + h, mu)[0] - run(v0 - h, mu)[0]) / (2 * h), (run(v0, mu + h)[0] - run(v0, mu - h)[0]) / (2 * h)]
+    np.testing.assert_allclose([by_speed, by_friction], near, rtol=1e-8)
+    forward = jax.jit(jax.jacfwd(lambda v, m: stop("float64", v, m), (0, 1)))(v0, mu)
+    np.testing.assert_allclose(forward, [by_speed, by_friction], rtol=1e-10)
+
+
+def test_a_ball_bounces() -> None:
+    """Each rebound has the restitution times the speed of the one before; the impact of a step keeps it exactly."""
+    a = ball("float64", restitution=0.6)
+    ground = Ground.flat().astype("float64")
+    low = placed_on(a, 0.0, 0.1).replace(root_velocity=jnp.array([0.0, 0, -2.0, 0, 0, 0]))
+    np.testing.assert_allclose(artix.step(a, low, None, 1e-3, ground=ground).root_velocity[2], 1.2, rtol=1e-12)
+    path = artix.rollout(a, placed_on(a, 0.0, 1.1), None, 1e-3, num_steps=1500, ground=ground)
+    speed = np.asarray(path.root_velocity[:, 2])
+    rebounds = speed[1:][(speed[1:] > 0) & (speed[:-1] < 0)]
+    np.testing.assert_allclose(rebounds[:3], np.sqrt(2 * G) * 0.6 ** np.arange(1.0, 4.0), rtol=1e-2)
+
+
+def test_a_sphere_ends_rolling(dtype) -> None:
+    """A solid sphere that slides without spin rolls at 5/7 of its speed, whatever the friction."""
+    a, ground = ball(dtype, friction=0.4), Ground.flat(friction=0.0).astype(dtype)
+    start = placed_on(a, 0.0, 0.1)
+    start = start.replace(root_velocity=start.root_velocity.at[0].set(1.4))
+    end = artix.rollout(a, start, None, 0.005, num_steps=200, ground=ground)
+    np.testing.assert_allclose(end.root_velocity[-1, 0], 1.0, rtol=1e-5 if dtype == np.float32 else 1e-10)
+    np.testing.assert_allclose(end.root_velocity[-1, 4], 10.0, rtol=1e-5 if dtype == np.float32 else 1e-10)
+
+
+@pytest.mark.parametrize(("degrees", "falls"), [(18.0, False), (19.0, True)])
+def test_a_block_tips_at_its_angle(degrees: float, falls: bool) -> None:
+    """Its centre is 0.3 m above an edge of 0.1 m: it tips beyond ``atan(1/3)``, 18.43 degrees."""
+    a, ground = box("float64", half=(0.1, 0.2, 0.3), friction=2.0), incline(degrees, "float64")
+    # Fewer Newton steps leave some of the first step, which has no memory to begin with: four 5e-11.
+    start, options = placed_on(a, degrees, 0.3), artix.SolverOptions(contact_iterations=6)
+    end = artix.rollout(a, start, None, 0.005, options, num_steps=200, ground=ground)
+    turned = np.max(np.abs(end.root_pose[-1, 3:] - start.root_pose[3:]))
+    assert (turned > 0.05) == falls
+    if not falls:
+        assert turned <= 1e-12
+
+
+def tumbling(a: artix.Articulation) -> artix.State:
+    """A box that falls onto a corner, sideways and spinning."""
+    turn = np.array([0.3, 0.2, 0.1, 0.9])
+    pose = jnp.asarray([0.0, 0.0, 0.25, *(turn / np.linalg.norm(turn))], a.dtype)
+    state = artix.neutral_state(a).replace(root_pose=pose)
+    return state.replace(root_velocity=jnp.asarray([0.5, -0.3, -1.0, 2.0, 1.0, -1.0], a.dtype))
+
+
+def test_momentum_through_impacts() -> None:
+    """Every step changes the linear momentum by the impulses that it reports and by the weight's."""
+    a, ground, dt = box("float64"), Ground.flat().astype("float64"), 0.005
+    report = jax.jit(lambda s: artix.step_and_report(a, s, None, dt, ground=ground))
+    state, hits = tumbling(a), 0
+    for _ in range(60):
+        end, told = report(state)
+        change = 2.0 * (end.root_velocity[:3] - state.root_velocity[:3])
+        np.testing.assert_allclose(change, dt * (told.contacts.link_force[0] - np.array([0, 0, 2 * G])), atol=1e-9)
+        hits += bool(told.contacts.force[:, 2].max() > 0)
+        state = end
+    assert hits > 10
+
+
+def test_against_the_contact_solver() -> None:
+    """One step's forces are those of ADMM after many iterations on the same Delassus matrix, where they are unique."""
+    a, ground, dt = box("float64"), Ground.flat().astype("float64"), 0.005
+    for speed in ((0.1, 0.0, -0.3, 0.0, 0.0, 0.0), (1.0, 0.5, 0.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.5, 0.0, 0.0, 0.0)):
+        state = placed_on(a, 0.0, 0.1).replace(root_velocity=jnp.array(speed))
+        contacts = artix.ground_contacts(a, state, ground).contacts
+        wanted = artix.contact_forces(a, state, jnp.zeros(6), contacts, dt, iterations=3000)
+        end, report = artix.step_and_report(
+            a, state, None, dt, artix.SolverOptions(contact_iterations=6), ground=ground
+        )
+        np.testing.assert_allclose(report.contacts.link_force[0], wanted.force.sum(axis=0), atol=1e-7)
+        np.testing.assert_allclose(end.root_velocity, wanted.velocity, atol=1e-9)
+        assert report.contacts.residual <= 1e-12
+
+
+def test_a_compliant_ball_sinks_by_its_weight() -> None:
+    """``m g / k``, after the oscillation that its damping ends."""
+    a, ground = ball("float64", stiffness=2000.0, damping=40.0), Ground.flat().astype("float64")
+    end = artix.rollout(a, placed_on(a, 0.0, 0.1), None, 0.005, num_steps=400, ground=ground)
+    np.testing.assert_allclose(0.1 - end.root_pose[-1, 2], G / 2000.0, rtol=1e-9)
+
+
+def standing_quadruped(dtype, height: float = 0.0):
+    """The quadruped on four spherical feet, its legs bent and held by drives: articulation, state, control."""
+    a = artix.robots.load("quadruped")
+    if not a.topology.geometries:
+        builder = artix.builder_from_articulation(a)
+        for link in a.topology.link_names:
+            if link.endswith("foot"):
+                builder.add_geometry(link, artix.Geometry.sphere(0.02, friction=0.8))
+        a = builder.build()
+    a = a.astype(dtype)
+    drives = a.drive.replace(stiffness=jnp.full(12, 200.0, dtype), damping=jnp.full(12, 10.0, dtype))
+    a = a.replace(drive=drives)
+    bent = jnp.asarray([0.0] * 4 + [0.8] * 4 + [-1.5] * 4, dtype)
+    state = artix.neutral_state(a).replace(joint_position=bent)
+    low = jnp.min(artix.geometry_distances(a, state, Ground.flat().astype(dtype)))
+    state = state.replace(root_pose=state.root_pose.at[2].add(height - low))
+    return a, state, artix.Control(drive_target=bent)
+
+
+@pytest.mark.slow
+def test_a_quadruped_stands_still() -> None:
+    """In float32, for ten seconds of which it takes less than five to settle; its feet carry its weight."""
+    a, state, control = standing_quadruped("float32", height=1e-3)
+    ground = Ground.flat().astype("float32")
+    path = artix.rollout(a, state, control, 0.005, num_steps=3000, ground=ground)
+    assert np.max(np.abs(path.root_pose[1000:] - path.root_pose[1000])) <= 1e-6
+    assert np.max(np.abs(path.joint_position[1000:] - path.joint_position[1000])) <= 1e-6
+    last = jax.tree.map(lambda x: x[-1], path)
+    _, report = artix.step_and_report(a, last, control, 0.005, ground=ground)
+    np.testing.assert_allclose(report.contacts.link_force.sum(axis=0)[2], jnp.sum(a.link_mass) * G, rtol=1e-3)
+    assert np.all(report.contacts.sticks)
+    assert not np.any(report.contacts.slides)
+
+
+@pytest.mark.slow
+def test_gradients_of_a_landing_quadruped() -> None:
+    """Forward and reverse, by targets, state, friction and masses, against differences in float64."""
+    a, state, control = standing_quadruped("float64", height=2e-3)
+    ground = Ground.flat(friction=0.0).astype("float64")
+    state = state.replace(root_velocity=jnp.array([0.4, 0.1, -0.5, 0.1, -0.2, 0.3]))
+    options = artix.SolverOptions(position_iterations=10, contact_iterations=4, smooth_friction=0.05)
+
+    def run(x):
+        heavier = a.replace(
+            link_mass=a.link_mass * (1 + x[0]),
+            geometry=a.geometry.replace(friction=a.geometry.friction * (1 + x[1])),
+        )
+        start = state.replace(root_velocity=state.root_velocity + x[2:8])
+        targets = artix.Control(drive_target=control.drive_target + x[8:])
+        end = artix.rollout(heavier, start, targets, 0.005, options, num_steps=10, ground=ground)
+        return end.root_pose[-1] @ jnp.arange(1.0, 8.0) + jnp.sum(end.joint_velocity[-1])
+
+    zero = jnp.zeros(20)
+    found = jax.jit(jax.grad(run))(zero)
+    value = jax.jit(run)
+    wanted = [(value(zero.at[k].set(1e-6)) - value(zero.at[k].set(-1e-6))) / 2e-6 for k in range(20)]
+    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=2e-6)
+    forward = jax.jit(jax.jvp, static_argnums=0)(run, (zero,), (jnp.cos(jnp.arange(20.0)),))[1]
+    np.testing.assert_allclose(forward, found @ jnp.cos(jnp.arange(20.0)), rtol=1e-9)
+
+
+def test_refusals() -> None:
+    a, ground = box("float64"), Ground.flat().astype("float64")
+    state = artix.neutral_state(a)
+    with pytest.raises(ValueError, match="solver='rk4' knows no ground"):
+        artix.step(a, state, None, 0.01, artix.SolverOptions(solver="rk4"), ground=ground)
+    memory = artix.ContactMemory(jnp.zeros((4, 3)), jnp.zeros(0))
+    with pytest.raises(ValueError, match=r"memory.impulse: expected shape \(8, 3\)"):
+        artix.step_with_contact_memory(a, state, memory, None, 0.01, ground=ground)
+    with pytest.raises(ValueError, match="contact_iterations must be an integer of at least 0"):
+        artix.SolverOptions(contact_iterations=-1)
+    with pytest.raises(ValueError, match="max_separation_speed must be finite and at least 0"):
+        artix.SolverOptions(max_separation_speed=float("nan"))
+
+
+@pytest.mark.slow
+def test_gradients_of_200_steps() -> None:
+    """Of a quadruped on its feet: finite, and equal to differences."""
+    a, state, control = standing_quadruped("float64", height=0.0)
+    ground = Ground.flat().astype("float64")
+    options = artix.SolverOptions(position_iterations=8, contact_iterations=3, smooth_friction=0.05)
+
+    def run(x):
+        targets = artix.Control(drive_target=control.drive_target + x)
+        end = artix.rollout(a, state, targets, 0.005, options, num_steps=200, ground=ground)
+        return end.root_pose[-1] @ jnp.arange(1.0, 8.0)
+
+    zero = jnp.zeros(12)
+    found = jax.jit(jax.grad(run))(zero)
+    value = jax.jit(jax.vmap(run))
+    step = 1e-6 * jnp.eye(12)
+    np.testing.assert_allclose(found, (value(step) - value(-step)) / 2e-6, rtol=1e-6, atol=1e-6)
+
+
+def falling_quadruped(dtype) -> artix.Articulation:
+    """The quadruped with a trunk and knees that touch, and no drives."""
+    a, _, _ = standing_quadruped(dtype)
+    builder = artix.builder_from_articulation(a)
+    builder.add_geometry("trunk", artix.Geometry.box((0.2, 0.1, 0.05), friction=0.5))
+    for link in a.topology.link_names:
+        if link.endswith("shank"):
+            builder.add_geometry(link, artix.Geometry.sphere(0.025, friction=0.5))
+    a = builder.build(dtype)
+    n = a.topology.num_dofs
+    return a.replace(drive=a.drive.replace(stiffness=jnp.zeros(n, dtype), damping=jnp.full(n, 1.0, dtype)))
+
+
+def dropped(a: artix.Articulation, key: jax.Array) -> artix.State:
+    """A random state whose lowest point is a hand above the ground."""
+    state = artix.random_state(a, key)
+    state = state.replace(root_pose=state.root_pose.at[:3].set(0))
+    low = jnp.min(artix.geometry_distances(a, state, Ground.flat().astype(a.dtype)))
+    return state.replace(root_pose=state.root_pose.at[2].add(0.1 - low))
+
+
+@pytest.mark.slow
+def test_a_thousand_falls() -> None:
+    """In float32: nothing is ever undefined, and no point lies deeper than a millimetre once it has come to rest."""
+    a, ground = falling_quadruped("float32"), Ground.flat().astype("float32")
+    states = jax.vmap(lambda key: dropped(a, key))(jax.random.split(jax.random.key(0), 1000))
+    run = jax.jit(jax.vmap(lambda s: artix.rollout(a, s, None, 0.005, num_steps=300, ground=ground)))
+    path = run(states)
+    assert all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(path))
+    depth = jax.jit(jax.vmap(lambda s: -jnp.min(artix.geometry_distances(a, s, ground))))
+    last = depth(jax.tree.map(lambda x: x[:, -1], path))
+    assert jnp.max(last) <= 1e-3
+
+
+@pytest.mark.slow
+def test_energy_of_a_fall() -> None:
+    """Without restitution an impact takes energy: what a step adds is an error of its order in time."""
+    a, ground = falling_quadruped("float64"), Ground.flat().astype("float64")
+    state = dropped(a, jax.random.key(3))
+    path = artix.rollout(a, state, None, 0.001, num_steps=1000, ground=ground)
+    energy = jax.jit(jax.vmap(lambda s: artix.kinetic_energy(a, s) + artix.potential_energy(a, s)))(path)
+    gained = np.maximum(np.diff(energy), 0)
+    assert np.sum(gained) <= 1e-2 * (energy[0] - energy[-1])
+    assert energy[-1] < energy[0]
+
+
+def tied_legs(dtype) -> artix.Articulation:
+    """A body on two sliding legs, which a hard mimic joint holds equally long, and a third that is free."""
+    builder = artix.ArticulationBuilder(fixed_base=False, gravity=(0.0, 0.0, -G), name="stool")
+    builder.add_link(mass=3.0, inertia=[0.05, 0.05, 0.05], name="seat")
+    for k, place in enumerate(((0.2, 0.2), (0.2, -0.2), (-0.2, 0.0))):
+        drive = artix.Drive(stiffness=500.0, damping=20.0)
+        joint = artix.Joint.prismatic(
+            artix.Axis.Z, name=f"leg_{k}", parent_pose=[*place, -0.3, 0, 0, 0, 1], drive=drive, limits=[(-0.1, 0.1)]
+        )
+        builder.add_link(0, joint, mass=0.3, inertia=[0.001] * 3, name=f"foot_{k}")
+        builder.add_geometry(f"foot_{k}", artix.Geometry.sphere(0.02, friction=0.8))
+    builder.add_mimic("leg_1", "leg_0", -1.0)
+    return builder.build(dtype)
+
+
+@pytest.mark.slow
+def test_contacts_and_hard_relations() -> None:
+    """Contacts see what a hard mimic joint holds: legs stay equal, feet stay where they are and carry the weight."""
+    a, ground = tied_legs("float64"), Ground.flat().astype("float64")
+    state = placed_on(a, 0.0, 0.3203)
+    path = artix.rollout(a, state, None, 0.005, num_steps=600, ground=ground)
+    np.testing.assert_allclose(path.joint_position[:, 0], path.joint_position[:, 1], atol=1e-9)
+    last = jax.tree.map(lambda x: x[-1], path)
+    _, report = artix.step_and_report(a, last, None, 0.005, ground=ground)
+    # A report begins without memory: six Newton steps instead of two bring 6e-4 to 8e-5.
+    np.testing.assert_allclose(report.contacts.link_force.sum(axis=0)[2], 3.9 * G, rtol=1e-3)
+    np.testing.assert_allclose(path.root_pose[-1], path.root_pose[-100], atol=1e-9)

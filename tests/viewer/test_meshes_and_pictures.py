@@ -1,0 +1,134 @@
+"""Surfaces have the volumes of their shapes, and pixels show what geometry says they do."""
+
+import numpy as np
+import pytest
+
+import artix
+from artix import Geometry, viewer
+from artix.viewer import meshes
+from artix.viewer.camera import Camera
+from artix.viewer.raster import rasterize
+from artix.viewer.shading import corner_normals
+
+N = meshes.AROUND
+#: Area of the regular polygon that stands for a circle of radius 1.
+POLYGON = 0.5 * N * np.sin(2 * np.pi / N)
+
+
+def volume(mesh):
+    """By the divergence theorem: positive only if triangles are counter-clockwise seen from outside."""
+    corners = mesh.vertices[mesh.faces].astype(float)
+    return float(np.linalg.det(corners).sum() / 6.0)
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected", "tolerance"),
+    [
+        (Geometry.box((0.1, 0.2, 0.3)), 8 * 0.006, 1e-6),
+        (Geometry.cylinder(0.2, 0.5), POLYGON * 0.04, 1e-6),
+        (Geometry.sphere(0.3), 4 / 3 * np.pi * 0.027, 0.05),
+        (Geometry.capsule(0.1, 0.4), 4 / 3 * np.pi * 1e-3 + np.pi * 0.01 * 0.8, 0.05),
+        (Geometry.hull([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]]), 1 / 6, 1e-6),
+    ],
+    ids=lambda value: getattr(getattr(value, "type", None), "value", None),
+)
+def test_surfaces_are_closed_and_turned_outwards(shape, expected, tolerance):
+    assert volume(viewer.geometry_mesh(shape)) == pytest.approx(expected, rel=tolerance)
+
+
+def test_a_mirrored_surface_keeps_its_outside():
+    box = meshes.box_mesh((0.1, 0.2, 0.3))
+    assert volume(box.scaled((1.0, -2.0, 1.0))) == pytest.approx(2 * volume(box), rel=1e-6)
+
+
+def test_edges_of_boxes_are_sharp_and_spheres_smooth():
+    box = meshes.box_mesh((1.0, 1.0, 1.0))
+    np.testing.assert_allclose(np.abs(corner_normals(box)).max(axis=-1), 1.0, atol=1e-6)
+    ball = meshes.sphere_mesh(2.0)
+    radial = ball.vertices[ball.faces] / 2.0
+    np.testing.assert_allclose(corner_normals(ball), radial, atol=0.06)  # Facets are 18 degrees wide.
+
+
+@pytest.mark.parametrize("wrong", [[[0, 0]], [[0, 0, np.nan]]])
+def test_malformed_meshes_are_refused(wrong):
+    with pytest.raises(ValueError, match=r"shape|finite"):
+        viewer.TriangleMesh(np.array(wrong), np.zeros((1, 3), int))
+    with pytest.raises(ValueError, match="there are 1"):
+        viewer.TriangleMesh(np.zeros((1, 3)), np.array([[0, 0, 1]]))
+
+
+def test_a_triangle_covers_its_area():
+    corners = np.array([[[10.0, 10.0, 1.0], [90.0, 20.0, 1.0], [30.0, 80.0, 1.0]]])
+    found = rasterize(corners, (100, 100), perspective=True)
+    (x0, y0), (x1, y1), (x2, y2) = corners[0, :, :2]
+    area = 0.5 * abs((x1 - x0) * (y2 - y0) - (x2 - x0) * (y1 - y0))
+    assert (found.triangle == 0).sum() == pytest.approx(area, rel=0.01)
+
+
+def test_the_nearer_triangle_is_seen():
+    """Two that cross: each is seen where it is nearer."""
+    left_near = [[0.0, 0.0, 1.0], [0.0, 100.0, 1.0], [200.0, 50.0, 9.0]]
+    right_near = [[100.0, 0.0, 1.0], [100.0, 100.0, 1.0], [-100.0, 50.0, 9.0]]
+    found = rasterize(np.array([left_near, right_near]), (100, 100), perspective=False)
+    assert found.triangle[50, 10] == 0
+    assert found.triangle[50, 90] == 1
+    assert found.depth[50, 10] == pytest.approx(1.0 + 8.0 * 10.5 / 200.0, rel=1e-6)
+
+
+def test_pixels_lie_where_the_camera_projects_points():
+    """What is found in a pixel, by its weights, is projected into that pixel again."""
+    rng = np.random.default_rng(0)
+    triangle = rng.normal(size=(1, 3, 3))
+    camera, size = Camera((4.0, -3.0, 2.0), (0.0, 0.0, 0.0)), (64, 48)
+    found = rasterize(camera.project(triangle, size), size, perspective=True)
+    rows, columns = np.nonzero(found.triangle == 0)
+    assert len(rows) > 10
+    points = np.einsum("pk,ki->pi", found.weights[rows, columns], triangle[0])
+    again = camera.project(points, size)
+    np.testing.assert_allclose(again[:, 0], columns + 0.5, atol=1e-4)
+    np.testing.assert_allclose(again[:, 1], rows + 0.5, atol=1e-4)
+    np.testing.assert_allclose(again[:, 2], found.depth[rows, columns], rtol=1e-5)
+
+
+def test_a_camera_around_points_has_them_in_its_picture():
+    points = np.random.default_rng(1).normal(size=(50, 3)) * [3.0, 1.0, 0.2]
+    seen = Camera.around(points, aspect=2.0).project(points, (200, 100))
+    assert (seen[:, 2] > 0).all()
+    assert ((seen[:, :2] > 0) & (seen[:, :2] < [200, 100])).all()
+
+
+@pytest.fixture(scope="module")
+def arm():
+    return artix.robots.load("arm7")
+
+
+def test_a_picture_shows_a_robot_in_its_colours_on_a_floor(arm, tmp_path):
+    from matplotlib.image import imread
+
+    path = tmp_path / "arm.png"
+    viewer.render_png(path, arm, artix.neutral_state(arm), size=(120, 160))
+    image = imread(path)
+    assert image.shape == (160, 120, 4)
+    red, green, blue = np.moveaxis(image[..., :3], -1, 0)
+    orange = (red > 0.4) & (red > 2 * green) & (red > 3 * blue)
+    dark = image[..., :3].max(axis=-1) < 0.3
+    assert orange.sum() > 20
+    assert dark.sum() > 100
+    assert np.allclose(image[0, 0], 1.0)
+
+
+def test_shadows_fall_on_the_floor(arm):
+    scene = viewer.make_scene(arm, artix.neutral_state(arm), 1.0)
+    camera = Camera((0.0, -0.01, 6.0), (0.0, 0.0, 0.0))
+    with_robot = viewer.draw_scene(scene, size=(100, 100), camera=camera, background=(1.0, 1.0, 1.0))
+    hidden = viewer.make_scene(arm, artix.neutral_state(arm), 1.0, show=())
+    without = viewer.draw_scene(hidden, size=(100, 100), camera=camera, background=(1.0, 1.0, 1.0))
+    darker = (without - with_robot)[..., :3].min(axis=-1) > 0.15
+    # The light comes from the right and from the front, so shadows fall to the left and the back.
+    assert darker[:50, :50].sum() > 1.5 * darker[50:, 50:].sum() + 10
+
+
+def test_frames_that_are_not_there_are_refused(arm):
+    scene = viewer.make_scene(arm, artix.neutral_state(arm), 1.0)
+    with pytest.raises(ValueError, match="from -1 to 0"):
+        viewer.draw_scene(scene, frames=(1,))

@@ -1,0 +1,238 @@
+"""What browsers are given: recordings in one file, servers with scrubber and sliders, and commands."""
+
+import base64
+import io
+import json
+import re
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import artix
+from artix import viewer
+from artix.cli import main
+
+viser = pytest.importorskip("viser")
+FRAMES = 250
+
+
+@pytest.fixture(scope="module")
+def quadruped():
+    return artix.robots.load("quadruped")
+
+
+@pytest.fixture(scope="module")
+def states(quadruped):
+    """Five seconds of legs that swing."""
+    state, times = artix.neutral_state(quadruped), np.arange(FRAMES) * 0.02
+    still = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (FRAMES, *leaf.shape)), state)
+    swing = 0.5 * np.sin(6.0 * times[:, None] + np.arange(12.0))
+    return still.replace(
+        joint_position=jnp.asarray(swing, quadruped.dtype), root_pose=still.root_pose.at[:, 0].set(0.4 * times)
+    )
+
+
+@pytest.fixture(scope="module")
+def page(quadruped, states, tmp_path_factory):
+    path = tmp_path_factory.mktemp("recording") / "motion.html"
+    viewer.save_html(path, quadruped, states, 0.02)
+    return path
+
+
+def messages(page):
+    """The messages that a page plays, with their times."""
+    import msgspec
+    import zstandard
+
+    data = base64.b64decode(re.search(r'__VISER_EMBED_DATA__="([^"]*)"', page.read_text())[1])
+    inner = zstandard.ZstdDecompressor().decompress(data[8:], max_output_size=int.from_bytes(data[:8], "little"))
+    length = int.from_bytes(inner[:8], "little")
+    found = msgspec.msgpack.decode(inner[8 : 8 + length])
+    return found["messages"], found["durationSeconds"]
+
+
+def test_a_recording_of_250_frames_is_small(page):
+    assert page.stat().st_size < 1.2e6
+
+
+def test_a_recording_asks_for_nothing_outside(page):
+    text = re.sub(r'__VISER_EMBED_DATA__="[^"]*"', "", page.read_text())
+    markup = re.sub(r"<script.*?</script>|<style.*?</style>", "", text, flags=re.DOTALL)
+    assert not re.search(r"""(?:src|href)\s*=\s*["']?\s*(?:https?:)?//""", markup)
+    assert not re.search(r"""<script[^>]+src=""", text)
+    assert not re.search(r"""(?:@import|url\()\s*["']?https?:""", text)
+
+
+def test_a_recording_moves_every_link_as_it_moved(page, quadruped, states):
+    found, duration = messages(page)
+    assert duration == pytest.approx(FRAMES * 0.02)
+    poses = np.asarray(jax.jit(jax.vmap(artix.link_poses, (None, 0)))(quadruped, states))
+    names = {message["name"] for _, message in found if "name" in message}
+    for link, name in enumerate(quadruped.topology.link_names):
+        node = f"/robots/quadruped/{name}"
+        assert node in names
+        for kind, key, start, expected in (
+            ("SetPositionMessage", "position", (0, 0, 0), poses[:, link, :3]),
+            ("SetOrientationMessage", "wxyz", (1, 0, 0, 0), poses[:, link][:, [6, 3, 4, 5]]),
+        ):
+            told = {round(at / 0.02): m[key] for at, m in found if m["type"] == kind and m["name"] == node}
+            value, shown = start, []
+            for frame in range(FRAMES):
+                value = told.get(frame, value)
+                shown.append(value)
+            np.testing.assert_allclose(shown, expected, atol=1e-4)
+    assert "/robots/quadruped/trunk/visual/0" in names
+
+
+def test_frames_of_fast_recordings_are_thinned(quadruped, states, tmp_path):
+    path = tmp_path / "fast.html"
+    viewer.save_html(path, quadruped, states, 0.001, max_rate=50.0)
+    found, duration = messages(path)
+    times = sorted({at for at, message in found if message["type"] == "SetPositionMessage"})
+    assert len(times) == 13  # 250 ms in steps of 20 ms.
+    assert duration == pytest.approx(0.26)
+
+
+def test_a_batch_is_drawn_as_batches_of_meshes(quadruped, states, tmp_path):
+    several = jax.tree.map(lambda leaf: jnp.stack([leaf[:3]] * 4, axis=1), states)
+    path = tmp_path / "batch.html"
+    viewer.save_html(path, quadruped, several, 0.02, ground=artix.Ground.flat())
+    found, _ = messages(path)
+    kinds = {message["name"]: message["type"] for _, message in found if "props" in message}
+    batches = [name for name, kind in kinds.items() if kind == "BatchedMeshesMessage"]
+    assert any(name.startswith("/robots/quadruped/front_left_thigh/visual") for name in batches)
+    assert kinds["/ground/0"] == "GridMessage"
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_the_scrubber_moves_the_robot(quadruped, states):
+    shown = viewer.view(quadruped, states, 0.02, port=free_port(), series={"knee": states.joint_position[:, 8:]})
+    try:
+        shown.playing = False
+        time.sleep(0.1)
+        shown.frame = 200
+        node = shown.nodes.handle("quadruped", "front_left_shank")
+        state = jax.tree.map(lambda leaf: leaf[200], states)
+        expected = np.asarray(artix.link_poses(quadruped, state))[quadruped.topology.link_index("front_left_shank")]
+        deadline = time.time() + 5.0
+        while not np.allclose(node.position, expected[:3], atol=1e-4) and time.time() < deadline:
+            time.sleep(0.05)
+        np.testing.assert_allclose(node.position, expected[:3], atol=1e-4)
+        shown.playing = True
+        time.sleep(0.5)
+        assert shown.frame != 200
+        with pytest.raises(ValueError, match="frame must be from 0 to 249"):
+            shown.frame = 250
+        with pytest.raises(OSError, match=r"port \d+ of 127\.0\.0\.1 cannot be used"):
+            viewer.view(quadruped, states, 0.02, port=int(shown.url.rpartition(":")[2]))
+    finally:
+        shown.close()
+
+
+def test_series_of_another_length_are_refused(quadruped, states):
+    with pytest.raises(ValueError, match=r"series 'reward' must have shape \[250\]"):
+        viewer.view(quadruped, states, 0.02, series={"reward": np.zeros(3)})
+
+
+def test_a_notebook_shows_a_recording(quadruped, states):
+    shown = viewer.view(quadruped, jax.tree.map(lambda leaf: leaf[:2], states), 0.02, port=0)
+    try:
+        assert shown._repr_html_().startswith('<iframe srcdoc="&lt;!')
+    finally:
+        shown.close()
+
+
+def test_sliders_and_drags_move_the_joints():
+    arm = artix.robots.load("arm7")
+    posed = viewer.pose(arm, port=0)
+    try:
+        position = np.linspace(-0.5, 0.5, 7)
+        posed.set(position)
+        np.testing.assert_allclose(posed.state.joint_position, position, atol=1e-6)
+        elbow = arm.topology.dof_names[3]
+        np.testing.assert_allclose([posed.sliders[name].value for name in posed.sliders], position, atol=2e-4)
+        posed.sliders[elbow].value = 1.25
+        deadline = time.time() + 5.0
+        while abs(float(posed.state.joint_position[3]) - 1.25) > 1e-3 and time.time() < deadline:
+            time.sleep(0.05)
+        assert float(posed.state.joint_position[3]) == pytest.approx(1.25, abs=1e-3)
+        hand = arm.topology.link_index("hand")
+        expected = np.asarray(artix.link_poses(arm, posed.state))[hand]
+        np.testing.assert_allclose(posed.nodes.handle("arm7", "hand").position, expected[:3], atol=1e-4)
+        with pytest.raises(ValueError, match="joint_position must be finite, of shape"):
+            posed.set(np.zeros(3))
+    finally:
+        posed.close()
+
+
+def test_artix_view_saves_a_picture_and_a_recording(tmp_path, capsys):
+    png, html = tmp_path / "cart.png", tmp_path / "cart.html"
+    assert main(["view", "cart_pole", "--png", str(png), "--html", str(html), "--collision"]) == 0
+    assert png.read_bytes().startswith(b"\x89PNG")
+    _, duration = messages(html)
+    assert duration == pytest.approx(2 * 1.2)
+    out = capsys.readouterr().out
+    assert "picture saved to" in out
+    assert "recording saved to" in out
+    assert main(["view", "cart_pole", "--png", str(tmp_path / "nowhere" / "cart.png")]) == 1
+
+
+def test_artix_view_says_that_a_port_is_used(capsys):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert main(["view", "cart_pole", "--port", str(port), "--no-browser"]) == 1
+    assert f"port {port} of 127.0.0.1 cannot be used" in capsys.readouterr().err
+
+
+def screenshot(socket_url):
+    """What a page of a browser that listens to its remote debugging protocol looks like."""
+    from matplotlib.image import imread
+    from websockets.sync.client import connect
+
+    with connect(socket_url, max_size=None, proxy=None) as browser:
+        browser.send(json.dumps({"id": 1, "method": "Page.captureScreenshot"}))
+        while True:
+            answer = json.loads(browser.recv(timeout=60))
+            if answer.get("id") == 1:
+                return imread(io.BytesIO(base64.b64decode(answer["result"]["data"])), format="png")
+
+
+@pytest.mark.slow
+def test_a_browser_without_a_network_draws_the_recording(page, tmp_path):
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("there is no Chromium")
+    flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    flags += "--disable-component-update --disable-sync --use-gl=angle --use-angle=swiftshader "
+    flags += "--enable-unsafe-swiftshader --window-size=600,400 --remote-debugging-port=0"
+    offline, profile = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", tmp_path / "profile"
+    command = [browser, *flags.split(), offline, f"--user-data-dir={profile}", f"file://{page}"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            deadline, purple = time.time() + 90.0, 0
+            while not (profile / "DevToolsActivePort").exists() and time.time() < deadline:
+                time.sleep(0.2)
+            port = (profile / "DevToolsActivePort").read_text().split()[0]
+            while purple < 300 and time.time() < deadline:
+                time.sleep(2.0)
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/json") as answer:
+                    shown = next(one for one in json.load(answer) if one["url"].endswith("motion.html"))
+                red, green, blue = np.moveaxis(screenshot(shown["webSocketDebuggerUrl"])[..., :3], -1, 0)
+                purple = ((red > 1.3 * green) & (blue > 1.3 * green) & (blue > 0.3)).sum()
+            assert purple >= 300
+        finally:
+            process.terminate()

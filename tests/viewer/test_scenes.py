@@ -1,0 +1,196 @@
+"""Scenes of states in every arrangement; what is refused; forces, commands and support polygons; inverse kinematics."""
+
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import artix
+from artix import viewer
+from artix.viewer.drag import dragged
+
+
+@pytest.fixture(scope="module")
+def cart():
+    return artix.robots.load("cart_pole")
+
+
+@pytest.fixture(scope="module")
+def quadruped():
+    return artix.robots.load("quadruped")
+
+
+def tiled(state, *leading):
+    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*leading, *leaf.shape)), state)
+
+
+@pytest.mark.parametrize("leading", [(), (3,), (3, 4)])
+def test_states_of_one_description(cart, leading):
+    state = tiled(artix.neutral_state(cart), *leading)
+    scene = viewer.make_scene(cart, state, 0.1, layout="overlaid")
+    (crowd,) = scene.crowds
+    frames, robots = {0: (1, 1), 1: (3, 1), 2: (3, 4)}[len(leading)]
+    assert crowd.poses.shape == (frames, robots, 3, 7)
+    expected = artix.link_poses(cart, artix.neutral_state(cart))
+    np.testing.assert_allclose(crowd.poses, np.broadcast_to(expected, crowd.poses.shape), atol=1e-6)
+    assert crowd.opacities.tolist() == [1.0] + [0.3] * (robots - 1)
+
+
+def test_robots_with_parameters_of_their_own(cart):
+    longer = cart.joint_parent_pose.at[2, 2].set(1.0)
+    both = jax.tree.map(lambda *leaves: jnp.stack(leaves), cart, cart.replace(joint_parent_pose=longer))
+    scene = viewer.make_scene(both, tiled(artix.neutral_state(cart), 2), 0.1, layout="overlaid")
+    heights = scene.crowds[0].poses[0, :, 2, 2]
+    np.testing.assert_allclose(heights, [0.1, 1.0], atol=1e-6)
+
+
+def test_a_fleet_of_64_stands_in_a_grid(cart, quadruped):
+    fleet = artix.Fleet([quadruped, cart] * 32)
+    scene = viewer.make_scene(fleet, fleet.neutral_state(), 1.0)
+    assert [(crowd.name, crowd.poses.shape) for crowd in scene.crowds] == [
+        ("quadruped", (1, 32, 18, 7)),
+        ("cart_pole", (1, 32, 3, 7)),
+    ]
+    roots = np.concatenate([crowd.poses[0, :, 0, :2] for crowd in scene.crowds])
+    apart = np.linalg.norm(roots[:, None] - roots, axis=-1) + 1e3 * np.eye(64)
+    assert apart.min() > 1.1 * scene.size
+    alone = artix.link_poses(quadruped, artix.neutral_state(quadruped))
+    own = scene.crowds[0].poses[0, 5]
+    np.testing.assert_allclose(own[:, :3] - own[0, :3], np.asarray(alone)[:, :3], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("leading", "message"), [((2, 3, 4), "no leading axes"), ((0,), "none of them empty"), ((0, 2), "none of them")]
+)
+def test_other_arrangements_are_refused(cart, leading, message):
+    with pytest.raises(ValueError, match=message):
+        viewer.make_scene(cart, tiled(artix.neutral_state(cart), *leading), 0.1)
+
+
+def test_states_of_wrong_shapes_are_refused_by_name(cart, quadruped):
+    state = artix.neutral_state(cart)
+    with pytest.raises(ValueError, match=r"'quadruped': joint_position must have shape \[..., 12\].*found \(2,\)"):
+        viewer.make_scene(quadruped, state, 0.1)
+    with pytest.raises(ValueError, match=r"root_pose must have shape \[..., 7\] with the leading axes \(5,\)"):
+        viewer.make_scene(cart, state.replace(joint_position=jnp.zeros((5, 2))), 0.1)
+    moving = tiled(state, 4)
+    broken = moving.replace(joint_position=moving.joint_position.at[2, 1].set(jnp.nan))
+    with pytest.raises(ValueError, match=r"joint_position is not finite at \[2\]"):
+        viewer.make_scene(cart, broken, 0.1)
+    fleet = artix.Fleet([cart, cart])
+    with pytest.raises(ValueError, match=r"expected leading axes \[2\] or \[T, 2\]; found \(3,\)"):
+        viewer.make_scene(fleet, tiled(state, 3), 0.1)
+    with pytest.raises(ValueError, match=r"must be an artix\.State"):
+        viewer.make_scene(cart, jnp.zeros(2), 0.1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dt": 0.0}, "dt must be a positive time"),
+        ({"show": ("bones",)}, r"unknown layers \['bones'\]"),
+        ({"layout": "circle"}, "layout must be"),
+        ({"commands": np.zeros((2, 3))}, "commands must have shape"),
+        ({"show": ("support_polygon",)}, "give one, such as ground"),
+    ],
+)
+def test_bad_options_are_refused(cart, options, message):
+    with pytest.raises(ValueError, match=message):
+        viewer.make_scene(cart, artix.neutral_state(cart), **{"dt": 0.1, **options})
+
+
+@pytest.fixture(scope="module")
+def standing(quadruped):
+    """The quadruped on its legs, straight down, on level ground."""
+    state = artix.neutral_state(quadruped)
+    return state.replace(root_pose=state.root_pose.at[2].set(0.44))
+
+
+def test_the_support_polygon_joins_the_feet(quadruped, standing):
+    ground = artix.Ground.flat()
+    scene = viewer.make_scene(
+        quadruped, standing, 0.1, ground=ground, show=("visual", "support_polygon", "center_of_mass")
+    )
+    ends = scene.segments[0].ends[0]
+    lengths = np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1)
+    corners = ends[lengths > 1e-6, 0]
+    area = 0.5 * abs(np.sum(corners[:, 0] * np.roll(corners[:, 1], -1) - corners[:, 1] * np.roll(corners[:, 0], -1)))
+    assert len(corners) == 4
+    assert area == pytest.approx(0.38 * 0.28, rel=1e-3)  # Hips lie 0.38 m apart, and the feet 0.28 m.
+    np.testing.assert_allclose(scene.marks[0].centers[0, 0], artix.center_of_mass(quadruped, standing), atol=1e-6)
+
+
+def test_forces_are_arrows_as_long_as_a_robot_for_its_weight(quadruped, standing):
+    weight = 9.81 * float(quadruped.link_mass.sum())
+    point, force = jnp.zeros((1, 2, 3)), jnp.array([[[0.0, 0.0, weight], [0.0, 0.0, 0.0]]])
+    blank = jnp.zeros((1, 2))
+    contacts = artix.ContactReport(
+        (1, 2), point, point, blank, force, force, blank, blank > 0, blank > 0, jnp.zeros((1, 18, 3)), jnp.zeros(1)
+    )
+    scene = viewer.make_scene(quadruped, tiled(standing, 1), 0.1, contacts=contacts)
+    lengths = np.linalg.norm(scene.arrows[0].vectors[0], axis=1)
+    np.testing.assert_allclose(lengths, [0.8 * scene.size, 0.0], rtol=1e-3)
+    with pytest.raises(ValueError, match=r"contacts: point must have shape"):
+        viewer.make_scene(quadruped, tiled(standing, 2), 0.1, contacts=contacts)
+
+
+def test_commands_turn_with_the_heading(quadruped, standing):
+    left = jnp.array([0.0, 0.0, np.sin(np.pi / 4), np.cos(np.pi / 4)], standing.root_pose.dtype)
+    turned = standing.replace(root_pose=standing.root_pose.at[3:].set(left))
+    scene = viewer.make_scene(quadruped, tiled(turned, 1), 0.1, commands=[[1.0, 0.0, 0.5]])
+    forward, yaw = (arrows.vectors[0, 0] / scene.size for arrows in scene.arrows)
+    np.testing.assert_allclose(forward, [0.0, 0.6, 0.0], atol=1e-6)
+    np.testing.assert_allclose(yaw, [0.0, 0.0, 0.3], atol=1e-6)
+
+
+def test_ground_is_drawn_where_it_is():
+    rng = np.random.default_rng(0)
+    heights = rng.normal(size=(4, 5))
+    field = artix.HeightField.of(heights, spacing=(0.5, 0.2), origin=(1.0, -1.0, 0.3))
+    from artix.viewer.ground_shapes import height_field_mesh, is_level, plane_mesh
+
+    mesh = height_field_mesh(field)
+    np.testing.assert_allclose(mesh.vertices[7], [1.5, -0.6, 0.3 + heights[1, 2]], atol=1e-6)
+    up = np.cross(*(mesh.vertices[mesh.faces[:, k]] - mesh.vertices[mesh.faces[:, 0]] for k in (1, 2)))
+    assert (up[:, 2] > 0).all()
+    slope = artix.Plane.of(normal=(0.3, 0.0, 1.0), point=(0.0, 0.0, 2.0))
+    points = plane_mesh(slope, np.array([1.0, 1.0, 0.0]), 3.0).vertices
+    np.testing.assert_allclose(points @ np.asarray(slope.normal), float(slope.height), atol=1e-5)
+    assert is_level(artix.Ground.flat(0.5))
+    assert not is_level(artix.Ground((slope,)))
+    assert not is_level(artix.Ground((field,)))
+
+
+def test_a_dragged_frame_reaches_what_can_be_reached():
+    arm = artix.robots.load("arm7")
+    reach = jax.jit(jax.vmap(lambda start, target: dragged(arm, start, "tool", target, iterations=60)))
+    states = jax.vmap(lambda key: artix.random_state(arm, key))(jax.random.split(jax.random.key(0), 32))
+    nearby = jnp.clip(states.joint_position + 0.2, arm.joint_lower_limit, arm.joint_upper_limit)
+    pose = jax.vmap(lambda state: artix.frame_pose(arm, state, "tool"))
+    targets = pose(states.replace(joint_position=nearby))
+    found = reach(states, targets)
+    error = jnp.linalg.norm((pose(found) - targets)[:, :3], axis=1)
+    assert float(jnp.median(error)) < 1e-5
+    assert float(jnp.mean(error < 1e-3)) > 0.9
+    within = (found.joint_position >= arm.joint_lower_limit) & (found.joint_position <= arm.joint_upper_limit)
+    assert bool(within.all())
+    far = targets.at[:, :3].multiply(100.0)
+    assert bool(jnp.isfinite(reach(states, far).joint_position).all())
+
+
+def test_neither_viser_nor_trimesh_is_loaded_before_it_is_used():
+    code = (
+        "import sys, artix; from artix import viewer; arm = artix.robots.load('arm7'); viewer.visuals_of(arm); "
+        "assert 'artix.viewer' in sys.modules; print({'viser', 'trimesh', 'matplotlib'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_artix_itself_does_not_load_the_viewer():
+    code = "import sys, artix; print([name for name in sys.modules if name.startswith('artix.viewer')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
