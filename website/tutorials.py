@@ -18,5 +18,5 @@ def pages(folder: Path) -> dict[str, str | bytes]:
         for name, picture in resources["outputs"].items():
             found[f"tutorials/{path.stem}_{name}"] = picture
             text = text.replace(f"]({name})", f"]({path.stem}_{name})")
-        found[f"tutorials/{path.stem}.md"] = text
+        found[f"tutorials/{path.stem}.md"] = text.replace("](../docs/", "](../")
     return found
