@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 import artix
+from artix import envs
 from artix.envs import observations, terrain
 from artix.envs.tasks.quadruped_velocity import FEET
+from benchmarks.environments import MjxQuadruped
 
 SENSORS = {
     "velocimeter": mujoco.mjtSensor.mjSENS_VELOCIMETER,
@@ -63,6 +65,39 @@ def test_sensors_agree_with_those_of_mujoco(robot, model):
         np.testing.assert_allclose(found["places"], [data.site(foot).xpos for foot in FEET], atol=1e-11)
         axes = data.site("imu").xmat.reshape(3, 3)
         np.testing.assert_allclose(found["gravity"], axes.T @ [0, 0, -1], atol=1e-11)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_peer_of_the_benchmark_sees_and_rewards_the_same(seed):
+    """Of one state: ours by artix, the benchmark's by MuJoCo."""
+    task = envs.make("quadruped_velocity", dtype="float64")
+    peer, robot = MjxQuadruped(task), task.articulation
+    keys = jax.random.split(jax.random.key(seed), 4)
+    state = artix.random_state(robot, keys[0])
+    state = state.replace(root_pose=state.root_pose.at[2].set(0.1))
+    action = jax.random.uniform(keys[1], (12,), minval=-1, maxval=1)
+    _, memory = task.begin(keys[2])
+    memory |= {"last_action": action}
+    drawn, data = task.draw(keys[3]), mujoco.MjData(peer.model)
+    coordinates = artix.MujocoCoordinates(robot, peer.model)
+    data.qpos[:], data.qvel[:] = coordinates.qpos_qvel(state, peer.model.qpos0)
+    data.ctrl[peer.order] = task.target(action)
+    mujoco.mj_forward(peer.model, data)
+    theirs = peer.signals(data, memory, action)
+    assert 0 < np.sum(theirs["contact"]) < 4 or seed
+    impulse = jnp.zeros((4, 3)).at[:, 2].set(theirs["contact"])
+    transition = envs.Transition(robot, task.ground, state, state, impulse, memory, action, drawn)
+    gait, first_contact = task.gait(transition)
+    ours = task.signals(transition, gait, first_contact)
+    for name in set(theirs) - {"gravity"}:
+        np.testing.assert_allclose(ours[name], theirs[name], atol=1e-10, err_msg=name)
+    after = memory | {"gait": gait.landed()}
+    seen, wanted = task.observe(transition.replace(memory=after)), peer.observe(theirs, after, drawn["noise"], data)
+    is_compared = np.arange(119) // 3 != 51 // 3  # all but the accelerometer's
+    np.testing.assert_allclose(seen["state"], wanted["state"], atol=1e-10)
+    np.testing.assert_allclose(
+        seen["privileged_state"][is_compared], wanted["privileged_state"][is_compared], atol=1e-10
+    )
 
 
 def test_an_accelerometer_feels_what_accelerates(robot):

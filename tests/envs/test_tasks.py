@@ -166,4 +166,4 @@ def test_a_curriculum_goes_up_and_down():
     keys = jax.random.split(jax.random.key(2), 50)
     starts = jax.vmap(lambda key: rough.restart(key, state).articulation_state)(keys)
     lowest = jax.vmap(lambda start: jnp.min(artix.geometry_distances(robot, start, ground)))(starts)
-    assert np.all((lowest > 0.003) & (lowest < 0.017))  # moved along z by distances along steep normals
+    np.testing.assert_allclose(lowest, 0.01, atol=2e-5)  # however steep it is; positions of 12 m in float32

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 import artix
-from artix.envs import noise, observations, random_numbers, rewards
+from artix.envs import noise, observations, random_numbers, rewards, starts
 from artix.envs.environment import Environment
 from artix.envs.tasks.quadruped_velocity import HEIGHT, quadruped
 from artix.envs.transition import Outcome, Transition
@@ -146,8 +146,8 @@ class QuadrupedGetUp(Environment):
         pose = jnp.concatenate([jnp.zeros(3, robot.dtype), turned])
         state = artix.neutral_state(robot).replace(root_pose=pose, joint_position=joints)
         assert self.ground is not None
-        lowest = jnp.min(artix.geometry_distances(robot, state, self.ground))
-        state = state.replace(root_pose=pose.at[2].set(0.01 - lowest), root_velocity=uniform[13:] - 0.5)
+        height = starts.on_ground(robot, state, self.ground, 0.01)
+        state = state.replace(root_pose=pose.at[2].set(height), root_velocity=uniform[13:] - 0.5)
         action = jnp.zeros(12, robot.dtype)
         return state, {"drive_target": joints, "last_action": action, "action_before_last": action}
 
