@@ -272,8 +272,8 @@ def train(
         )
     if any(device.process_index != jax.process_index() for device in devices):
         raise ValueError(
-            "ppo.train plays on the devices of one process: give devices=jax.local_devices(), or map ppo.make_iteration "
-            "over a mesh of all processes, and keep checkpoints, as artix.examples.many_hosts does"
+            "ppo.train plays on the devices of one process: give devices=jax.local_devices(), or map "
+            "ppo.make_iteration over a mesh of all processes and keep checkpoints as artix.examples.many_hosts does"
         )
     mesh = jax.sharding.Mesh(np.array(devices), ("devices",))
     sources, results = (EVERYWHERE, PARTS), (EVERYWHERE, PARTS, PARTS)
