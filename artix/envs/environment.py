@@ -143,26 +143,26 @@ class Environment:
         Returns:
           The state at its start, with zero reward, done and metrics.
         """
-        return self._begin(key, None)
-
-    def restart(self, key: Array, ended: EnvState) -> EnvState:
-        """Begins the next episode of an environment; what is drawn once at the ``"start"`` stays as it is.
-
-        Args:
-          key: a JAX random key.
-          ended: the state in which the last episode ended.
-        """
-        return self._begin(key, ended)
+        start, key = self._started(key, None)
+        zero = jnp.zeros((), self.articulation.dtype)
+        given = start.given(self.ground, jnp.zeros(self.action_size, zero.dtype))
+        names = jax.eval_shape(lambda: self.outcome(transition_of(self, given))).metrics
+        metrics = dict.fromkeys((*names, "nan"), zero)
+        info = {"truncation": zero, "steps": jnp.zeros((), jnp.int32), "key": key, "randomized": start.randomized}
+        info |= {"contact_memory": start.contact_memory} | start.memory
+        return EnvState(start.state, observed(self._static, self.ground, start), zero, zero, metrics, info)
 
     def renew(self, key: Array, state: EnvState) -> EnvState:
-        """The state itself, or, where its episode is done, that of :meth:`restart`, with its outcome kept.
+        """The state itself, or, where its episode is done, the start of the next one; :func:`autoreset` calls it.
+
+        What is drawn once at the ``"start"`` stays as it is.
 
         Args:
           key: a JAX random key.
           state: after a step.
 
         Returns:
-          The state; reward, done and metrics are those of the step that led here.
+          The state; reward, done, truncation and metrics are those of the step that led here.
         """
         start, key = self._started(key, state)
         info, contacts = state.info, state.info["contact_memory"]
@@ -251,16 +251,6 @@ class Environment:
             kept = zip(self.randomization, ended.info["randomized"], randomized, strict=True)
             randomized = tuple(old if change.when == "start" else new for change, old, new in kept)
         return Start(state, self._no_contacts, memory, randomized, self.draw(draw_key)), key
-
-    def _begin(self, key: Array, ended: EnvState | None) -> EnvState:
-        start, key = self._started(key, ended)
-        zero = jnp.zeros((), self.articulation.dtype)
-        given = start.given(self.ground, jnp.zeros(self.action_size, zero.dtype))
-        names = jax.eval_shape(lambda: self.outcome(transition_of(self, given))).metrics
-        metrics = dict.fromkeys((*names, "nan"), zero)
-        info = {"truncation": zero, "steps": jnp.zeros((), jnp.int32), "key": key, "randomized": start.randomized}
-        info |= {"contact_memory": start.contact_memory} | start.memory
-        return EnvState(start.state, observed(self._static, self.ground, start), zero, zero, metrics, info)
 
     def _drawn(self, key: Array) -> tuple[Array, ...]:
         """Numbers for all that is randomised, change by change."""
