@@ -94,7 +94,7 @@ class MjxQuadruped:
         linear = data.qvel[:3] + jnp.cross(turning, axes @ jnp.array([0.02, 0.0, 0.05]))
         position, velocity = data.qpos[7:][self.order], data.qvel[6:][self.order]
         drive = task.articulation.drive
-        force = data.actuator_force - drive.damping * velocity
+        force = drive.stiffness * (data.ctrl - position) - drive.damping * velocity
         force = jnp.clip(force, -drive.max_force, drive.max_force)
         places = data.xpos[self.feet]
         arms = places - data.subtree_com[1]
