@@ -188,9 +188,3 @@ def test_neither_viser_nor_trimesh_is_loaded_before_it_is_used():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
-
-
-def test_artix_itself_does_not_load_the_viewer():
-    code = "import sys, artix; print([name for name in sys.modules if name.startswith('artix.viewer')])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
