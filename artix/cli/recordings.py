@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+import artix
 from artix import envs
 from artix.examples import policies
 
@@ -32,6 +33,12 @@ def save_episode(
     """
     from artix.viewer import save_html
 
+    states, options = episode(environment, policy, seed)
+    save_html(path, environment.articulation, states, environment.dt, **options)
+
+
+def episode(environment: envs.Environment, policy: policies.Policy, seed: int) -> tuple[artix.State, dict[str, Any]]:
+    """The states of an episode [T], and what :func:`artix.viewer.save_html` shows with them: ground, commands, plots."""
     key = jax.random.split(jax.random.key(seed), 1)[0]
     states = jax.jit(lambda key: policies.play(environment, policy, key))(key)
     ended = np.flatnonzero(np.asarray(states.done))
@@ -42,5 +49,4 @@ def save_episode(
     series: dict[str, Any] = {"reward": states.reward}
     if shown.joint_position.shape[1] <= MOST_JOINTS:
         series["joint position"] = shown.joint_position
-    options = {"ground": environment.ground, "series": series, "commands": states.info.get("command")}
-    save_html(path, environment.articulation, shown, environment.dt, **options)
+    return shown, {"ground": environment.ground, "series": series, "commands": states.info.get("command")}
