@@ -1,4 +1,4 @@
-"""The gallery: recordings in HTML and pictures of them, made while the site is built, each by a few lines from a fixed seed."""
+"""The gallery: recordings in HTML and pictures of them, made by a few lines each while the site is built."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def landing() -> Recording:
 
 
 def kinds() -> Recording:
-    """**Different robots in one fleet.** Sixty-four of four kinds, each kind stepped by its own kernel. Those that float
-    drop to the ground, whose forces are the arrows; the others swing.
+    """**Different robots in one fleet.** Sixty-four of four kinds, each kind stepped by its own kernel. Those that
+    float drop to the ground, whose forces are the arrows; the others swing.
     """
     names, ground = ("quadruped", "double_pendulum", "cart_pole", "arm7"), artix.Ground.flat(friction=0.8)
     fleet = artix.Fleet([artix.robots.load(names[k % 4]) for k in range(64)])
@@ -158,8 +158,8 @@ def _page() -> str:
     lines = [
         "# Gallery",
         "",
-        "Click a picture to see it move. Each recording is one file of at most 2 MB that [`viewer.save_html`](viewer.md)",
-        "wrote while this site was built; it contains its player, asks for nothing outside it, and may be kept or passed on.",
+        "Click a picture to see it move. Each recording is one file of at most 2 MB, which [`save_html`](viewer.md) wrote",
+        "while this site was built. It contains its player and asks for nothing outside it: keep it, or pass it on.",
         "",
     ]
     for make in RECORDINGS:

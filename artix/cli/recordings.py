@@ -38,7 +38,10 @@ def save_episode(
 
 
 def episode(environment: envs.Environment, policy: policies.Policy, seed: int) -> tuple[artix.State, dict[str, Any]]:
-    """The states of an episode [T], and what :func:`artix.viewer.save_html` shows with them: ground, commands, plots."""
+    """The states of an episode [T], and what :func:`artix.viewer.save_html` shows with them: commands and plots.
+
+    Arguments are those of :func:`save_episode`.
+    """
     key = jax.random.split(jax.random.key(seed), 1)[0]
     states = jax.jit(lambda key: policies.play(environment, policy, key))(key)
     ended = np.flatnonzero(np.asarray(states.done))
