@@ -158,8 +158,9 @@ def _page() -> str:
     lines = [
         "# Gallery",
         "",
-        "Click a picture to see it move. Each recording is one file of at most 2 MB, which [`save_html`](viewer.md) wrote",
-        "while this site was built. It contains its player and asks for nothing outside it: keep it, or pass it on.",
+        "Click a picture to see it move. Each recording is one file of at most 2 MB, which",
+        "[`save_html`](viewer.md) wrote while this site was built. It contains its player and asks for nothing outside",
+        "it: keep it, or pass it on.",
         "",
     ]
     for make in RECORDINGS:
