@@ -1,5 +1,6 @@
 """What the documents show must run."""
 
+import json
 import re
 import subprocess
 import sys
@@ -26,7 +27,9 @@ def test_the_examples_of_the_readme_run(capsys, tmp_path, monkeypatch):
 def test_what_the_documents_link_to_is_there():
     for page in [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")]:
         for link in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
-            made = re.match(r"(reference|tutorials)/", link)  # with the site, whose strict build looks at them
+            made = re.match(
+                r"(reference|tutorials)/|gallery\.md$", link
+            )  # with the site, whose strict build looks at them
             assert "://" in link or made or (page.parent / link).exists(), f"{page.name} links to {link}"
 
 
@@ -171,6 +174,19 @@ def test_the_notebooks_run(notebook):
     nbclient.NotebookClient(content, timeout=600, resources={"metadata": {"path": str(ROOT)}}).execute()
 
 
+@pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_the_notebooks_hold_what_they_print_and_draw(notebook):
+    """Those who read them on the site, or before they install anything, see the results; and they stay small."""
+    cells = [cell for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
+    outputs = [output for cell in cells for output in cell["outputs"]]
+    assert outputs
+    assert not [output for output in outputs if output["output_type"] == "error"]
+    drawn = sum("plt." in "".join(cell["source"]) for cell in cells)
+    assert sum("image/png" in output.get("data", {}) for output in outputs) >= min(drawn, 1)
+    assert notebook.stat().st_size < 300_000
+
+
 @pytest.mark.parametrize(
     "document",
     [
@@ -208,12 +224,12 @@ def test_the_examples_of_the_page_on_the_viewer_run(tmp_path, monkeypatch, capsy
     pytest.importorskip("viser")
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/viewer.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     namespace = {}
     for block in blocks:
         exec(compile(block, "docs/viewer.md", "exec"), namespace)
     assert namespace["image"].shape == (200, 200, 4)
-    assert {"landing.html", "landing.png", "arm.png"} <= {path.name for path in tmp_path.iterdir()}
+    assert {"landing.html", "fleet.html", "landing.png", "arm.png"} <= {path.name for path in tmp_path.iterdir()}
     out = capsys.readouterr().out
     assert "http://localhost:" in out
     assert "0.3" in out
