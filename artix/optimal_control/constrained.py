@@ -146,17 +146,21 @@ def solve_constrained(
 
     def cotangent(whole: Any, values: Any, found: ConstrainedSolution, given: ConstrainedSolution) -> Any:
         """By corrections at the solution, of which each brings the multipliers' derivatives nearer to theirs."""
+        controls, states, multipliers = found.solution.controls, found.solution.states, found.multipliers
 
-        def repeated(values: Any) -> tuple[Solution, Multipliers]:
-            problem, (solution, multipliers, _) = whole(values), found
-            for _ in range(CORRECTIONS):
-                trajectory = found.solution.controls, found.solution.states
-                solution, multipliers, _ = _corrected(
-                    problem, *trajectory, multipliers, last, options | {"iterations": 1}
-                )
-            return solution, multipliers
+        def repeated(values: Any) -> tuple[Array, Array, Array, Multipliers]:
+            problem = whole(values)
 
-        return jax.vjp(repeated, values)[1]((given.solution, given.multipliers))[0]
+            def body(multipliers: Multipliers, _: None) -> tuple[Multipliers, tuple[Array, Array, Array]]:
+                once = options | {"iterations": 1}
+                solution, pushed, _ = _corrected(problem, controls, states, multipliers, last, once)
+                return pushed, (solution.states, solution.controls, solution.cost)
+
+            pushed, solutions = jax.lax.scan(body, multipliers, length=CORRECTIONS)
+            return *(each[-1] for each in solutions), pushed
+
+        sought = given.solution.states, given.solution.controls, given.solution.cost, given.multipliers
+        return jax.vjp(repeated, values)[1](sought)[0]
 
     return with_implicit_derivatives(problem, solved, cotangent, controls, states, multipliers)
 
