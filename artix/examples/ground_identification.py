@@ -1,4 +1,4 @@
-"""Identification of friction, a mass and the ground's height from a quadruped's walk, by gradients through contact.
+"""Identification of friction, masses and the ground's height from a quadruped's walk, by gradients through contact.
 
 Joint drives follow a clock, and the robot trots on slippery ground. From its recorded states short windows are
 predicted by :func:`artix.step`, with contact; Gauss and Newton's method finds the numbers whose predictions fit best.
@@ -29,8 +29,10 @@ class Unknowns(NamedTuple):
 
     friction: Array
     """Of the ground."""
-    mass: Array
-    """Of the trunk [kg]."""
+    trunk: Array
+    """Its mass [kg]."""
+    legs: Array
+    """Factor on the masses of all links of the legs."""
     height: Array
     """Of the ground [m]."""
 
@@ -53,12 +55,13 @@ def targets(count: int) -> Array:
     """Joint positions of a trot by the clock: thighs swing, and knees bend while they do, [count, 12]."""
     phase = 2 * jnp.pi * (2.0 * DT * jnp.arange(count)[:, None] + jnp.array(trot.OFFSETS))
     lifted = jnp.maximum(jnp.sin(phase), 0.0)
-    return jnp.concatenate([jnp.zeros_like(phase), 0.8 - 0.2 * jnp.cos(phase), -1.5 - 0.5 * lifted], axis=1)
+    return jnp.concatenate([jnp.zeros_like(phase), 0.8 + 0.2 * jnp.cos(phase), -1.5 - 0.5 * lifted], axis=1)
 
 
 def step(robot: artix.Articulation, unknowns: Unknowns, state: artix.State, target: Array) -> artix.State:
     """A step of the robot with these numbers."""
-    heavy = robot.replace(link_mass=robot.link_mass.at[0].set(unknowns.mass))
+    mass = (unknowns.legs * robot.link_mass).at[0].set(unknowns.trunk)
+    heavy = robot.replace(link_mass=mass)
     plane = artix.Plane.of().replace(height=unknowns.height, friction=unknowns.friction)
     ground = artix.Ground((jax.tree.map(lambda leaf: jnp.asarray(leaf, robot.dtype), plane),))
     return artix.step(heavy, state, artix.Control(drive_target=target), DT, OPTIONS, ground=ground)
@@ -84,26 +87,26 @@ def record(robot: artix.Articulation, unknowns: Unknowns, count: int) -> Recordi
 
 
 def errors(robot: artix.Articulation, unknowns: Unknowns, recorded: Recording, window: int) -> Array:
-    """Where predictions of all windows end, in velocities from what was recorded, [windows * 18] [m/s and rad/s]."""
+    """How far predictions of all windows are from what was recorded, step by step, [N * 18] [m and rad]."""
     starts = jnp.arange(0, len(recorded.targets) - window + 1, window)
 
     def one(start: Array) -> Array:
         begin = jax.tree.map(lambda leaf: leaf[start], recorded.states)
-        end = jax.tree.map(lambda leaf: leaf[start + window], recorded.states)
+        seen = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start + 1, window), recorded.states)
         asked = jax.lax.dynamic_slice_in_dim(recorded.targets, start, window)
-        found = jax.tree.map(lambda leaf: leaf[-1], predict(robot, unknowns, begin, asked))
-        return artix.generalized_velocity(robot, found) - artix.generalized_velocity(robot, end)
+        found = predict(robot, unknowns, begin, asked)
+        return jax.vmap(lambda here, there: artix.difference(robot, here, there))(seen, found)
 
     return jax.vmap(one)(starts).ravel()
 
 
 def identify(
-    robot: artix.Articulation, guess: Unknowns, recorded: Recording, *, window: int = 8, iterations: int = 12
+    robot: artix.Articulation, guess: Unknowns, recorded: Recording, *, window: int = 20, iterations: int = 15
 ) -> Unknowns:
     """Levenberg and Marquardt's method on the errors of all windows.
 
     Args:
-      robot: the robot, of which the trunk's mass has no part.
+      robot: the robot; its inertias are believed, and the masses of its legs up to a factor.
       guess: numbers to begin with.
       recorded: the walk.
       window: number of steps that are predicted at once.
@@ -127,17 +130,22 @@ def identify(
         relative = jnp.where(better, trial, relative)
         return (relative, damping * jnp.where(better, 0.1, 10.0)), relative
 
-    begin = jnp.ones_like(scale), jnp.asarray(1e-3, robot.dtype)
+    begin = jnp.ones_like(scale), jnp.asarray(1e-2, robot.dtype)
     return Unknowns(*(jax.lax.scan(improve, begin, length=iterations)[1] * scale).T)
+
+
+def example(robot: artix.Articulation) -> tuple[Unknowns, Unknowns]:
+    """True numbers, and a guess that is 30 % off."""
+    true = Unknowns(*map(jnp.asarray, (0.4, 1.2 * robot.link_mass[0], 1.1, 0.02)))
+    return true, Unknowns(*(each * factor for each, factor in zip(true, (1.3, 0.7, 1.3, 0.7), strict=True)))
 
 
 def main() -> None:
     """Finds friction, mass and height from 1.5 s, starting 30 % off."""
     jax.config.update("jax_enable_x64", True)
     robot = walker()
-    true = Unknowns(jnp.asarray(0.4), 1.2 * robot.link_mass[0], jnp.asarray(0.02))
+    true, guess = example(robot)
     recorded = jax.jit(lambda unknowns: record(robot, unknowns, 300))(true)
-    guess = Unknowns(true.friction * 1.3, true.mass * 0.7, true.height * 0.7)
     found = jax.jit(lambda guess, recorded: identify(robot, guess, recorded))(guess, recorded)
     print(f"it went {float(recorded.states.root_pose[-1, 0]):.2f} m")
     for name, value, values in zip(true._fields, true, found, strict=True):
