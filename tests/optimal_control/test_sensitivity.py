@@ -75,7 +75,7 @@ def test_the_gradient_of_a_constrained_solution_is_that_of_differences():
         parameters = base.parameters | {"goal": theta["goal"], "speed": theta["speed"]}
         problem = base.replace(dynamics=dynamics, start=theta["start"], parameters=parameters)
         guess = jnp.zeros((steps, 2))
-        found = optimal_control.solve_constrained(problem, guess, iterations=10, outer_iterations=10, most_weight=1e4)
+        found = optimal_control.solve_constrained(problem, guess, iterations=40, outer_iterations=12, most_weight=1e4)
         forces = jnp.sum(found.multipliers.final_equality)
         states = jnp.sum(by_state * found.solution.states)
         return jnp.sum(by_control * found.solution.controls) + states + forces, found
