@@ -20,22 +20,24 @@ def test_a_ball_hovers_at_its_height() -> None:
     start = placed_on(a, 0.0, 0.1 + 0.5e-3)
     start = start.replace(root_velocity=start.root_velocity.at[0].set(1.4))
     for dt in (0.005, 0.002):
-        end = artix.rollout(a, start, None, dt, SMOOTH, num_steps=800, ground=ground)
+        end = artix.rollout(a, start, None, dt, SMOOTH, num_steps=round(4 / dt), ground=ground)
         np.testing.assert_allclose(end.root_pose[-1, 2] - 0.1, 0.02 / G, rtol=1e-9)
         np.testing.assert_allclose(end.root_velocity[-1, 0], 1.0, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_slopes_before_touch() -> None:
     """The force at a gap d on a ball at rest is about E/d; its derivatives by height and friction are differences."""
     a, ground = ball("float64", friction=0.4), Ground.flat(friction=0.0).astype("float64")
     state = placed_on(a, 0.0, 0.15)
-    state = state.replace(root_velocity=state.root_velocity.at[:3].set(jnp.array([1.0, 0.0, G * 0.0])))
+    state = state.replace(root_velocity=state.root_velocity.at[:3].set(jnp.array([1.0, 0.0, 0.0])))
 
     def force(x, options):
         other = a.replace(geometry=a.geometry.replace(friction=a.geometry.friction + x[1]))
         raised = state.replace(root_pose=state.root_pose.at[2].add(x[0]))
-        report = artix.step_and_report(other, raised, None, 1e-3, options, ground=ground)[1]
-        return report.contacts.force[0, jnp.array([0, 2])]
+        end = artix.step(other, raised, None, 1e-3, options, ground=ground)
+        change = (end.root_velocity - state.root_velocity) / 1e-3
+        return jnp.array([change[0], change[2] + G])
 
     zero = jnp.zeros(2)
     smooth = jax.jit(lambda x: force(x, SMOOTH))
@@ -45,7 +47,7 @@ def test_slopes_before_touch() -> None:
     wanted = [(smooth(zero.at[k].set(1e-6)) - smooth(zero.at[k].set(-1e-6))) / 2e-6 for k in range(2)]
     np.testing.assert_allclose(slopes, np.transpose(wanted), atol=1e-7)
     assert slopes[1, 0] < -5
-    assert not np.any(jax.jit(lambda x: force(x, SolverOptions()))(zero))
+    np.testing.assert_allclose(force(zero, SolverOptions()), 0, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["pgs", "tgs"])
