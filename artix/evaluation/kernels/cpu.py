@@ -38,12 +38,12 @@ def build(program: ScalarProgram, numbered: tuple[bool, ...] | None = None) -> b
 
     Args:
       program: the program of one robot.
-      numbered: of each argument, whether its rows are those of a list of rows, int32, which is the first argument of the
-        kernel then; results are written to the same rows of larger arrays. By default there is no list.
+      numbered: of each argument, whether its rows are those of a list of rows, int32, which is then the kernel's first
+        argument; results are written to the same rows of larger arrays. By default there is no list.
 
     Raises:
-      KernelError: there are no kernels on this machine or for arrays of such types, or rows that are numbered have items
-        or are indexed by what is computed.
+      KernelError: there are no kernels on this machine or for arrays of such types, or rows that are numbered have
+        items or are indexed by what is computed.
     """
     require()
     return pack(compile_modules(module_texts(program, numbered)))
