@@ -399,6 +399,10 @@ def test_kernels_write_the_rows_of_their_members(members) -> None:
     step = fleet.evaluate(acceleration_and_poses, state, 2 * force)[0] - wanted[0]
     np.testing.assert_allclose(direction[0], step, atol=1e-9)  # Accelerations are affine in forces.
     assert not np.any(direction[1])
+    linear = lambda force: fleet.evaluate(artix.joint_rate_from_velocity, state, force)  # noqa: E731
+    velocity, rate = state.joint_velocity, linear(state.joint_velocity)
+    (back,) = jax.linear_transpose(linear, velocity)(rate)
+    np.testing.assert_allclose(jnp.vdot(back, velocity), jnp.vdot(rate, rate), rtol=1e-12)
 
 
 def acceleration_and_poses(articulation, state, force):
