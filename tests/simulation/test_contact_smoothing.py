@@ -43,7 +43,7 @@ def test_slopes_before_touch() -> None:
     smooth = jax.jit(lambda x: force(x, SMOOTH))
     # Within the step the ball falls, by its weight, a little nearer.
     np.testing.assert_allclose(smooth(zero), [-0.4 * 0.4, 0.4], rtol=1e-3)
-    slopes = jax.jit(jax.jacrev(lambda x: force(x, SMOOTH)))(zero)
+    slopes = jax.jit(jax.jacfwd(lambda x: force(x, SMOOTH)))(zero)
     wanted = [(smooth(zero.at[k].set(1e-6)) - smooth(zero.at[k].set(-1e-6))) / 2e-6 for k in range(2)]
     np.testing.assert_allclose(slopes, np.transpose(wanted), atol=1e-7)
     assert slopes[1, 0] < -5
