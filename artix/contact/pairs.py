@@ -12,12 +12,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 
 from artix.evaluation import quantity
 from artix.kinematics.bodies import Placement
 from artix.kinematics.solve import Kinematics, kinematics
-from artix.math import spatial
+from artix.math import spatial, struct
 from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state

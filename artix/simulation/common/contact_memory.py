@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 
 from artix.contact.ground import Ground
 from artix.contact.ground_contacts import ground_contacts
+from artix.math import struct
 from artix.model.articulation import Articulation
 from artix.model.states import neutral_state
 

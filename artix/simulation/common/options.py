@@ -6,8 +6,8 @@ import dataclasses
 from typing import Literal
 
 import jax
-from flax import struct
 
+from artix.math import struct
 from artix.model.articulation import Articulation
 from artix.model.checks import check_vector
 

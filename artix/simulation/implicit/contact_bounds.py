@@ -5,14 +5,13 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 
 from artix.constraints.contact_points import contact_jacobian, contact_points, motions_at
 from artix.constraints.contacts import Contacts, contact_frames
 from artix.contact.selection import Choice
 from artix.kinematics.solve import kinematics
 from artix.kinematics.velocities import generalized_velocity
-from artix.math import spatial
+from artix.math import spatial, struct
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.contact_memory import ContactMemory

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 
 from artix.dynamics.factorization import factorize_dense, factorize_product, inverse_of_matrix, solve
 from artix.dynamics.inverse import rigid_body_forces
 from artix.kinematics.velocities import generalized_velocity
+from artix.math import struct
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.commands import Commands, position_error
 from artix.simulation.common.loop_closures import LoopClosures
