@@ -29,7 +29,7 @@ LEG = f"""
 #: A body of 9.5 kg on three legs, whose nine contact rows are independent. A large ``impratio`` makes what sticks rigid.
 TRIPOD = f"""
 <mujoco>
-  <option timestep=".005" cone="elliptic" impratio="1e8" tolerance="0" iterations="200" ls_tolerance="1e-12" ls_iterations="100"/>
+  <option timestep=".005" cone="elliptic" impratio="1e5" tolerance="0" iterations="200" ls_tolerance="1e-12" ls_iterations="100"/>
   <worldbody>
     <geom type="plane" size="0 0 1" friction="0" {SOFT}/>
     <body name="trunk">
