@@ -67,12 +67,17 @@ def mujocos_contacts(model: mujoco.MjModel, data: mujoco.MjData) -> tuple[np.nda
     return force, radius, stiffness, damping
 
 
+def kinds_of(impulse: np.ndarray) -> np.ndarray:
+    """Of impulses [..., 3, 3]: 0 for feet that come off, 1 for those that stick, 2 for those that slide."""
+    pull, most = np.hypot(impulse[..., 0], impulse[..., 1]), FRICTION * impulse[..., 2]
+    return np.where(most <= 1e-9, 0, np.where(pull < (1 - 1e-5) * most, 1, 2))
+
+
 @pytest.mark.slow
 def test_against_mujoco() -> None:
     """Of feet that hit the ground the same ones stick, slide and come off as in MuJoCo, by the same forces.
 
-    Begun with MuJoCo's, artix finds them to be a solution; begun with none it finds them, too, or another solution in
-    two states of 24.
+    With MuJoCo's lift of sliding feet fixed, a fast foot may stick as well as slide; in these states none can.
     """
     model = mujoco.MjModel.from_xml_string(TRIPOD)
     a, ground = artix.load_mjcf(TRIPOD, dtype="float64"), Ground.flat(friction=0.0).astype("float64")
@@ -84,7 +89,7 @@ def test_against_mujoco() -> None:
         turn = rng.uniform(-0.3, 0.3, model.nv)
         turn[:6] *= (0, 0, 0, 0.3, 0.3, 0.3)
         mujoco.mj_integratePos(model, data.qpos, turn, 1.0)
-        data.qvel[:] = 0.2 * rng.normal(size=model.nv)
+        data.qvel[:] = 0.1 * rng.normal(size=model.nv)
         data.qvel[2] -= 0.3
         # All feet penetrate, by up to three centimetres.
         data.qpos[2] -= height(coordinates.state(data.qpos.copy(), data.qvel.copy())) + 1e-3
@@ -94,31 +99,21 @@ def test_against_mujoco() -> None:
     force, radius, stiffness, damping = map(np.array, zip(*contacts, strict=True))
     options = artix.SolverOptions(position_iterations=20, contact_iterations=10)
     axes = np.asarray(contact_frames(jnp.array([[0.0, 0.0, 1.0]])))[0]
+    memory = artix.ContactMemory(jnp.zeros((3, 3)), jnp.zeros(9))
 
-    def impulses(state, radius, stiffness, damping, begin):
+    def impulses(state, radius, stiffness, damping):
         size = a.geometry.size.at[:, 0].set(radius)
         soft = a.replace(geometry=a.geometry.replace(size=size, stiffness=stiffness, damping=damping))
-        memory = artix.ContactMemory(begin, jnp.zeros(9))
-        return artix.step_with_contact_memory(soft, state, memory, None, model.opt.timestep, options, ground=ground)[
-            1
-        ].impulse
+        dt = model.opt.timestep
+        return artix.step_with_contact_memory(soft, state, memory, None, dt, options, ground=ground)[1].impulse
 
-    found = jax.jit(jax.vmap(impulses))
-    given = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states), radius, stiffness, damping
+    states = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+    found = np.asarray(jax.jit(jax.vmap(impulses))(states, radius, stiffness, damping))
     wanted = model.opt.timestep * force @ axes.T
-    close = 1e-6 * np.max(wanted)
-    np.testing.assert_allclose(found(*given, wanted), wanted, atol=close)
-    # Coulomb's law may have several solutions where feet are fast.
-    cold = np.asarray(found(*given, 0 * wanted))
-    same = np.max(np.abs(cold - wanted), axis=(1, 2)) <= close
-    assert np.sum(same) >= 22
-    pull, most = np.hypot(*np.moveaxis(cold[same, :, :2], -1, 0)), FRICTION * cold[same, :, 2]
-    wanted_pull = np.hypot(*np.moveaxis(force[same, :, :2], -1, 0))
-    slides, sticks = pull >= (1 - 1e-5) * most, pull < (1 - 1e-5) * most
-    np.testing.assert_array_equal(slides, wanted_pull >= (1 - 1e-5) * FRICTION * force[same, :, 2])
-    kinds = np.sum(sticks), np.sum(slides & (most > 0)), np.sum(most == 0)
-    print(np.max(np.abs(cold - wanted)[same]) / np.max(wanted), np.sum(same), kinds)
-    assert min(kinds) >= 3, kinds
+    np.testing.assert_allclose(found, wanted, atol=1e-6 * np.max(wanted))
+    kinds = [kinds_of(each) for each in (found, wanted)]
+    np.testing.assert_array_equal(*kinds)
+    assert min(np.bincount(kinds[0].ravel(), minlength=3)) >= 3
 
 
 @pytest.mark.slow
@@ -141,7 +136,6 @@ def test_against_pinocchio() -> None:
     *problems, found = jax.jit(jax.vmap(both))(velocities)
     wanted = np.array([contact_impulses(*problem) for problem in zip(*map(np.asarray, problems), strict=True)])
     impulse = np.reshape(found.impulse, wanted.shape)
-    print(np.max(np.abs(impulse - wanted)), np.max(wanted))
     np.testing.assert_allclose(impulse, wanted, atol=1e-8 * np.max(wanted))
     kinds = [np.sum(kind) for kind in (found.sticks, found.slides, ~found.sticks & ~found.slides)]
     assert min(kinds) >= 3, kinds
