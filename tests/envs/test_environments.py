@@ -89,6 +89,7 @@ def _stepper(environment):
     return advance
 
 
+@pytest.mark.slow
 def test_eight_devices_need_no_communication():
     """Each computes its part of the batch, and the numbers are those of one device."""
     done = subprocess.run(
@@ -173,6 +174,7 @@ def test_actions_beyond_one_are_clipped(cart):
     same(cart.step(state, jnp.array([3.0], "float32")), cart.step(state, jnp.array([1.0], "float32")))
 
 
+@pytest.mark.slow
 def test_the_gradient_of_an_episode_is_its_difference(cart):
     environment = envs.make("cart_pole", dtype="float64")
     state = environment.reset(jax.random.key(0))

@@ -20,7 +20,7 @@ SIZES = {
     "humanoid_stand": ({"privileged_state": 187, "state": 87}, 25),
     "humanoid_velocity": ({"privileged_state": 187, "state": 87}, 25),
 }
-QUICK = ("cart_pole", "arm_reach", "quadruped_velocity")
+QUICK = ("cart_pole", "arm_reach")
 
 
 def make(name):
@@ -68,6 +68,7 @@ def still():
     return envs.make("quadruped_velocity", dtype="float32", noise_scales={}, velocity_commands=commands)
 
 
+@pytest.mark.slow
 def test_a_quadruped_that_stands_is_seen_to_stand(still):
     state = still.reset(jax.random.key(0))
     at_rest = state.articulation_state.replace(root_velocity=jnp.zeros(6, "float32"))
@@ -132,6 +133,7 @@ def test_noise_is_on_what_the_policy_sees_alone():
     np.testing.assert_array_equal(obs["privileged_state"][:, :48], obs["state"])
 
 
+@pytest.mark.slow
 def test_pushes_change_the_velocity(still):
     always = disturbances.Pushes(speed=(0.7, 0.7), mean_time=1e-9)
     pushed = envs.make("quadruped_velocity", dtype="float32", pushes=always)

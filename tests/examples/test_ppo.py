@@ -123,6 +123,7 @@ def test_a_training_goes_on_as_if_it_had_not_been_interrupted(trained, tmp_path)
         np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.slow
 def test_the_same_seed_has_the_same_result_and_another_one_not(trained):
     again = train(PointMass(), 3)
     other = train(PointMass(), 3, dataclasses.replace(CONFIG, seed=1))
@@ -140,6 +141,7 @@ def test_a_critic_that_knows_more():
     ).shape == (5, 1)
 
 
+@pytest.mark.slow
 def test_a_number_that_is_not_finite_stays_in_its_environment():
     environment = envs.make("cart_pole")
     config = dataclasses.replace(CONFIG, num_envs=8, unroll=4, epochs=1)

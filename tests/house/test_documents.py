@@ -74,6 +74,7 @@ def test_the_examples_about_usd_run(tmp_path, monkeypatch, capsys):
     assert "(18, 18)" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_page_on_evaluation_run():
     """And what the page shows is what they print, but for the machine's lanes; in a process without this one's x64."""
     text = (ROOT / "docs/evaluation.md").read_text(encoding="utf-8")
@@ -119,6 +120,7 @@ def test_the_examples_of_the_page_on_derivatives_run():
     assert namespace["A"].shape == (14, 14)
 
 
+@pytest.mark.slow
 def test_the_examples_about_shapes_and_ground_run(capsys):
     pytest.importorskip("mujoco")
     text = (ROOT / "docs/contact.md").read_text(encoding="utf-8")

@@ -35,7 +35,7 @@ def test_flat_states_and_back():
     np.testing.assert_allclose(dynamics.difference(x, dynamics.integrate(x, change)), change, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["smooth", "schedule"])
+@pytest.mark.parametrize("kind", ["smooth", pytest.param("schedule", marks=pytest.mark.slow)])
 def test_matrices_are_the_derivatives_of_the_step(kind):
     a = tree_of(["spherical_012", "revolute_swing1", "prismatic_y"], [0, 0, 2], fixed_base=False)
     schedule = None
@@ -56,6 +56,7 @@ def test_matrices_are_the_derivatives_of_the_step(kind):
         assert np.max(np.abs(linear.contact_force[3:])) < 1e-9 * np.max(np.abs(linear.contact_force[:3]))
 
 
+@pytest.mark.slow
 def test_what_does_not_stand_is_free():
     """With nothing that stands, a step by schedule is one of smooth dynamics; what stands, as constrained dynamics say."""
     dynamics = quadruped_by_schedule([[False] * 4, [True, False, False, True]])

@@ -55,6 +55,7 @@ def slider_rows(steps: int) -> np.ndarray:
     return np.stack([velocity * 0.1 * np.arange(steps, 0, -1), velocity])
 
 
+@pytest.mark.slow
 def test_a_linear_problem_is_solved_in_one_iteration():
     """The optimum is that of least squares over the forces."""
     find = jax.jit(lambda u: optimal_control.solve(slider_problem(), u, iterations=2, damping=0.0))
@@ -123,6 +124,7 @@ def stood_up() -> optimal_control.Solution:
     return find(jnp.zeros((50, 2)))
 
 
+@pytest.mark.slow
 def test_the_gradient_vanishes_at_the_solution(stood_up):
     problem = pendulum_problem()
 

@@ -194,6 +194,7 @@ def test_sliders_and_drags_move_the_joints():
         posed.close()
 
 
+@pytest.mark.slow
 def test_artix_view_saves_a_picture_and_a_recording(tmp_path, capsys):
     png, html = tmp_path / "cart.png", tmp_path / "cart.html"
     assert main(["view", "cart_pole", "--png", str(png), "--html", str(html), "--collision"]) == 0
