@@ -195,6 +195,17 @@ def test_sliders_and_drags_move_the_joints():
 
 
 @pytest.mark.slow
+def test_posing_starts_within_the_limits():
+    arm = artix.robots.load("arm7")
+    bent = arm.replace(joint_lower_limit=arm.joint_lower_limit.at[3].set(0.5))
+    posed = viewer.pose(bent, port=0)
+    try:
+        np.testing.assert_allclose(posed.state.joint_position, [0.0, 0.0, 0.0, 0.5, 0.0, 0.0, 0.0])
+        assert posed.sliders[arm.topology.dof_names[3]].value == pytest.approx(0.5)
+    finally:
+        posed.close()
+
+
 def test_artix_view_saves_a_picture_and_a_recording(tmp_path, capsys):
     png, html = tmp_path / "cart.png", tmp_path / "cart.html"
     assert main(["view", "cart_pole", "--png", str(png), "--html", str(html), "--collision"]) == 0
