@@ -49,7 +49,10 @@ def run_play(checkpoint: str, *, episodes: int, seed: int, html: str | None) -> 
 
 def _file_of(checkpoint: str) -> Path:
     path, own = Path(checkpoint), LEARNED / f"{checkpoint}.npz"
-    if not path.exists() and own.exists():
+    if not path.exists():
+        if not own.exists():
+            known = ", ".join(sorted(file.stem for file in LEARNED.glob("*.npz")))
+            raise TrainingFailure(f"there is no checkpoint {checkpoint!r}; artix has policies of its own for: {known}")
         return own
     return TrainingFiles(path).policy if path.is_dir() else path
 

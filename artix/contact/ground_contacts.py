@@ -151,8 +151,8 @@ def _checked(articulation: Articulation, ground: Ground) -> Topology:
     topology = articulation.topology
     if not isinstance(topology, Topology):
         raise ValueError(
-            "the members of a padded fleet have no geometry; take the contacts of one articulation, or of a fleet of "
-            "one topology"
+            "the members of a padded fleet have no geometry: evaluate the fleet kind by kind, "
+            "artix.Fleet(members, layout='kinds'), take fleets of one topology each, or one articulation"
         )
     if not ground.surfaces:
         raise ValueError("the ground has no surface; artix.Ground.flat() is level ground")

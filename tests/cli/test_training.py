@@ -141,7 +141,8 @@ def test_a_bad_checkpoint_is_said(trained, tmp_path, capsys):
     assert main(["play", str(bad)]) == 1
     assert "no checkpoint" in capsys.readouterr().err
     assert main(["play", str(tmp_path / "none.npz")]) == 1
-    assert "there is no checkpoint" in capsys.readouterr().err
+    assert "there is no checkpoint" in (error := capsys.readouterr().err)
+    assert "quadruped_velocity" in error
 
 
 def test_a_checkpoint_of_other_options_is_said(trained, capsys, tmp_path):

@@ -167,6 +167,9 @@ def test_what_is_refused(cart):
         envs.Environment("it", robot, action_size=1, dt=0.02, physics_dt=0.015, episode_length=10)
     with pytest.raises(ValueError, match="at least 1"):
         envs.Environment("it", robot, action_size=1, dt=0.02, physics_dt=0.01, episode_length=0)
+    for solver in ("pgs", "tgs"):
+        with pytest.raises(ValueError, match=rf"must be 'implicit' on a ground.*found '{solver}'; artix.step has"):
+            envs.make("quadruped_velocity", solver_options=artix.SolverOptions(solver=solver))
 
 
 def test_actions_beyond_one_are_clipped(cart):

@@ -172,6 +172,17 @@ def test_environments_are_shared_out_evenly():
         next(ppo.train(PointMass(), dataclasses.replace(CONFIG, num_envs=63, minibatches=5), steps=1))
 
 
+class Elsewhere:
+    """A device of another process."""
+
+    process_index = 1
+
+
+def test_devices_of_other_processes_are_refused():
+    with pytest.raises(ValueError, match=r"devices=jax.local_devices\(\).*ppo.make_iteration.*many_hosts"):
+        next(ppo.train(PointMass(), CONFIG, steps=1, devices=[*one_device(), Elsewhere()]))
+
+
 EIGHT_DEVICES = """
 import jax
 from tests.support.point_mass import PointMass

@@ -199,6 +199,7 @@ def test_the_notebooks_hold_what_they_print_and_draw(notebook):
         "docs/derivatives.md",
         "docs/evaluation.md",
         "docs/formats.md",
+        "docs/identification.md",
         "docs/index.md",
         "docs/inverse_kinematics.md",
         "docs/optimal_control.md",
@@ -236,7 +237,7 @@ def test_the_examples_of_the_page_on_the_viewer_run(tmp_path, monkeypatch, capsy
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["optimal_control", "inverse_kinematics"])
+@pytest.mark.parametrize("page", ["optimal_control", "inverse_kinematics", "identification"])
 def test_the_examples_about_optimal_control_run(page, capsys):
     """And reach what they assert, with users' 32-bit types."""
     pytest.importorskip("optimistix")
@@ -246,7 +247,11 @@ def test_the_examples_about_optimal_control_run(page, capsys):
         for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
             exec(compile(block, f"{page}.md", "exec"), namespace)
     out = capsys.readouterr().out
-    shown = {"optimal_control": "(36, 36) (36, 12) (12,)", "inverse_kinematics": "(1000, 7)"}
+    shown = {
+        "optimal_control": "(36, 36) (36, 12) (12,)",
+        "inverse_kinematics": "(1000, 7)",
+        "identification": "('friction', 'trunk', 'legs', 'height')",
+    }
     assert shown[page] in out
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from artix.io.common.collision_meshes import Meshes, check_meshes
 from artix.io.common.diagnostics import Issue, Place, Report
 from artix.io.common.inertias import check_inertias, chosen_repairs
 from artix.io.common.links import add_links
@@ -46,6 +47,7 @@ def load_mjcf(
     skip: Skip = (),
     repair: Collection[str] = (),
     strict: bool = False,
+    meshes: Meshes | None = None,
     dtype: Any = None,
 ) -> Articulation:
     """Reads one articulation of an MJCF model.
@@ -55,9 +57,9 @@ def load_mjcf(
     ``<body>:<joint>``), reference positions, ranges, armature, joint damping and friction loss, gravity and its
     compensation, springs, actuators, joint, connect and weld equalities, tendons, geoms of bodies that may touch the
     ground, and named sites, which become frames. Joint positions are MuJoCo's ``qpos``, see
-    :class:`~artix.MujocoCoordinates`. The ground itself is read by :func:`artix.load_mjcf_ground`. Large meshes,
-    sensors, cameras, lights, keyframes and options of the simulation are skipped. docs/formats.md says how each element
-    is read and what is refused. :func:`check_mjcf` lists warnings.
+    :class:`~artix.MujocoCoordinates`. The ground itself is read by :func:`artix.load_mjcf_ground`. Large meshes
+    (see ``meshes``), sensors, cameras, lights, keyframes and options of the simulation are skipped. docs/formats.md
+    says how each element is read and what is refused. :func:`check_mjcf` lists warnings.
 
     Args:
       path_or_text: a path, or the MJCF itself (a string whose first visible character is ``<``). Files that it includes
@@ -74,6 +76,8 @@ def load_mjcf(
         stays, with one :class:`~artix.DescriptionWarning`. Of all other inertias that no body has,
         MuJoCo's compiler knows itself, see its ``balanceinertia``.
       strict: whether to refuse what ``repair`` would repair.
+      meshes: what geoms that are meshes of more than 16 vertices become: a ``"hull"`` of 16 of these, or the
+        ``"capsule"`` around it; left out when ``None``. :func:`check_mjcf` says how far the shapes are from the meshes.
       dtype: floating-point type of the arrays; JAX's default when ``None``.
 
     Raises:
@@ -97,7 +101,7 @@ def load_mjcf(
       >>> print(rod.topology.dof_names, rod.link_mass)
       ('hinge',) [0. 1.]
     """
-    report, source = _read(path_or_text, skip, repair, strict)
+    report, source = _read(path_or_text, skip, repair, strict, meshes)
     report.raise_errors()
     assert source is not None  # An unreadable document is an error.
     articulation = _articulation(source, _choose(source, body), fixed_base, merge_fixed_joints, dtype)
@@ -113,6 +117,7 @@ def load_mjcf_all(
     skip: Skip = (),
     repair: Collection[str] = (),
     strict: bool = False,
+    meshes: Meshes | None = None,
     dtype: Any = None,
 ) -> dict[str, Articulation]:
     """Reads every articulation of an MJCF model.
@@ -123,6 +128,7 @@ def load_mjcf_all(
       skip: as for :func:`load_mjcf`.
       repair: as for :func:`load_mjcf`.
       strict: as for :func:`load_mjcf`.
+      meshes: as for :func:`load_mjcf`.
       dtype: as for :func:`load_mjcf`.
 
     Returns:
@@ -143,7 +149,7 @@ def load_mjcf_all(
       >>> print({name: float(one.link_mass.sum()) for name, one in artix.io.load_mjcf_all(model).items()})
       {'ball': 1.0, 'box': 2.0}
     """
-    report, source = _read(path_or_text, skip, repair, strict)
+    report, source = _read(path_or_text, skip, repair, strict, meshes)
     report.raise_errors()
     assert source is not None
     roots = _roots(source)
@@ -153,7 +159,12 @@ def load_mjcf_all(
 
 
 def check_mjcf(
-    path_or_text: str | Path, *, skip: Skip = (), repair: Collection[str] = (), strict: bool = False
+    path_or_text: str | Path,
+    *,
+    skip: Skip = (),
+    repair: Collection[str] = (),
+    strict: bool = False,
+    meshes: Meshes | None = None,
 ) -> list[Issue]:
     """Everything there is to say about an MJCF, errors and warnings by line; never raises for what is in it.
 
@@ -162,6 +173,7 @@ def check_mjcf(
       skip: kinds of elements to leave out, as for :func:`load_mjcf`; what they concern is a warning, not an error.
       repair: repairs to assume, as for :func:`load_mjcf`.
       strict: as for :func:`load_mjcf`.
+      meshes: as for :func:`load_mjcf`.
 
     Raises:
       OSError: the file cannot be read.
@@ -182,7 +194,7 @@ def check_mjcf(
       >>> print([issue.severity for issue in artix.io.check_mjcf(model)])
       []
     """
-    report, source = _read(path_or_text, skip, repair, strict)
+    report, source = _read(path_or_text, skip, repair, strict, meshes)
     if source is not None:
         for root in _roots(source).values():
             _articulation(source, root, None, False, None)
@@ -199,15 +211,16 @@ class _Root:
 
 
 def _read(
-    path_or_text: str | Path, skip: Skip, repair: Collection[str], strict: bool
+    path_or_text: str | Path, skip: Skip, repair: Collection[str], strict: bool, meshes: Meshes | None
 ) -> tuple[Report, MjcfSource | None]:
+    check_meshes(meshes)
     kinds = SKIPPABLE if skip == "all" else (skip,) if isinstance(skip, str) else tuple(skip)
     unknown = [kind for kind in kinds if kind not in SKIPPABLE]
     if unknown:
         raise ValueError(f"nothing called {unknown[0]!r} can be skipped; there are: {', '.join(SKIPPABLE)}, or 'all'")
     repairs = chosen_repairs(repair)
     report = Report("<text>" if is_text(path_or_text) else str(path_or_text))
-    source = compile_mjcf(path_or_text, report, frozenset(kinds), repair=bool(repairs), strict=strict)
+    source = compile_mjcf(path_or_text, report, frozenset(kinds), repair=bool(repairs), strict=strict, meshes=meshes)
     if source is not None:
         _check_world(source)
     return report, source

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from artix.io.common.collision_meshes import Meshes, check_meshes
 from artix.io.common.diagnostics import Issue, Report
 from artix.io.common.inertias import check_inertias, chosen_repairs
 from artix.io.common.links import LinkDescription, LinkPlace, add_links
@@ -30,6 +31,7 @@ def load_usd(
     merge_fixed_joints: bool = False,
     repair: Collection[str] = (),
     strict: bool = False,
+    meshes: Meshes | None = None,
     gravity: npt.ArrayLike | None = None,
     dtype: Any = None,
 ) -> Articulation:
@@ -57,6 +59,8 @@ def load_usd(
         of the stage, each raised as a :class:`~artix.DescriptionWarning`. Otherwise they stay as they
         are, as in PhysX, with one such warning; negative moments are refused.
       strict: whether to refuse all inertias that no body has.
+      meshes: what colliders that are meshes of more than 16 points become: a ``"hull"`` of 16 of these, or the
+        ``"capsule"`` around it; left out when ``None``. :func:`check_usd` says how far the shapes are from the meshes.
       gravity: acceleration of gravity in world axes [m/s^2], shape [3]; that of the stage's scene when ``None``.
       dtype: floating-point type of the arrays; JAX's default when ``None``.
 
@@ -75,7 +79,7 @@ def load_usd(
       >>> print(pendulum.topology.dof_names, pendulum.link_mass)
       ('shoulder', 'elbow') [0. 1. 1.]
     """
-    return _load(path_or_text_or_stage, root, fixed_base, merge_fixed_joints, repair, strict, gravity, dtype)[0]
+    return _load(path_or_text_or_stage, root, fixed_base, merge_fixed_joints, repair, strict, meshes, gravity, dtype)[0]
 
 
 def load_usd_with_state(
@@ -86,6 +90,7 @@ def load_usd_with_state(
     merge_fixed_joints: bool = False,
     repair: Collection[str] = (),
     strict: bool = False,
+    meshes: Meshes | None = None,
     gravity: npt.ArrayLike | None = None,
     dtype: Any = None,
 ) -> tuple[Articulation, State]:
@@ -105,7 +110,7 @@ def load_usd_with_state(
       >>> print(state.joint_position)
       [ 0.5 -0.2]
     """
-    return _load(path_or_text_or_stage, root, fixed_base, merge_fixed_joints, repair, strict, gravity, dtype)
+    return _load(path_or_text_or_stage, root, fixed_base, merge_fixed_joints, repair, strict, meshes, gravity, dtype)
 
 
 def check_usd(
@@ -115,6 +120,7 @@ def check_usd(
     fixed_base: bool | None = None,
     repair: Collection[str] = (),
     strict: bool = False,
+    meshes: Meshes | None = None,
 ) -> list[Issue]:
     """Everything there is to say about an articulation in USD, errors first; never raises for what is in it.
 
@@ -124,6 +130,7 @@ def check_usd(
       fixed_base: as for :func:`load_usd`.
       repair: repairs to assume, as for :func:`load_usd`.
       strict: as for :func:`load_usd`.
+      meshes: as for :func:`load_usd`.
 
     Raises:
       OSError: the file cannot be read.
@@ -138,7 +145,7 @@ def check_usd(
       >>> print([issue.severity for issue in artix.io.check_usd(path) if issue.severity == "error"])
       []
     """
-    report, _ = _read(path_or_text_or_stage, root, fixed_base, False, repair, strict, None, None)
+    report, _ = _read(path_or_text_or_stage, root, fixed_base, False, repair, strict, meshes, None, None)
     return sorted(report.issues, key=lambda issue: issue.severity)
 
 
@@ -156,10 +163,12 @@ def _read(
     merge_fixed_joints: bool,
     repair: Collection[str],
     strict: bool,
+    meshes: Meshes | None,
     gravity: npt.ArrayLike | None,
     dtype: Any,
 ) -> tuple[Report, tuple[Articulation, State] | None]:
     """The report, and the articulation with its state if there are no errors."""
+    check_meshes(meshes)
     repairs = bool(chosen_repairs(repair))
     is_path = isinstance(source, str | os.PathLike) and not is_usd_text(source)
     report = Report(os.fspath(source) if is_path else "<text>" if is_usd_text(source) else "<stage>")
@@ -168,7 +177,7 @@ def _read(
         return report, None
     reading = None
     try:
-        description = read_articulation(UsdScene(stage, report), root, fixed_base)
+        description = read_articulation(UsdScene(stage, report, meshes), root, fixed_base)
         if description is not None:
             links = description.links()
             places = {description.names[path]: description.scene.prims[path] for path in description.tree.bodies}

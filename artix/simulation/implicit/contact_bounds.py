@@ -64,6 +64,7 @@ def contact_rows(
         sticking=jnp.moveaxis(spatial.inverse(jnp.moveaxis(stiffened, 0, -1)), -1, 0),
         tangential=jnp.maximum(tangential, least),
         normal=normal,
+        smoothing=jnp.full_like(normal, options.contact_smoothing) if options.contact_smoothing else None,
     )
     return ContactRows(links, each)
 
