@@ -231,16 +231,17 @@ def test_the_demonstration_shows_some_of_its_fleet(monkeypatch, capsys):
     """``artix demo --view`` after its tables: as many robots of the fleet as can be told apart, swinging."""
     waited = []
     monkeypatch.setattr(demo, "FRAMES", 5)
+    monkeypatch.setattr(demo, "SHOWN", 8)
     monkeypatch.setattr(viewer.Viewer, "wait", lambda shown: waited.append(shown))
     monkeypatch.setattr("webbrowser.open", waited.append)
-    fleet = artix.Fleet([artix.robots.load(name) for name in ("cart_pole", "double_pendulum")] * 35)
+    fleet = artix.Fleet([artix.robots.load(name) for name in ("cart_pole", "double_pendulum")] * 5)
     state = fleet.random_state(jax.random.key(0))
     demo.show_fleet(fleet, state)
     url, shown = waited
     shown.close()
-    assert f"60 of the robots at {url}; end with Ctrl-C" in capsys.readouterr().out
+    assert f"8 of the robots at {url}; end with Ctrl-C" in capsys.readouterr().out
     crowds = {crowd.name: crowd.poses.shape for crowd in shown.scene.crowds}
-    assert crowds == {"cart_pole": (5, 30, 3, 7), "double_pendulum": (5, 30, 3, 7)}
+    assert crowds == {"cart_pole": (5, 4, 3, 7), "double_pendulum": (5, 4, 3, 7)}
     pole = next(crowd for crowd in shown.scene.crowds if crowd.name == "cart_pole").poses
     assert np.abs(pole[2] - pole[0]).max() > 0.1
 
