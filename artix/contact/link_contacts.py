@@ -101,7 +101,7 @@ def contacts_between_links(articulation: Articulation, kin: Kinematics, most: in
     """:func:`link_contacts` of a known configuration, with points relative to the reference point."""
     topology = articulation.topology
     assert isinstance(topology, Topology)
-    numbers = _shapes_of_pairs(topology)
+    numbers = shapes_of_pairs(topology)
     kinds = _kinds(topology, numbers)
     used = np.unique(numbers)
     cores = cores_of(shapes_of(articulation, kin, used.tolist()))
@@ -131,18 +131,18 @@ def contacts_between_links(articulation: Articulation, kin: Kinematics, most: in
 
 def candidate_pairs_of(topology: Topology) -> np.ndarray:
     """The pair of each candidate, [C], static."""
-    counts = [num_points(*kind) for kind in _kinds(topology, _shapes_of_pairs(topology))]
+    counts = [num_points(*kind) for kind in _kinds(topology, shapes_of_pairs(topology))]
     return np.repeat(np.arange(len(counts)), counts)
 
 
 def pair_links(topology: Topology) -> np.ndarray:
     """The links of each pair, [P, 2], static."""
     links = np.array([shape.link for shape in topology.geometries], int)
-    return links[_shapes_of_pairs(topology)]
+    return links[shapes_of_pairs(topology)]
 
 
-def _shapes_of_pairs(topology: Topology) -> np.ndarray:
-    """The numbers of the shapes of each pair, [P, 2]."""
+def shapes_of_pairs(topology: Topology) -> np.ndarray:
+    """The numbers of the shapes of each pair, [P, 2], static."""
     numbers = [[topology.geometry_index(name) for name in pair] for pair in topology.geometry_pairs]
     return np.array(numbers, int).reshape(-1, 2)
 

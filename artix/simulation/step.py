@@ -19,7 +19,7 @@ from artix.simulation.continuous import rk4_step
 from artix.simulation.implicit.step import implicit_step, implicit_step_and_report
 from artix.simulation.projected.contact_checks import check_rigid
 from artix.simulation.projected.step import physx_step
-from artix.simulation.remembered import Memory, held_by, touching_of
+from artix.simulation.remembered import Memory, has_pairs, held_by, touching_of
 
 Array = jax.Array
 
@@ -154,7 +154,7 @@ def step_with_contact_memory(
     dt: float | Array,
     options: SolverOptions = DEFAULT_OPTIONS,
     *,
-    ground: Ground,
+    ground: Ground | None = None,
 ) -> tuple[State, Memory]:
     """A :func:`step` whose contacts remember the step before.
 
@@ -204,7 +204,7 @@ def _step_with_contact_memory(
     control: Control | None,
     dt: Array,
     options: SolverOptions,
-    ground: Ground,
+    ground: Ground | None,
 ) -> tuple[State, Memory]:
     control = _checked(articulation, state, control, options, ground)
 
@@ -214,7 +214,8 @@ def _step_with_contact_memory(
             outcome = physx_step(articulation, now[0], control, part, options, touching=held)
             return (outcome.state, outcome.anchors), ()
         touching = touching_of(articulation, now[0], ground, options, now[1])
-        return implicit_step(articulation, now[0], control, part, options, touching), ()
+        end, remembered = implicit_step(articulation, now[0], control, part, options, touching)
+        return (end, now[1] if remembered is None else remembered), ()
 
     return _in_parts(take_step, (state, memory), dt, options)[0]
 
@@ -312,6 +313,11 @@ def _checked(
         raise ValueError(
             "solver='rk4' knows no ground: contacts need solver='implicit', 'pgs' or 'tgs'; leave ground out to step "
             "without contact"
+        )
+    if options.solver != "implicit" and has_pairs(articulation):
+        raise ValueError(
+            f"solver={options.solver!r} knows no contacts between links, of which {articulation.topology.name!r} has "
+            "pairs: step with solver='implicit', or take the pairs out by artix.select_geometry_pairs(articulation, ())"
         )
     control = Control() if control is None else control
     check_state(articulation, state)
