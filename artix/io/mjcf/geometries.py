@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -58,14 +59,27 @@ def touching_geoms(model: mujoco.MjModel) -> dict[int, float]:
     return touching
 
 
-def describe_geoms(source: MjcfSource, body: int, touching: dict[int, float]) -> list[tuple[str | None, Geometry]]:
-    """The shapes of a body in its frame, with their names, ``None`` for geoms without one."""
+def describe_geoms(
+    source: MjcfSource, body: int, touching: dict[int, float], paired: dict[int, str]
+) -> list[tuple[str | None, Geometry]]:
+    """The shapes of a body in its frame, with their names, ``None`` for geoms without one.
+
+    Args:
+      source: the model.
+      body: the body.
+      touching: friction of the geoms that touch the ground.
+      paired: names of those that touch others of their articulation; sensors if they do not touch the ground.
+    """
     model, shapes = source.model, list[tuple[str | None, Geometry]]()
     first = int(model.body_geomadr[body])
     for geom in range(first, first + int(model.body_geomnum[body])):
-        shape = _shape(model, geom, touching[geom]) if geom in touching else None
+        if geom not in touching and geom not in paired:
+            continue
+        friction = touching.get(geom, float(model.geom_friction[geom, 0]))
+        shape = _shape(model, geom, friction)
         if shape is not None:
-            shapes.append((source.name("geom", geom) or None, shape))
+            name = paired.get(geom) or source.name("geom", geom) or None
+            shapes.append((name, shape if geom in touching else dataclasses.replace(shape, sensor=True)))
     return shapes
 
 

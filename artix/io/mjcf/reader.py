@@ -29,6 +29,7 @@ from artix.io.mjcf.bodies import (
 )
 from artix.io.mjcf.couplings import Members, add_equalities, check_equalities
 from artix.io.mjcf.geometries import check_geoms, describe_geoms, touching_geoms
+from artix.io.mjcf.pairs import geom_names, self_contact_pairs
 from artix.io.mjcf.source import SKIPPABLE, MjcfPlace, MjcfSource, compile_mjcf
 from artix.io.mjcf.tendons import add_tendons
 from artix.model.articulation import Articulation
@@ -46,6 +47,7 @@ def load_mjcf(
     skip: Skip = (),
     repair: Collection[str] = (),
     strict: bool = False,
+    self_contact: bool = False,
     dtype: Any = None,
 ) -> Articulation:
     """Reads one articulation of an MJCF model.
@@ -74,6 +76,8 @@ def load_mjcf(
         stays, with one :class:`~artix.DescriptionWarning`. Of all other inertias that no body has,
         MuJoCo's compiler knows itself, see its ``balanceinertia``.
       strict: whether to refuse what ``repair`` would repair.
+      self_contact: whether geoms of one articulation touch each other wherever ``contype``, ``conaffinity`` and
+        ``<exclude>`` let them; otherwise those of a ``<pair>`` alone do.
       dtype: floating-point type of the arrays; JAX's default when ``None``.
 
     Raises:
@@ -97,7 +101,7 @@ def load_mjcf(
       >>> print(rod.topology.dof_names, rod.link_mass)
       ('hinge',) [0. 1.]
     """
-    report, source = _read(path_or_text, skip, repair, strict)
+    report, source = _read(path_or_text, skip, repair, strict, self_contact)
     report.raise_errors()
     assert source is not None  # An unreadable document is an error.
     articulation = _articulation(source, _choose(source, body), fixed_base, merge_fixed_joints, dtype)
@@ -113,6 +117,7 @@ def load_mjcf_all(
     skip: Skip = (),
     repair: Collection[str] = (),
     strict: bool = False,
+    self_contact: bool = False,
     dtype: Any = None,
 ) -> dict[str, Articulation]:
     """Reads every articulation of an MJCF model.
@@ -123,6 +128,7 @@ def load_mjcf_all(
       skip: as for :func:`load_mjcf`.
       repair: as for :func:`load_mjcf`.
       strict: as for :func:`load_mjcf`.
+      self_contact: as for :func:`load_mjcf`.
       dtype: as for :func:`load_mjcf`.
 
     Returns:
@@ -143,7 +149,7 @@ def load_mjcf_all(
       >>> print({name: float(one.link_mass.sum()) for name, one in artix.io.load_mjcf_all(model).items()})
       {'ball': 1.0, 'box': 2.0}
     """
-    report, source = _read(path_or_text, skip, repair, strict)
+    report, source = _read(path_or_text, skip, repair, strict, self_contact)
     report.raise_errors()
     assert source is not None
     roots = _roots(source)
@@ -199,7 +205,7 @@ class _Root:
 
 
 def _read(
-    path_or_text: str | Path, skip: Skip, repair: Collection[str], strict: bool
+    path_or_text: str | Path, skip: Skip, repair: Collection[str], strict: bool, self_contact: bool = False
 ) -> tuple[Report, MjcfSource | None]:
     kinds = SKIPPABLE if skip == "all" else (skip,) if isinstance(skip, str) else tuple(skip)
     unknown = [kind for kind in kinds if kind not in SKIPPABLE]
@@ -209,6 +215,7 @@ def _read(
     report = Report("<text>" if is_text(path_or_text) else str(path_or_text))
     source = compile_mjcf(path_or_text, report, frozenset(kinds), repair=bool(repairs), strict=strict)
     if source is not None:
+        source.self_contact = self_contact
         _check_world(source)
     return report, source
 
@@ -304,11 +311,15 @@ def _fill(builder: ArticulationBuilder, source: MjcfSource, root: _Root, merge_f
     options = joint_options(source, [joint for body in bodies for joint in joints_of(model, body)])
     touching = touching_geoms(model)
     check_geoms(source, bodies, touching)
-    shapes = {body: describe_geoms(source, body, touching) if body else [] for body in bodies}
+    pairs = self_contact_pairs(source, bodies)
+    paired = geom_names(source, {geom for pair in pairs for geom in pair})
+    shapes = {body: describe_geoms(source, body, touching, paired) for body in bodies}
     described = describe_bodies(source, names, bodies, root.body, options, shapes)
     files: dict[str, Place] = {names.bodies[body]: source.place("body", body) for body in bodies}
     links = check_inertias(described, files, source.report, repair=source.repair, strict=source.strict)
     places = add_links(builder, links, merge_fixed_joints=merge_fixed_joints)
+    for first, second in pairs:
+        builder.add_geometry_pair(paired[first], paired[second])
     frames = Names(place for place in places)
     for site in np.flatnonzero(np.isin(model.site_bodyid, bodies)).tolist():
         if source.name("site", site):

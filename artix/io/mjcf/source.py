@@ -68,6 +68,7 @@ class MjcfSource:
       skip: the kinds, out of :data:`SKIPPABLE`, of unsupported elements to leave out.
       repair: whether to repair impossible inertias.
       strict: whether to refuse them.
+      self_contact: whether geoms of one articulation touch each other by the model's filters.
     """
 
     model: mujoco.MjModel
@@ -76,6 +77,7 @@ class MjcfSource:
     skip: frozenset[str]
     repair: bool = False
     strict: bool = False
+    self_contact: bool = False
 
     def tendon_path(self, tendon: int) -> list[tuple[str, int, float]]:
         """What a tendon runs along: kinds (``"joint"``, ``"site"``, ``"pulley"``, ...), numbers and parameters."""
