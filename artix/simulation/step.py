@@ -38,7 +38,8 @@ def step(
     """Moves an articulation on by one step, as PhysX's ``simulate`` does.
 
     Gravity, joint forces, external wrenches, drives with limits and envelopes, joint friction, position and velocity
-    limits, mimic joints, loop joints, tendons, damping and speed limits of links, and contacts with the ground act.
+    limits, mimic joints, loop joints, tendons, damping and speed limits of links, contacts with the ground and, with
+    ``"implicit"``, contacts between the pairs of shapes ``topology.geometry_pairs`` act.
     Semi-implicit in time: velocities first, then positions along the new velocities.
 
     Args:
@@ -54,8 +55,9 @@ def step(
 
     Raises:
       ValueError: an array has the wrong shape, the solver is ``"rk4"`` and there are mimic or loop joints or a ground,
-        nothing could touch the ground, or the solver is ``"pgs"`` or ``"tgs"`` and a surface is no plane, a shape that
-        may touch it no sphere, capsule or box, or one of them gives way.
+        nothing could touch the ground, shapes touch each other and the solver is not ``"implicit"``, or it is
+        ``"pgs"`` or ``"tgs"`` and a surface is no plane, a shape that may touch it no sphere, capsule or box, or one of
+        them gives way.
       TypeError: an array has another dtype than the articulation, or a padded articulation needs a static topology for
         what it has or for the solver.
 

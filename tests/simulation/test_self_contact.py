@@ -138,7 +138,7 @@ def test_impulses_are_those_of_another_solver() -> None:
     """ADMM on Delassus' matrix, with Jacobians by finite differences of points that ride on the links."""
     robot = two_bodies(*SHAPES["capsules"])
     state, dt = moving(robot, (0.1, 0.14, 0.05), (0.3, -1.0, 0.2), (1.0, 0.5, 0.2), (0.4, 0.3, 0.1)), 2e-3
-    end, report = artix.step_and_report(robot, state, None, dt, artix.SolverOptions(contact_iterations=6))
+    _, report = artix.step_and_report(robot, state, None, dt, artix.SolverOptions(contact_iterations=6))
     found = report.link_contacts
     poses = artix.link_poses(robot, state)
 
@@ -217,9 +217,7 @@ def test_the_nearest_of_many(dtype) -> None:
     assert float(report.link_contacts.impulse[:, 2].max()) > 0
     tolerance = 1e-5 if dtype == np.float32 else 1e-10
     np.testing.assert_allclose(some.joint_velocity, every.joint_velocity, atol=tolerance)
-    np.testing.assert_allclose(
-        fewer.link_contacts.link_force, report.link_contacts.link_force, atol=tolerance * 1e3
-    )
+    np.testing.assert_allclose(fewer.link_contacts.link_force, report.link_contacts.link_force, atol=tolerance * 1e3)
 
 
 def test_memory_and_ground() -> None:
@@ -239,7 +237,9 @@ def test_memory_and_ground() -> None:
     np.testing.assert_allclose(memory.impulse[:8, 2].sum(), 5.0 * 9.81 * 2e-3, rtol=1e-9)
     np.testing.assert_allclose(memory.impulse[8:, 2].sum(), 3.0 * 9.81 * 2e-3, rtol=1e-9)
     assert np.abs(state.joint_velocity).max() < 1e-10
-    _, report = artix.step_and_report(robot, state, None, 2e-3, artix.SolverOptions(contact_iterations=6), ground=ground)
+    _, report = artix.step_and_report(
+        robot, state, None, 2e-3, artix.SolverOptions(contact_iterations=6), ground=ground
+    )
     np.testing.assert_allclose(report.contacts.link_force[0, 2], 5.0 * 9.81, rtol=1e-6)
     np.testing.assert_allclose(report.link_contacts.link_force[4, 2], 3.0 * 9.81, rtol=1e-6)
 

@@ -103,7 +103,9 @@ def add_links(
     return {name: LinkPlace(number[host[name]], host[name], pose_in_host[name], named[name]) for name in by_name}
 
 
-def _add_geometries(builder: ArticulationBuilder, links: Sequence[tuple[LinkDescription, np.ndarray, int]]) -> dict[str, tuple[str, ...]]:
+def _add_geometries(
+    builder: ArticulationBuilder, links: Sequence[tuple[LinkDescription, np.ndarray, int]]
+) -> dict[str, tuple[str, ...]]:
     """Adds the shapes of links, each given with its pose in the builder's link and that link's number.
 
     Names that several shapes share, as some exporters write them, are ignored; unnamed shapes become ``<link>:<k>``.

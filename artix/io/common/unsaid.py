@@ -125,7 +125,11 @@ def _geometry_features(articulation: Articulation, topology: Topology) -> Iterat
         where = f"geometry {shape.name!r}"
         if shape.sensor or shape.type is GeometryType.HULL:
             kind = ("paired_sensor" if shape.name in paired else "sensor") if shape.sensor else "hull"
-            yield f"geometry_{kind}", where, "a shape that the ground does not feel" if shape.sensor else "a hull of points"
+            yield (
+                f"geometry_{kind}",
+                where,
+                "a shape that the ground does not feel" if shape.sensor else "a hull of points",
+            )
             continue
         yield "geometry", where, f"a {shape.type.value}"
         for feature, (used, what) in materials.items():

@@ -12,7 +12,7 @@ from artix.model.geometry import SIZE_NUMBERS, GeometryType
 
 
 def write_geoms(writer: BodyWriter, root: ET.Element) -> None:
-    """Writes the shapes of all links, massless, and hulls as meshes of their points, and which of them touch each other.
+    """Writes the shapes of all links, massless, hulls as meshes of their points, and which of them touch each other.
 
     Geoms touch the ground and, by a ``<pair>``, each other, but not by MuJoCo's filters. Sensors are left out, but for
     those of pairs, which touch nothing else.

@@ -22,8 +22,8 @@ _TYPES = {kind.name for kind in PAIRED_TYPES}
 def self_contact_pairs(source: MjcfSource, bodies: Sequence[int]) -> list[tuple[int, int]]:
     """The pairs of geoms of some bodies that touch each other.
 
-    The geoms of the world count where it is the root. Those of a ``<pair>`` always; those that the filters of the model let touch where ``source.self_contact`` says so.
-    What is left out is reported.
+    Those of a ``<pair>`` always; those that the filters of the model let touch where ``source.self_contact`` says so.
+    The geoms of the world are among them where it is the root. What is left out is reported.
     """
     model = source.model
     ground = ground_geoms(model)
@@ -67,7 +67,9 @@ def _explicit_pairs(source: MjcfSource, own: list[int]) -> list[tuple[int, int]]
         found.append(pair)
         if float(friction[0]) != max(float(model.geom_friction[geom, 0]) for geom in pair):
             names = " and ".join(repr(source.name("geom", geom)) for geom in pair)
-            message = f"the friction of the <pair> of {names}, {float(friction[0]):g}, is not the larger one of its geoms"
+            message = (
+                f"the friction of the <pair> of {names}, {float(friction[0]):g}, is not the larger one of its geoms"
+            )
             fix = "give one of the geoms this friction; contacts between links have the larger one of both"
             source.report.warning(MjcfPlace("<pair>"), message, fix)
     return found

@@ -25,7 +25,9 @@ _KINDS = {
 }
 
 
-def write_colliders(out: Author, topology: Topology, arrays: Articulation, bodies: list[Usd.Prim], root: Usd.Prim) -> None:
+def write_colliders(
+    out: Author, topology: Topology, arrays: Articulation, bodies: list[Usd.Prim], root: Usd.Prim
+) -> None:
     """Writes every shape below the prim of its link, sensors as PhysX's triggers, and which of them touch each other.
 
     Args:

@@ -21,7 +21,8 @@ def self_contact_pairs(
     """Names of the shapes that touch each other.
 
     All of links that no joint connects, unless the articulation's ``enabledSelfCollisions`` is off, or filtered pairs
-    or collision groups keep them apart. Triggers touch nothing. None unless ``self_contact`` asks for them; that is reported.
+    or collision groups keep them apart. Triggers touch nothing. None unless ``self_contact`` asks for them; that is
+    reported.
     """
     root = description.scene.prims[description.root.path]
     if not root.read_bool("physxArticulation:enabledSelfCollisions", True):

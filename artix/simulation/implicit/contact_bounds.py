@@ -99,4 +99,3 @@ def _approach(contacts: Touches, closing: Array, dt: Array, options: SolverOptio
     approach = jnp.where(gap > 0, gap / dt, inside)
     hits = (closing < -options.restitution_threshold) & (gap + dt * closing <= 0)
     return jnp.where(hits, jnp.minimum(approach, contacts.restitution * closing), approach)
-

@@ -50,7 +50,7 @@ def contact_reports(
     velocity: Array,
     dt: Array,
 ) -> tuple[ContactReport | None, LinkContactReport | None, Array]:
-    """The reports on the contacts with the ground and between links, and the wrenches on links at their centres, [L, 6].
+    """The reports on contacts with the ground and between links, and the wrenches on links at their centres, [L, 6].
 
     Args:
       articulation: the articulation.
