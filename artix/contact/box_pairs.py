@@ -58,7 +58,7 @@ def box_meetings(a: Core, b: Core) -> Meeting:
     normal = jnp.where(by_b, outward, -outward)
     edge_normal, edge_point = _between_edges(a, b, of_edges.which, along)
     far = jnp.sum(a.half) + jnp.sum(b.half)
-    edge_gap = of_edges.separation + far * np.array([0, 1, 1, 1])
+    edge_gap = of_edges.separation + far * np.array([0.0, 1.0, 1.0, 1.0], far.dtype)
     return Meeting(
         jnp.where(by_edges, edge_gap, gap),
         jnp.broadcast_to(jnp.where(by_edges, edge_normal, normal), (4, 3)),
@@ -92,7 +92,7 @@ def _between_edges(a: Core, b: Core, which: Array, along: Array) -> tuple[Array,
     edge_a, edge_b = jnp.sum(a.rotation * of_a, axis=1), jnp.sum(b.rotation * of_b, axis=1)
     across = jnp.cross(edge_a, edge_b)
     square = jnp.sum(across**2)
-    side = jnp.where(jnp.sum(which * along.reshape(-1)) < 0, -1, 1)
+    side = _sign(jnp.sum(which * along.reshape(-1)))
     normal = side * across / jnp.sqrt(jnp.where(square > 0, square, 1))
     inner_a, inner_b = (_innermost(box, part, sign * normal) for box, part, sign in ((a, of_a, -1), (b, of_b, 1)))
     # Where the lines along both edges are nearest.
@@ -105,7 +105,7 @@ def _between_edges(a: Core, b: Core, which: Array, along: Array) -> tuple[Array,
 
 def _innermost(box: Core, edge: Array, direction: Array) -> Array:
     """The middle of the edge along the axis ``edge`` that lies farthest in a direction."""
-    towards = jnp.where(jnp.sum(box.rotation * direction[:, None], axis=0) < 0, -1, 1)
+    towards = _sign(jnp.sum(box.rotation * direction[:, None], axis=0))
     return box.center + jnp.sum(box.rotation * (towards * (1 - edge) * box.half), axis=1)
 
 
@@ -119,11 +119,11 @@ def _on_face(reference: Core, incident: Core, axis: Array) -> tuple[Array, Array
     """
     center = jnp.sum(reference.rotation * (incident.center - reference.center)[:, None], axis=0)
     turn = jnp.sum(reference.rotation[:, :, None] * incident.rotation[:, None], axis=0)
-    side = jnp.where(jnp.sum(axis * center) < 0, -1, 1).astype(center.dtype)
+    side = _sign(jnp.sum(axis * center))
     slope = side * jnp.sum(axis[:, None] * turn, axis=0)
     facing = first_of_largest(jnp.abs(slope)).astype(center.dtype)
     # The incident face: its middle, half its edges, and its normal, in the frame of the reference.
-    towards = jnp.where(slope < 0, 1, -1) * facing
+    towards = -_sign(slope) * facing
     middle = center + jnp.sum(turn * (towards * incident.half), axis=1)
     across = [jnp.roll(facing, k) for k in (1, 2)]
     halves = [jnp.sum(one * incident.half) for one in across]
@@ -153,3 +153,8 @@ def _on_face(reference: Core, incident: Core, axis: Array) -> tuple[Array, Array
     gap, place = jax.vmap(at)(jnp.asarray(_CORNERS, center.dtype))
     point = reference.center + jnp.sum(reference.rotation * place[:, None], axis=2)
     return gap, side * jnp.sum(reference.rotation * axis, axis=1), point
+
+
+def _sign(x: Array) -> Array:
+    """1 or -1, also of zero."""
+    return jnp.where(x < 0, -jnp.ones_like(x), jnp.ones_like(x))

@@ -100,7 +100,7 @@ def point_with_box(point: Array, radius: Array, box: Core) -> Meeting:
     # Within the box, the way out is through the nearest face.
     depth = box.half - jnp.abs(point)
     face = first_of_largest(-depth)
-    inward = jnp.where(face, jnp.where(point < 0, -1, 1), 0).astype(point.dtype)
+    inward = jnp.where(face, jnp.where(point < 0, -jnp.ones_like(point), jnp.ones_like(point)), 0)
     normal = jnp.where(is_out, outside / length, inward)
     distance = jnp.where(is_out, length, -jnp.sum(jnp.where(face, depth, 0)))
     gap = distance - radius
