@@ -1,70 +1,133 @@
-"""PPO beside SHAC on the cart-pole: environment steps and seconds until a policy without noise earns enough.
+"""PPO beside SHAC: environment steps and seconds until a policy without noise does what a task asks.
 
-``python -m benchmarks.learning`` prints a table. Seconds include compilation, but not the evaluations.
+``python -m benchmarks.learning [--task quadruped_velocity]`` prints a table. Seconds include compilation, but not the
+evaluations.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from artix import envs
 from artix.examples import policies, ppo, shac
 from artix.examples.ppo_settings import settings
 
-#: Mean return of 32 episodes of 500 steps; the best policies earn about 425.
-ENOUGH, EPISODES = 400.0, 32
+Array = jax.Array
+EPISODES = 32
 
 
-def steps_to_learn(
-    train: Callable[[], Any], policy_of: Callable[[Any], policies.Policy], every: int
-) -> tuple[int, float]:
-    """Environment steps and seconds until the policy, evaluated every so many iterations, earns enough."""
-    environment = envs.make("cart_pole")
+class Goal(NamedTuple):
+    """What is to be learned, and how."""
+
+    measure: Callable[[envs.EnvState], Array]
+    """Of the states of an episode, [T], a number."""
+    is_reached: Callable[[float], bool]
+    says: str
+    shac: shac.Config
+    shac_options: dict[str, Any]
+    """Of the environment while SHAC learns in it."""
+    most: int
+    """Environment steps after which to give up."""
+    period: int
+    """Environment steps between evaluations."""
+
+
+def velocity_error(states: envs.EnvState) -> Array:
+    """The mean error of the velocity over an episode [m/s]; 1 for one that ended by a fall."""
+    fell = jnp.max(states.done * (1 - states.info["truncation"]))
+    return jnp.where(fell > 0, 1.0, jnp.mean(states.metrics["velocity_error"]))
+
+
+GOALS = {
+    "cart_pole": Goal(
+        lambda states: jnp.sum(states.reward),
+        lambda earned: earned >= 400.0,
+        "a mean return of 400 (the best policies earn about 425)",
+        shac.Config(),
+        {},
+        1_500_000,
+        20_480,
+    ),
+    "quadruped_velocity": Goal(
+        velocity_error,
+        lambda error: error < 0.3,
+        "a mean error of velocity below 0.3 m/s, where a fall counts as 1 m/s",
+        shac.Config(
+            num_envs=128,
+            horizon=16,
+            discount=0.98,
+            policy_rate=2e-3,
+            half_life=2000,
+            noise=0.2,
+            policy_layers=(128, 128),
+            critic_layers=(128, 128),
+        ),
+        {"tracking_sigma": 0.5, "least_reward": -math.inf},  # a bound has no gradient
+        6_000_000,
+        200_000,
+    ),
+}
+
+
+def learn(
+    task: str, goal: Goal, train: Iterator[Any], policy_of: Callable[[Any], policies.Policy]
+) -> tuple[int, float, float]:
+    """Environment steps and seconds until the goal is reached, -1 steps if it is not, and the best measure."""
+    environment = envs.make(task, episode_length=500)
     keys = jax.random.split(jax.random.key(100), EPISODES)
 
     @jax.jit
-    def earned(policy: policies.Policy) -> jax.Array:
-        return jax.vmap(lambda key: policies.play(environment, policy, key).reward.sum())(keys).mean()
+    def measured(policy: policies.Policy) -> Array:
+        return jax.vmap(lambda key: goal.measure(policies.play(environment, policy, key)))(keys).mean()
 
-    spent, since = 0.0, time.perf_counter()
-    for number, (training, report) in enumerate(train(), start=1):
-        if number % every == 0:
-            jax.block_until_ready(training)
-            spent += time.perf_counter() - since
-            if float(earned(policy_of(training))) >= ENOUGH:
-                return report["steps"], spent
-            since = time.perf_counter()
-    return -1, spent
+    spent, since, following, found = 0.0, time.perf_counter(), goal.period, math.nan
+    for training, report in train:
+        if report["steps"] < following:
+            continue
+        following += goal.period
+        jax.block_until_ready(training)
+        spent += time.perf_counter() - since
+        found = float(measured(policy_of(training)))
+        print(f"  {report['steps']:,} steps, {spent:.0f} s: {found:.3g}", flush=True)
+        if goal.is_reached(found):
+            return report["steps"], spent, found
+        since = time.perf_counter()
+    return -1, spent, found
 
 
 def main() -> None:
     """Prints a row for each algorithm and seed."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--task", choices=GOALS, default="cart_pole")
+    parser.add_argument("--algorithms", nargs="+", choices=("PPO", "SHAC"), default=["PPO", "SHAC"])
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--most", type=float, default=1.5e6, help="environment steps after which to give up")
+    parser.add_argument("--most", type=float, help="environment steps after which to give up")
     options = parser.parse_args()
-    environment, most = envs.make("cart_pole"), int(options.most)
+    goal, task = GOALS[options.task], options.task
+    most = int(options.most or goal.most)
+    print(f"{task}: until {goal.says}")
     for seed in range(options.seeds):
-        by_ppo = dataclasses.replace(settings("cart_pole").config, seed=seed)
-        by_shac = shac.Config(seed=seed)
-        runs = {
-            "PPO": (lambda c=by_ppo: ppo.train(environment, c, steps=most), lambda t, c=by_ppo: ppo.policy_of(t, c), 2),
-            "SHAC": (
-                lambda c=by_shac: shac.train(environment, c, steps=most),
-                lambda t, c=by_shac: shac.policy_of(t, c, environment),
-                10,
-            ),
-        }
-        for name, (train, policy_of, every) in runs.items():
-            steps, seconds = steps_to_learn(train, policy_of, every)
-            text = f"{steps:,} steps, {seconds:.0f} s" if steps > 0 else f"not in {most:,} steps, {seconds:.0f} s"
-            print(f"{name}, seed {seed}: {text}", flush=True)
+        for name in options.algorithms:
+            if name == "PPO":
+                config = dataclasses.replace(settings(task).config, seed=seed)
+                training = ppo.train(envs.make(task, **settings(task).options), config, steps=most)
+                policy_of = lambda found, config=config: ppo.policy_of(found, config)  # noqa: E731
+            else:
+                config = dataclasses.replace(goal.shac, seed=seed)
+                environment = envs.make(task, **goal.shac_options)
+                training = shac.train(environment, config, steps=most)
+                policy_of = lambda found, config=config, of=environment: shac.policy_of(found, config, of)  # noqa: E731
+            steps, seconds, found = learn(task, goal, training, policy_of)
+            text = f"{steps:,} steps" if steps > 0 else f"not in {most:,} steps"
+            print(f"{name}, seed {seed}: {text}, {seconds:.0f} s ({found:.3g})", flush=True)
 
 
 if __name__ == "__main__":

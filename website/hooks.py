@@ -13,7 +13,7 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from website import reference, tutorials  # noqa: E402
+from website import gallery, reference, tutorials  # noqa: E402
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -30,8 +30,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 @event_priority(100)
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the reference, the notebooks, and the changelog."""
-    made = {**reference.pages(), **tutorials.pages(ROOT / "notebooks")}
+    """Adds the reference, the notebooks, the gallery, and the changelog."""
+    made = {**reference.pages(), **tutorials.pages(ROOT / "notebooks"), **gallery.pages()}
     for name in ("CHANGELOG.md", "CONTRIBUTING.md"):
         made[name.lower()] = _moved((ROOT / name).read_text(encoding="utf-8"))
     for path, content in made.items():

@@ -100,7 +100,9 @@ def _add_training_commands(commands: Any) -> None:
 
     play = commands.add_parser("play", help="print statistics of episodes of a trained policy, and animate one")
     play.add_argument(
-        "checkpoint", help="a policy.npz or checkpoint.npz of artix train, its folder, or quadruped_velocity"
+        "checkpoint",
+        help="a policy.npz or checkpoint.npz of artix train, its folder, or a task of which artix has a policy "
+        "(an unknown one lists them)",
     )
     play.add_argument("--episodes", type=_positive, default=64, help="number of episodes (default: %(default)s)")
     play.add_argument("--seed", type=int, default=1, help="seed of the episodes (default: %(default)s)")

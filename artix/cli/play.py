@@ -9,6 +9,7 @@ import numpy as np
 
 from artix import envs
 from artix.cli.errors import TrainingFailure
+from artix.cli.recordings import save_episode
 from artix.cli.text import quantity, table
 from artix.cli.training_files import TrainingFiles, config_of, load_header, load_policy
 from artix.examples import policies
@@ -48,7 +49,10 @@ def run_play(checkpoint: str, *, episodes: int, seed: int, html: str | None) -> 
 
 def _file_of(checkpoint: str) -> Path:
     path, own = Path(checkpoint), LEARNED / f"{checkpoint}.npz"
-    if not path.exists() and own.exists():
+    if not path.exists():
+        if not own.exists():
+            known = ", ".join(sorted(file.stem for file in LEARNED.glob("*.npz")))
+            raise TrainingFailure(f"there is no checkpoint {checkpoint!r}; artix has policies of its own for: {known}")
         return own
     return TrainingFiles(path).policy if path.is_dir() else path
 
@@ -65,17 +69,8 @@ def _statistics(found: dict[str, np.ndarray]) -> str:
 
 
 def _save_html(path: str, environment: envs.Environment, policy: policies.Policy, seed: int) -> None:
-    key = jax.random.split(jax.random.key(seed), 1)[0]
-    states = jax.jit(lambda key: policies.play(environment, policy, key))(key)
-    ended = np.flatnonzero(np.asarray(states.done))
-    frames = max(
-        int(ended[0]) if ended.size else environment.episode_length, 1
-    )  # the last state begins the next episode
-    shown = jax.tree.map(lambda x: x[:frames], states.articulation_state)
     try:
-        from artix.viewer import save_html
-
-        save_html(path, environment.articulation, shown, environment.dt, ground=environment.ground)
+        save_episode(path, environment, policy, seed)
     except ImportError as error:
         raise TrainingFailure(f"no animation: {error}") from error
     except OSError as error:

@@ -1,4 +1,4 @@
-"""``artix train``: PPO on a task, with progress, checkpoints and a learning curve."""
+"""``artix train``: PPO on a task, with progress, checkpoints, a learning curve and an episode to look at."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 from artix import envs
 from artix.cli.errors import TrainingFailure
+from artix.cli.recordings import save_episode
 from artix.cli.text import rate
 from artix.cli.training_files import (
     TrainingFiles,
@@ -23,7 +24,7 @@ from artix.cli.training_files import (
     save_checkpoint,
     save_curve,
 )
-from artix.examples import ppo
+from artix.examples import policies, ppo
 from artix.examples.ppo_settings import settings
 
 #: Between checkpoints, and between lines where the output is no terminal [s].
@@ -108,12 +109,13 @@ def _train(
         return 130 if interrupted else 0
     try:
         _save_all(files, training, header_of(task, config, report), rows)
+        is_recorded = not interrupted and _record(files, environment, ppo.policy_of(training, config), config.seed)
     except OSError as error:
         raise TrainingFailure(f"{str(files.folder)!r} cannot be written: {error.strerror or error}") from error
     if interrupted:
         print(f"interrupted; artix train {task} --resume --output {files.folder} goes on")
         return 130
-    print(f"artix play {files.policy} shows what was learned")
+    print(f"{files.recording if is_recorded else f'artix play {files.policy}'} shows what was learned")
     return 0
 
 
@@ -122,6 +124,16 @@ def _save_all(files: TrainingFiles, training: ppo.Training, header: dict[str, An
     export_results(files, training, header)
     save_curve(files, rows, f"{header['task']}, PPO")
     print(f"saved in {files.folder}/: {', '.join(sorted(path.name for path in files.folder.iterdir()))}")
+
+
+def _record(files: TrainingFiles, environment: envs.Environment, policy: policies.Policy, seed: int) -> bool:
+    """An episode of what was learned, where there is the viewer."""
+    try:
+        save_episode(files.recording, environment, policy, seed + 1)
+    except ImportError as error:
+        print(f"no {files.recording.name}: {error}")
+        return False
+    return True
 
 
 def _save_or_say(files: TrainingFiles, training: ppo.Training, header: Any, rows: Any, progress: _Progress) -> None:

@@ -41,6 +41,11 @@ class TrainingFiles:
         return self.folder / "policy.stablehlo"
 
     @property
+    def recording(self) -> Path:
+        """An episode of the policy, to be opened in a browser."""
+        return self.folder / "episode.html"
+
+    @property
     def rows(self) -> Path:
         """The learning curve as numbers."""
         return self.folder / "progress.csv"

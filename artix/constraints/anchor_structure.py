@@ -8,7 +8,8 @@ from typing import Literal
 
 import jax
 import numpy as np
-from flax import struct
+
+from artix.math import struct
 
 Array = jax.Array
 ConstraintAxes = Literal["local", "world_aligned"]

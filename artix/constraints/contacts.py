@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 
 from artix.constraints.contact_points import contact_jacobian
 from artix.constraints.contact_solver import ContactMethod, solve_contact
@@ -15,6 +14,7 @@ from artix.dynamics.solve import factorize, linear_solve
 from artix.evaluation import quantity
 from artix.kinematics.solve import kinematics
 from artix.kinematics.velocities import generalized_velocity
+from artix.math import struct
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector

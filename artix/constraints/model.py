@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-from flax import struct
 
 from artix.constraints.anchor_structure import Anchors, AnchorStructure, AnchorType, ConstraintAxes
 from artix.constraints.anchors import loop_anchors
 from artix.kinematics.bodies import Placement
+from artix.math import struct
 from artix.model.articulation import Articulation
 from artix.model.joints import IDENTITY_POSE
 from artix.model.topology import Topology

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 import jax
-from flax import struct
 
 from artix.contact.height_field import HeightField
 from artix.contact.materials import Combination, check_combination
 from artix.contact.plane import Plane
+from artix.math import struct
 
 Surface: TypeAlias = "Plane | HeightField"
 

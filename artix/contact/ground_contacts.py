@@ -5,7 +5,6 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 
 from artix.constraints.contacts import Contacts
 from artix.contact.candidates import Candidates, Shapes, candidates_of, num_candidates, shapes_of
@@ -14,7 +13,7 @@ from artix.contact.materials import COMBINATIONS, Softness
 from artix.contact.selection import Choice, lowest
 from artix.evaluation import quantity
 from artix.kinematics.solve import Kinematics, kinematics
-from artix.math import spatial
+from artix.math import spatial, struct
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 from artix.model.topology import Topology
@@ -149,8 +148,8 @@ def _checked(articulation: Articulation, ground: Ground) -> Topology:
     topology = articulation.topology
     if not isinstance(topology, Topology):
         raise ValueError(
-            "the members of a padded fleet have no geometry; take the contacts of one articulation, or of a fleet of "
-            "one topology"
+            "the members of a padded fleet have no geometry: evaluate the fleet kind by kind, "
+            "artix.Fleet(members, layout='kinds'), take fleets of one topology each, or one articulation"
         )
     if not ground.surfaces:
         raise ValueError("the ground has no surface; artix.Ground.flat() is level ground")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 
 from artix.contact.candidates import shapes_of
 from artix.contact.cores import Core, cores_of
@@ -14,6 +13,7 @@ from artix.contact.pair_points import meetings_of, num_points
 from artix.contact.selection import Choice, lowest
 from artix.evaluation import quantity
 from artix.kinematics.solve import Kinematics, kinematics
+from artix.math import struct
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, static_topology
 from artix.model.geometry import GeometryType

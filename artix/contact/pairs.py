@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 
 from artix.contact.candidates import shapes_of
 from artix.contact.cores import (
@@ -21,6 +20,7 @@ from artix.contact.cores import (
 )
 from artix.evaluation import quantity
 from artix.kinematics.solve import kinematics
+from artix.math import struct
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state
 from artix.model.geometry import GeometryType

@@ -8,10 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-from flax import struct
 
 from artix.contact.materials import surface_arrays
-from artix.math import spatial
+from artix.math import spatial, struct
 from artix.model.validation import finite_array
 
 Array = jax.Array

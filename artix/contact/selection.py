@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
-from flax import struct
+
+from artix.math import struct
 
 Array = jax.Array
 

@@ -14,20 +14,18 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 
 from artix.dynamics.elimination import Paths
 from artix.dynamics.inertia import spatial_inertias
 from artix.kinematics.bodies import Inertias
-from artix.math import spatial
+from artix.math import spatial, struct
 from artix.math.arrays import masked_sum, matmul, take
 from artix.model.topology import Topology
 
 Array = jax.Array
 
 
-@struct.dataclass
-class ArticulatedFactors:
+class ArticulatedFactors(struct.PyTreeNode):
     """The factors of ``M = U D U^T``, where column j of U has ``S_i . F_j / D_j`` above the diagonal."""
 
     motions: Array

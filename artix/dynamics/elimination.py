@@ -15,8 +15,8 @@ from functools import cached_property
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 
+from artix.math import struct
 from artix.math.arrays import matmul, take
 from artix.model.topology import Topology
 
@@ -81,8 +81,7 @@ def _paths_of(tree: Topology) -> Paths:
     return Paths(tuple(int(path[-1]) if len(path) else -1 for path in above))
 
 
-@struct.dataclass
-class PathFactors:
+class PathFactors(struct.PyTreeNode):
     """The factors of ``M = U D U^T`` along the paths of a tree."""
 
     columns: tuple[Array, ...]

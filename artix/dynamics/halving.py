@@ -13,15 +13,14 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 
+from artix.math import struct
 from artix.math.arrays import matmul
 
 Array = jax.Array
 
 
-@struct.dataclass
-class FullFactors:
+class FullFactors(struct.PyTreeNode):
     """The factors of ``M = U D U^T`` as full matrices."""
 
     upper: Array

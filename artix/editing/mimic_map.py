@@ -5,8 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 
+from artix.math import struct
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import static_topology

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 
 from artix.envs import random_numbers
+from artix.math import struct
 
 Array = jax.Array
 

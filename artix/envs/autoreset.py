@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from artix.envs import random_numbers
 from artix.envs.environment import Environment
@@ -31,11 +30,8 @@ class _Autoreset(Environment):
         inner = {name: value for name, value in state.info.items() if name != "final_obs"}
         end = self.unwrapped.step(state.replace(info=inner), action)
         key, fresh_key = random_numbers.split(end.info["key"])
-        end = end.replace(info=end.info | {"key": key})
-        fresh = self.unwrapped.restart(fresh_key, end)
-        chosen = jax.tree.map(lambda new, old: jnp.where(end.done > 0, new, old), fresh, end)
-        info = chosen.info | {"truncation": end.info["truncation"], "final_obs": end.obs}
-        return chosen.replace(reward=end.reward, done=end.done, metrics=end.metrics, info=info)
+        chosen = self.unwrapped.renew(fresh_key, end.replace(info=end.info | {"key": key}))
+        return chosen.replace(info=chosen.info | {"final_obs": end.obs})
 
 
 def autoreset(environment: Environment) -> Environment:

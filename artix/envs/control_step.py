@@ -51,6 +51,21 @@ class End(NamedTuple):
     metrics: dict[str, Array]
 
 
+class Start(NamedTuple):
+    """The start of an episode, and what was drawn to observe it."""
+
+    state: artix.State
+    contact_memory: artix.ContactMemory | None
+    memory: dict[str, Any]
+    randomized: tuple[Array, ...]
+    drawn: Any
+
+    def given(self, ground: artix.Ground | None, action: Array) -> Given:
+        """The same as what a task is given of a step, in which nothing has moved."""
+        moved = Moved(self.state, self.state, self.contact_memory, self.memory)
+        return Given(ground, self.randomized, moved, action, self.drawn)
+
+
 class Given(NamedTuple):
     """What a task is given of a control step, with what is randomised still apart."""
 
@@ -84,9 +99,23 @@ def stepped(
 
 
 @artix.quantity
-def observed(task: Task, given: Given) -> Any:
+def observed(task: Task, ground: artix.Ground | None, start: Start) -> Any:
     """The observation at a reset."""
-    return task.environment.observe(transition_of(task.environment, given))
+    environment = task.environment
+    action = jnp.zeros(environment.action_size, start.state.joint_position.dtype)
+    return environment.observe(transition_of(environment, start.given(ground, action)))
+
+
+@artix.quantity
+def renewed(
+    task: Task, ground: artix.Ground | None, done: Array, start: Start, ended: Start, obs: Any, steps: Array
+) -> tuple[Start, Any, Array]:
+    """What is known of an environment after a step: of the start where the episode is done, else as it is.
+
+    XLA would write fresh observations to memory, and read them and the old ones to choose: five times the work.
+    """
+    new = start._replace(drawn=()), observed(task, ground, start), jnp.zeros_like(steps)
+    return _where(done > 0, new, (ended._replace(drawn=()), obs, steps))
 
 
 @artix.quantity

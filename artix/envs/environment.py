@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 import artix
 from artix.envs import random_numbers
-from artix.envs.control_step import Given, Moved, Task, evaluated, observed, stepped, transition_of
+from artix.envs.control_step import Given, Moved, Start, Task, evaluated, observed, renewed, stepped, transition_of
 from artix.envs.randomization import Change, draw, with_drawn
 from artix.envs.transition import EnvState, Outcome, Transition
 
@@ -66,14 +66,21 @@ class Environment:
         """An environment; its arguments are its attributes.
 
         Raises:
-          ValueError: ``dt`` is no multiple of ``physics_dt``, a length is not positive, or there is no such leaf to
-            randomise.
+          ValueError: ``dt`` is no multiple of ``physics_dt``, a length is not positive, there is no such leaf to
+            randomise, or contacts are asked of another solver than ``"implicit"``.
         """
         if not 0 < physics_dt <= dt or abs(dt / physics_dt - round(dt / physics_dt)) > 1e-6:
             raise ValueError(f"{name}: dt must be a multiple of physics_dt; found dt={dt}, physics_dt={physics_dt}")
         if episode_length < 1 or action_size < 1:
             raise ValueError(
                 f"{name}: episode_length and action_size must be at least 1; found {episode_length} and {action_size}"
+            )
+        solver_options = artix.SolverOptions() if solver_options is None else solver_options
+        if ground is not None and solver_options.solver != "implicit":
+            raise ValueError(
+                f"{name}: solver_options.solver must be 'implicit' on a ground, since contact impulses are part of "
+                f"observations and rewards, and of what a step begins with; found {solver_options.solver!r}; "
+                "artix.step has the other solvers"
             )
         self.name = name
         self.articulation = articulation
@@ -82,7 +89,7 @@ class Environment:
         self.physics_dt = physics_dt
         self.episode_length = episode_length
         self.action_size = action_size
-        self.solver_options = artix.SolverOptions() if solver_options is None else solver_options
+        self.solver_options = solver_options
         self.randomization = tuple(randomization)
         self._static = Task(self)
         most = self.solver_options.max_contacts_per_geometry
@@ -136,16 +143,36 @@ class Environment:
         Returns:
           The state at its start, with zero reward, done and metrics.
         """
-        return self._begin(key, None)
+        start, key = self._started(key, None)
+        zero = jnp.zeros((), self.articulation.dtype)
+        given = start.given(self.ground, jnp.zeros(self.action_size, zero.dtype))
+        names = jax.eval_shape(lambda: self.outcome(transition_of(self, given))).metrics
+        metrics = dict.fromkeys((*names, "nan"), zero)
+        info = {"truncation": zero, "steps": jnp.zeros((), jnp.int32), "key": key, "randomized": start.randomized}
+        info |= {"contact_memory": start.contact_memory} | start.memory
+        return EnvState(start.state, observed(self._static, self.ground, start), zero, zero, metrics, info)
 
-    def restart(self, key: Array, ended: EnvState) -> EnvState:
-        """Begins the next episode of an environment; what is drawn once at the ``"start"`` stays as it is.
+    def renew(self, key: Array, state: EnvState) -> EnvState:
+        """The state itself, or, where its episode is done, the start of the next one; :func:`autoreset` calls it.
+
+        What is drawn once at the ``"start"`` stays as it is.
 
         Args:
           key: a JAX random key.
-          ended: the state in which the last episode ended.
+          state: after a step.
+
+        Returns:
+          The state; reward, done, truncation and metrics are those of the step that led here.
         """
-        return self._begin(key, ended)
+        start, key = self._started(key, state)
+        info, contacts = state.info, state.info["contact_memory"]
+        ended = Start(state.articulation_state, contacts, self._memory(info), info["randomized"], ())
+        given = start, ended, state.obs, info["steps"]
+        chosen, obs, steps = renewed(self._static, self.ground, state.done, *given)
+        key = jnp.where(state.done > 0, key, info["key"])
+        own = {"truncation": info["truncation"], "steps": steps, "key": key, "randomized": chosen.randomized}
+        own["contact_memory"] = chosen.contact_memory
+        return state.replace(articulation_state=chosen.state, obs=obs, info=own | chosen.memory)
 
     def step(self, state: EnvState, action: Array) -> EnvState:
         """Moves on by one control period.
@@ -165,7 +192,7 @@ class Environment:
         """
         action = self._checked(action)
         key, draw_key, change_key = random_numbers.split(state.info["key"], 3)
-        memory = {name: value for name, value in state.info.items() if name not in _OWN}
+        memory = self._memory(state.info)
         steps = state.info["steps"]
         is_finite = jnp.all(jnp.isfinite(action))
         action = jnp.clip(jnp.where(is_finite, action, 0), -1, 1)
@@ -211,21 +238,19 @@ class Environment:
             raise ValueError(f"{self.name}: the action must be finite; found {action}")
         return action
 
-    def _begin(self, key: Array, ended: EnvState | None) -> EnvState:
+    def _memory(self, info: dict[str, Any]) -> dict[str, Any]:
+        """What the task remembers, of what an environment keeps in ``info``."""
+        return {name: value for name, value in info.items() if name not in _OWN}
+
+    def _started(self, key: Array, ended: EnvState | None) -> tuple[Start, Array]:
+        """The start of an episode, and the key from which its first step draws."""
         begin_key, draw_key, change_key, key = random_numbers.split(key, 4)
         state, memory = self.begin(begin_key) if ended is None else self.begin_again(begin_key, ended)
         randomized = self._drawn(change_key)
         if ended is not None:
             kept = zip(self.randomization, ended.info["randomized"], randomized, strict=True)
             randomized = tuple(old if change.when == "start" else new for change, old, new in kept)
-        zero, contacts = jnp.zeros((), self.articulation.dtype), self._no_contacts
-        action, moved = jnp.zeros(self.action_size, zero.dtype), Moved(state, state, contacts, memory)
-        given = Given(self.ground, randomized, moved, action, self.draw(draw_key))
-        obs = observed(self._static, given)
-        names = jax.eval_shape(lambda: self.outcome(transition_of(self, given))).metrics
-        metrics = dict.fromkeys((*names, "nan"), zero)
-        info = {"truncation": zero, "steps": jnp.zeros((), jnp.int32), "key": key, "randomized": randomized}
-        return EnvState(state, obs, zero, zero, metrics, info | {"contact_memory": contacts} | memory)
+        return Start(state, self._no_contacts, memory, randomized, self.draw(draw_key)), key
 
     def _drawn(self, key: Array) -> tuple[Array, ...]:
         """Numbers for all that is randomised, change by change."""

@@ -37,3 +37,28 @@ def standing(
         joint_position=jnp.asarray(joint_position, dtype),
         joint_velocity=jnp.zeros_like(joint_position),
     )
+
+
+@artix.quantity
+def on_ground(articulation: artix.Articulation, state: artix.State, ground: artix.Ground, gap: float | Array) -> Array:
+    """The height of the root at which the robot's nearest contact is ``gap`` away from the ground, [] [m].
+
+    A contact comes nearer to a slope by less than the robot sinks, by the cosine of the slope.
+
+    Args:
+      articulation: the robot.
+      state: its configuration; the height of its root does not matter.
+      ground: what it stands on.
+      gap: the distance [m].
+
+    Examples:
+      >>> from artix.envs import starts
+      >>> robot, ground = artix.robots.load("quadruped"), artix.Ground.flat()
+      >>> height = starts.on_ground(robot, artix.neutral_state(robot), ground, 0.01)
+      >>> state = artix.neutral_state(robot)
+      >>> state = state.replace(root_pose=state.root_pose.at[2].set(height))
+      >>> print(artix.geometry_distances(robot, state, ground).min())
+      0.01
+    """
+    contacts = artix.ground_contacts(articulation, state, ground).contacts
+    return state.root_pose[2] + jnp.max((gap - contacts.gap) / contacts.normal[:, 2])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import jax
-from flax import struct
 
 import artix
+from artix.math import struct
 
 Array = jax.Array
 

@@ -76,27 +76,29 @@ _refused: set[str] = set()
 REFUSAL = b"refused: "
 
 
-def cpu_kernel(program: Program, levels: tuple[int, ...]) -> str | None:
+def cpu_kernel(program: Program, levels: tuple[int, ...], numbered: tuple[bool, ...] | None = None) -> str | None:
     """The name of a program's kernel as a target of :mod:`jax.ffi`; ``None`` where XLA has to evaluate it.
 
     Args:
       program: the program.
       levels: of its operands, see :class:`~artix.evaluation.scalar_program.ScalarProgram`.
+      numbered: which operands have rows that a list numbers, see :func:`artix.evaluation.kernels.build`.
     """
     if not program.has_kernel:
         return None
     with _lock:
-        if levels not in program.kernels:
-            program.kernels[levels] = _load_or_build(program, levels)
-        return program.kernels[levels]
+        key = (levels, numbered)
+        if key not in program.kernels:
+            program.kernels[key] = _load_or_build(program, levels, numbered)
+        return program.kernels[key]
 
 
-def _load_or_build(program: Program, levels: tuple[int, ...]) -> str | None:
+def _load_or_build(program: Program, levels: tuple[int, ...], numbered: tuple[bool, ...] | None) -> str | None:
     missing = kernels.available()
     if missing is not None:
         refuse("every function", missing)
         return None
-    target = _name(program, levels)
+    target = _name(program, levels, numbered)
     if target in _loaded:
         return target
     code = files.read(target)
@@ -104,7 +106,7 @@ def _load_or_build(program: Program, levels: tuple[int, ...]) -> str | None:
         try:
             scalars = scalars_of(program, levels)
             # A program that only moves numbers is left to XLA, which can fuse it with its neighbours.
-            code = kernels.build(scalars) if scalars.size else REFUSAL
+            code = kernels.build(scalars, numbered) if scalars.size else REFUSAL
         except (UnsupportedOperation, TooManyOperations, kernels.KernelError) as error:
             code = REFUSAL + f"{type(error).__name__}: {error}".encode()
         except Exception as error:  # XLA evaluates the program; the error may be transient, so it is not kept on disk.
@@ -124,10 +126,10 @@ def _load_or_build(program: Program, levels: tuple[int, ...]) -> str | None:
     return target
 
 
-def _name(program: Program, levels: tuple[int, ...]) -> str:
+def _name(program: Program, levels: tuple[int, ...], numbered: tuple[bool, ...] | None) -> str:
     """Equal for programs that compute the same on machines of this kind."""
-    key = key_of(program)
-    content = hashlib.sha256(key + repr(levels).encode() + kernels.machine_key().encode())
+    how = repr(levels if numbered is None else (levels, numbered)).encode()
+    content = hashlib.sha256(key_of(program) + how + kernels.machine_key().encode())
     return f"artix_{content.hexdigest()[:40]}"
 
 

@@ -194,10 +194,14 @@ def _dce(used: list[bool], *rest: Any) -> tuple[list[bool], Any]:
 
 
 def _lower_by_xla(context: Any, *operands: Any, program: Program, axes: Axes) -> Any:
-    """Operation by operation, with types as on one device, since programs are traced without devices."""
+    """Operation by operation."""
+    return lower_on_one_device(functools.partial(evaluate_by_xla, program=program, axes=axes), context, *operands)
+
+
+def lower_on_one_device(function: Any, context: Any, *operands: Any) -> Any:
+    """Lowers a function of arrays, with types as on one device, since programs are traced without devices."""
     types = {name: [_type_on_one_device(aval) for aval in getattr(context, name)] for name in ("avals_in", "avals_out")}
-    lower = mlir.lower_fun(evaluate_by_xla, multiple_results=True)
-    return lower(context.replace(**types), *operands, program=program, axes=axes)
+    return mlir.lower_fun(function, multiple_results=True)(context.replace(**types), *operands)
 
 
 def _type_on_one_device(aval: Any) -> Any:
@@ -212,7 +216,7 @@ def _lower_for_cpu(context: Any, *operands: Any, program: Program, axes: Axes) -
     kernel = None if module.lowering_parameters.for_export else cpu_kernel(program, levels)
     if kernel is None:
         return _lower_by_xla(context, *operands, program=program, axes=axes)
-    if getattr(module.axis_context, "num_devices", 1) > 1 and not _is_manual(module.axis_context):
+    if not is_for_one_device(module):
         partitioned = functools.partial(call_partitioned, kernel, program, axes)
         return mlir.lower_fun(partitioned, multiple_results=True)(context, *operands)
     if axes:
@@ -231,19 +235,20 @@ def _call_for_one(kernel: str, program: Program, *operands: Any) -> list[Any]:
 def _lower_for_cuda(context: Any, *operands: Any, program: Program, axes: Axes) -> Any:
     """A kernel, if they are switched on and the batch is on one device; else operation by operation."""
     module, call = context.module_context, None
-    is_on_one_device = getattr(module.axis_context, "num_devices", 1) == 1 or _is_manual(module.axis_context)
-    if is_on_one_device and not module.lowering_parameters.for_export:
+    if is_for_one_device(module) and not module.lowering_parameters.for_export:
         call = gpu_call(program, levels_of(axes, len(operands)), axes)
     if call is None:
         return _lower_by_xla(context, *operands, program=program, axes=axes)
     return jax.ffi.ffi_lowering(call.target)(context, *operands, **call.attributes)
 
 
-def _is_manual(axis_context: Any) -> bool:
-    """Whether the program is that of one device, within ``jax.shard_map``."""
-    return getattr(axis_context, "manual_axes", None) == frozenset(
-        getattr(getattr(axis_context, "mesh", None), "axis_names", ())
-    )
+def is_for_one_device(module: Any) -> bool:
+    """Whether a program that is lowered is that of one device, as within ``jax.shard_map``."""
+    axis_context = module.axis_context
+    if getattr(axis_context, "num_devices", 1) == 1:
+        return True
+    axes = frozenset(getattr(getattr(axis_context, "mesh", None), "axis_names", ()))
+    return getattr(axis_context, "manual_axes", None) == axes
 
 
 def levels_of(axes: Axes, num_operands: int) -> tuple[int, ...]:

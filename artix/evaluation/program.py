@@ -7,11 +7,12 @@ import hashlib
 import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from jax.interpreters.partial_eval import dce_jaxpr
 
@@ -19,6 +20,8 @@ from artix.evaluation.clean_context import clean_context
 
 Array = jax.Array
 Type = jax.ShapeDtypeStruct
+#: Of each axis of each array of a program, the first entry, the number of entries, and the length of a larger array's.
+_AxesOfAll: TypeAlias = tuple[tuple[tuple[int, int, int], ...], ...]
 
 #: Derived programs (for known parameters, derivatives, ...) that are kept for one program; the oldest is dropped first.
 _MOST_DERIVED = 256
@@ -44,7 +47,7 @@ class Program:
       has_gpu_kernel: whether one may be compiled for GPUs, too.
       known: the arguments that are constants, by their indices.
       traced: the indices of the others, which are its operands.
-      kernels: CPU kernels by the levels of the operands, see :mod:`artix.evaluation.compilation`.
+      kernels: CPU kernels, see :mod:`artix.evaluation.compilation`.
       gpu_kernels: GPU kernels, see :mod:`artix.evaluation.gpu_compilation`.
     """
 
@@ -72,7 +75,7 @@ class Program:
         self.has_gpu_kernel = has_gpu_kernel
         self.known = dict(known or {})
         self.traced = tuple(index for index in range(len(self.argument_types)) if index not in self.known)
-        self.kernels: dict[tuple[int, ...], Any] = {}
+        self.kernels: dict[Any, Any] = {}
         self.gpu_kernels: dict[Any, Any] = {}
         self._make = make
         self._base = base
@@ -127,6 +130,15 @@ class Program:
     def select(self, results: Sequence[int]) -> Program:
         """The program with only some of its results."""
         return self._derived_from_base(("select", tuple(results)))
+
+    def padded(self, arguments: _AxesOfAll, results: _AxesOfAll) -> Program:
+        """The program for larger arrays, of which its own are parts; other entries are ignored, and zero in results.
+
+        Args:
+          arguments: of each axis of each argument, the first entry, the number of entries and the length.
+          results: the same of results.
+        """
+        return self._derived_from_base(("padded", arguments, results))
 
     def without_kernel(self) -> Program:
         """The program, evaluated by XLA."""
@@ -236,6 +248,25 @@ def _select(program: Program, key: bytes | None, indices: tuple[int, ...]) -> Pr
     return Program(program.name, lambda: trace(selected, types)[0], types, results, program.num_values, **options)
 
 
+def _padded(program: Program, key: bytes | None, arguments: _AxesOfAll, results: _AxesOfAll) -> Program:
+    def of_padded(*values: Array) -> list[Array]:
+        parts = [
+            lax.slice(value, [start for start, *_ in axes], [start + size for start, size, _ in axes])
+            for value, axes in zip(values, arguments, strict=True)
+        ]
+        return [
+            jnp.pad(result, [(start, length - start - size) for start, size, length in axes])
+            for result, axes in zip(jaxpr_as_fun(program.jaxpr)(*parts), results, strict=True)
+        ]
+
+    types, result_types = (
+        [Type([length for *_, length in axes], x.dtype) for x, axes in zip(old, all_axes, strict=True)]
+        for old, all_axes in ((program.argument_types, arguments), (program.result_types, results))
+    )
+    options: Any = {"key": key, **program.switches}
+    return Program(program.name, lambda: trace(of_padded, types)[0], types, result_types, program.num_values, **options)
+
+
 def _without_kernel(program: Program, key: bytes | None) -> Program:
     types = (program.argument_types, program.result_types)
     return Program(program.name, lambda: program.jaxpr, *types, program.num_values, key=key, has_kernel=False)
@@ -251,6 +282,7 @@ _DERIVE: dict[str, Callable[..., Program]] = {
     "derivative": _differentiate,
     "transpose": _transpose,
     "select": _select,
+    "padded": _padded,
     "without_kernel": _without_kernel,
     "with_gpu_kernel": _with_gpu_kernel,
 }

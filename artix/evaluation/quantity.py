@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
 import numpy as np
@@ -91,24 +91,55 @@ def quantity(function: _Function) -> _Function:
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if is_tracing():
+        call = None if is_tracing() else call_of(function, *args, **kwargs)
+        if call is None:
             return function(*args, **kwargs)
-        leaves, structure = jax.tree.flatten((args, kwargs))
-        indices = [index for index, leaf in enumerate(leaves) if _is_array(leaf)]
-        if not indices:
-            return function(*args, **kwargs)
-        arrays = [leaves[index] for index in indices]
-        types = tuple((array.shape, jax.dtypes.canonicalize_dtype(array.dtype)) for array in arrays)
-        # With their types, since 1 == True.
-        static = tuple((None, None) if _is_array(leaf) else (type(leaf), leaf) for leaf in leaves)
-        x64 = jax.config.jax_enable_x64  # type: ignore[attr-defined]
-        traced = _traced(function, structure, tuple(indices), static, types, x64)
-        program = traced.program.with_known(_known(arrays)) if is_staging() else traced.specialize(arrays)
-        program = _with_switches(program)
-        results = evaluate(program, [arrays[index] for index in program.traced])
-        return jax.tree.unflatten(traced.structure, results)
+        return jax.tree.unflatten(call.structure, evaluate(call.program, call.operands))
 
+    setattr(wrapper, _INNER, function)
     return cast(_Function, wrapper)
+
+
+#: The attribute of what :func:`quantity` returns that has the function itself.
+_INNER = "function_of_quantity"
+
+
+class Call(NamedTuple):
+    """A call of a function as a program.
+
+    Attributes:
+      program: the program, some of whose arguments are known.
+      operands: the others.
+      structure: the pytree structure of the results.
+    """
+
+    program: Program
+    operands: list[Any]
+    structure: Any
+
+
+def call_of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Call | None:
+    """What a call of a function evaluates; ``None`` if no argument is an array.
+
+    Args:
+      function: the function, which is traced unless it has been already.
+      *args: its arguments; shapes and dtypes may stand for arrays.
+      **kwargs: likewise.
+    """
+    function = getattr(function, _INNER, function)
+    leaves, structure = jax.tree.flatten((args, kwargs))
+    indices = [index for index, leaf in enumerate(leaves) if _is_array(leaf)]
+    if not indices:
+        return None
+    arrays = [leaves[index] for index in indices]
+    types = tuple((array.shape, jax.dtypes.canonicalize_dtype(array.dtype)) for array in arrays)
+    # With their types, since 1 == True.
+    static = tuple((None, None) if _is_array(leaf) else (type(leaf), leaf) for leaf in leaves)
+    x64 = jax.config.jax_enable_x64  # type: ignore[attr-defined]
+    traced = _traced(function, structure, tuple(indices), static, types, x64)
+    program = traced.program.with_known(_known(arrays)) if is_staging() else traced.specialize(arrays)
+    program = _with_switches(program)
+    return Call(program, [arrays[index] for index in program.traced], traced.structure)
 
 
 def _with_switches(program: Program) -> Program:
@@ -161,7 +192,7 @@ def _jaxpr(function: Callable[..., Any], types: Sequence[Any]) -> tuple[Any, Any
 
 
 def _is_array(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array | np.ndarray | np.generic)
+    return isinstance(leaf, jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct)
 
 
 def _known(arrays: Sequence[Any]) -> dict[int, np.ndarray]:
@@ -174,7 +205,7 @@ def _known(arrays: Sequence[Any]) -> dict[int, np.ndarray]:
 
 
 def _is_readable(array: Any) -> bool:
-    if isinstance(array, jax.core.Tracer):
+    if isinstance(array, jax.core.Tracer | jax.ShapeDtypeStruct):
         return False
     return not isinstance(array, jax.Array) or array.is_fully_addressable or array.is_fully_replicated
 

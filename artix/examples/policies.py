@@ -278,11 +278,15 @@ def _data(leaf: Any) -> np.ndarray:
 
 
 def _read(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+    os.stat(path)  # What is not there is said as such.
+    if not zipfile.is_zipfile(path):
+        raise ValueError(f"{os.fspath(path)!r} is damaged, or no checkpoint: it is no archive of arrays (.npz)")
     try:
         with np.load(path, allow_pickle=False) as file:
             found = {name: file[name] for name in file.files}
     except (ValueError, EOFError, zipfile.BadZipFile, zipfile.error, KeyError, AttributeError) as error:
-        raise ValueError(f"{os.fspath(path)!r} is damaged, or no checkpoint: {error}") from error
+        reason = "it holds Python objects" if "allow_pickle" in str(error) else error
+        raise ValueError(f"{os.fspath(path)!r} is damaged, or no checkpoint: {reason}") from error
     if _HEADER not in found:
         raise ValueError(f"{os.fspath(path)!r} is no checkpoint: it has no {_HEADER!r}")
     return found

@@ -245,7 +245,7 @@ def train(
       steps: number of environment steps after which no further iteration begins, counted from the beginning of the
         training.
       training: a training to go on with (default: a new one).
-      devices: the devices that share out the environments (default: all).
+      devices: the devices of this process that share out the environments (default: all).
 
     Yields:
       After each iteration, the training, which may be kept, and a report: ``"steps"`` and ``"seconds"`` so far,
@@ -253,7 +253,7 @@ def train(
       (NaN if there were none), means of the environment's metrics (``"metrics/..."``), and numbers of the learner.
 
     Raises:
-      ValueError: environments cannot be shared out evenly.
+      ValueError: environments cannot be shared out evenly, or a device belongs to another process.
       FloatingPointError: the loss is not finite.
 
     Example:
@@ -269,6 +269,11 @@ def train(
         raise ValueError(
             f"num_envs must be a multiple of the number of devices, {len(devices)}, and num_envs * unroll / devices one"
             f" of minibatches, {config.minibatches}; found num_envs={config.num_envs}, unroll={config.unroll}"
+        )
+    if any(device.process_index != jax.process_index() for device in devices):
+        raise ValueError(
+            "ppo.train plays on the devices of one process: give devices=jax.local_devices(), or map "
+            "ppo.make_iteration over a mesh of all processes and keep checkpoints as artix.examples.many_hosts does"
         )
     mesh = jax.sharding.Mesh(np.array(devices), ("devices",))
     sources, results = (EVERYWHERE, PARTS), (EVERYWHERE, PARTS, PARTS)

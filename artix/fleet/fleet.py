@@ -133,19 +133,19 @@ class Fleet:
         if self.padding is None or self.layout == "padded":
             return _evaluate(function, static, self.articulation, state, *arguments)
         if (function, static) not in self._compiled:
-            self._compiled[function, static] = self._by_kind(partial(function, **options), self.padding)
+            self._compiled[function, static] = self._by_kind(function, options, self.padding)
         return self._compiled[function, static](state, *arguments)
 
-    def _by_kind(self, function: Callable[..., Any], padding: Padding) -> Callable[..., Any]:
+    def _by_kind(self, function: Callable[..., Any], options: dict[str, Any], padding: Padding) -> Callable[..., Any]:
         """A compiled function of the fleet's state and further arguments, each device with its part of the members."""
         kinds = kinds_of(self._different, self._index)
         parameters = parameters_of(kinds)
         if self._sharding is None:
-            return partial(jax.jit(evaluate_by_kind(kinds, padding, function)), parameters)
+            return partial(jax.jit(evaluate_by_kind(kinds, padding, function, options)), parameters)
         mesh, members = self._sharding.mesh, PartitionSpec(self._sharding.spec[0])
         local = each_part_alike(kinds, _num_parts(self._sharding, len(self)))
         assert local is not None, "``shard`` makes other fleets padded"
-        by_kind = evaluate_by_kind(local, padding, function)
+        by_kind = evaluate_by_kind(local, padding, function, options)
         on_devices = jax.jit(jax.shard_map(by_kind, mesh=mesh, in_specs=members, out_specs=members))
         return partial(on_devices, jax.device_put(parameters, NamedSharding(mesh, members)))
 

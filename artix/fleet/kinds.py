@@ -1,13 +1,13 @@
 """Evaluates mixed fleets kind by kind: one program for each topology, results padded and in the fleet's order.
 
-The shape of an array tells which entries belong to a member: an axis whose length is the fleet's largest number of
-links, DOFs and so on has, for each kind, that kind's own length.
+Where every kind has a kernel, that reads and writes its members' rows of the fleet's padded arrays; else, members are
+gathered by kind, and their results padded and brought into the fleet's order.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -15,6 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.evaluation.quantity import Call, call_of
+from artix.evaluation.row_operation import RowProgram, RowPrograms, evaluate_rows
+from artix.fleet.padded_axes import Axis, Meanings, axes_of_one_result, candidates, meanings_of
 from artix.model.articulation import Articulation, State
 from artix.model.padding import Padding
 from artix.model.topology import Topology
@@ -41,26 +44,10 @@ class Kind(NamedTuple):
     members: np.ndarray
 
 
-class _Axis(NamedTuple):
-    """A member's entries along an axis of the fleet's arrays: ``[skipped, skipped + size)`` of ``padded`` entries."""
-
-    skipped: int
-    size: int
-    padded: int
-
-    @property
-    def entries(self) -> slice:
-        return slice(self.skipped, self.skipped + self.size)
-
-    @property
-    def padding(self) -> tuple[int, int]:
-        return self.skipped, self.padded - self.skipped - self.size
-
-
-_Meanings: TypeAlias = dict[str, _Axis]
-_Shape: TypeAlias = tuple[int, ...]
 #: Of every argument, of every axis, its meaning for every kind.
-_AxesOfLeaves: TypeAlias = tuple[tuple[tuple[_Axis, ...], ...], ...]
+_AxesOfLeaves: TypeAlias = tuple[tuple[tuple[Axis, ...], ...], ...]
+#: Of every kind, of every argument, its axes.
+_AxesOfKinds: TypeAlias = list[list[tuple[Axis, ...]]]
 
 
 def kinds_of(members: Sequence[Articulation], index: np.ndarray) -> list[Kind]:
@@ -106,41 +93,129 @@ def parameters_of(kinds: Sequence[Kind]) -> list[Articulation | None]:
     return [None if kind.is_shared else kind.articulation for kind in kinds]
 
 
-def evaluate_by_kind(kinds: Sequence[Kind], padding: Padding, function: Function) -> Function:
+def evaluate_by_kind(
+    kinds: Sequence[Kind], padding: Padding, function: Function, options: Mapping[str, Any]
+) -> Function:
     """The function of batches of arguments [N, ...], padded as the fleet's, with results padded likewise.
 
     Args:
       kinds: the kinds of the fleet.
       padding: the fleet's padding.
-      function: ``function(articulation, state, *arguments)`` of one member.
+      function: ``function(articulation, state, *arguments, **options)`` of one member.
+      options: its static arguments.
 
     Returns:
       The function of ``parameters_of(kinds), state, *arguments``. It raises what ``function`` raises for one of the
       kinds, and ``ValueError`` where the shape of a result does not tell what its axes mean.
     """
-    meanings = [_meanings(kind.articulation.topology, padding) for kind in kinds]  # type: ignore[arg-type]
+    meanings = [meanings_of(kind.articulation.topology, padding) for kind in kinds]  # type: ignore[arg-type]
+    with_options = partial(function, **options)
 
     def of_fleet(parameters: Sequence[Articulation | None], *arguments: Any) -> Any:
         leaves, structure = jax.tree.flatten(arguments)
-        results = []
-        axes_of_kinds = _chosen_axes(kinds, meanings, function, leaves, structure)
-        for kind, stacked, axes in zip(kinds, parameters, axes_of_kinds, strict=True):
-            rows = _as_slice(kind.members)
-            entries = [(slice(None), *(axis.entries for axis in leaf_axes)) for leaf_axes in axes]
-            of_kind = [leaf[rows][entry] for leaf, entry in zip(leaves, entries, strict=True)]
-            batched = jax.vmap(function, in_axes=(None if kind.is_shared else 0, *(0,) * len(arguments)))
-            articulation = kind.articulation if stacked is None else stacked
-            results.append(batched(articulation, *jax.tree.unflatten(structure, of_kind)))
-        parts = zip(*map(jax.tree.leaves, results), strict=True)
-        joined = [_join(kinds, meanings, each, number) for number, each in enumerate(parts)]
-        return jax.tree.unflatten(jax.tree.structure(results[0]), joined)
+        axes_of_kinds = _chosen_axes(kinds, meanings, with_options, leaves, structure)
+        gathered = partial(_gather_and_join, kinds, meanings, with_options, axes_of_kinds)
+        try:
+            calls = [
+                _call_of_member(kind, partial(call_of, function, **options), leaves, structure, axes)
+                for kind, axes in zip(kinds, axes_of_kinds, strict=True)
+            ]
+        except (TypeError, ValueError):  # It needs to know its arguments' numbers, or refuses them and will again.
+            return gathered(parameters, *arguments)
+        if not all(call.program.has_kernel for call, _ in calls):
+            return gathered(parameters, *arguments)
+        programs, large = _row_programs(kinds, calls, axes_of_kinds, meanings)
+        operands, all_structure = jax.tree.flatten((parameters, arguments))
+
+        def otherwise(*values: Array) -> list[Array]:
+            parameters, arguments = jax.tree.unflatten(all_structure, values[: len(operands)])
+            return jax.tree.leaves(gathered(parameters, *arguments))
+
+        results = evaluate_rows(RowPrograms(programs, otherwise), [*operands, *large])
+        return jax.tree.unflatten(calls[0][0].structure, results)
 
     return of_fleet
 
 
-def _join(kinds: Sequence[Kind], meanings: Sequence[_Meanings], parts: Sequence[Array], number: int) -> Array:
+def _gather_and_join(
+    kinds: Sequence[Kind],
+    meanings: Sequence[Meanings],
+    function: Function,
+    axes_of_kinds: _AxesOfKinds,
+    parameters: Sequence[Articulation | None],
+    *arguments: Any,
+) -> Any:
+    """The results of all members, each kind evaluated for the gathered rows of its members."""
+    leaves, structure = jax.tree.flatten(arguments)
+    results = []
+    for kind, stacked, axes in zip(kinds, parameters, axes_of_kinds, strict=True):
+        rows = _as_slice(kind.members)
+        entries = [(slice(None), *(axis.entries for axis in leaf_axes)) for leaf_axes in axes]
+        of_kind = [leaf[rows][entry] for leaf, entry in zip(leaves, entries, strict=True)]
+        batched = jax.vmap(function, in_axes=(None if kind.is_shared else 0, *(0,) * len(arguments)))
+        articulation = kind.articulation if stacked is None else stacked
+        results.append(batched(articulation, *jax.tree.unflatten(structure, of_kind)))
+    parts = zip(*map(jax.tree.leaves, results), strict=True)
+    joined = [_join(kinds, meanings, each, number) for number, each in enumerate(parts)]
+    return jax.tree.unflatten(jax.tree.structure(results[0]), joined)
+
+
+def _call_of_member(
+    kind: Kind, call: Callable[..., Any], leaves: list[Array], structure: Any, axes: Sequence[tuple[Axis, ...]]
+) -> tuple[Call, list[Any]]:
+    """What evaluates one member, and the arrays of all its arguments, or their types, the articulation's first."""
+    articulation = kind.articulation
+    if not kind.is_shared:
+        articulation = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), articulation)
+    types = _types_of_member(leaves, axes)
+    return call(articulation, *jax.tree.unflatten(structure, types)), [*jax.tree.leaves(articulation), *types]
+
+
+def _types_of_member(leaves: list[Array], axes: Sequence[tuple[Axis, ...]]) -> list[jax.ShapeDtypeStruct]:
+    return [
+        jax.ShapeDtypeStruct(tuple(axis.size for axis in leaf_axes), leaf.dtype)
+        for leaf, leaf_axes in zip(leaves, axes, strict=True)
+    ]
+
+
+def _row_programs(
+    kinds: Sequence[Kind],
+    calls: Sequence[tuple[Call, list[Any]]],
+    axes_of_kinds: _AxesOfKinds,
+    meanings: Sequence[Meanings],
+) -> tuple[list[RowProgram], list[Array]]:
+    """The kinds' programs for padded arrays, and the large arrays of their articulations.
+
+    Their operands are the stacked parameters of all kinds, the fleet's arguments, and these large arrays.
+    """
+    results = zip(*(call.program.result_types for call, _ in calls), strict=True)
+    axes_of_results = [
+        axes_of_one_result([kind.shape for kind in types], meanings, number) for number, types in enumerate(results)
+    ]
+    num_stacked = [0 if kind.is_shared else len(jax.tree.leaves(kind.articulation)) for kind in kinds]
+    programs, large, before = [], [], 0
+    for number, (kind, (call, arrays), axes) in enumerate(zip(kinds, calls, axes_of_kinds, strict=True)):
+        num_parameters, num_arguments = len(arrays) - len(axes), len(axes)
+        own = [tuple(Axis(0, size, size) for size in array.shape) for array in arrays[:num_parameters]]
+        program = call.program.padded((*own, *axes), tuple(tuple(each[number]) for each in axes_of_results))
+        operands, levels, numbered = [], [], []
+        for index in program.traced:
+            is_own, is_parameter = index < num_parameters and not kind.is_shared, index < num_parameters
+            if is_parameter and kind.is_shared:
+                operands.append(sum(num_stacked) + num_arguments + len(large))
+                large.append(arrays[index])
+            else:
+                operands.append(before + index if is_own else sum(num_stacked) + index - num_parameters)
+            levels.append(int(is_own or not is_parameter))
+            numbered.append(not is_parameter)
+        programs.append(RowProgram(program, kind.members, tuple(operands), tuple(levels), tuple(numbered)))
+        before += num_stacked[number]
+    return programs, large
+
+
+def _join(kinds: Sequence[Kind], meanings: Sequence[Meanings], parts: Sequence[Array], number: int) -> Array:
     """One result for all members, in the fleet's order and padding, from those of the kinds."""
-    axes = _axes_of_results([part.shape[1:] for part in parts], meanings, number)
+    axes = axes_of_one_result([part.shape[1:] for part in parts], meanings, number)
     padded = [
         jnp.pad(part, [(0, 0), *(axis.padding for axis in part_axes)])
         for part, part_axes in zip(parts, axes, strict=True)
@@ -159,31 +234,9 @@ def _as_slice(members: np.ndarray) -> slice | np.ndarray:
     return members
 
 
-def _meanings(topology: Topology, padding: Padding) -> _Meanings:
-    """What an axis may mean, for one kind. A fixed base lacks the root's entries that floating members have."""
-    links, dofs, floats = topology.num_links, topology.num_dofs, not topology.fixed_base
-    root = 6 if padding.floating and not floats else 0
-    pose = 7 if padding.floating and not floats else 0
-    rootless_rows = 0 if padding.floating else 6
-    return {
-        "generalised velocity": _Axis(root, topology.nv, (6 if padding.floating else 0) + padding.dofs),
-        "joint DOFs": _Axis(0, dofs, padding.dofs),
-        "links": _Axis(0, links, padding.links),
-        "frames": _Axis(0, len(topology.frame_names), padding.frames),
-        "configuration": _Axis(pose, (7 if floats else 0) + dofs, (7 if padding.floating else 0) + padding.dofs),
-        "rows of the dense Jacobian": _Axis(root, 6 * links - (0 if floats else 6), 6 * padding.links - rootless_rows),
-    }
-
-
-def _candidates(size: int, meanings: Sequence[_Meanings]) -> list[tuple[_Axis, ...]]:
-    """What an axis of an argument may mean, for all kinds; last, an axis of the same length for all of them."""
-    fitting = [tuple(each[name] for each in meanings) for name in meanings[0] if meanings[0][name].padded == size]
-    return list(dict.fromkeys([*fitting, (_Axis(0, size, size),) * len(meanings)]))
-
-
 def _chosen_axes(
-    kinds: Sequence[Kind], meanings: Sequence[_Meanings], function: Function, leaves: list[Array], structure: Any
-) -> list[list[tuple[_Axis, ...]]]:
+    kinds: Sequence[Kind], meanings: Sequence[Meanings], function: Function, leaves: list[Array], structure: Any
+) -> _AxesOfKinds:
     """For each kind, the axes of all arguments: the first meanings that the function accepts."""
     assignments = list(_assignments(leaves, meanings, structure))
     # A single assignment is not tried: if the function refuses it, evaluation raises.
@@ -198,10 +251,7 @@ def _first_accepted(
     for axes in assignments:
         try:
             for number, kind in enumerate(kinds):
-                types = [
-                    jax.ShapeDtypeStruct(tuple(axis[number].size for axis in leaf_axes), leaf.dtype)
-                    for leaf, leaf_axes in zip(leaves, axes, strict=True)
-                ]
+                types = _types_of_member(leaves, [tuple(axis[number] for axis in leaf_axes) for leaf_axes in axes])
                 first = kind.articulation if kind.is_shared else jax.tree.map(lambda x: x[0], kind.articulation)
                 jax.eval_shape(partial(function, first), *jax.tree.unflatten(structure, types))
         except (ValueError, TypeError) as error:
@@ -212,7 +262,7 @@ def _first_accepted(
     raise refusal
 
 
-def _assignments(leaves: list[Array], meanings: Sequence[_Meanings], structure: Any) -> Iterator[_AxesOfLeaves]:
+def _assignments(leaves: list[Array], meanings: Sequence[Meanings], structure: Any) -> Iterator[_AxesOfLeaves]:
     """All possible meanings of the axes of all arguments, the likeliest first; the axes of states are known."""
     numbered = jax.tree.unflatten(structure, range(len(leaves)))
     is_state = lambda x: isinstance(x, State)  # noqa: E731
@@ -221,31 +271,10 @@ def _assignments(leaves: list[Array], meanings: Sequence[_Meanings], structure: 
     of_joints = {number for state in states for number in (state.joint_position, state.joint_velocity)}
     options = []
     for number, leaf in enumerate(leaves):
-        axes = [_candidates(size, meanings) for size in leaf.shape[1:]]
+        axes = [candidates(size, meanings) for size in leaf.shape[1:]]
         if number in of_roots:
             axes = [each[-1:] for each in axes]
         elif number in of_joints:
             axes = [[tuple(each["joint DOFs"] for each in meanings)]]
         options.append(list(itertools.product(*axes)))
     yield from itertools.product(*options)
-
-
-def _axes_of_results(shapes: list[_Shape], meanings: Sequence[_Meanings], number: int) -> list[list[_Axis]]:
-    """For each kind, the axes of a result."""
-    axes = []
-    for position, sizes in enumerate(zip(*shapes, strict=True)):
-        fitting = {
-            tuple(each[name] for each in meanings)
-            for name in meanings[0]
-            if all(each[name].size == size for each, size in zip(meanings, sizes, strict=True))
-        }
-        if len(set(sizes)) == 1:
-            fitting.add((_Axis(0, sizes[0], sizes[0]),) * len(meanings))
-        if len(fitting) != 1:
-            what = "nothing that a fleet pads is so long" if not fitting else "it may be several things"
-            raise ValueError(
-                f"axis {position} of result {number} has the lengths {', '.join(map(str, sizes))} for the kinds of "
-                f"this fleet, and {what}; build the fleet with layout='padded'"
-            )
-        axes.append(fitting.pop())
-    return [[axis[kind] for axis in axes] for kind in range(len(meanings))]

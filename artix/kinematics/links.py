@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 
 from artix.evaluation import quantity
 from artix.kinematics.bodies import Placement
@@ -18,7 +17,7 @@ from artix.kinematics.solve import (
     link_centers,
     root_motion,
 )
-from artix.math import spatial
+from artix.math import spatial, struct
 from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector

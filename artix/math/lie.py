@@ -4,6 +4,7 @@ Rotations are unit quaternions xyzw, poses ``[7]`` position then quaternion, twi
 The *right* Jacobian gives the velocity in the moving frame of ``exp(v)`` for a rate of v, the *left* one that in the
 fixed frame; the right one at v is the left one at -v. Everything is smooth at zero. Chirikjian, *Stochastic Models,
 Information Theory, and Lie Groups* (2011), section 10.7; Sola, Deray and Atchuthan, *A micro Lie theory* (2018).
+An array of another shape raises a ``ValueError``. Outside ``jax.jit`` each function is compiled as a whole.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import jax.numpy as jnp
 
 from artix.math import spatial
 from artix.math.arrays import matmul
+from artix.math.compiled import compiled
 
 Array = jax.Array
 
 
+@compiled
 def so3_exp(vector: Array) -> Array:
     """Unit quaternion [4] (xyzw) of a rotation vector [3] [rad]; Pinocchio's ``exp3_quat``.
 
@@ -26,9 +29,11 @@ def so3_exp(vector: Array) -> Array:
       >>> print(artix.lie.so3_exp(jnp.array([0.0, 0.0, jnp.pi / 2])))  # a quarter turn about z, xyzw
       [0.    0.    0.707 0.707]
     """
+    _check("vector", vector, 3)
     return _single(spatial.quaternion_exp, vector)
 
 
+@compiled
 def so3_log(quaternion: Array) -> Array:
     """Shortest rotation vector [3] [rad] of a quaternion [4] (xyzw) of either sign; Pinocchio's ``log3``.
 
@@ -38,9 +43,11 @@ def so3_log(quaternion: Array) -> Array:
       >>> print(artix.lie.so3_log(jnp.array([0.0, 0.0, 1.0, 1.0]) / jnp.sqrt(2.0)))  # a quarter turn about z
       [0.    0.    1.571]
     """
+    _check("quaternion", quaternion, 4)
     return _single(lambda q: spatial.quaternion_log(spatial.normalize(q)), quaternion)
 
 
+@compiled
 def so3_right_jacobian(vector: Array) -> Array:
     """J_r [3, 3]: angular velocity in the moving frame = J_r(v) dv/dt for ``so3_exp(v)``; Pinocchio's ``Jexp3``.
 
@@ -50,9 +57,11 @@ def so3_right_jacobian(vector: Array) -> Array:
       >>> print(jnp.allclose(right, left.T, atol=1e-6))
       True
     """
+    _check("vector", vector, 3)
     return _single(spatial.right_jacobian, vector)
 
 
+@compiled
 def so3_left_jacobian(vector: Array) -> Array:
     """J_l [3, 3], the transpose of J_r: angular velocity in the fixed frame = J_l(v) dv/dt for ``so3_exp(v)``.
 
@@ -63,9 +72,11 @@ def so3_left_jacobian(vector: Array) -> Array:
        [ 0.637  0.637  0.   ]
        [ 0.     0.     1.   ]]
     """
+    _check("vector", vector, 3)
     return so3_right_jacobian(vector).T
 
 
+@compiled
 def so3_right_jacobian_inverse(vector: Array) -> Array:
     """The inverse [3, 3] of :func:`so3_right_jacobian`, Pinocchio's ``Jlog3``; singular at a whole turn.
 
@@ -75,9 +86,11 @@ def so3_right_jacobian_inverse(vector: Array) -> Array:
       >>> print(jnp.allclose(inverse @ artix.lie.so3_right_jacobian(vector), jnp.eye(3), atol=1e-5))
       True
     """
+    _check("vector", vector, 3)
     return _single(lambda v: spatial.inverse(spatial.right_jacobian(v)), vector)
 
 
+@compiled
 def so3_left_jacobian_inverse(vector: Array) -> Array:
     """The inverse [3, 3] of :func:`so3_left_jacobian`; singular at a whole turn.
 
@@ -87,9 +100,11 @@ def so3_left_jacobian_inverse(vector: Array) -> Array:
       >>> print(jnp.allclose(inverse @ artix.lie.so3_left_jacobian(vector), jnp.eye(3), atol=1e-5))
       True
     """
+    _check("vector", vector, 3)
     return so3_right_jacobian_inverse(vector).T
 
 
+@compiled
 def se3_exp(twist: Array) -> Array:
     """Pose [7] that a constant twist [6] (linear, then angular, in the moving frame) reaches; Pinocchio's ``exp6``.
 
@@ -98,10 +113,12 @@ def se3_exp(twist: Array) -> Array:
       >>> print(artix.lie.se3_exp(twist))  # on a quarter of a circle of radius 2 / pi
       [0.637 0.637 0.    0.    0.    0.707 0.707]
     """
+    _check("twist", twist, 6)
     position = matmul(so3_left_jacobian(twist[3:]), twist[:3])
     return jnp.concatenate([position, so3_exp(twist[3:])])
 
 
+@compiled
 def se3_log(pose: Array) -> Array:
     """Twist [6] (linear, then angular part) whose :func:`se3_exp` is a pose [7]; Pinocchio's ``log6``.
 
@@ -112,10 +129,12 @@ def se3_log(pose: Array) -> Array:
       >>> print(artix.lie.se3_log(pose))
       [0. 0. 1. 0. 0. 0.]
     """
+    _check("pose", pose, 7)
     angular = so3_log(pose[3:])
     return jnp.concatenate([matmul(so3_left_jacobian_inverse(angular), pose[:3]), angular])
 
 
+@compiled
 def se3_right_jacobian(twist: Array) -> Array:
     """J_r [6, 6]: twist in the moving frame = J_r(v) dv/dt for ``se3_exp(v)``; Pinocchio's ``Jexp6``.
 
@@ -126,10 +145,12 @@ def se3_right_jacobian(twist: Array) -> Array:
        [ 0.   0.   0.5]
        [ 0.  -0.5  0. ]]
     """
+    _check("twist", twist, 6)
     jacobian, coupling = _blocks(twist)
     return jnp.block([[jacobian, coupling], [jnp.zeros_like(jacobian), jacobian]])
 
 
+@compiled
 def se3_left_jacobian(twist: Array) -> Array:
     """J_l [6, 6]: twist in the fixed frame = J_l(v) dv/dt for ``se3_exp(v)``.
 
@@ -141,9 +162,11 @@ def se3_left_jacobian(twist: Array) -> Array:
        [ 0.479  0.878  0.   ]
        [ 0.     0.     1.   ]]
     """
+    _check("twist", twist, 6)
     return se3_right_jacobian(-twist)
 
 
+@compiled
 def se3_right_jacobian_inverse(twist: Array) -> Array:
     """The inverse [6, 6] of :func:`se3_right_jacobian`, Pinocchio's ``Jlog6``; singular at a whole turn.
 
@@ -153,11 +176,13 @@ def se3_right_jacobian_inverse(twist: Array) -> Array:
       >>> print(jnp.allclose(inverse @ artix.lie.se3_right_jacobian(twist), jnp.eye(6), atol=1e-5))
       True
     """
+    _check("twist", twist, 6)
     _, coupling = _blocks(twist)
     inverse = so3_right_jacobian_inverse(twist[3:])
     return jnp.block([[inverse, -matmul(inverse, matmul(coupling, inverse))], [jnp.zeros_like(inverse), inverse]])
 
 
+@compiled
 def se3_left_jacobian_inverse(twist: Array) -> Array:
     """The inverse [6, 6] of :func:`se3_left_jacobian`; singular at a whole turn.
 
@@ -167,6 +192,7 @@ def se3_left_jacobian_inverse(twist: Array) -> Array:
       >>> print(jnp.allclose(inverse @ artix.lie.se3_left_jacobian(twist), jnp.eye(6), atol=1e-5))
       True
     """
+    _check("twist", twist, 6)
     return se3_right_jacobian_inverse(-twist)
 
 
@@ -179,6 +205,13 @@ def _blocks(twist: Array) -> tuple[Array, Array]:
 
     rotation = _single(lambda v: spatial.rotation_matrix(spatial.quaternion_exp(v)), angular)
     return so3_right_jacobian(angular), matmul(rotation.T, jax.jacfwd(position)(angular))
+
+
+def _check(name: str, value: Array, length: int) -> None:
+    if jnp.shape(value) != (length,):
+        raise ValueError(
+            f"{name} has shape {jnp.shape(value)}, expected ({length},): one element; use jax.vmap over batches"
+        )
 
 
 def _single(function: Callable[[Array], Array], value: Array) -> Array:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import jax
-from flax import struct
 
+from artix.math import struct
 from artix.model.couplings import LoopJoints, MimicJoints
 from artix.model.geometry import Geometries
 from artix.model.joint_features import DriveEnvelopes, Drives, JointFrictions

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 import numpy.typing as npt
-from flax import struct
 
+from artix.math import struct
 from artix.model.joints import IDENTITY_POSE, Axis
 from artix.model.validation import check_fields, unit_pose
 

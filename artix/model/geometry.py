@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 import numpy.typing as npt
-from flax import struct
 
+from artix.math import struct
 from artix.model.joints import IDENTITY_POSE
 from artix.model.validation import check_fields, finite_array, number, unit_pose
 

@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math import spatial
+from artix.math.compiled import compiled
 from artix.model.articulation import Articulation
 from artix.model.checks import check_vector, static_topology
 from artix.model.topology import Topology
@@ -70,6 +71,7 @@ def log_cholesky_from_inertia(mass: Array, com_pose: Array, inertia: Array) -> A
     return _parameters(mass, com_pose, inertia)
 
 
+@compiled
 def inertia_from_log_cholesky(theta: Array) -> tuple[Array, Array, Array]:
     """The link that log-Cholesky parameters describe; smooth, and physically consistent for every theta.
 
@@ -170,6 +172,7 @@ def with_log_cholesky(articulation: Articulation, theta: Array, links: Sequence[
     )
 
 
+@compiled
 def _parameters(mass: Array, com_pose: Array, inertia: Array) -> Array:
     """Factorises the second moments per mass as ``V V^T``, V upper triangular, from the last column to the first."""
     quaternion = spatial.normalize(com_pose[3:, None])

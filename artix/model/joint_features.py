@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import jax
 import numpy as np
-from flax import struct
 
+from artix.math import struct
 from artix.model.validation import check_fields
 
 Array = jax.Array

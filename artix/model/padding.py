@@ -9,8 +9,8 @@ from typing import Any, ClassVar, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 
+from artix.math import struct
 from artix.model.forests import pointer_table
 from artix.model.topology import Topology
 

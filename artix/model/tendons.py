@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 import numpy.typing as npt
-from flax import struct
 
+from artix.math import struct
 from artix.model.validation import check_fields, finite_array, interval
 
 Array = jax.Array

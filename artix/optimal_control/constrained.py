@@ -15,9 +15,12 @@ import jax.numpy as jnp
 
 from artix.optimal_control.ilqr import Solution
 from artix.optimal_control.problem import Knot, Problem, Residual, residual
+from artix.optimal_control.sensitivity import with_implicit_derivatives
 from artix.optimal_control.solver import solve
 
 Array = jax.Array
+#: Corrections of the multipliers by which derivatives are found: each leaves a part of about 1 / weight.
+CORRECTIONS = 3
 
 
 class Multipliers(NamedTuple):
@@ -85,6 +88,11 @@ def solve_constrained(
     Each outer iteration solves the problem with what its constraints cost, from the solution before, then corrects
     their multipliers and lets the weight grow.
 
+    *Derivatives.* Reverse mode is implicit, as that of :func:`solve`, by all arrays of the problem: those of the
+    trajectory, its cost and the multipliers along the constraints that act. Corrections of the multipliers, repeated at
+    the solution, carry them; what they leave out is of the size of the violation, relative to the first one's. They are
+    right where the solution has converged and no constraint is about to act or to cease.
+
     Args:
       problem: the problem, with ``equality``, ``inequality``, ``final_equality`` or ``final_inequality``.
       controls: a first guess, shape [T, nu].
@@ -117,25 +125,57 @@ def solve_constrained(
     functions = problem.equality, problem.inequality, problem.final_equality, problem.final_inequality
     if all(function is None for function in functions):
         raise ValueError("the problem has no constraints: give equality, inequality, ...; or use solve")
-    first = solve(augmented(problem, None, weight), controls, states, **options | {"iterations": 1})
-    found = _constraints(problem, first.states, first.controls)
-    began: Multipliers = jax.tree.map(jnp.zeros_like, found) if multipliers is None else multipliers
     dtype = problem.start.dtype
 
-    def body(carry: Any, _: None) -> tuple[Any, tuple[Array, Solution]]:
-        states, controls, multipliers, weight = carry
-        solution = solve(augmented(problem, multipliers, weight), controls, states, **options)
-        found = _constraints(problem, solution.states, solution.controls)
-        pushed = jax.tree.map(lambda each, by: each + weight * by, multipliers, found)
-        pushed = pushed._replace(
-            inequality=_positive(pushed.inequality), final_inequality=_positive(pushed.final_inequality)
-        )
-        grown = jnp.minimum(weight * weight_growth, most_weight).astype(dtype)
-        return (solution.states, solution.controls, pushed, grown), (_violation(found), solution)
+    def solved(problem: Problem, controls: Array, states: Array | None, multipliers: Multipliers | None):
+        first = solve(augmented(problem, None, weight), controls, states, **options | {"iterations": 1})
+        found = _constraints(problem, first.states, first.controls)
+        began: Multipliers = jax.tree.map(jnp.zeros_like, found) if multipliers is None else multipliers
 
-    start = first.states, first.controls, began, jnp.asarray(weight, dtype)
-    (_, _, pushed, _), (violation, solutions) = jax.lax.scan(body, start, length=outer_iterations)
-    return ConstrainedSolution(jax.tree.map(lambda leaf: leaf[-1], solutions), pushed, violation)
+        def body(carry: Any, _: None) -> tuple[Any, tuple[Array, Solution]]:
+            states, controls, multipliers, weight = carry
+            solution, pushed, violation = _corrected(problem, controls, states, multipliers, weight, options)
+            grown = jnp.minimum(weight * weight_growth, most_weight).astype(dtype)
+            return (solution.states, solution.controls, pushed, grown), (violation, solution)
+
+        start = first.states, first.controls, began, jnp.asarray(weight, dtype)
+        (_, _, pushed, _), (violation, solutions) = jax.lax.scan(body, start, length=outer_iterations)
+        return ConstrainedSolution(jax.tree.map(lambda leaf: leaf[-1], solutions), pushed, violation)
+
+    last = jnp.asarray(min(weight * weight_growth ** (outer_iterations - 1), most_weight), dtype)
+
+    def cotangent(whole: Any, values: Any, found: ConstrainedSolution, given: ConstrainedSolution) -> Any:
+        """By corrections at the solution, of which each brings the multipliers' derivatives nearer to theirs."""
+        controls, states, multipliers = found.solution.controls, found.solution.states, found.multipliers
+
+        def repeated(values: Any) -> tuple[Array, Array, Array, Multipliers]:
+            problem = whole(values)
+
+            def body(multipliers: Multipliers, _: None) -> tuple[Multipliers, tuple[Array, Array, Array]]:
+                once = options | {"iterations": 1}
+                solution, pushed, _ = _corrected(problem, controls, states, multipliers, last, once)
+                return pushed, (solution.states, solution.controls, solution.cost)
+
+            pushed, solutions = jax.lax.scan(body, multipliers, length=CORRECTIONS)
+            return *(each[-1] for each in solutions), pushed
+
+        sought = given.solution.states, given.solution.controls, given.solution.cost, given.multipliers
+        return jax.vjp(repeated, values)[1](sought)[0]
+
+    return with_implicit_derivatives(problem, solved, cotangent, controls, states, multipliers)
+
+
+def _corrected(
+    problem: Problem, controls: Array, states: Array, multipliers: Multipliers, weight: Array, options: dict[str, Any]
+) -> tuple[Solution, Multipliers, Array]:
+    """The augmented problem's solution, the multipliers that it suggests, and how far constraints are violated."""
+    solution = solve(augmented(problem, multipliers, weight), controls, states, **options)
+    found = _constraints(problem, solution.states, solution.controls)
+    pushed = jax.tree.map(lambda each, by: each + weight * by, multipliers, found)
+    pushed = pushed._replace(
+        inequality=_positive(pushed.inequality), final_inequality=_positive(pushed.final_inequality)
+    )
+    return solution, pushed, _violation(found)
 
 
 def augmented(problem: Problem, multipliers: Multipliers | None, weight: Array | float) -> Problem:

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 
 import artix
+from artix.math import struct
 from artix.optimal_control import knots
 from artix.optimal_control.schedule import ContactSchedule
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 
 import artix
+from artix.math import struct
 from artix.optimal_control import knots
 from artix.optimal_control.dynamics import DiscreteDynamics
 

@@ -8,9 +8,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 
 import artix
+from artix.math import struct
 
 Array = jax.Array
 #: Damping of a row of Delassus' matrix that releases it: forces on it are 1e-12 of what would hold it.

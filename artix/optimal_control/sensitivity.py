@@ -16,28 +16,60 @@ import jax.numpy as jnp
 
 from artix.optimal_control.approximation import LinearQuadratic, approximate, exact_hessians
 from artix.optimal_control.box import Box
+from artix.optimal_control.ilqr import Solution
 from artix.optimal_control.problem import Problem, total_cost
 from artix.optimal_control.recursions import follow, riccati, trajectory_costates
 
 Array = jax.Array
 
 
-def problem_cotangent(
-    whole: Callable[[Any], Problem], values: Any, states: Array, controls: Array, cotangent: Any
+def with_implicit_derivatives(
+    problem: Problem, solved: Callable[..., Any], rule: Callable[..., Any], *guesses: Any
 ) -> Any:
+    """A solution whose derivatives by those of the problem's arrays that are traced follow a rule; guesses have none.
+
+    What is known while JAX traces stays so, and becomes numbers of the kernels.
+
+    Args:
+      problem: the problem.
+      solved: makes a solution of a problem and the guesses.
+      rule: like :func:`problem_cotangent`.
+      guesses: pytrees of arrays.
+    """
+    structure: Any
+    leaves, structure = jax.tree.flatten(problem)
+    traced = [k for k, leaf in enumerate(leaves) if isinstance(leaf, jax.core.Tracer)]
+    shapes = jax.eval_shape(lambda *each: each, *guesses)
+
+    def whole(values: list[Any]) -> Problem:
+        return structure.unflatten([*map(dict(zip(traced, values, strict=True)).get, range(len(leaves)), leaves)])
+
+    def forward(values: list[Any], *guesses: Any) -> tuple[Any, Any]:
+        found = solved(whole(values), *guesses)
+        return found, (values, found)
+
+    def backward(kept: Any, cotangent: Any) -> tuple[Any, ...]:
+        nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        return rule(whole, *kept, cotangent), *nothing
+
+    function = jax.custom_vjp(lambda values, *guesses: solved(whole(values), *guesses))
+    function.defvjp(forward, backward)
+    return function([leaves[k] for k in traced], *jax.lax.stop_gradient(guesses))
+
+
+def problem_cotangent(whole: Callable[[Any], Problem], values: Any, found: Solution, cotangent: Solution) -> Any:
     """The cotangent of what a problem is made of, by one of its solution.
 
     Args:
       whole: makes the problem of ``values``.
       values: a pytree, some leaves of which may be of integers.
-      states: flat, of the solution, [T + 1, nx].
-      controls: of the solution, [T, nu].
+      found: the solution.
       cotangent: of the solution.
 
     Returns:
       Like ``values``.
     """
-    problem = whole(values)
+    problem, states, controls = whole(values), found.states, found.controls
     dynamics = problem.dynamics
     ndx = dynamics.num_deviations
     quadratic = approximate(problem, states, controls)

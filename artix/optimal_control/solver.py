@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import jax
-import jax.numpy as jnp
 
 from artix.optimal_control.approximation import Hessian
 from artix.optimal_control.ilqr import Options, Riccati, Solution, iterate
 from artix.optimal_control.problem import Problem, rollout
-from artix.optimal_control.sensitivity import problem_cotangent
+from artix.optimal_control.sensitivity import problem_cotangent, with_implicit_derivatives
 
 Array = jax.Array
 
@@ -99,32 +95,4 @@ def solve(
     def solved(each: Problem, states: Array, controls: Array) -> Solution:
         return iterate(each, states, controls, options, damping, tolerance)
 
-    return _with_implicit_derivatives(problem, solved, *jax.lax.stop_gradient((states, controls)))
-
-
-def _with_implicit_derivatives(
-    problem: Problem, solved: Callable[[Problem, Array, Array], Solution], states: Array, controls: Array
-) -> Solution:
-    """A solution whose derivatives by those of the problem's arrays that are traced are implicit.
-
-    What is known while JAX traces stays so, and becomes numbers of the kernels.
-    """
-    structure: Any
-    leaves, structure = jax.tree.flatten(problem)
-    traced = [k for k, leaf in enumerate(leaves) if isinstance(leaf, jax.core.Tracer)]
-
-    def whole(values: list[Any]) -> Problem:
-        return structure.unflatten([*map(dict(zip(traced, values, strict=True)).get, range(len(leaves)), leaves)])
-
-    def forward(values: list[Any], states: Array, controls: Array) -> tuple[Solution, Any]:
-        found = solved(whole(values), states, controls)
-        return found, (values, found.states, found.controls)
-
-    def backward(kept: Any, cotangent: Solution) -> tuple[list[Any], Array, Array]:
-        values, states, controls = kept
-        by_values = problem_cotangent(whole, values, states, controls, cotangent)
-        return by_values, jnp.zeros_like(states), jnp.zeros_like(controls)
-
-    function = jax.custom_vjp(lambda values, *guess: solved(whole(values), *guess))
-    function.defvjp(forward, backward)
-    return function([leaves[k] for k in traced], states, controls)
+    return with_implicit_derivatives(problem, solved, problem_cotangent, states, controls)

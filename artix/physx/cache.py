@@ -7,8 +7,8 @@ from typing import TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 
+from artix.math import struct
 from artix.model.articulation import Articulation
 from artix.model.checks import check_vector
 from artix.model.couplings import LoopJointType

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 
 from artix.dynamics.momentum import centroidal_momentum_matrix
 from artix.kinematics.velocities import generalized_velocity
+from artix.math import struct
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector

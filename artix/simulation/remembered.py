@@ -64,8 +64,10 @@ def touching_of(
     check_vector("memory.impulse", memory.impulse, candidates, articulation.dtype, "C candidates of the shapes")
     check_vector("memory.joint_friction", memory.joint_friction, state.joint_position.shape, articulation.dtype, "n")
     # What has opened since, as after an impact, begins with nothing: few iterations do not undo a large impulse.
-    closed = touches.gap < options.allowed_penetration
-    impulse = jnp.where(closed[:, None], choice.recalled(memory.impulse), 0)
+    impulse = choice.recalled(memory.impulse)
+    if not options.contact_smoothing:
+        closed = touches.gap < options.allowed_penetration
+        impulse = jnp.where(closed[:, None], impulse, 0)
     return Touching(touches, choice, ContactMemory(impulse, memory.joint_friction))
 
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 
 from artix.kinematics.bodies import Placement
 from artix.kinematics.links import forward_kinematics
-from artix.math import spatial
+from artix.math import spatial, struct
 from artix.model.articulation import Articulation, State
 from artix.model.states import at_rest
 from artix.simulation.common.options import Control, SolverOptions

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy.typing as npt
+
 from artix import Ground, State
+from artix.viewer.html_plots import with_plots
 from artix.viewer.motions import Robots
 from artix.viewer.nodes import Nodes
+from artix.viewer.plots import checked_series
 from artix.viewer.scene import Scene, make_scene
 from artix.viewer.servers import private_server
 
@@ -20,6 +25,7 @@ def save_html(
     dt: float,
     *,
     ground: Ground | None = None,
+    series: Mapping[str, npt.ArrayLike] | None = None,
     max_rate: float = 60.0,
     dark_mode: bool = False,
     **options: Any,
@@ -35,12 +41,13 @@ def save_html(
         for motions of a batch; of N articulations or of a fleet: [N, n] or [T, N, n].
       dt: time from one frame to the next [s].
       ground: planes and height fields to draw; without one a floor is drawn below the robots.
+      series: what is plotted over time below the motion, by name: one curve [T] or several [T, C].
       max_rate: frames per second of motion that are kept at most [1/s].
       dark_mode: whether the background is dark.
       **options: ``visuals``, ``layout``, ``show``, ``contacts`` and ``commands`` of :func:`make_scene`.
 
     Raises:
-      ValueError: as for :func:`make_scene`, or ``max_rate`` is not positive.
+      ValueError: as for :func:`make_scene`, ``max_rate`` is not positive, or a series is not as long as the motion.
       OSError: the file cannot be written.
       ImportError: viser is not installed.
 
@@ -50,19 +57,26 @@ def save_html(
       >>> viewer.save_html("arm.html", arm, artix.neutral_state(arm), 0.02)  # doctest: +SKIP
     """
     scene = make_scene(robots, states, dt, ground=ground, **options)
-    Path(path).write_text(scene_html(scene, max_rate=max_rate, dark_mode=dark_mode), encoding="utf-8")
+    Path(path).write_text(scene_html(scene, series=series, max_rate=max_rate, dark_mode=dark_mode), encoding="utf-8")
 
 
-def scene_html(scene: Scene, *, max_rate: float = 60.0, dark_mode: bool = False) -> str:
+def scene_html(
+    scene: Scene,
+    *,
+    series: Mapping[str, npt.ArrayLike] | None = None,
+    max_rate: float = 60.0,
+    dark_mode: bool = False,
+) -> str:
     """The text of :func:`save_html` for a scene that was made already.
 
     Args:
       scene: what there is to see.
+      series: what is plotted over time below the scene, by name: one curve [T] or several [T, C].
       max_rate: frames per second of motion that are kept at most [1/s].
       dark_mode: whether the background is dark.
 
     Raises:
-      ValueError: ``max_rate`` is not positive.
+      ValueError: ``max_rate`` is not positive, or a series is not as long as the motion.
       ImportError: viser is not installed.
 
     Examples:
@@ -74,6 +88,7 @@ def scene_html(scene: Scene, *, max_rate: float = 60.0, dark_mode: bool = False)
     """
     if not max_rate > 0.0:
         raise ValueError(f"max_rate must be positive [1/s]; found {max_rate}")
+    curves = checked_series(series or {}, scene.num_frames)
     with private_server() as server:
         nodes = Nodes(server, scene)
         recording = server.get_scene_serializer()
@@ -81,4 +96,6 @@ def scene_html(scene: Scene, *, max_rate: float = 60.0, dark_mode: bool = False)
         for frame in range(0, scene.num_frames, stride):
             nodes.show(frame)
             recording.insert_sleep(stride * scene.dt)
-        return recording.as_html(dark_mode=dark_mode)
+        page = recording.as_html(dark_mode=dark_mode)
+    duration = stride * scene.dt * -(-scene.num_frames // stride)
+    return with_plots(page, curves, scene.dt, duration, dark_mode=dark_mode)

@@ -1,9 +1,7 @@
-"""Files of meshes, opened with trimesh: where they lie, what is in them, and fewer triangles where there are many."""
+"""Files of meshes, opened with trimesh: what is in them, and fewer triangles where there are many."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,29 +23,6 @@ def import_trimesh() -> Any:
     except ImportError as error:
         raise ImportError("files of meshes are read with trimesh: pip install 'artix[viewer]'") from error
     return trimesh
-
-
-def find_file(name: str, base: Path, package_dirs: Sequence[str | os.PathLike[str]]) -> Path | None:
-    """The file that a description names, ``None`` if it is not there.
-
-    Args:
-      name: a path, relative to ``base`` or absolute, or ``package://PACKAGE/...``, or ``file://...``.
-      base: the folder of the description.
-      package_dirs: folders that hold packages. Those above ``base`` are searched, too, and the variable
-        ``ROS_PACKAGE_PATH``.
-    """
-    plain = name.removeprefix("file://")
-    if "://" not in plain:
-        path = base / plain
-        return path if path.is_file() else None
-    inside = Path(plain.partition("://")[2])
-    roots = [Path(folder) for folder in package_dirs]
-    roots += [Path(folder) for folder in os.environ.get("ROS_PACKAGE_PATH", "").split(os.pathsep) if folder]
-    above = [base, *base.resolve().parents]
-    places = [root / inside for root in [*roots, *above]]
-    # The package may be checked out under another name: what lies inside it may be found in a folder above the file.
-    places += [folder / Path(*inside.parts[1:]) for folder in [*roots, *above[:3]]]
-    return next((place for place in places if place.is_file()), None)
 
 
 def read_mesh_file(path: Path) -> list[Part]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import partial
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +16,8 @@ from artix import Articulation, ContactReport, Fleet, Ground, State
 from artix.viewer.motions import Motion
 from artix.viewer.transforms import rotate, transform
 
+#: Contacts as a step reports them, or points and forces in world axes.
+ContactsToShow: TypeAlias = ContactReport | tuple[npt.ArrayLike, npt.ArrayLike]
 #: Candidates of contact that are at most so far from the ground bear the robot [m].
 TOUCHING = 0.005
 
@@ -48,31 +51,31 @@ class Marks:
     color: tuple[float, float, float]
 
 
-def force_arrows(motion: Motion, contacts: ContactReport, offsets: np.ndarray, size: float) -> Arrows:
-    """Forces of the ground on the robots, as long as a robot where they are its weight.
+def force_arrows(motion: Motion, contacts: ContactsToShow, offsets: np.ndarray, size: float) -> Arrows:
+    """Forces of the ground on the robots, as long as a robot where they are its own weight.
 
     Raises:
-      ValueError: the leading axes are not those of the states, or there are several kinds of robots.
+      ValueError: the leading axes are not those of the states, or points and forces are not of one shape.
     """
-    if isinstance(motion.robots, Fleet) and motion.robots.padding is not None:
-        raise ValueError("contacts: the robots of a mixed fleet have different contacts; show one kind, or none")
     leading = (motion.num_frames, motion.num_robots)
-    points, forces = np.asarray(contacts.point, float), np.asarray(contacts.force, float)
+    given = (contacts.point, contacts.force) if isinstance(contacts, ContactReport) else contacts
+    points, forces = (np.asarray(one, float) for one in given)
     if motion.num_robots == 1 and points.ndim == 3:
         points, forces = points[:, None], forces[:, None]
     if motion.num_frames == 1 and points.ndim == 2:
         points, forces = points[None, None], forces[None, None]
-    if points.shape[:2] != leading or points.ndim != 4:
+    if points.shape[:2] != leading or points.shape[3:] != (3,) or forces.shape != points.shape:
+        shapes = " and ".join(str(np.shape(one)) for one in given)
         raise ValueError(
-            f"contacts: point must have shape [T, K, 3] or [T, N, K, 3] with T, N = {leading} as the states; found "
-            f"{np.shape(contacts.point)}"
+            f"contacts: point and force must have shape [T, K, 3] or [T, N, K, 3] with T, N = {leading} as the states; "
+            f"found {shapes}"
         )
     like = motion.robots.articulation if isinstance(motion.robots, Fleet) else motion.robots
     weights = np.linalg.norm(np.asarray(like.gravity), axis=-1) * np.asarray(like.link_mass).sum(axis=-1)
-    scale = 0.8 * size / max(float(np.mean(weights)), 1e-9)
+    scale = 0.8 * size / np.maximum(np.broadcast_to(weights, motion.num_robots), 1e-9)
     shape = (leading[0], -1, 3)
-    starts = points + offsets[:, None]
-    return Arrows("contact_forces", starts.reshape(shape), (scale * forces).reshape(shape), (0.85, 0.15, 0.2))
+    starts, vectors = points + offsets[:, None], scale[:, None, None] * forces
+    return Arrows("contact_forces", starts.reshape(shape), vectors.reshape(shape), (0.85, 0.15, 0.2))
 
 
 def command_arrows(motion: Motion, commands: npt.ArrayLike, offsets: np.ndarray, size: float) -> list[Arrows]:

@@ -46,7 +46,7 @@ class Viewer:
     """
 
     def __init__(self, server: Any, scene: Scene, series: Mapping[str, np.ndarray]) -> None:
-        self.server, self.scene = server, scene
+        self.server, self.scene, self._series = server, scene, series
         self.url = address(server)
         self.nodes = Nodes(server, scene)
         self._closed = threading.Event()
@@ -119,7 +119,7 @@ class Viewer:
                 self.frame = int(place)
 
     def _repr_html_(self) -> str:
-        page = html.escape(scene_html(self.scene), quote=True)
+        page = html.escape(scene_html(self.scene, series=self._series), quote=True)
         return f'<iframe srcdoc="{page}" width="100%" height="480" style="border:none"></iframe>'
 
 

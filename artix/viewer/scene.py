@@ -9,11 +9,20 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from artix import ContactReport, Ground, State
+from artix import Ground, State
 from artix.viewer.ground_shapes import is_level
 from artix.viewer.load_visuals import visuals_of
 from artix.viewer.motions import Kind, Motion, Robots
-from artix.viewer.overlays import Arrows, Marks, Segments, command_arrows, force_arrows, mass_centers, support_polygons
+from artix.viewer.overlays import (
+    Arrows,
+    ContactsToShow,
+    Marks,
+    Segments,
+    command_arrows,
+    force_arrows,
+    mass_centers,
+    support_polygons,
+)
 from artix.viewer.transforms import transform
 from artix.viewer.visuals import Visual, checked_visuals, collision_visuals
 
@@ -116,7 +125,7 @@ def make_scene(
     ground: Ground | None = None,
     layout: Layout | None = None,
     show: Collection[str] = ("visual",),
-    contacts: ContactReport | None = None,
+    contacts: ContactsToShow | None = None,
     commands: npt.ArrayLike | None = None,
 ) -> Scene:
     """Brings together what there is to see.
@@ -133,7 +142,9 @@ def make_scene(
         others translucent. By default a grid, on ground that is not level overlaid.
       show: what is shown of robots, out of :data:`LAYERS`.
       contacts: contacts of each frame, as ``step_and_report`` tells them; leaves with leading axes [T], or [T, N]
-        for a batch. Their forces become arrows, as long as the robot where they are its weight.
+        for a batch. Or a pair of arrays, points [m] and forces [N] in world axes, of shape [T, K, 3] or [T, N, K, 3],
+        as for a fleet of several kinds, of which some have fewer contacts than K: theirs are filled up with zeros.
+        Forces become arrows, as long as the robot where they are its weight.
       commands: velocities forward and to the left [m/s] and of yaw [rad/s] that the robots are told, in axes that turn
         with their heading: shape [T, 3], or [T, N, 3] for a batch. They become arrows above the robots.
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from artix.io.common.diagnostics import Report
+from artix.io.common.mesh_files import find_file
 from artix.io.common.xml_tree import Element, is_text, read_child, read_numbers, read_xml
 from artix.io.urdf.collisions import read_origin, read_shape
-from artix.viewer.mesh_files import Part, find_file, read_mesh_file
+from artix.viewer.mesh_files import Part, read_mesh_file
 from artix.viewer.meshes import geometry_mesh
 from artix.viewer.sources import Drawn, warn_missing
 

@@ -20,6 +20,8 @@ from tests.support.point_mass import PointMass
 def _quick():
     with pytest.MonkeyPatch.context() as patch, jax.numpy_dtype_promotion("standard"), jax.enable_x64(False):
         patch.setattr(envs, "make", lambda name, **_: PointMass())
+        # The point mass has no body to show; the recordings of real tasks have tests below.
+        patch.setattr(command, "save_episode", lambda path, *_: path.write_text("<html>"))
         patch.setattr(jax, "devices", lambda *_: jax.local_devices()[:1])
         yield
 
@@ -38,11 +40,27 @@ def trained(tmp_path_factory):
 
 def test_what_a_training_leaves(trained):
     files = {path.name for path in trained.iterdir()}
-    assert files == {"checkpoint.npz", "policy.npz", "policy.stablehlo", "progress.csv", "learning_curve.png"}
+    assert files == {
+        "checkpoint.npz",
+        "policy.npz",
+        "policy.stablehlo",
+        "progress.csv",
+        "learning_curve.png",
+        "episode.html",
+    }
     header = policies.load_header(trained / "checkpoint.npz")
     assert (header["task"], header["steps"], header["config"]["num_envs"]) == ("cart_pole", 512, 8)
     assert len((trained / "progress.csv").read_text().splitlines()) == 3
     assert (trained / "policy.npz").stat().st_size < 100_000
+
+
+def test_without_the_viewer_there_is_no_recording(tmp_path, monkeypatch, capsys):
+    def missing(*_):
+        raise ImportError("the viewer shows scenes with viser: pip install 'artix[viewer]'")
+
+    monkeypatch.setattr(command, "save_episode", missing)
+    assert not command._record(command.TrainingFiles(tmp_path), None, None, 0)
+    assert "no episode.html: the viewer shows scenes with viser" in capsys.readouterr().out
 
 
 def test_the_exported_policy_is_the_policy(trained):
@@ -83,6 +101,7 @@ def test_ctrl_c_leaves_a_checkpoint(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command.ppo, "train", interrupted)
     assert train(tmp_path / "runs", "--steps", "10k") == 130
     assert "--resume" in capsys.readouterr().out
+    assert not (tmp_path / "runs" / "episode.html").exists()
     assert policies.load_header(tmp_path / "runs" / "checkpoint.npz")["steps"] == 256
 
 
@@ -112,11 +131,18 @@ def test_a_bad_checkpoint_is_said(trained, tmp_path, capsys):
         bad.write_bytes(content)
         assert main(["play", str(bad)]) == 1
         assert "damaged, or no checkpoint" in capsys.readouterr().err
+    bad.write_bytes(b"Plain text, which NumPy takes for a pickle.")
+    assert main(["play", str(bad)]) == 1
+    assert capsys.readouterr().err.endswith("it is no archive of arrays (.npz)\n")
+    np.savez(bad, x=np.array([{}]))
+    assert main(["play", str(bad)]) == 1
+    assert "it holds Python objects" in capsys.readouterr().err
     np.savez(bad, x=np.zeros(3))
     assert main(["play", str(bad)]) == 1
     assert "no checkpoint" in capsys.readouterr().err
     assert main(["play", str(tmp_path / "none.npz")]) == 1
-    assert "there is no checkpoint" in capsys.readouterr().err
+    assert "there is no checkpoint" in (error := capsys.readouterr().err)
+    assert "quadruped_velocity" in error
 
 
 def test_a_checkpoint_of_other_options_is_said(trained, capsys, tmp_path):

@@ -88,6 +88,7 @@ def standing_box(dtype="float64") -> tuple[artix.Articulation, artix.State, arti
     )
 
 
+@pytest.mark.slow
 @METHODS
 def test_a_box_on_a_slope(method: str, dtype) -> None:
     """It stands where friction holds it, and else slides with ``g_x - mu g_z``; four corners are redundant."""

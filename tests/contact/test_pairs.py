@@ -64,6 +64,7 @@ def test_distances_are_those_of_mujoco(kinds: tuple[str, str]) -> None:
     assert compared > 200
 
 
+@pytest.mark.slow
 def test_derivatives_of_distances() -> None:
     """Against differences; finite where two centres are at the same place."""
     robot = two_shapes(SHAPES["capsule"][0], SHAPES["box"][0])

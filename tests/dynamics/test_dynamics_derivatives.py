@@ -115,6 +115,7 @@ def test_second_derivatives_against_pinocchio(robot: str, fixed_base: bool) -> N
     assert relative(found.acceleration_configuration, differences(first(2), moved, nv)) <= 1e-9
 
 
+@pytest.mark.slow
 @BASES
 def test_against_differences(fixed_base: bool) -> None:
     """What Pinocchio does not have in this form: wrenches, gravity scales, links, centroidal momentum."""
@@ -240,6 +241,7 @@ def test_rules_agree_with_plain_differentiation(fixed_base: bool) -> None:
         np.testing.assert_allclose(one, other, atol=1e-11 * max(1.0, np.max(np.abs(other), initial=0.0)))
 
 
+@pytest.mark.slow
 def test_unused_parts_are_not_computed() -> None:
     """The gradient by the velocity of a known articulation needs no program for parameters; no loop anywhere."""
     a = small_tree(True).astype("float32")

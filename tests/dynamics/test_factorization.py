@@ -66,6 +66,7 @@ def test_factors_of_random_trees(seed: int, size: int) -> None:
         np.testing.assert_allclose(factorization.finish_solve(factors, half[0]), wanted[:, 0], atol=1e-12)
 
 
+@pytest.mark.slow
 def test_derivatives_of_the_factors() -> None:
     paths = Paths((-1, 0, 0, 2, 1))
     point = matrix_of(paths), jnp.arange(1.0, 6)
@@ -161,6 +162,7 @@ def test_articulated_bodies_solve_in_parts() -> None:
         np.testing.assert_allclose(a[0], b, atol=1e-11 * float(jnp.max(jnp.abs(b))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fixed_base", [True, False], ids=["fixed", "floating"])
 def test_a_chain_of_64_in_float32(fixed_base: bool) -> None:
     """Halving, of matrices that are as wrong as all of float32, is wrong by 5e-4 to 2e-3 in such chains."""

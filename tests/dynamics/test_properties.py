@@ -175,6 +175,7 @@ def _rates(articulation, states, accelerations):
     return jax.vmap(one)(states, accelerations)
 
 
+@pytest.mark.slow
 @BASES
 @settings(max_examples=5)
 @given(seed=SEEDS)
@@ -245,6 +246,7 @@ def test_permuting_siblings_permutes_the_result(fixed_base: bool) -> None:
     )
 
 
+@pytest.mark.slow
 @BASES
 def test_a_fixed_joint_is_a_rigid_weld(fixed_base: bool) -> None:
     """Merging by hand a link that a fixed joint attaches changes nothing but the number of links."""

@@ -100,6 +100,7 @@ def test_gradient_through_a_locked_joint() -> None:
     assert abs(change) > 1e-3
 
 
+@pytest.mark.slow
 @BASES
 def test_attached_articulation_against_pinocchio(fixed_base: bool) -> None:
     rng = np.random.default_rng(0)
@@ -202,6 +203,7 @@ def test_back_to_a_builder(make) -> None:
         artix.builder_from_articulation(jax.tree.map(lambda leaf: leaf[None], a))
 
 
+@pytest.mark.slow
 def test_locking_takes_couplings_along() -> None:
     builder = ArticulationBuilder(fixed_base=True)
     hand(builder, None, None)

@@ -89,6 +89,7 @@ def _stepper(environment):
     return advance
 
 
+@pytest.mark.slow
 def test_eight_devices_need_no_communication():
     """Each computes its part of the batch, and the numbers are those of one device."""
     done = subprocess.run(
@@ -166,6 +167,9 @@ def test_what_is_refused(cart):
         envs.Environment("it", robot, action_size=1, dt=0.02, physics_dt=0.015, episode_length=10)
     with pytest.raises(ValueError, match="at least 1"):
         envs.Environment("it", robot, action_size=1, dt=0.02, physics_dt=0.01, episode_length=0)
+    for solver in ("pgs", "tgs"):
+        with pytest.raises(ValueError, match=rf"must be 'implicit' on a ground.*found '{solver}'; artix.step has"):
+            envs.make("quadruped_velocity", solver_options=artix.SolverOptions(solver=solver))
 
 
 def test_actions_beyond_one_are_clipped(cart):
@@ -173,6 +177,7 @@ def test_actions_beyond_one_are_clipped(cart):
     same(cart.step(state, jnp.array([3.0], "float32")), cart.step(state, jnp.array([1.0], "float32")))
 
 
+@pytest.mark.slow
 def test_the_gradient_of_an_episode_is_its_difference(cart):
     environment = envs.make("cart_pole", dtype="float64")
     state = environment.reset(jax.random.key(0))

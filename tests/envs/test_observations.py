@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 import artix
+from artix import envs
 from artix.envs import observations, terrain
 from artix.envs.tasks.quadruped_velocity import FEET
+from benchmarks.environments import MjxQuadruped
 
 SENSORS = {
     "velocimeter": mujoco.mjtSensor.mjSENS_VELOCIMETER,
@@ -63,6 +65,46 @@ def test_sensors_agree_with_those_of_mujoco(robot, model):
         np.testing.assert_allclose(found["places"], [data.site(foot).xpos for foot in FEET], atol=1e-11)
         axes = data.site("imu").xmat.reshape(3, 3)
         np.testing.assert_allclose(found["gravity"], axes.T @ [0, 0, -1], atol=1e-11)
+
+
+@pytest.mark.slow
+def test_the_peer_of_the_benchmark_sees_and_rewards_the_same():
+    """Of one state: ours by artix, the benchmark's by MuJoCo."""
+    task = envs.make("quadruped_velocity", dtype="float64")
+    peer, robot = MjxQuadruped(task), task.articulation
+    coordinates = artix.MujocoCoordinates(robot, peer.model)
+    is_compared = np.arange(119) // 3 != 51 // 3  # all but the accelerometer's
+
+    @jax.jit
+    def ours(state, impulse, memory, action, drawn):
+        transition = envs.Transition(robot, task.ground, state, state, impulse, memory, action, drawn)
+        gait, first_contact = task.gait(transition)
+        after = memory | {"gait": gait.landed()}
+        return task.signals(transition, gait, first_contact), after, task.observe(transition.replace(memory=after))
+
+    numbers_of_contacts = set()
+    for seed in range(4):
+        keys = jax.random.split(jax.random.key(seed), 4)
+        state = artix.random_state(robot, keys[0])
+        state = state.replace(root_pose=state.root_pose.at[2].set(0.1))
+        action, drawn = jax.random.uniform(keys[1], (12,), minval=-1, maxval=1), task.draw(keys[3])
+        memory = task.begin(keys[2])[1] | {"last_action": action}
+        data = mujoco.MjData(peer.model)
+        data.qpos[:], data.qvel[:] = coordinates.qpos_qvel(state, peer.model.qpos0)
+        data.ctrl[peer.order] = task.target(action)
+        mujoco.mj_forward(peer.model, data)
+        theirs = peer.signals(data, memory, action)
+        touches = np.asarray(theirs["contact"])
+        numbers_of_contacts.add(int(touches.sum()))
+        impulse = np.outer(touches, [0.0, 0.0, 1.0])
+        signals, after, seen = ours(state, impulse, memory, action, drawn)
+        for name in set(theirs) - {"gravity"}:
+            np.testing.assert_allclose(signals[name], theirs[name], atol=1e-10, err_msg=name)
+        wanted = peer.observe(theirs, after, drawn["noise"], data)
+        np.testing.assert_allclose(seen["state"], wanted["state"], atol=1e-10)
+        one, other = (x["privileged_state"][is_compared] for x in (seen, wanted))
+        np.testing.assert_allclose(one, other, atol=1e-10)
+    assert len(numbers_of_contacts) > 1
 
 
 def test_an_accelerometer_feels_what_accelerates(robot):

@@ -20,7 +20,7 @@ SIZES = {
     "humanoid_stand": ({"privileged_state": 187, "state": 87}, 25),
     "humanoid_velocity": ({"privileged_state": 187, "state": 87}, 25),
 }
-QUICK = ("cart_pole", "arm_reach", "quadruped_velocity")
+QUICK = ("cart_pole", "arm_reach")
 
 
 def make(name):
@@ -68,6 +68,7 @@ def still():
     return envs.make("quadruped_velocity", dtype="float32", noise_scales={}, velocity_commands=commands)
 
 
+@pytest.mark.slow
 def test_a_quadruped_that_stands_is_seen_to_stand(still):
     state = still.reset(jax.random.key(0))
     at_rest = state.articulation_state.replace(root_velocity=jnp.zeros(6, "float32"))
@@ -132,6 +133,7 @@ def test_noise_is_on_what_the_policy_sees_alone():
     np.testing.assert_array_equal(obs["privileged_state"][:, :48], obs["state"])
 
 
+@pytest.mark.slow
 def test_pushes_change_the_velocity(still):
     always = disturbances.Pushes(speed=(0.7, 0.7), mean_time=1e-9)
     pushed = envs.make("quadruped_velocity", dtype="float32", pushes=always)
@@ -155,7 +157,7 @@ def test_a_curriculum_goes_up_and_down():
         return state.replace(articulation_state=there, info=info)
 
     def levels(ended):
-        return int(rough.restart(jax.random.key(1), ended).info["level"])
+        return int(rough.renew(jax.random.key(1), ended.replace(done=jnp.float32(1))).info["level"])
 
     assert levels(moved(2.5, 3.0, 1)) == 2
     assert levels(moved(1.8, 3.0, 1)) == 1
@@ -164,6 +166,7 @@ def test_a_curriculum_goes_up_and_down():
     assert levels(moved(2.5, 3.0, 2)) in (0, 1, 2)
     robot, ground = rough.articulation, artix.Ground((rough.tiles.field,))
     keys = jax.random.split(jax.random.key(2), 50)
-    starts = jax.vmap(lambda key: rough.restart(key, state).articulation_state)(keys)
+    ended = state.replace(done=jnp.float32(1))
+    starts = jax.vmap(lambda key: rough.renew(key, ended).articulation_state)(keys)
     lowest = jax.vmap(lambda start: jnp.min(artix.geometry_distances(robot, start, ground)))(starts)
-    assert np.all((lowest > 0.003) & (lowest < 0.017))  # moved along z by distances along steep normals
+    np.testing.assert_allclose(lowest, 0.01, atol=2e-5)  # however steep it is; positions of 12 m in float32

@@ -41,7 +41,9 @@ def _agree(found: Any, wanted: Any) -> None:
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-9), found, wanted)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(x, marks=pytest.mark.slow) if x in ("gradient", "step") else x for x in FUNCTIONS]
+)
 def test_other_platforms(name: str) -> None:
     """JAX refuses operations that another machine may not know."""
     program = jax.jit(jax.vmap(FUNCTIONS[name]))

@@ -100,6 +100,7 @@ def bound(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     return lambda state, extra: jax.vmap(functools.partial(function, robot(name)))(state, extra)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["arm7", "quadruped"])
 @pytest.mark.parametrize("count", [70, 3])
 def test_dynamics(name: str, count: int) -> None:

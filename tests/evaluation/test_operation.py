@@ -327,6 +327,7 @@ def test_refusals_are_said_as_they_are() -> None:
     assert not getattr(refusal.value, "__notes__", [])
 
 
+@pytest.mark.slow
 def test_checkify_and_debugging() -> None:
     robot = random_tree(3, 3, fixed_base=False)
     state = state_at(random_states(robot, 1), 0)

@@ -209,6 +209,7 @@ def test_equal_topologies_share_one_compilation() -> None:
     assert jitted._cache_size() == 2
 
 
+@pytest.mark.slow
 def test_no_weak_types() -> None:
     """Whatever a function returns may be fed back without a second compilation."""
     a = ROBOTS["quadruped"]()

@@ -123,6 +123,7 @@ def test_a_training_goes_on_as_if_it_had_not_been_interrupted(trained, tmp_path)
         np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.slow
 def test_the_same_seed_has_the_same_result_and_another_one_not(trained):
     again = train(PointMass(), 3)
     other = train(PointMass(), 3, dataclasses.replace(CONFIG, seed=1))
@@ -140,6 +141,7 @@ def test_a_critic_that_knows_more():
     ).shape == (5, 1)
 
 
+@pytest.mark.slow
 def test_a_number_that_is_not_finite_stays_in_its_environment():
     environment = envs.make("cart_pole")
     config = dataclasses.replace(CONFIG, num_envs=8, unroll=4, epochs=1)
@@ -168,6 +170,17 @@ def test_a_loss_that_is_not_finite_ends_the_training():
 def test_environments_are_shared_out_evenly():
     with pytest.raises(ValueError, match="num_envs=63, unroll=16"):
         next(ppo.train(PointMass(), dataclasses.replace(CONFIG, num_envs=63, minibatches=5), steps=1))
+
+
+class Elsewhere:
+    """A device of another process."""
+
+    process_index = 1
+
+
+def test_devices_of_other_processes_are_refused():
+    with pytest.raises(ValueError, match=r"devices=jax.local_devices\(\).*ppo.make_iteration.*many_hosts"):
+        next(ppo.train(PointMass(), CONFIG, steps=1, devices=[*one_device(), Elsewhere()]))
 
 
 EIGHT_DEVICES = """

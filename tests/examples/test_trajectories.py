@@ -23,6 +23,7 @@ def loops(program: str) -> int:
     return len(re.findall(r" while\(", program))
 
 
+@pytest.mark.slow
 def test_gradients_of_a_rollout_have_no_loop_but_the_scan() -> None:
     a = artix.robots.load("quadruped").astype(jnp.float32)
     state, forces = artix.neutral_state(a), jnp.zeros((4, a.topology.nv), jnp.float32)

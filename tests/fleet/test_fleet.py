@@ -384,6 +384,7 @@ def test_a_new_member_is_evaluated_by_its_kind(members) -> None:
         np.testing.assert_allclose(found[number], artix.potential_energy(members[3], own), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_each_device_evaluates_its_members_kind_by_kind(members) -> None:
     if len(jax.devices("cpu")) < 2:
         pytest.skip("needs several devices; tests/conftest.py asks XLA for them")

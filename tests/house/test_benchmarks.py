@@ -57,6 +57,7 @@ def test_a_run_is_written_as_tables_and_plots(tiny):
     assert (tiny / "page" / "throughput-arm.svg").read_text().startswith("<?xml")
 
 
+@pytest.mark.slow
 def test_peers_that_cannot_say_why():
     fleet = Robot("fleet", "fleet", "", False, tuple(robot for robot in benchmark_robots() if robot.key == "arm"))
     with pytest.raises(Failure, match="one topology in a program"):

@@ -1,5 +1,6 @@
 """What the documents show must run."""
 
+import json
 import re
 import subprocess
 import sys
@@ -26,7 +27,9 @@ def test_the_examples_of_the_readme_run(capsys, tmp_path, monkeypatch):
 def test_what_the_documents_link_to_is_there():
     for page in [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")]:
         for link in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
-            made = re.match(r"(reference|tutorials)/", link)  # with the site, whose strict build looks at them
+            made = re.match(
+                r"(reference|tutorials)/|gallery\.md$", link
+            )  # with the site, whose strict build looks at them
             assert "://" in link or made or (page.parent / link).exists(), f"{page.name} links to {link}"
 
 
@@ -71,6 +74,7 @@ def test_the_examples_about_usd_run(tmp_path, monkeypatch, capsys):
     assert "(18, 18)" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_page_on_evaluation_run():
     """And what the page shows is what they print, but for the machine's lanes; in a process without this one's x64."""
     text = (ROOT / "docs/evaluation.md").read_text(encoding="utf-8")
@@ -116,6 +120,7 @@ def test_the_examples_of_the_page_on_derivatives_run():
     assert namespace["A"].shape == (14, 14)
 
 
+@pytest.mark.slow
 def test_the_examples_about_shapes_and_ground_run(capsys):
     pytest.importorskip("mujoco")
     text = (ROOT / "docs/contact.md").read_text(encoding="utf-8")
@@ -169,6 +174,19 @@ def test_the_notebooks_run(notebook):
     nbclient.NotebookClient(content, timeout=600, resources={"metadata": {"path": str(ROOT)}}).execute()
 
 
+@pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_the_notebooks_hold_what_they_print_and_draw(notebook):
+    """Those who read them on the site, or before they install anything, see the results; and they stay small."""
+    cells = [cell for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
+    outputs = [output for cell in cells for output in cell["outputs"]]
+    assert outputs
+    assert not [output for output in outputs if output["output_type"] == "error"]
+    drawn = sum("plt." in "".join(cell["source"]) for cell in cells)
+    assert sum("image/png" in output.get("data", {}) for output in outputs) >= min(drawn, 1)
+    assert notebook.stat().st_size < 300_000
+
+
 @pytest.mark.parametrize(
     "document",
     [
@@ -181,6 +199,7 @@ def test_the_notebooks_run(notebook):
         "docs/derivatives.md",
         "docs/evaluation.md",
         "docs/formats.md",
+        "docs/identification.md",
         "docs/index.md",
         "docs/inverse_kinematics.md",
         "docs/optimal_control.md",
@@ -206,19 +225,19 @@ def test_the_examples_of_the_page_on_the_viewer_run(tmp_path, monkeypatch, capsy
     pytest.importorskip("viser")
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/viewer.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     namespace = {}
     for block in blocks:
         exec(compile(block, "docs/viewer.md", "exec"), namespace)
     assert namespace["image"].shape == (200, 200, 4)
-    assert {"landing.html", "landing.png", "arm.png"} <= {path.name for path in tmp_path.iterdir()}
+    assert {"landing.html", "fleet.html", "landing.png", "arm.png"} <= {path.name for path in tmp_path.iterdir()}
     out = capsys.readouterr().out
     assert "http://localhost:" in out
     assert "0.3" in out
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["optimal_control", "inverse_kinematics"])
+@pytest.mark.parametrize("page", ["optimal_control", "inverse_kinematics", "identification"])
 def test_the_examples_about_optimal_control_run(page, capsys):
     """And reach what they assert, with users' 32-bit types."""
     pytest.importorskip("optimistix")
@@ -228,7 +247,11 @@ def test_the_examples_about_optimal_control_run(page, capsys):
         for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
             exec(compile(block, f"{page}.md", "exec"), namespace)
     out = capsys.readouterr().out
-    shown = {"optimal_control": "(36, 36) (36, 12) (12,)", "inverse_kinematics": "(1000, 7)"}
+    shown = {
+        "optimal_control": "(36, 36) (36, 12) (12,)",
+        "inverse_kinematics": "(1000, 7)",
+        "identification": "('friction', 'trunk', 'legs', 'height')",
+    }
     assert shown[page] in out
 
 

@@ -61,13 +61,21 @@ def test_every_page_is_in_the_navigation():
 @pytest.mark.slow
 def test_the_site_builds(tmp_path):
     """Strictly: a link to nowhere, a page outside the navigation or an unknown name is an error."""
-    for module in ("mkdocs", "material", "mkdocstrings", "nbconvert"):
+    for module in ("mkdocs", "material", "mkdocstrings", "nbconvert", "viser"):
         pytest.importorskip(module)
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
     assert done.returncode == 0, done.stderr
+    gallery = (tmp_path / "gallery" / "index.html").read_text(encoding="utf-8")
+    recordings = sorted((tmp_path / "gallery").glob("*.html"))
+    assert len(recordings) == 6  # with the page itself
+    for recording in recordings:
+        if recording.name != "index.html":
+            assert recording.stat().st_size < 2e6
+            assert f'href="{recording.name}"' in gallery
+            assert f'src="{recording.stem}.png"' in gallery
     for entry in reference.entries():
         page = (tmp_path / "reference" / entry.room / "index.html").read_text(encoding="utf-8")
         assert f'id="{entry.home}"' in page

@@ -66,6 +66,7 @@ def supported(a, s, acceleration, offset) -> dict:
     }
 
 
+@pytest.mark.slow
 def test_supported_by_frames(rig) -> None:
     model, data, a, s, acceleration = rig
     offset = jnp.array([0.1, -0.2, 0.3, 0.5, 0.5, 0.5, 0.5])

@@ -24,6 +24,7 @@ def run(format_name: str, count: int, seed: int) -> None:
     assert f"done: {count} cases" in result.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format_name", ["urdf", "mjcf"])
 def test_mutated_descriptions(format_name):
     run(format_name, 300, seed=0)

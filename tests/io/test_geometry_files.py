@@ -327,6 +327,7 @@ def Material "rubber" ( prepend apiSchemas = ["PhysicsMaterialAPI", "PhysxMateri
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("approximation", "distance"),
     # The roof hangs by its point at z = 0, 5 m up; its bounding ball has a radius of sqrt(4^2 + 3^2 + 2^2) cm.

@@ -107,6 +107,7 @@ CROWDS = [f"humanoid/{count:02}_humanoids.xml" for count in range(3, 11)]
 TENDON_ARMATURE = {"tendon/armature.xml"}
 
 
+@pytest.mark.slow
 def test_models_of_gymnasium():
     models = files("gymnasium")
     assert len(models) == 14

@@ -276,6 +276,7 @@ def chain(count: int, kind: str) -> str:
     return f'<robot name="chain">{links}{joints}</robot>'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("merge", [False, True])
 def test_a_chain_of_5000_links_loads(merge):
     articulation = load_urdf(chain(5000, "fixed" if merge else "continuous"), merge_fixed_joints=merge)
@@ -319,6 +320,7 @@ def loads_or_is_refused(text: str) -> None:
             assert refusal.issues
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(
     source=st.sampled_from(SOURCES),

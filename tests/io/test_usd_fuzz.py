@@ -152,6 +152,7 @@ def texts(seeds: range) -> list[str]:
     return [text for text in map(mutated, seeds) if text.lstrip().startswith("#usda")]
 
 
+@pytest.mark.slow
 def test_malformed_stages_load_or_are_refused():
     outcomes = [outcome(text) for text in texts(range(400))]
     assert min(outcomes.count("loaded"), outcomes.count("refused")) > 50

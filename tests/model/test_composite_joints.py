@@ -233,6 +233,7 @@ def test_helical_joints_against_pinocchio(fixed_base: bool) -> None:
         close(have, want, 1e-10)
 
 
+@pytest.mark.slow
 def test_pitch_is_differentiable_and_padded() -> None:
     """The gradient by a pitch against central differences, and a screw in a fleet beside a slide."""
     builder = ArticulationBuilder(fixed_base=True)
@@ -254,6 +255,7 @@ def test_pitch_is_differentiable_and_padded() -> None:
         close(found[k, : one.topology.nv], force, 1e-11)
 
 
+@pytest.mark.slow
 def test_steps_keep_the_energy_of_a_screw() -> None:
     """A nut that spins down a fixed screw without friction: angle'' = m g pitch / (I + m pitch^2)."""
     builder = ArticulationBuilder(fixed_base=True)

@@ -83,6 +83,7 @@ def test_derivatives_are_finite_and_right_to_second_order() -> None:
         assert all(np.all(np.isfinite(leaf)) for leaf in leaves)
 
 
+@pytest.mark.slow
 def test_an_articulation_keeps_its_dynamics() -> None:
     a = tree_of(["revolute_twist", "spherical_012", "prismatic_y"], [0, 1, 1], fixed_base=False)
     states = random_states(a, 3)
@@ -99,6 +100,7 @@ def test_an_articulation_keeps_its_dynamics() -> None:
     np.testing.assert_allclose(moved.link_mass / a.link_mass, [1, 1, 2, 1], rtol=1e-14)
 
 
+@pytest.mark.slow
 def test_gradient_descent_recovers_a_link_from_torques() -> None:
     """Identification: the last link of an arm, from a factor of two off in mass and size, by the torques alone."""
     truth = tree_of(["revolute_swing1", "revolute_twist", "revolute_swing2"], [0, 1, 2], fixed_base=True, seed=4)

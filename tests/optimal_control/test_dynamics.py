@@ -35,12 +35,13 @@ def test_flat_states_and_back():
     np.testing.assert_allclose(dynamics.difference(x, dynamics.integrate(x, change)), change, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["smooth", "schedule"])
+@pytest.mark.parametrize("kind", ["smooth", "point", pytest.param("weld", marks=pytest.mark.slow)])
 def test_matrices_are_the_derivatives_of_the_step(kind):
     a = tree_of(["spherical_012", "revolute_swing1", "prismatic_y"], [0, 0, 2], fixed_base=False)
     schedule = None
-    if kind == "schedule":
-        schedule = optimal_control.ContactSchedule.of(a, ["link_1", "tool"], [[True, False], [True, True]])
+    if kind != "smooth":
+        frames, active = ["link_1", "tool"], [[True, False], [True, True]]
+        schedule = optimal_control.ContactSchedule.of(a, frames, active, type=kind)
     dynamics = optimal_control.discrete_dynamics(a, 0.02, contact_schedule=schedule, actuated=["joint_3", "joint_1"])
     x, u, time = dynamics.pack(state_at(random_states(a, 1, 3), 0)), jnp.array([1.0, -2.0, 0.5, 0.7]), 0
     linear = jax.jit(dynamics.linearize_tangent)(x, u, time)
@@ -49,13 +50,15 @@ def test_matrices_are_the_derivatives_of_the_step(kind):
     wanted = differences(twin, dynamics.num_deviations + 4)
     np.testing.assert_allclose(found, wanted, atol=1e-7 * np.max(np.abs(wanted)))
     np.testing.assert_allclose(linear.next_state, dynamics(x, u, time), atol=1e-12)
-    if kind == "schedule":
+    if schedule is not None:
+        held = schedule.constraints.num_rows // 2
         force = jax.jit(lambda z: dynamics.step(dynamics.integrate(x, z[:-4]), u + z[-4:], time)[1])
         wanted = differences(force, dynamics.num_deviations + 4)
         np.testing.assert_allclose(linear.contact_force_matrix, wanted, atol=1e-6 * np.max(np.abs(wanted)))
-        assert np.max(np.abs(linear.contact_force[3:])) < 1e-9 * np.max(np.abs(linear.contact_force[:3]))
+        assert np.max(np.abs(linear.contact_force[held:])) < 1e-9 * np.max(np.abs(linear.contact_force[:held]))
 
 
+@pytest.mark.slow
 def test_what_does_not_stand_is_free():
     """With nothing that stands, a step by schedule is one of smooth dynamics; what stands, as constrained dynamics say."""
     dynamics = quadruped_by_schedule([[False] * 4, [True, False, False, True]])

@@ -14,6 +14,7 @@ def seeds_of(articulation, count: int) -> artix.State:
     return jax.vmap(lambda key: artix.random_state(articulation, key))(jax.random.split(jax.random.key(1), count))
 
 
+@pytest.mark.slow
 def test_an_arm_reaches_what_it_can():
     arm = artix.robots.load("arm7").astype(jnp.float32)
     keys = jax.random.split(jax.random.key(0), 200)
@@ -45,6 +46,7 @@ def test_a_target_out_of_reach_is_said_to_be():
     assert found.position_error > 3
 
 
+@pytest.mark.slow
 def test_all_feet_of_a_floating_base():
     robot = artix.robots.load("quadruped").astype(jnp.float32)
     feet = [name for name in robot.topology.link_names if name.endswith("foot")]

@@ -55,6 +55,7 @@ def slider_rows(steps: int) -> np.ndarray:
     return np.stack([velocity * 0.1 * np.arange(steps, 0, -1), velocity])
 
 
+@pytest.mark.slow
 def test_a_linear_problem_is_solved_in_one_iteration():
     """The optimum is that of least squares over the forces."""
     find = jax.jit(lambda u: optimal_control.solve(slider_problem(), u, iterations=2, damping=0.0))
@@ -107,6 +108,11 @@ def test_constraints_are_those_of_a_quadratic_program():
     assert np.sum(np.abs(1.1 - speeds @ wanted.x) < 1e-7) >= 1
     assert found.violation[-1] < 1e-8
     np.testing.assert_allclose(found.solution.controls[:, 0], wanted.x, atol=1e-6)
+    # From a solution and its multipliers it is done in one outer iteration.
+    again = jax.jit(lambda *guess: optimal_control.solve_constrained(problem, *guess, iterations=4, outer_iterations=1))
+    warm = again(found.solution.controls, found.solution.states, found.multipliers)
+    assert warm.violation[-1] < 1e-7
+    np.testing.assert_allclose(warm.solution.controls[:, 0], wanted.x, atol=1e-6)
 
 
 OPTIONS = {
@@ -123,6 +129,7 @@ def stood_up() -> optimal_control.Solution:
     return find(jnp.zeros((50, 2)))
 
 
+@pytest.mark.slow
 def test_the_gradient_vanishes_at_the_solution(stood_up):
     problem = pendulum_problem()
 
@@ -134,6 +141,18 @@ def test_the_gradient_vanishes_at_the_solution(stood_up):
     np.testing.assert_allclose(stood_up.cost, value, rtol=1e-12)
     start = jax.jit(jax.grad(cost))(jnp.zeros_like(gradient))
     assert np.max(np.abs(gradient)) < 1e-9 * np.max(np.abs(start))
+
+
+def test_a_solution_before_is_the_best_guess(stood_up):
+    """One iteration from the optimum of a goal nearby comes nearer than five from nothing, and says so."""
+    problem = pendulum_problem()
+    problem = problem.replace(parameters=problem.parameters | {"goal": jnp.array([jnp.pi - 0.01, 0.0])})
+    find = jax.jit(lambda *guess: optimal_control.solve(problem, *guess, iterations=5))
+    cold, warm = find(jnp.zeros((50, 2)), jnp.zeros((51, 4))), find(stood_up.controls, stood_up.states)
+    assert warm.converged
+    assert not cold.converged
+    assert warm.iterations.cost[0] < cold.iterations.cost[-1]
+    assert warm.iterations.decrease[-1] < 1e-6 < cold.iterations.decrease[-1]
 
 
 @pytest.mark.slow

@@ -148,6 +148,7 @@ def test_update_kinematic(fleet: artix.Fleet, sample: int) -> None:
         assert not any(np.any(part[k, n:]) for part in links)
 
 
+@pytest.mark.slow
 def test_unpacking_inverts_the_packing(fleet: artix.Fleet) -> None:
     state = fleet_state(fleet, 0)
     indices = np.array([5, 0, 39, 12])
@@ -170,6 +171,7 @@ def test_unpacking_inverts_the_packing(fleet: artix.Fleet) -> None:
             np.testing.assert_array_equal(view[rows:], 0.0)
 
 
+@pytest.mark.slow
 def test_defects_only_on_request() -> None:
     """By default a disabled gravity is honoured and velocities are not clipped."""
     name = "d_disable_gravity"

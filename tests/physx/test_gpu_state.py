@@ -109,6 +109,7 @@ def _padded(blocks: list[np.ndarray], size: int) -> np.ndarray:
     return buffer
 
 
+@pytest.mark.slow
 def test_reading_is_bit_exact(fleet, simulation) -> None:
     indices = [5, 2, 2, 1, 0]
     members = [_member(fleet, simulation, index) for index in indices]

@@ -139,6 +139,7 @@ def test_gradients(solver: str) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_strong_friction_holds() -> None:
     """A sphere foot on a slope, on a leg that cannot roll: it creeps without anchors and stays with them."""
     builder = artix.ArticulationBuilder(fixed_base=False, gravity=(2.0, 0.0, -9.6))

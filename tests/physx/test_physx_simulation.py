@@ -132,6 +132,7 @@ def test_sleeping(scene) -> None:
             setter(scene, -1.0)
 
 
+@pytest.mark.slow
 def test_flags_and_counts() -> None:
     articulation = tree_of(["revolute_swing1"], [0], fixed_base=False)
     simulation = physx.create_simulation(articulation)

@@ -157,6 +157,7 @@ def test_momentum_through_impacts() -> None:
     assert hits > 10
 
 
+@pytest.mark.slow
 def test_against_the_contact_solver() -> None:
     """One step's forces are those of ADMM after many iterations on the same Delassus matrix, where they are unique."""
     a, ground, dt = box("float64"), Ground.flat().astype("float64"), 0.005
@@ -172,6 +173,7 @@ def test_against_the_contact_solver() -> None:
         assert report.contacts.residual <= 1e-12
 
 
+@pytest.mark.slow
 def test_a_compliant_ball_sinks_by_its_weight() -> None:
     """``m g / k``, after the oscillation that its damping ends."""
     a, ground = ball("float64", stiffness=2000.0, damping=40.0), Ground.flat().astype("float64")

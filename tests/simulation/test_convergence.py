@@ -80,6 +80,7 @@ def _places(articulation, states, options: SolverOptions, parts: int, count: int
     return jax.vmap(run)(states)
 
 
+@pytest.mark.slow
 def test_spherical_joints_of_a_floating_tree_move_as_they_do_in_small_steps() -> None:
     """A step of 1/240 s errs by 1.4e-2 m and 1.6e-2 rad after 100 steps, as PhysX's does by as much again."""
     articulation, states = (

@@ -68,6 +68,7 @@ def test_only_the_rotation_of_a_joint_matters() -> None:
         np.testing.assert_allclose(one, other, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_steps_that_forget_the_drift_are_those_of_step() -> None:
     a = _universal()
     state, _ = _start()

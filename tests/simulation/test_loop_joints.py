@@ -171,6 +171,7 @@ def with_loops(a, ends, state):
     return a, with_nu(a, state, nu)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fixed_base", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_forces_and_accelerations_are_pinocchios(fixed_base: bool) -> None:
     """``constraintDynamics`` of a tree with a ball to the ground and a weld between links, to 1e-8 of the largest."""
@@ -246,6 +247,7 @@ def test_a_loop_joint_and_a_mimic_joint_are_one_mechanism() -> None:
     np.testing.assert_allclose(ends[0], ends[1], atol=2e-6)
 
 
+@pytest.mark.slow
 def test_distances_are_bounded_on_both_sides() -> None:
     """A ball on a rope of 1 m that is thrown outwards, and one that falls onto a bar of the same length."""
 

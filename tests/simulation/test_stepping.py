@@ -401,6 +401,7 @@ def test_gradients_are_finite_where_nothing_is_smooth(solver: str) -> None:
 # --- batches, dtypes, arguments ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_fleet_of_one_topology_steps_with_different_parameters(dtype) -> None:
     drive = Drive(stiffness=20.0, damping=1.0)
     members = [pendulum(2, drive=drive, dtype=dtype), pendulum(2, gravity=(0, 0, 0), dtype=dtype)]
@@ -458,6 +459,7 @@ def test_a_rollout_is_its_steps_with_one_control_each() -> None:
         np.testing.assert_allclose(states.joint_position[k], state.joint_position, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_substeps_are_steps() -> None:
     articulation = pendulum(2, drive=artix.Drive(stiffness=30.0, damping=1.0))
     state, control = at(articulation, 0.4, 1.0), Control(drive_target=jnp.array([0.1, -0.2]))

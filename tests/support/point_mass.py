@@ -33,8 +33,10 @@ class PointMass:
         info = {"truncation": zero, "steps": jnp.zeros((), jnp.int32), "key": key}
         return EnvState(state, self._obs(state), zero, zero, {"distance": zero, "nan": zero}, info)
 
-    def restart(self, key: Array, end: EnvState) -> EnvState:
-        return self.reset(key)
+    def renew(self, key: Array, end: EnvState) -> EnvState:
+        fresh = jax.tree.map(lambda new, old: jnp.where(end.done > 0, new, old), self.reset(key), end)
+        info = fresh.info | {"truncation": end.info["truncation"]}
+        return fresh.replace(reward=end.reward, done=end.done, metrics=end.metrics, info=info)
 
     def step(self, state: EnvState, action: Array) -> EnvState:
         position, velocity = state.articulation_state

@@ -102,6 +102,7 @@ def arm():
     return artix.robots.load("arm7")
 
 
+@pytest.mark.slow
 def test_a_picture_shows_a_robot_in_its_colours_on_a_floor(arm, tmp_path):
     from matplotlib.image import imread
 

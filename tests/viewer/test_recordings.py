@@ -17,7 +17,7 @@ import pytest
 
 import artix
 from artix import viewer
-from artix.cli import main
+from artix.cli import demo, main
 
 viser = pytest.importorskip("viser")
 FRAMES = 250
@@ -89,6 +89,23 @@ def test_a_recording_moves_every_link_as_it_moved(page, quadruped, states):
                 shown.append(value)
             np.testing.assert_allclose(shown, expected, atol=1e-4)
     assert "/robots/quadruped/trunk/visual/0" in names
+
+
+def test_series_are_plotted_below_a_recording(quadruped, states, tmp_path):
+    path, times = tmp_path / "plots.html", np.arange(FRAMES) * 0.02
+    height = np.where(times > 3.0, np.nan, 2.0 * times)
+    series = {"knees": states.joint_position[:, 8:], "height <m>": height}
+    viewer.save_html(path, quadruped, states, 0.02, series=series)
+    text = path.read_text()
+    assert "height &lt;m&gt;" in text
+    curves = re.findall(r'<path stroke="[^"]*" d="([^"]*)"/>', text)
+    assert len(curves) == 5
+    points = np.array([pair.split(" ") for pair in curves[-1][1:].split("L")], float)
+    known = ~np.isnan(height)
+    np.testing.assert_allclose(points[:, 0], 1000.0 * times[known] / 5.0, rtol=1e-4)
+    np.testing.assert_allclose(points[:, 1], 100.0 - 100.0 * times[known] / 3.0, atol=1e-2)
+    with pytest.raises(ValueError, match=r"series 'height' must have shape \[250\]"):
+        viewer.save_html(path, quadruped, states, 0.02, series={"height": height[1:]})
 
 
 def test_frames_of_fast_recordings_are_thinned(quadruped, states, tmp_path):
@@ -177,6 +194,7 @@ def test_sliders_and_drags_move_the_joints():
         posed.close()
 
 
+@pytest.mark.slow
 def test_artix_view_saves_a_picture_and_a_recording(tmp_path, capsys):
     png, html = tmp_path / "cart.png", tmp_path / "cart.html"
     assert main(["view", "cart_pole", "--png", str(png), "--html", str(html), "--collision"]) == 0
@@ -196,6 +214,24 @@ def test_artix_view_says_that_a_port_is_used(capsys):
         port = taken.getsockname()[1]
         assert main(["view", "cart_pole", "--port", str(port), "--no-browser"]) == 1
     assert f"port {port} of 127.0.0.1 cannot be used" in capsys.readouterr().err
+
+
+def test_the_demonstration_shows_some_of_its_fleet(monkeypatch, capsys):
+    """``artix demo --view`` after its tables: as many robots of the fleet as can be told apart, swinging."""
+    waited = []
+    monkeypatch.setattr(demo, "FRAMES", 5)
+    monkeypatch.setattr(viewer.Viewer, "wait", waited.append)
+    monkeypatch.setattr("webbrowser.open", waited.append)
+    fleet = artix.Fleet([artix.robots.load(name) for name in ("cart_pole", "quadruped", "double_pendulum")] * 30)
+    state = fleet.random_state(jax.random.key(0))
+    demo.show_fleet(fleet, state)
+    url, shown = waited
+    shown.close()
+    assert f"60 of the robots at {url}; end with Ctrl-C" in capsys.readouterr().out
+    crowds = {crowd.name: crowd.poses.shape for crowd in shown.scene.crowds}
+    assert crowds == {"cart_pole": (5, 20, 3, 7), "quadruped": (5, 20, 18, 7), "double_pendulum": (5, 20, 3, 7)}
+    pole = next(crowd for crowd in shown.scene.crowds if crowd.name == "cart_pole").poses
+    assert np.abs(pole[2] - pole[0]).max() > 0.1
 
 
 def screenshot(socket_url):

@@ -137,6 +137,24 @@ def test_forces_are_arrows_as_long_as_a_robot_for_its_weight(quadruped, standing
         viewer.make_scene(quadruped, tiled(standing, 2), 0.1, contacts=contacts)
 
 
+def test_forces_on_kinds_of_a_fleet_are_arrows_of_their_own_weights(cart, quadruped):
+    """Points and forces, filled up with zeros; each robot's weight is an arrow of one length."""
+    fleet = artix.Fleet([quadruped, cart, quadruped])
+    weights = 9.81 * np.array([float(np.sum(robot.link_mass)) for robot in (quadruped, cart, quadruped)])
+    points, forces = np.zeros((1, 3, 4, 3)), np.zeros((1, 3, 4, 3))
+    forces[0, :, 0, 2] = weights
+    points[0, :, 0, 0] = [0.3, 0.0, 0.3]
+    states = tiled(fleet.neutral_state(), 1)
+    scene = viewer.make_scene(fleet, states, 0.1, contacts=(points, forces))
+    lengths = np.linalg.norm(scene.arrows[0].vectors[0], axis=1).reshape(3, 4)
+    np.testing.assert_allclose(lengths, np.eye(4)[[0, 0, 0]] * 0.8 * scene.size, rtol=1e-3, atol=1e-9)
+    roots = np.stack([crowd.poses[0, k, 0, :3] for crowd, k in zip(scene.crowds[:1] * 2, (0, 1), strict=True)])
+    starts = scene.arrows[0].starts[0].reshape(3, 4, 3)[[0, 2], 0]
+    np.testing.assert_allclose((starts - roots)[:, :2], [[0.3, 0.0], [0.3, 0.0]], atol=1e-6)
+    with pytest.raises(ValueError, match=r"found \(1, 3, 4, 3\) and \(1, 3, 3, 3\)"):
+        viewer.make_scene(fleet, states, 0.1, contacts=(points, forces[:, :, 1:]))
+
+
 def test_commands_turn_with_the_heading(quadruped, standing):
     left = jnp.array([0.0, 0.0, np.sin(np.pi / 4), np.cos(np.pi / 4)], standing.root_pose.dtype)
     turned = standing.replace(root_pose=standing.root_pose.at[3:].set(left))
@@ -188,9 +206,3 @@ def test_neither_viser_nor_trimesh_is_loaded_before_it_is_used():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
-
-
-def test_artix_itself_does_not_load_the_viewer():
-    code = "import sys, artix; print([name for name in sys.modules if name.startswith('artix.viewer')])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

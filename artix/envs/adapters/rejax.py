@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 
 from artix.envs import Environment, EnvState, autoreset
+from artix.math import struct
 
 Array = jax.Array
 

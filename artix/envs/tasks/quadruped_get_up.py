@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 import artix
-from artix.envs import noise, observations, random_numbers, rewards
+from artix.envs import noise, observations, random_numbers, rewards, starts
 from artix.envs.environment import Environment
 from artix.envs.tasks.quadruped_velocity import HEIGHT, quadruped
 from artix.envs.transition import Outcome, Transition
@@ -81,7 +81,8 @@ class QuadrupedGetUp(Environment):
     """Gets up from wherever it lies, and stands: Playground's Go1 get-up with artix's quadruped.
 
     Three of five episodes begin with a random orientation and random joints, just above the ground; the others in the
-    default pose. Trunk, knees and feet touch the ground. The action moves the targets of the drives from where the
+    default pose. ``metrics["stands"]`` is 1 while its trunk is within 18 degrees of upright, at 85 % of the height of
+    standing or more. Trunk, knees and feet touch the ground. The action moves the targets of the drives from where the
     joints are, by ``action_scale`` radians. The observation has two parts. ``"state"`` [42]: gyro, projected gravity,
     joint positions (less the default pose) and velocities, all with noise, and the last action. ``"privileged_state"``
     [107]: the same, then without noise gyro, accelerometer, linear velocity, angular velocity in world axes, joint
@@ -90,6 +91,7 @@ class QuadrupedGetUp(Environment):
     Args:
       rewards: terms and weights, see :func:`artix.envs.rewards.weighted_terms`.
       noise_scales: largest errors of ``gyro``, ``gravity``, ``joint_position`` and ``joint_velocity``.
+      chance_of_fall: part of the episodes that begin fallen.
       action_scale: how far an action of 1 moves a target [rad].
       episode_length: control steps of 20 ms.
       dtype: floating-point type; JAX's default when ``None``.
@@ -108,6 +110,7 @@ class QuadrupedGetUp(Environment):
         *,
         rewards: rewards.Weights = REWARDS,
         noise_scales: Mapping[str, float] | None = None,
+        chance_of_fall: float = 0.6,
         action_scale: float = 0.5,
         episode_length: int = 300,
         dtype: Any = None,
@@ -131,6 +134,7 @@ class QuadrupedGetUp(Environment):
         noise.check_scales(self.noise_scales, self._measured)
         check_rewards(rewards)
         self.rewards = dict(rewards)
+        self.chance_of_fall = chance_of_fall
         self.action_scale = action_scale
 
     def begin(self, key: Array) -> tuple[artix.State, dict[str, Any]]:
@@ -138,7 +142,7 @@ class QuadrupedGetUp(Environment):
         robot, keys = self.articulation, random_numbers.split(key, 3)
         uniform = random_numbers.uniform(keys[0], 19, robot.dtype)
         lower, upper = robot.joint_lower_limit, robot.joint_upper_limit
-        falls = uniform[0] < 0.6
+        falls = uniform[0] < self.chance_of_fall
         joints = jnp.where(falls, lower + (upper - lower) * uniform[1:13], self.default_position)
         level = jnp.array([0, 0, 0, 1], robot.dtype)
         normal = jax.random.normal(keys[1], (4,), robot.dtype)
@@ -146,8 +150,8 @@ class QuadrupedGetUp(Environment):
         pose = jnp.concatenate([jnp.zeros(3, robot.dtype), turned])
         state = artix.neutral_state(robot).replace(root_pose=pose, joint_position=joints)
         assert self.ground is not None
-        lowest = jnp.min(artix.geometry_distances(robot, state, self.ground))
-        state = state.replace(root_pose=pose.at[2].set(0.01 - lowest), root_velocity=uniform[13:] - 0.5)
+        height = starts.on_ground(robot, state, self.ground, 0.01)
+        state = state.replace(root_pose=pose.at[2].set(height), root_velocity=uniform[13:] - 0.5)
         action = jnp.zeros(12, robot.dtype)
         return state, {"drive_target": joints, "last_action": action, "action_before_last": action}
 
@@ -190,6 +194,8 @@ class QuadrupedGetUp(Environment):
         terms = rewards.weighted_terms(self.rewards, signals)
         total = sum(terms.values(), jnp.zeros((), robot.dtype))
         metrics = {f"reward/{name}": term for name, term in terms.items()}
+        stands = (_off_upright(signals["projected_gravity"]) < 0.1) & (state.root_pose[2] > 0.85 * HEIGHT)
+        metrics["stands"] = stands.astype(robot.dtype)
         later = {"last_action": transition.action, "action_before_last": memory["last_action"]}
         return Outcome(jnp.maximum(total * self.dt, 0), jnp.array(False), memory | later, metrics)
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import artix
-from artix.envs import observations, random_numbers, terrain
+from artix.envs import observations, random_numbers, starts, terrain
 from artix.envs.tasks.quadruped_velocity import QuadrupedVelocity
 from artix.envs.transition import EnvState, Outcome, Transition
 
@@ -92,7 +92,7 @@ class QuadrupedRough(QuadrupedVelocity):
         columns = self.tiles.centers.shape[1]
         place = self.tiles.centers[level, self._random_level(column_key, columns)] + state.root_pose[:2]
         state = state.replace(root_pose=jnp.concatenate([place, state.root_pose[2:]]))
-        lowest = jnp.min(artix.geometry_distances(self.articulation, state, artix.Ground((self.tiles.field,))))
-        pose = state.root_pose.at[2].add(0.01 - lowest)
+        height = starts.on_ground(self.articulation, state, artix.Ground((self.tiles.field,)), 0.01)
+        pose = state.root_pose.at[2].set(height)
         zero = jnp.zeros((), self.articulation.dtype)
         return state.replace(root_pose=pose), memory | {"level": level, "start": place, "asked": zero}

@@ -8,7 +8,14 @@ from collections.abc import Sequence
 from artix.evaluation.kernels.code import Code, Value, type_of
 from artix.evaluation.kernels.handler import Signature, handler
 from artix.evaluation.kernels.llvm_ir import SCALARS, ElementaryFunctions, Instructions
-from artix.evaluation.kernels.machine import compile_modules, function_attributes, pack, require, vector_bytes
+from artix.evaluation.kernels.machine import (
+    KernelError,
+    compile_modules,
+    function_attributes,
+    pack,
+    require,
+    vector_bytes,
+)
 from artix.evaluation.kernels.plan import BYTES, Part, Plan, kind_of
 from artix.evaluation.kernels.tables import definition, table_name, tables_of
 from artix.evaluation.kernels.threads import State
@@ -19,17 +26,20 @@ from artix.evaluation.scalar_program import Kind, ScalarProgram
 _OPERATION, _ENTRY = 0.2, 1.5
 
 
-def build(program: ScalarProgram) -> bytes:
+def build(program: ScalarProgram, numbered: tuple[bool, ...] | None = None) -> bytes:
     """Object code of a program for this machine.
 
     Args:
       program: the program of one robot.
+      numbered: of each argument, whether its rows are those of a list of rows, int32, which is the first argument of the
+        kernel then; results are written to the same rows of larger arrays. By default there is no list.
 
     Raises:
-      KernelError: there are no kernels on this machine or for arrays of such types.
+      KernelError: there are no kernels on this machine or for arrays of such types, or rows that are numbered have items
+        or are indexed by what is computed.
     """
     require()
-    return pack(compile_modules(module_texts(program)))
+    return pack(compile_modules(module_texts(program, numbered)))
 
 
 def lanes_of(program: ScalarProgram) -> int:
@@ -39,9 +49,9 @@ def lanes_of(program: ScalarProgram) -> int:
     return vector_bytes() // narrowest
 
 
-def module_texts(program: ScalarProgram) -> list[str]:
+def module_texts(program: ScalarProgram, numbered: tuple[bool, ...] | None = None) -> list[str]:
     """The kernel in LLVM IR, as modules that define or declare all that they call."""
-    return _Kernel(Plan(program, lanes_of(program))).texts()
+    return _Kernel(Plan(program, lanes_of(program)), numbered).texts()
 
 
 class _Module:
@@ -62,8 +72,10 @@ class _Module:
 class _Kernel:
     """The functions of a kernel: a module for each part of the program, and one for all that calls them."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+    def __init__(self, plan: Plan, numbered: tuple[bool, ...] | None) -> None:
+        if numbered is not None and (plan.has_items or any(numbered[a] for a in plan.arrays if a < len(numbered))):
+            raise KernelError("rows that are numbered have no items and no entries at computed indices")
+        self._plan, self._numbered = plan, numbered
         self._program = plan.program
         self._module = _Module()
         self._state = State(len(plan.program.arguments), len(plan.program.results))
@@ -81,17 +93,25 @@ class _Kernel:
             modules.append(module.text([self._part(module, index, part)]))
             self._declarations[f"artix_part_{index}"] = f"declare hidden void @artix_part_{index}(ptr)"
         body = [self._prepare(), self._fill(), self._block(), self._tables()]
-        sizes_in = {BYTES[kind_of(dtype)] for _, dtype, level in program.arguments if level}
-        sizes_out = {BYTES[kind] for kind in plan.result_kinds}
-        body += [transpose_in(size, plan.width, self._declarations) for size in sorted(sizes_in)]
-        body += [transpose_out(size, plan.width, self._declarations) for size in sorted(sizes_out)]
+        kinds_in = {
+            (BYTES[kind_of(dtype)], self._is_numbered(index))
+            for index, (_, dtype, level) in enumerate(program.arguments)
+            if level
+        }
+        kinds_out = {(BYTES[kind], self._numbered is not None) for kind in plan.result_kinds}
+        body += [transpose_in(size, plan.width, self._declarations, flag) for size, flag in sorted(kinds_in)]
+        body += [transpose_out(size, plan.width, self._declarations, flag) for size, flag in sorted(kinds_out)]
         signature = Signature(
             tuple((shape, kind_of(dtype), level) for shape, dtype, level in program.arguments),
             tuple((result.shape, kind) for result, kind in zip(program.results, plan.result_kinds, strict=True)),
             plan.has_items,
+            self._numbered,
         )
         body.append(handler(signature, self._state, plan.width, plan.size, self._costs(), self._declarations))
         return [*modules, self._module.text(body)]
+
+    def _is_numbered(self, argument: int) -> bool:
+        return self._numbered is not None and self._numbered[argument]
 
     def _costs(self) -> tuple[float, float]:
         """Nanoseconds per block, and per item of a block."""
@@ -235,14 +255,18 @@ class _Kernel:
         def rows_of(argument: int) -> tuple[Value, Value]:
             words = self._state.argument(argument)
             start, stride = state.offset(words).load("ptr"), state.offset(words + 8).load("i64")
+            if self._is_numbered(argument):
+                return start, stride
             start = start.offset(first * stride)
             return (start if item is None else start.offset(item * state.offset(words + 16).load("i64"))), stride
 
         for argument, offset in plan.blocks.items():
             shape, dtype, array_level = self._program.arguments[argument]
             if array_level == level:
-                count, name = code.integer(math.prod(shape)), name_in(BYTES[kind_of(dtype)], plan.width)
-                code.run(name, [*rows_of(argument), rows, count, memory.offset(offset)])
+                numbered = self._is_numbered(argument)
+                count, name = code.integer(math.prod(shape)), name_in(BYTES[kind_of(dtype)], plan.width, numbered)
+                list_ = [_numbers(state, first)] if numbered else []
+                code.run(name, [*rows_of(argument), rows, count, memory.offset(offset), *list_])
         for array, array_level in plan.arrays.items():
             if array_level == level:
                 pointers = _pointers(code, *rows_of(array), rows, plan.width)
@@ -257,9 +281,13 @@ class _Kernel:
                 continue
             size = BYTES[kind]
             stride = items * (size * result.size)
-            start = state.offset(self._state.result(index)).load("ptr").offset(first * stride)
-            start = start.offset(item * (size * result.size))
+            start = state.offset(self._state.result(index)).load("ptr")
             slots, count = code.value(f"@artix_slots_{index}", "ptr"), code.integer(result.size)
+            if self._numbered is not None:
+                list_ = _numbers(state, first)
+                code.run(name_out(size, plan.width, True), [memory, slots, rows, count, start, stride, list_])
+                continue
+            start = start.offset(first * stride).offset(item * (size * result.size))
             code.run(name_out(size, plan.width), [memory, slots, rows, count, start, stride])
 
     def _tables(self) -> str:
@@ -270,6 +298,11 @@ class _Kernel:
             slots += slots[-1:] * (-len(slots) % self._plan.width)
             texts.append(definition(f"@artix_slots_{index}", "i32", slots))
         return "\n".join(texts + tables_of(self._plan.lists))
+
+
+def _numbers(state: Value, first: Value) -> Value:
+    """The address of the row numbers of a block."""
+    return state.offset(State.ROWS).load("ptr").offset(first, "i32")
 
 
 def _pointers(code: Code, start: Value, stride: Value, rows: Value, width: int) -> Value:

@@ -41,6 +41,9 @@ class Signature(NamedTuple):
     arguments: tuple[tuple[tuple[int, ...], Kind, int], ...]
     results: tuple[tuple[tuple[int, ...], Kind], ...]
     has_items: bool
+    numbered: tuple[bool, ...] | None = None
+    """Of each argument, whether its rows are those of a list, which is the first buffer then; so are those of results.
+    Further arguments, after all others, may be the results' own memory."""
 
 
 def handler(
@@ -75,12 +78,12 @@ def handler(
 class _Buffers:
     """The buffers of the arguments or of the results of a call."""
 
-    def __init__(self, frame: Value, offset: int) -> None:
+    def __init__(self, frame: Value, offset: int, skipped: int = 0) -> None:
         self.count = frame.offset(offset + _COUNT).load("i64")
-        self._list = frame.offset(offset + _BUFFERS).load("ptr")
+        self._list, self._skipped = frame.offset(offset + _BUFFERS).load("ptr"), skipped
 
     def buffer(self, index: int) -> Value:
-        return self._list.offset(8 * index).load("ptr")
+        return self._list.offset(8 * (index + self._skipped)).load("ptr")
 
     def differ_in_kind(self, code: Code, kinds: list[tuple[Kind, int, bool]]) -> Value:
         """Whether a type or rank is not as expected; the flag permits one more dimension."""
@@ -105,9 +108,13 @@ def _handler(
     code.lines.append("  ret ptr null")
     code.label("execute")
     api = frame.offset(_API).load("ptr")
-    arguments, results = _Buffers(frame, _ARGUMENTS), _Buffers(frame, _RESULTS)
-    differs = frame.load("i64") < _FRAME_SIZE
-    differs = differs | arguments.count.differs(len(signature.arguments))
+    skipped = 0 if signature.numbered is None else 1
+    arguments, results = _Buffers(frame, _ARGUMENTS, skipped), _Buffers(frame, _RESULTS)
+    count = len(signature.arguments) + skipped
+    differs_in_count = arguments.count.differs(count)
+    if skipped:
+        differs_in_count = differs_in_count & arguments.count.differs(count + len(signature.results))
+    differs = (frame.load("i64") < _FRAME_SIZE) | differs_in_count
     _fail_if(code, differs | results.count.differs(len(signature.results)), api)
     outer = 2 if signature.has_items else 1
     differs = arguments.differ_in_kind(
@@ -116,15 +123,22 @@ def _handler(
     differs_in_results = results.differ_in_kind(
         code, [(kind, len(shape) + outer, False) for shape, kind in signature.results]
     )
+    if skipped:
+        differs = differs | arguments.buffer(-1).offset(_TYPE).load("i32").differs(_TYPES[Kind.INT32])
+        differs = differs | arguments.buffer(-1).offset(_RANK).load("i64").differs(1)
     _fail_if(code, differs | differs_in_results, api)
     if not signature.results:
         return code.text("ptr null")
     dims = results.buffer(0).offset(_DIMS).load("ptr")
-    batch = dims.load("i64")
+    total = dims.load("i64")
+    numbers = arguments.buffer(-1) if skipped else None
+    batch = total if numbers is None else numbers.offset(_DIMS).load("ptr").load("i64")
     items = dims.offset(8).load("i64") if signature.has_items else code.integer(1)
     shared = code.call("malloc", [code.integer(state.size)], "ptr")
-    differs = _store_arguments(code, signature, state, arguments, shared, batch, items)
-    differs = differs | _store_results(code, signature, state, results, shared, batch, items)
+    differs = _store_arguments(code, signature, state, arguments, shared, (batch, total), items)
+    differs = differs | _store_results(code, signature, state, results, shared, total, items)
+    if numbers is not None:
+        shared.offset(State.ROWS).store(numbers.offset(_DATA).load("ptr"), align=8)
     with code.when(differs):
         code.run("free", [shared])
     _fail_if(code, differs, api)
@@ -177,11 +191,21 @@ def _differ(code: Code, dims: Value, expected: list[Value | int]) -> Value:
 
 
 def _store_arguments(
-    code: Code, signature: Signature, state: State, arguments: _Buffers, shared: Value, batch: Value, items: Value
+    code: Code,
+    signature: Signature,
+    state: State,
+    arguments: _Buffers,
+    shared: Value,
+    batches: tuple[Value, Value],
+    items: Value,
 ) -> Value:
-    """Stores the addresses and strides of arguments; returns whether a dimension is not as expected."""
+    """Stores the addresses and strides of arguments; returns whether a dimension is not as expected.
+
+    ``batches`` are the numbers of robots that are evaluated, and of rows of arguments whose rows are numbered.
+    """
     differs = code.value("false", "i1")
     for index, (shape, kind, level) in enumerate(signature.arguments):
+        batch = batches[signature.numbered is not None and signature.numbered[index]]
         buffer, words = arguments.buffer(index), shared.offset(state.argument(index))
         size = math.prod(shape) * BYTES[kind]
         dims = buffer.offset(_DIMS).load("ptr")

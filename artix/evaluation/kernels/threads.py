@@ -35,6 +35,8 @@ class State:
     BLOCKS: ClassVar[int] = 96
     BATCH: ClassVar[int] = 104
     ITEMS: ClassVar[int] = 112
+    ROWS: ClassVar[int] = 120
+    """The address of the numbers of rows, where rows are numbered."""
     _HEAD: ClassVar[int] = 128
 
     def __init__(self, arguments: int, results: int) -> None:

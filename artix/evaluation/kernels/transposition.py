@@ -29,8 +29,13 @@ def transpose(rows: list[Value]) -> list[Value]:
     return rows
 
 
-def _row_pointers(code: Code, start: Value, stride: Value, rows: Value, width: int) -> list[Value]:
-    """The address of each row; that of the last one for missing rows."""
+def _row_pointers(
+    code: Code, start: Value, stride: Value, rows: Value, width: int, numbers: Value | None = None
+) -> list[Value]:
+    """The address of each row; that of the last one for missing rows. Rows follow each other unless numbered."""
+    if numbers is not None:
+        of_lanes = (numbers.offset((rows > k).where(code.integer(k), rows - 1), "i32") for k in range(width))
+        return [start.offset(number.load("i32").cast("zext", "i64") * stride) for number in of_lanes]
     pointers = [start]
     none = code.integer(0)
     for k in range(1, width):
@@ -58,30 +63,31 @@ def _declare_masked(code: Code, scalar: str, width: int) -> tuple[str, str]:
     return load, store
 
 
-def name_in(size: int, width: int) -> str:
+def name_in(size: int, width: int, numbered: bool = False) -> str:
     """The name of the function that :func:`transpose_in` writes."""
-    return f"artix_transpose_in_{8 * size}_{width}"
+    return f"artix_transpose_in_{8 * size}_{width}{'_numbered' * numbered}"
 
 
-def name_out(size: int, width: int) -> str:
+def name_out(size: int, width: int, numbered: bool = False) -> str:
     """The name of the function that :func:`transpose_out` writes."""
-    return f"artix_transpose_out_{8 * size}_{width}"
+    return f"artix_transpose_out_{8 * size}_{width}{'_numbered' * numbered}"
 
 
-def transpose_in(size: int, width: int, declarations: dict[str, str]) -> str:
+def transpose_in(size: int, width: int, declarations: dict[str, str], numbered: bool = False) -> str:
     """``void (from, row stride in bytes, rows, columns, to)``: transposes rows to consecutive vectors of columns.
 
     Args:
       size: bytes per entry.
       width: lanes of a vector, and the largest number of rows.
       declarations: declarations of the intrinsics that the module calls.
+      numbered: whether the rows are not the first ones, but those of a last parameter, a list of i32.
     """
-    parameters = "ptr %from, i64 %stride, i64 %rows, i64 %columns, ptr %to"
-    code = Code(f"internal void @{name_in(size, width)}({parameters})", declarations)
+    parameters = "ptr %from, i64 %stride, i64 %rows, i64 %columns, ptr %to" + ", ptr %numbers" * numbered
+    code = Code(f"internal void @{name_in(size, width, numbered)}({parameters})", declarations)
     start, to = code.value("%from", "ptr"), code.value("%to", "ptr")
     stride, rows, columns = (code.value(name, "i64") for name in ("%stride", "%rows", "%columns"))
-    scalar = INTEGERS[size]
-    pointers = _row_pointers(code, start, stride, rows, width)
+    scalar, numbers = INTEGERS[size], code.value("%numbers", "ptr") if numbered else None
+    pointers = _row_pointers(code, start, stride, rows, width, numbers)
     if size == 1:
         with code.loop(columns) as column:
             for k, pointer in enumerate(pointers):
@@ -110,7 +116,7 @@ def transpose_in(size: int, width: int, declarations: dict[str, str]) -> str:
     return code.text()
 
 
-def transpose_out(size: int, width: int, declarations: dict[str, str]) -> str:
+def transpose_out(size: int, width: int, declarations: dict[str, str], numbered: bool = False) -> str:
     """``void (memory, slots, rows, columns, to, row stride in bytes)``: transposes vectors to rows.
 
     ``slots`` are i32 offsets of the vectors in memory, at least ``width`` of them. Lanes beyond ``rows`` are not
@@ -120,12 +126,14 @@ def transpose_out(size: int, width: int, declarations: dict[str, str]) -> str:
       size: bytes per entry.
       width: lanes of a vector.
       declarations: declarations of the intrinsics that the module calls.
+      numbered: whether the rows are not the first ones, but those of a last parameter, a list of i32.
     """
-    parameters = "ptr %from, ptr %slots, i64 %rows, i64 %columns, ptr %to, i64 %stride"
-    code = Code(f"internal void @{name_out(size, width)}({parameters})", declarations)
+    parameters = "ptr %from, ptr %slots, i64 %rows, i64 %columns, ptr %to, i64 %stride" + ", ptr %numbers" * numbered
+    code = Code(f"internal void @{name_out(size, width, numbered)}({parameters})", declarations)
     start, slots, to = (code.value(name, "ptr") for name in ("%from", "%slots", "%to"))
     rows, columns, stride = (code.value(name, "i64") for name in ("%rows", "%columns", "%stride"))
-    scalar = INTEGERS[size]
+    scalar, numbers = INTEGERS[size], code.value("%numbers", "ptr") if numbered else None
+    pointers = [] if numbers is None else _row_pointers(code, to, stride, rows, width, numbers)
 
     def vector(index: Value, k: int) -> Value:
         slot = slots.offset(index + k, "i32").load("i32").cast("zext", "i64")
@@ -135,7 +143,8 @@ def transpose_out(size: int, width: int, declarations: dict[str, str]) -> str:
         with code.loop(columns) as column:
             source = start.offset(slots.offset(column, "i32").load("i32").cast("zext", "i64"))
             with code.loop(rows) as row:
-                to.offset(row * stride + column).store(source.offset(row).load("i8"))
+                number = row if numbers is None else numbers.offset(row, "i32").load("i32").cast("zext", "i64")
+                to.offset(number * stride + column).store(source.offset(row).load("i8"))
         return code.text()
     _, store = _declare_masked(code, scalar, width)
     is_full = (columns >= width) & rows.equals(width)
@@ -144,16 +153,20 @@ def transpose_out(size: int, width: int, declarations: dict[str, str]) -> str:
         with loop as index:
             column = column_of(index)
             pointer = to.offset(column, scalar)
-            for row in transpose([vector(column, k) for k in range(width)]):
+            for k, row in enumerate(transpose([vector(column, k) for k in range(width)])):
+                if pointers:
+                    pointer = pointers[k].offset(column, scalar)
                 pointer.store(row)
-                pointer = pointer.offset(stride)
+                pointer = pointer if pointers else pointer.offset(stride)
     with code.when(is_full ^ 1), code.loop(columns, step=width) as index:
         pointer = to.offset(index, scalar)
         mask = _first_columns(code, columns - index, width)
         no_lanes = code.value("zeroinitializer", "i1", width)
         for k, row in enumerate(transpose([vector(index, k) for k in range(width)])):
             used_lanes = mask if k == 0 else (rows > k).splat(width).where(mask, no_lanes)
+            if pointers:
+                pointer = pointers[k].offset(index, scalar)
             text = f"{row.type} {row.name}, ptr {pointer.name}, i32 {size}, {used_lanes.type} {used_lanes.name}"
             code.lines.append(f"  call void @{store}({text})")
-            pointer = pointer.offset(stride)
+            pointer = pointer if pointers else pointer.offset(stride)
     return code.text()

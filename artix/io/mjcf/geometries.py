@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from artix.io.common.collision_meshes import MeshShape, mesh_shape, tell_errors
 from artix.io.mjcf.bodies import pose_from_wxyz
 from artix.io.mjcf.source import MjcfPlace, MjcfSource, import_mujoco
 from artix.model.geometry import MOST_HULL_POINTS, SIZE_NUMBERS, Geometry, GeometryType
@@ -75,43 +76,54 @@ def describe_geoms(
     for geom in range(first, first + int(model.body_geomnum[body])):
         if geom not in touching and geom not in paired:
             continue
-        friction = touching.get(geom, float(model.geom_friction[geom, 0]))
-        shape = _shape(model, geom, friction)
-        if shape is not None:
+        found = _shape(source, geom, touching.get(geom, float(model.geom_friction[geom, 0])))
+        if found is not None:
             name = paired.get(geom) or source.name("geom", geom) or None
-            shapes.append((name, shape if geom in touching else dataclasses.replace(shape, sensor=True)))
+            sensor = geom not in touching
+            shapes.append((name, dataclasses.replace(found.geometry, sensor=True) if sensor else found.geometry))
     return shapes
 
 
 def check_geoms(source: MjcfSource, bodies: list[int], touching: dict[int, float]) -> None:
-    """Reports geoms that are left out although they may touch the ground, one warning for each type."""
+    """Reports geoms that are left out although they may touch the ground, one warning for each type, and meshes."""
     model = source.model
     left: dict[str, list[int]] = {}
+    errors: dict[str, float] = {}
     for geom in touching:
-        if model.geom_bodyid[geom] in bodies and _shape(model, geom, 0.0) is None:
+        if model.geom_bodyid[geom] not in bodies:
+            continue
+        found, name = _shape(source, geom, 0.0), source.name("body", int(model.geom_bodyid[geom]))
+        if found is None:
             left.setdefault(geom_type(model, geom).lower(), []).append(geom)
+        elif found.error:
+            errors[name] = max(errors.get(name, 0.0), found.error)
+    if source.meshes is not None:
+        tell_errors(source.report, MjcfPlace("<worldbody>"), source.meshes, errors)
     for kind, geoms in left.items():
         named = ", ".join(sorted({source.name("body", int(model.geom_bodyid[geom])) for geom in geoms})[:10])
         message = f"{len(geoms)} geoms of type {kind} are left out and touch nothing (bodies {named})"
         fix = f"where contact matters, use a primitive, or a mesh of at most {MOST_HULL_POINTS} vertices"
+        fix += ", or read them by meshes='hull' or 'capsule'" if kind == "mesh" else ""
         source.report.warning(MjcfPlace("<worldbody>"), message, fix)
 
 
-def _shape(model: mujoco.MjModel, geom: int, friction: float) -> Geometry | None:
-    """The shape of a geom; ``None`` for shapes that artix lacks."""
+def _shape(source: MjcfSource, geom: int, friction: float) -> MeshShape | None:
+    """The shape of a geom, with its error if that is a mesh; ``None`` for shapes that artix lacks."""
+    model = source.model
     pose = pose_from_wxyz(model.geom_pos[geom], model.geom_quat[geom])
     name = geom_type(model, geom)
     if name in _TYPES:
         kind = _TYPES[name]
         size = tuple(model.geom_size[geom, : SIZE_NUMBERS[kind]].tolist())
-        return Geometry(type=kind, size=size, pose=pose, friction=friction)
+        return MeshShape(Geometry(type=kind, size=size, pose=pose, friction=friction), 0.0)
     if name != "MESH":
         return None
     mesh = int(model.geom_dataid[geom])
     first, count = int(model.mesh_vertadr[mesh]), int(model.mesh_vertnum[mesh])
-    if count > MOST_HULL_POINTS:
-        return None
-    return Geometry.hull(np.array(model.mesh_vert[first : first + count], float), pose=pose, friction=friction)
+    points = np.array(model.mesh_vert[first : first + count], float)
+    if count <= MOST_HULL_POINTS:
+        return MeshShape(Geometry.hull(points, pose=pose, friction=friction), 0.0)
+    return None if source.meshes is None else mesh_shape(points, source.meshes, pose, friction=friction)
 
 
 def _may_touch(model: mujoco.MjModel, a: int, b: int) -> bool:

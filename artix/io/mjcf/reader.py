@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from artix.io.common.collision_meshes import Meshes, check_meshes
 from artix.io.common.diagnostics import Issue, Place, Report
 from artix.io.common.inertias import check_inertias, chosen_repairs
 from artix.io.common.links import add_links
@@ -16,7 +17,7 @@ from artix.io.common.names import Names
 from artix.io.common.poses import compose
 from artix.io.common.values import check_values, named_arrays
 from artix.io.common.xml_tree import is_text
-from artix.io.mjcf.actuators import check_transmissions, joint_options
+from artix.io.mjcf.actuators import joint_options
 from artix.io.mjcf.bodies import (
     WORLD,
     MjcfNames,
@@ -27,11 +28,12 @@ from artix.io.mjcf.bodies import (
     pose_from_wxyz,
     top_bodies,
 )
-from artix.io.mjcf.couplings import Members, add_equalities, check_equalities
+from artix.io.mjcf.couplings import Members, add_equalities
 from artix.io.mjcf.geometries import check_geoms, describe_geoms, touching_geoms
 from artix.io.mjcf.pairs import geom_names, self_contact_pairs
 from artix.io.mjcf.source import SKIPPABLE, MjcfPlace, MjcfSource, compile_mjcf
 from artix.io.mjcf.tendons import add_tendons
+from artix.io.mjcf.world import check_world
 from artix.model.articulation import Articulation
 from artix.model.builder import ArticulationBuilder
 
@@ -47,6 +49,7 @@ def load_mjcf(
     skip: Skip = (),
     repair: Collection[str] = (),
     strict: bool = False,
+    meshes: Meshes | None = None,
     self_contact: bool = False,
     dtype: Any = None,
 ) -> Articulation:
@@ -57,9 +60,9 @@ def load_mjcf(
     ``<body>:<joint>``), reference positions, ranges, armature, joint damping and friction loss, gravity and its
     compensation, springs, actuators, joint, connect and weld equalities, tendons, geoms of bodies that may touch the
     ground, and named sites, which become frames. Joint positions are MuJoCo's ``qpos``, see
-    :class:`~artix.MujocoCoordinates`. The ground itself is read by :func:`artix.load_mjcf_ground`. Large meshes,
-    sensors, cameras, lights, keyframes and options of the simulation are skipped. docs/formats.md says how each element
-    is read and what is refused. :func:`check_mjcf` lists warnings.
+    :class:`~artix.MujocoCoordinates`. The ground itself is read by :func:`artix.load_mjcf_ground`. Large meshes
+    (see ``meshes``), sensors, cameras, lights, keyframes and options of the simulation are skipped. docs/formats.md
+    says how each element is read and what is refused. :func:`check_mjcf` lists warnings.
 
     Args:
       path_or_text: a path, or the MJCF itself (a string whose first visible character is ``<``). Files that it includes
@@ -76,6 +79,8 @@ def load_mjcf(
         stays, with one :class:`~artix.DescriptionWarning`. Of all other inertias that no body has,
         MuJoCo's compiler knows itself, see its ``balanceinertia``.
       strict: whether to refuse what ``repair`` would repair.
+      meshes: what geoms that are meshes of more than 16 vertices become: a ``"hull"`` of 16 of these, or the
+        ``"capsule"`` around it; left out when ``None``. :func:`check_mjcf` says how far the shapes are from the meshes.
       self_contact: whether geoms of one articulation touch each other wherever ``contype``, ``conaffinity`` and
         ``<exclude>`` let them; otherwise those of a ``<pair>`` alone do.
       dtype: floating-point type of the arrays; JAX's default when ``None``.
@@ -101,7 +106,7 @@ def load_mjcf(
       >>> print(rod.topology.dof_names, rod.link_mass)
       ('hinge',) [0. 1.]
     """
-    report, source = _read(path_or_text, skip, repair, strict, self_contact)
+    report, source = _read(path_or_text, skip, repair, strict, meshes, self_contact)
     report.raise_errors()
     assert source is not None  # An unreadable document is an error.
     articulation = _articulation(source, _choose(source, body), fixed_base, merge_fixed_joints, dtype)
@@ -117,6 +122,7 @@ def load_mjcf_all(
     skip: Skip = (),
     repair: Collection[str] = (),
     strict: bool = False,
+    meshes: Meshes | None = None,
     self_contact: bool = False,
     dtype: Any = None,
 ) -> dict[str, Articulation]:
@@ -128,6 +134,7 @@ def load_mjcf_all(
       skip: as for :func:`load_mjcf`.
       repair: as for :func:`load_mjcf`.
       strict: as for :func:`load_mjcf`.
+      meshes: as for :func:`load_mjcf`.
       self_contact: as for :func:`load_mjcf`.
       dtype: as for :func:`load_mjcf`.
 
@@ -149,7 +156,7 @@ def load_mjcf_all(
       >>> print({name: float(one.link_mass.sum()) for name, one in artix.io.load_mjcf_all(model).items()})
       {'ball': 1.0, 'box': 2.0}
     """
-    report, source = _read(path_or_text, skip, repair, strict, self_contact)
+    report, source = _read(path_or_text, skip, repair, strict, meshes, self_contact)
     report.raise_errors()
     assert source is not None
     roots = _roots(source)
@@ -159,7 +166,12 @@ def load_mjcf_all(
 
 
 def check_mjcf(
-    path_or_text: str | Path, *, skip: Skip = (), repair: Collection[str] = (), strict: bool = False
+    path_or_text: str | Path,
+    *,
+    skip: Skip = (),
+    repair: Collection[str] = (),
+    strict: bool = False,
+    meshes: Meshes | None = None,
 ) -> list[Issue]:
     """Everything there is to say about an MJCF, errors and warnings by line; never raises for what is in it.
 
@@ -168,6 +180,7 @@ def check_mjcf(
       skip: kinds of elements to leave out, as for :func:`load_mjcf`; what they concern is a warning, not an error.
       repair: repairs to assume, as for :func:`load_mjcf`.
       strict: as for :func:`load_mjcf`.
+      meshes: as for :func:`load_mjcf`.
 
     Raises:
       OSError: the file cannot be read.
@@ -188,7 +201,7 @@ def check_mjcf(
       >>> print([issue.severity for issue in artix.io.check_mjcf(model)])
       []
     """
-    report, source = _read(path_or_text, skip, repair, strict)
+    report, source = _read(path_or_text, skip, repair, strict, meshes)
     if source is not None:
         for root in _roots(source).values():
             _articulation(source, root, None, False, None)
@@ -205,37 +218,25 @@ class _Root:
 
 
 def _read(
-    path_or_text: str | Path, skip: Skip, repair: Collection[str], strict: bool, self_contact: bool = False
+    path_or_text: str | Path,
+    skip: Skip,
+    repair: Collection[str],
+    strict: bool,
+    meshes: Meshes | None,
+    self_contact: bool = False,
 ) -> tuple[Report, MjcfSource | None]:
+    check_meshes(meshes)
     kinds = SKIPPABLE if skip == "all" else (skip,) if isinstance(skip, str) else tuple(skip)
     unknown = [kind for kind in kinds if kind not in SKIPPABLE]
     if unknown:
         raise ValueError(f"nothing called {unknown[0]!r} can be skipped; there are: {', '.join(SKIPPABLE)}, or 'all'")
     repairs = chosen_repairs(repair)
     report = Report("<text>" if is_text(path_or_text) else str(path_or_text))
-    source = compile_mjcf(path_or_text, report, frozenset(kinds), repair=bool(repairs), strict=strict)
+    source = compile_mjcf(path_or_text, report, frozenset(kinds), repair=bool(repairs), strict=strict, meshes=meshes)
     if source is not None:
         source.self_contact = self_contact
-        _check_world(source)
+        check_world(source)
     return report, source
-
-
-def _check_world(source: MjcfSource) -> None:
-    """Reports features of the whole model that an articulation cannot, or need not, hold."""
-    model, place = source.model, MjcfPlace("<mujoco>")
-    if model.opt.density > 0.0 or model.opt.viscosity > 0.0:
-        source.cannot_carry("fluid", MjcfPlace("<option>"), "its density and viscosity: artix has no fluid forces")
-    if model.nflex:
-        source.cannot_carry("flex", place, f"{model.nflex} flexible bodies: artix has rigid links only")
-    if np.any(model.body_plugin >= 0):
-        source.cannot_carry("flex", place, "plugins that act on bodies")
-    for body in np.flatnonzero(model.body_mocapid >= 0):
-        source.report.warning(source.place("body", int(body)), "a mocap body is read as a fixed one", "nothing")
-    check_transmissions(source)
-    check_equalities(source)
-    if model.nkey:
-        message = f"{model.nkey} keyframes are states, no part of an articulation"
-        source.report.warning(MjcfPlace("<keyframe>"), message, "convert their qpos by MujocoCoordinates")
 
 
 def _roots(source: MjcfSource) -> dict[str, _Root]:

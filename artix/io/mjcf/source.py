@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from artix.io.common.collision_meshes import Meshes
 from artix.io.common.diagnostics import Report
 from artix.io.common.xml_tree import LARGEST_NUMBER, Element, is_text, read_xml
 
@@ -68,6 +69,7 @@ class MjcfSource:
       skip: the kinds, out of :data:`SKIPPABLE`, of unsupported elements to leave out.
       repair: whether to repair impossible inertias.
       strict: whether to refuse them.
+      meshes: what the meshes of geoms are taken for; those with many vertices are left out if ``None``.
       self_contact: whether geoms of one articulation touch each other by the model's filters.
     """
 
@@ -77,6 +79,7 @@ class MjcfSource:
     skip: frozenset[str]
     repair: bool = False
     strict: bool = False
+    meshes: Meshes | None = None
     self_contact: bool = False
 
     def tendon_path(self, tendon: int) -> list[tuple[str, int, float]]:
@@ -135,6 +138,7 @@ def compile_mjcf(
     *,
     repair: bool = False,
     strict: bool = False,
+    meshes: Meshes | None = None,
 ) -> MjcfSource | None:
     """Checks the XML of an MJCF and of what it includes, and compiles it.
 
@@ -144,6 +148,7 @@ def compile_mjcf(
       skip: kinds out of :data:`SKIPPABLE`.
       repair: whether to repair impossible inertias.
       strict: whether to refuse them.
+      meshes: what the meshes of geoms are taken for.
 
     Returns:
       The model, ``None`` if there was an error.
@@ -170,7 +175,7 @@ def compile_mjcf(
     model = _compile(mujoco, path_or_text, report)
     if model is None:
         return None
-    source = MjcfSource(model, elements, report, skip, repair, strict)
+    source = MjcfSource(model, elements, report, skip, repair, strict, meshes)
     _check_numbers(source)
     return None if report.num_errors else source
 

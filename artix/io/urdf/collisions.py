@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
+
 import numpy as np
 
+from artix.io.common.collision_meshes import Meshes, MeshShape, mesh_shape, tell_errors
 from artix.io.common.diagnostics import Report
+from artix.io.common.mesh_files import find_file, read_vertices
 from artix.io.common.names import listed
 from artix.io.common.poses import IDENTITY, quaternion_from_rpy
 from artix.io.common.xml_tree import Element, read_child, read_number, read_numbers
@@ -13,12 +18,23 @@ from artix.model.geometry import Geometry
 KINDS = ("sphere", "capsule", "box", "cylinder", "mesh")
 
 
-def read_collisions(link: Element, report: Report) -> tuple[tuple[str | None, Geometry], ...]:
-    """The shapes of a link with their names, ``None`` where they have none; meshes are left out.
+@dataclasses.dataclass
+class MeshFolder:
+    """Where the meshes of a description lie, and what they are taken for; they are left out if that is ``None``."""
+
+    base: Path
+    meshes: Meshes | None
+    errors: dict[str, float] = dataclasses.field(default_factory=dict)
+    """How far the shapes are from their meshes, see :class:`~artix.io.common.collision_meshes.MeshShape`, by link."""
+
+
+def read_collisions(link: Element, report: Report, folder: MeshFolder) -> tuple[tuple[str | None, Geometry], ...]:
+    """The shapes of a link with their names, ``None`` where they have none.
 
     Args:
       link: the ``<link>``.
-      report: receives a warning for each shape that is malformed.
+      report: receives a warning for each shape that is malformed, and an error for each mesh that cannot be read.
+      folder: what becomes of meshes.
     """
     shapes: list[tuple[str | None, Geometry]] = []
     for element in link.all("collision"):
@@ -26,13 +42,41 @@ def read_collisions(link: Element, report: Report) -> tuple[tuple[str | None, Ge
         shape = read_shape(element, trial)
         for issue in trial.errors:
             report.warning(element, f"left out: {issue.message}", issue.fix)
+        if shape is None and not trial.num_errors and folder.meshes is not None:
+            found = _mesh(element, report, folder, folder.meshes)
+            name = link.attributes.get("name", "")
+            if found is not None:
+                folder.errors[name] = max(folder.errors.get(name, 0.0), found.error)
+                shape = found.geometry
         if shape is not None and not trial.num_errors:
             shapes.append((element.attributes.get("name", "").strip() or None, shape))
     return tuple(shapes)
 
 
-def warn_of_meshes(robot: Element, report: Report) -> None:
+def _mesh(collision: Element, report: Report, folder: MeshFolder, meshes: Meshes) -> MeshShape | None:
+    """The shape that stands for the mesh of a ``<collision>``, ``None`` and reported if it cannot be read."""
+    (geometry,) = collision.all("geometry")
+    (element,) = geometry.all("mesh")
+    name, fix = element.attributes.get("filename", ""), "correct the file, or leave meshes out (meshes=None)"
+    path = find_file(name, folder.base) if name else None
+    if path is None:
+        packages = "paths count from the folder of the URDF, package:// is looked for above it and in ROS_PACKAGE_PATH"
+        report.error(element, f"there is no file {name!r}", f"{packages}; or leave meshes out (meshes=None)")
+        return None
+    scale = read_numbers(report, element, "scale", (1.0, 1.0, 1.0))
+    try:
+        points = read_vertices(path) * np.asarray(scale)
+    except ValueError as error:
+        report.error(element, str(error), fix)
+        return None
+    return mesh_shape(points, meshes, read_origin(collision, report))
+
+
+def warn_of_meshes(robot: Element, report: Report, folder: MeshFolder) -> None:
     """Reports the links whose shapes are meshes, in a single warning."""
+    if folder.meshes is not None:
+        tell_errors(report, robot, folder.meshes, folder.errors)
+        return
     links = [
         link.attributes.get("name", "")
         for link in robot.all("link")
@@ -40,7 +84,7 @@ def warn_of_meshes(robot: Element, report: Report) -> None:
     ]
     if links:
         message = f"the meshes of <collision> are left out (links {listed(links)})"
-        fix = "where contact matters, write a sphere, capsule, box or cylinder, or add an artix.Geometry.hull"
+        fix = "where contact matters, read them by meshes='hull' or 'capsule', or write a primitive"
         report.warning(robot, message, fix)
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from artix.io.common.collision_meshes import Meshes
 from artix.io.common.diagnostics import Report
 from artix.io.common.poses import IDENTITY, quaternion_from_rpy
-from artix.io.common.xml_tree import Element, read_child, read_name, read_number, read_numbers, read_xml
-from artix.io.urdf.collisions import read_collisions, warn_of_meshes
+from artix.io.common.xml_tree import Element, is_text, read_child, read_name, read_number, read_numbers, read_xml
+from artix.io.urdf.collisions import MeshFolder, read_collisions, warn_of_meshes
 from artix.model.geometry import Geometry
 
 #: Joints with one degree of freedom.
@@ -83,7 +84,7 @@ class UrdfRobot:
         return (len(self.links), len(self.joints)) == tuple(map(len, elements))
 
 
-def parse_urdf(path_or_text: str | Path, report: Report) -> UrdfRobot | None:
+def parse_urdf(path_or_text: str | Path, report: Report, meshes: Meshes | None = None) -> UrdfRobot | None:
     """Reads links and joints one by one.
 
     :mod:`artix.io.urdf.checks` checks how they fit together, :mod:`artix.io.common.inertias` the inertias.
@@ -91,6 +92,7 @@ def parse_urdf(path_or_text: str | Path, report: Report) -> UrdfRobot | None:
     Args:
       path_or_text: a path, or the URDF itself.
       report: receives the issues.
+      meshes: what those of colliders are taken for; they are left out if ``None``.
 
     Returns:
       The robot, ``None`` if the document is not a URDF at all. Values that could not be read are placeholders.
@@ -98,13 +100,14 @@ def parse_urdf(path_or_text: str | Path, report: Report) -> UrdfRobot | None:
     element = read_xml(path_or_text, report)
     if element is None or not _is_urdf(element, report):
         return None
+    folder = MeshFolder(Path(".") if is_text(path_or_text) else Path(path_or_text).parent, meshes)
     links: dict[str, UrdfLink] = {}
     for child in element.all("link"):
         name = _unique_name(child, links, report)
         if name is not None:
             link = _link(name, child, report)
-            links[name] = dataclasses.replace(link, geometries=read_collisions(child, report))
-    warn_of_meshes(element, report)
+            links[name] = dataclasses.replace(link, geometries=read_collisions(child, report, folder))
+    warn_of_meshes(element, report, folder)
     joints: dict[str, UrdfJoint] = {}
     for child in element.all("joint"):
         name = _unique_name(child, joints, report)

@@ -1,4 +1,4 @@
-"""Reading URDF, the Unified Robot Description Format, without opening any other file."""
+"""Reading URDF, the Unified Robot Description Format, without opening any other file unless asked to read meshes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from artix.io.common.collision_meshes import Meshes, check_meshes
 from artix.io.common.diagnostics import Issue, Place, Report
 from artix.io.common.inertias import check_inertias, chosen_repairs
 from artix.io.common.links import ROTATIONS, TRANSLATIONS, LinkDescription, add_links, joint_frame
@@ -39,16 +40,17 @@ def load_urdf(
     merge_fixed_joints: bool = False,
     repair: Collection[str] = (),
     strict: bool = False,
+    meshes: Meshes | None = None,
     gravity: npt.ArrayLike = STANDARD_GRAVITY,
     dtype: Any = None,
 ) -> Articulation:
     """Reads a URDF.
 
-    Links, joints, limits, joint damping and friction, mimic joints and the shapes of ``<collision>`` are read, but for
-    meshes; ``continuous`` joints become ``REVOLUTE``, whose angle wraps, limited ``revolute`` joints
+    Links, joints, limits, joint damping and friction, mimic joints and the shapes of ``<collision>`` are read, meshes
+    on request; ``continuous`` joints become ``REVOLUTE``, whose angle wraps, limited ``revolute`` joints
     ``REVOLUTE_UNWRAPPED``, ``planar`` and ``floating`` ones the sequences of joints of :class:`~artix.CompositeJoint`.
-    Meshes, ``<visual>``, materials, safety controllers, calibrations, transmissions and the extensions of simulators
-    are skipped, and no other file is opened. URDF has no contact friction, so the ground's friction applies.
+    ``<visual>``, materials, safety controllers, calibrations, transmissions and the extensions of simulators are
+    skipped, and no other file is opened but for meshes. URDF has no contact friction, so the ground's friction applies.
     Links are numbered breadth-first and degrees of freedom follow them, so address joints by name
     (``topology.dofs(name)``) rather than by their order in the file. :func:`check_urdf` lists warnings.
 
@@ -63,13 +65,17 @@ def load_urdf(
         follow a joint that is not there, is fixed, or is the joint itself. Without ``"inertia"``, inertias that no body
         has stay as they are, with one such warning for all links; negative moments are refused.
       strict: whether to refuse all inertias that no body has.
+      meshes: what the meshes of ``<collision>`` become: a ``"hull"`` of at most 16 of their vertices, or the
+        ``"capsule"`` around each; left out when ``None``. Their files are opened with trimesh (extra ``meshes``). How
+        far the shapes are from the meshes, :func:`check_urdf` says.
       gravity: acceleration of gravity in world axes [m/s^2], shape [3].
       dtype: floating-point type of the arrays; JAX's default when ``None``.
 
     Raises:
       DescriptionError: the description is refused; its ``issues`` hold all errors with file, line, element and fix.
       OSError: the file cannot be read.
-      ValueError: a repair is unknown, or gravity is malformed.
+      ImportError: trimesh is not installed, and there are meshes to read.
+      ValueError: a repair or what meshes become is unknown, or gravity is malformed.
       TypeError: ``path_or_text`` is neither a string nor a path.
 
     Examples:
@@ -87,7 +93,7 @@ def load_urdf(
       >>> print(rod.topology.fixed_base, rod.topology.dof_names)
       True ('hinge',)
     """
-    report, robot, order, mimics = _read(path_or_text, repair, strict)
+    report, robot, order, mimics = _read(path_or_text, repair, strict, meshes)
     report.finish()
     assert robot is not None  # An unreadable document is an error.
     builder = ArticulationBuilder(
@@ -104,13 +110,20 @@ def load_urdf(
     return builder.build(dtype)
 
 
-def check_urdf(path_or_text: str | Path, *, repair: Collection[str] = (), strict: bool = False) -> list[Issue]:
+def check_urdf(
+    path_or_text: str | Path,
+    *,
+    repair: Collection[str] = (),
+    strict: bool = False,
+    meshes: Meshes | None = None,
+) -> list[Issue]:
     """Everything there is to say about a URDF, errors and warnings by line; never raises for what is in it.
 
     Args:
       path_or_text: as for :func:`load_urdf`.
       repair: repairs to assume, as for :func:`load_urdf`; what they repair is a warning instead of an error.
       strict: as for :func:`load_urdf`.
+      meshes: as for :func:`load_urdf`.
 
     Raises:
       OSError: the file cannot be read.
@@ -127,7 +140,7 @@ def check_urdf(path_or_text: str | Path, *, repair: Collection[str] = (), strict
       >>> print([(issue.line, issue.element) for issue in artix.io.check_urdf(text) if issue.severity == "error"])
       [(5, '<joint name="hinge">')]
     """
-    report, *_ = _read(path_or_text, repair, strict)
+    report, *_ = _read(path_or_text, repair, strict, meshes)
     return sorted(report.issues, key=lambda issue: issue.line)
 
 
@@ -135,10 +148,11 @@ def check_urdf(path_or_text: str | Path, *, repair: Collection[str] = (), strict
 _Reading = tuple[Report, UrdfRobot | None, list[str], dict[str, UrdfMimic]]
 
 
-def _read(path_or_text: str | Path, repair: Collection[str], strict: bool) -> _Reading:
+def _read(path_or_text: str | Path, repair: Collection[str], strict: bool, meshes: Meshes | None) -> _Reading:
+    check_meshes(meshes)
     repair = chosen_repairs(repair, REPAIRS)
     report = Report("<text>" if is_text(path_or_text) else str(path_or_text))
-    robot = parse_urdf(path_or_text, report)
+    robot = parse_urdf(path_or_text, report, meshes)
     if robot is None:
         return report, None, [], {}
     places: dict[str, Place] = {link.name: link.inertial or link.element for link in robot.links.values()}

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from artix.io.common.collision_meshes import mesh_shape, tell_errors
 from artix.io.common.diagnostics import Report
 from artix.io.common.poses import IDENTITY, compose
 from artix.io.usd.stage import UsdPrim, UsdScene, import_pxr
@@ -24,7 +25,8 @@ def collider_shapes(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
     """The shapes of a body in its frame, with their prims.
 
     Cubes, spheres, capsules, cylinders, and meshes with ``physics:approximation`` ``boundingCube``,
-    ``boundingSphere``, or with at most 16 vertices are read. Friction is the material's dynamic friction.
+    ``boundingSphere``, or with at most 16 vertices are read, others if the scene says as what. Friction is the
+    material's dynamic friction.
 
     Args:
       scene: the stage; receives a warning for each collider that is left out.
@@ -44,8 +46,10 @@ def collider_shapes(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
             fix = (
                 f"where contact matters, use a Cube, Sphere, Capsule, Cylinder, or a Mesh of {MOST_HULL_POINTS} points"
             )
+            fix += ", or read them by meshes='hull' or 'capsule'" if kind == "Mesh" else ""
             scene.report.warning(collider, f"touches nothing: {message}", fix)
             continue
+        scene.report.issues += trial.report.issues
         shapes.append((collider, shape))
     return shapes
 
@@ -56,7 +60,7 @@ def read_shape(scene: UsdScene, collider: UsdPrim, body: UsdPrim) -> Geometry | 
     scale, kind = np.abs(scene.scale(collider.path)), str(collider.prim.GetTypeName())
     material: dict[str, Any] = {**_material(scene, collider), "sensor": collider.has(TRIGGER_SCHEMA)}
     if kind == "Mesh":
-        return _mesh(collider, scale, pose, material)
+        return _mesh(scene, collider, scale, pose, material)
     if kind == "Cube":
         return Geometry.box((0.5 * _length(collider, "size", 2.0) * scale).tolist(), pose=pose, **material)
     if kind == "Sphere":
@@ -78,7 +82,9 @@ def _length(collider: UsdPrim, name: str, fallback: float) -> float:
     return collider.read_number(name, fallback, low=0.0, high=1e12)
 
 
-def _mesh(collider: UsdPrim, scale: np.ndarray, pose: np.ndarray, material: dict[str, Any]) -> Geometry | None:
+def _mesh(
+    scene: UsdScene, collider: UsdPrim, scale: np.ndarray, pose: np.ndarray, material: dict[str, Any]
+) -> Geometry | None:
     value = collider.read("points")
     points = np.array([] if value is None else value, float).reshape(-1, 3) * scale
     if not len(points) or not np.isfinite(points).all():
@@ -93,7 +99,13 @@ def _mesh(collider: UsdPrim, scale: np.ndarray, pose: np.ndarray, material: dict
         return Geometry(type=GeometryType.SPHERE, size=(radius,), pose=center, **material)
     # Exporters repeat a vertex for each of its normals.
     _, first = np.unique(points, axis=0, return_index=True)
-    return Geometry.hull(points[np.sort(first)], pose=pose, **material) if len(first) <= MOST_HULL_POINTS else None
+    if len(first) <= MOST_HULL_POINTS:
+        return Geometry.hull(points[np.sort(first)], pose=pose, **material)
+    if scene.meshes is None:
+        return None
+    found = mesh_shape(points[np.sort(first)], scene.meshes, pose, **material)
+    tell_errors(scene.report, collider, scene.meshes, {collider.name: found.error})
+    return found.geometry
 
 
 def _material(scene: UsdScene, collider: UsdPrim) -> dict[str, float]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from artix.io.common.collision_meshes import Meshes, check_meshes
 from artix.io.common.diagnostics import Issue, Report
 from artix.io.common.inertias import check_inertias, chosen_repairs
 from artix.io.common.links import LinkDescription, LinkPlace, add_links
@@ -31,6 +32,7 @@ def load_usd(
     merge_fixed_joints: bool = False,
     repair: Collection[str] = (),
     strict: bool = False,
+    meshes: Meshes | None = None,
     gravity: npt.ArrayLike | None = None,
     self_contact: bool = False,
     dtype: Any = None,
@@ -59,6 +61,8 @@ def load_usd(
         of the stage, each raised as a :class:`~artix.DescriptionWarning`. Otherwise they stay as they
         are, as in PhysX, with one such warning; negative moments are refused.
       strict: whether to refuse all inertias that no body has.
+      meshes: what colliders that are meshes of more than 16 points become: a ``"hull"`` of 16 of these, or the
+        ``"capsule"`` around it; left out when ``None``. :func:`check_usd` says how far the shapes are from the meshes.
       gravity: acceleration of gravity in world axes [m/s^2], shape [3]; that of the stage's scene when ``None``.
       self_contact: whether the shapes of links touch each other wherever the stage lets them: the articulation's
         ``enabledSelfCollisions``, filtered pairs and collision groups, but for links that a joint connects.
@@ -79,7 +83,7 @@ def load_usd(
       >>> print(pendulum.topology.dof_names, pendulum.link_mass)
       ('shoulder', 'elbow') [0. 1. 1.]
     """
-    options = (root, fixed_base, merge_fixed_joints, repair, strict, gravity, self_contact, dtype)
+    options = (root, fixed_base, merge_fixed_joints, repair, strict, meshes, gravity, self_contact, dtype)
     return _load(path_or_text_or_stage, *options)[0]
 
 
@@ -91,6 +95,7 @@ def load_usd_with_state(
     merge_fixed_joints: bool = False,
     repair: Collection[str] = (),
     strict: bool = False,
+    meshes: Meshes | None = None,
     gravity: npt.ArrayLike | None = None,
     self_contact: bool = False,
     dtype: Any = None,
@@ -111,7 +116,7 @@ def load_usd_with_state(
       >>> print(state.joint_position)
       [ 0.5 -0.2]
     """
-    options = (root, fixed_base, merge_fixed_joints, repair, strict, gravity, self_contact, dtype)
+    options = (root, fixed_base, merge_fixed_joints, repair, strict, meshes, gravity, self_contact, dtype)
     return _load(path_or_text_or_stage, *options)
 
 
@@ -122,6 +127,7 @@ def check_usd(
     fixed_base: bool | None = None,
     repair: Collection[str] = (),
     strict: bool = False,
+    meshes: Meshes | None = None,
 ) -> list[Issue]:
     """Everything there is to say about an articulation in USD, errors first; never raises for what is in it.
 
@@ -131,6 +137,7 @@ def check_usd(
       fixed_base: as for :func:`load_usd`.
       repair: repairs to assume, as for :func:`load_usd`.
       strict: as for :func:`load_usd`.
+      meshes: as for :func:`load_usd`.
 
     Raises:
       OSError: the file cannot be read.
@@ -145,7 +152,7 @@ def check_usd(
       >>> print([issue.severity for issue in artix.io.check_usd(path) if issue.severity == "error"])
       []
     """
-    report, _ = _read(path_or_text_or_stage, root, fixed_base, False, repair, strict, None, False, None)
+    report, _ = _read(path_or_text_or_stage, root, fixed_base, False, repair, strict, meshes, None, False, None)
     return sorted(report.issues, key=lambda issue: issue.severity)
 
 
@@ -163,11 +170,13 @@ def _read(
     merge_fixed_joints: bool,
     repair: Collection[str],
     strict: bool,
+    meshes: Meshes | None,
     gravity: npt.ArrayLike | None,
     self_contact: bool,
     dtype: Any,
 ) -> tuple[Report, tuple[Articulation, State] | None]:
     """The report, and the articulation with its state if there are no errors."""
+    check_meshes(meshes)
     repairs = bool(chosen_repairs(repair))
     is_path = isinstance(source, str | os.PathLike) and not is_usd_text(source)
     report = Report(os.fspath(source) if is_path else "<text>" if is_usd_text(source) else "<stage>")
@@ -176,7 +185,7 @@ def _read(
         return report, None
     reading = None
     try:
-        description = read_articulation(UsdScene(stage, report), root, fixed_base)
+        description = read_articulation(UsdScene(stage, report, meshes), root, fixed_base)
         if description is not None:
             links = description.links()
             places = {description.names[path]: description.scene.prims[path] for path in description.tree.bodies}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from artix.io.common.collision_meshes import Meshes
 from artix.io.common.diagnostics import Report
 from artix.io.common.poses import IDENTITY, compose, inverse, rotation_matrix
 from artix.io.usd.units import StageUnits
@@ -232,11 +233,12 @@ class UsdScene:
     Args:
       stage: the stage.
       report: receives the mistakes.
+      meshes: what those of colliders are taken for; large ones are left out if ``None``.
     """
 
-    def __init__(self, stage: Usd.Stage, report: Report) -> None:
+    def __init__(self, stage: Usd.Stage, report: Report, meshes: Meshes | None = None) -> None:
         pxr = import_pxr()
-        self.stage, self.report = stage, report
+        self.stage, self.report, self.meshes = stage, report, meshes
         self.units = self._units()
         up_is_y = pxr.UsdGeom.GetStageUpAxis(stage) == pxr.UsdGeom.Tokens.y
         turn = np.array([np.sin(np.pi / 4), 0.0, 0.0, np.cos(np.pi / 4)]) if up_is_y else IDENTITY[3:]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 
 from artix.contact.ground import Ground
 from artix.contact.ground_contacts import ground_contacts
 from artix.contact.link_contacts import candidate_pairs_of
+from artix.math import struct
 from artix.model.articulation import Articulation
 from artix.model.states import neutral_state
 from artix.model.topology import Topology

@@ -5,11 +5,10 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 
 from artix.contact.selection import Choice
 from artix.kinematics.velocities import generalized_velocity
-from artix.math import spatial
+from artix.math import spatial, struct
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.contact_memory import ContactMemory
@@ -64,6 +63,7 @@ def contact_rows(
         sticking=jnp.moveaxis(spatial.inverse(jnp.moveaxis(stiffened, 0, -1)), -1, 0),
         tangential=jnp.maximum(tangential, least),
         normal=normal,
+        smoothing=jnp.full_like(normal, options.contact_smoothing) if options.contact_smoothing else None,
     )
     return ContactRows(links, each)
 

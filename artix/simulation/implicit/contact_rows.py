@@ -5,6 +5,9 @@ and Curnier: ``x_n = max(0, x_n - u_n / g_n)``, and ``x_t`` is the point nearest
 radius ``friction x_n``. Its solutions are the same for all positive ``g``, and those of De Saxce's cone condition; it
 has a derivative wherever the contact clearly sticks, slides or separates.
 
+A contact may push before it touches: ``x_n u_n = E`` then takes the place of ``x_n u_n = 0``, which is the stationarity
+of a logarithmic barrier ``-E log(gap)``, the central path of interior-point methods.
+
 Contacts move as their links do. A link with one contact has three motions that matter, those of the point; one with
 more, such as a flat foot, has six, however many contacts there are: the rest of the solver sees these motions.
 
@@ -56,6 +59,8 @@ class ContactRow(NamedTuple):
     """An upper bound of the tangential velocity per tangential impulse."""
     normal: Array
     """The normal velocity per normal impulse, softness included."""
+    smoothing: Array | None = None
+    """E, what the normal impulse times the velocity that the law sees shall be; ``None`` for zero."""
 
 
 class ContactRows(NamedTuple):
@@ -105,10 +110,12 @@ def solve_contact_row(row: ContactRow, old: Array, rate: Array) -> Array:
       old: its impulse, [3].
       rate: see :func:`contact_rates`, [3].
     """
-    stopping = old - jnp.sum(row.sticking * rate, axis=1)
-    normal = jnp.maximum(old[2] - rate[2] / row.normal, 0)
+    normal = _normal(row, old[2], rate[2])
     slip = rate[:2] + row.block[:2, 2] * (normal - old[2])
     sliding = jnp.concatenate([_within_disc(old[:2] - slip / row.tangential, row.friction * normal), normal[None]])
+    if row.smoothing is not None:
+        return sliding
+    stopping = old - jnp.sum(row.sticking * rate, axis=1)
     reach = row.friction * stopping[2]
     sticks = (stopping[2] > 0) & (stopping[0] ** 2 + stopping[1] ** 2 <= reach**2)
     return jnp.where(sticks, stopping, sliding)
@@ -116,9 +123,20 @@ def solve_contact_row(row: ContactRow, old: Array, rate: Array) -> Array:
 
 def contact_imbalance(row: ContactRow, found: Array, rate: Array) -> Array:
     """What an impulse [3] lacks by the laws at the velocity [3] that belongs to it; zero where they hold."""
-    normal = jnp.maximum(found[2] - rate[2] / row.normal, 0)
+    normal = _normal(row, found[2], rate[2])
     tangents = _within_disc(found[:2] - rate[:2] / row.tangential, row.friction * normal)
     return jnp.concatenate([tangents, normal[None]]) - found
+
+
+def _normal(row: ContactRow, impulse: Array, rate: Array) -> Array:
+    """The normal impulse by the law alone, if the rate changes by ``row.normal`` per impulse."""
+    wanted = impulse - rate / row.normal
+    if row.smoothing is None:
+        return jnp.maximum(wanted, 0)
+    # The positive root of x (x - wanted) = E / g, without cancellation.
+    share = row.smoothing / row.normal
+    root = jnp.sqrt(wanted**2 + 4 * share)
+    return jnp.where(wanted > 0, 0.5 * (wanted + root), 2 * share / jnp.where(wanted > 0, 1, root - wanted))
 
 
 def _within_disc(vector: Array, radius: Array) -> Array:

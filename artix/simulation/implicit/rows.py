@@ -14,7 +14,7 @@ from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.step_start import HIGHEST, StepStart
 from artix.simulation.common.sweep import implicit_sweep
 from artix.simulation.implicit.impulses import BoundRow, DistanceRow
-from artix.simulation.implicit.system import ERROR_REDUCTION, Acting, drives_of, unlimited_velocity
+from artix.simulation.implicit.system import ERROR_REDUCTION, Acting, drive_impulses, unlimited_velocity
 
 Array = jax.Array
 
@@ -40,7 +40,7 @@ def bound_rows(articulation: Articulation, state: State, acting: Acting, free: A
     # What the hard relations lock has nothing left to bound; its impulses shall be finite.
     moves = response > _LOCKED * jnp.finfo(dt.dtype).eps * unheld
     response = jnp.where(moves, response, unheld)
-    drives = drives_of(articulation, state, acting)
+    drives = drive_impulses(articulation, state, acting)
     rows = BoundRow(
         effect=jnp.where(moves[:, None], within[:, base:].T, 0),
         response=response,
@@ -64,7 +64,7 @@ def with_drives_chosen(
     """Leaves drives to the sweeps that would exceed their limits in the linear system, while nothing else bounds it."""
     velocity = unlimited_velocity(*jax.lax.stop_gradient((articulation, state, at_start, acting)))
     velocity = velocity[articulation.topology.num_base_dofs :]
-    drives, none = drives_of(articulation, state, acting), jnp.zeros_like(velocity)
+    drives, none = drive_impulses(articulation, state, acting), jnp.zeros_like(velocity)
     row = _drive_row(articulation, acting, none, none)
     sweep = implicit_sweep(acting.dt, drive_limits_are_forces=options.drive_limits_are_forces)
     exceeds = exceeds_bounds(row, drives.push - drives.gain * velocity, velocity, sweep)

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 
 from artix.dynamics.factorization import factorize_dense, factorize_product, inverse_of_matrix, solve
 from artix.dynamics.inverse import rigid_body_forces
 from artix.kinematics.velocities import generalized_velocity
+from artix.math import struct
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.commands import Commands, position_error
 from artix.simulation.common.loop_closures import LoopClosures
@@ -52,7 +52,7 @@ class ImplicitSystem(NamedTuple):
     """The hard relations; ``None`` if there can be none."""
 
 
-class Drives(NamedTuple):
+class DriveImpulses(NamedTuple):
     """Drives as impulses that are linear in the velocity at the end of the step, [n] each."""
 
     gain: Array
@@ -61,13 +61,13 @@ class Drives(NamedTuple):
     """Impulse at zero velocity."""
 
 
-def drives_of(articulation: Articulation, state: State, acting: Acting) -> Drives:
+def drive_impulses(articulation: Articulation, state: State, acting: Acting) -> DriveImpulses:
     """The drives without their limits."""
     drive, dt, commands = articulation.drive, acting.dt, acting.commands
     error = position_error(articulation.topology, state.joint_position, commands.target_position)
     gain = dt * acting.drive_inertia * (dt * drive.stiffness + drive.damping)
     push = dt * acting.drive_inertia * (drive.stiffness * error + drive.damping * commands.target_velocity)
-    return Drives(gain, push)
+    return DriveImpulses(gain, push)
 
 
 def impulse_lacking(articulation: Articulation, state: State, acting: Acting, change: Array | None) -> Array:
@@ -81,7 +81,7 @@ def impulse_lacking(articulation: Articulation, state: State, acting: Acting, ch
     velocity = generalized_velocity(articulation, state)
     velocity = velocity if change is None else velocity + change
     taken = rigid_body_forces(articulation, state, acceleration, acting.wrench, gravity=True)
-    drives = drives_of(articulation, state, acting)
+    drives = drive_impulses(articulation, state, acting)
     joints = (acting.in_matrix * drives.gain + dt * _friction_gain(articulation, state, acting)) * velocity[base:]
     joints = joints - acting.in_matrix * drives.push - dt * acting.commands.joint_force
     if change is not None:
@@ -126,7 +126,7 @@ def unlimited_velocity(articulation: Articulation, state: State, at_start: StepS
 def _matrix(articulation: Articulation, state: State, at_start: StepStart, acting: Acting) -> tuple[Array, Array]:
     """The matrix of the linear system, and what is to be added to its diagonal."""
     dt = acting.dt
-    diagonal = acting.in_matrix * drives_of(articulation, state, acting).gain
+    diagonal = acting.in_matrix * drive_impulses(articulation, state, acting).gain
     diagonal = diagonal + dt * _friction_gain(articulation, state, acting)
     matrix = at_start.mass_matrix
     for group in acting.springs:

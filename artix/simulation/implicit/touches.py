@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 
 from artix.constraints.contacts import Contacts
 from artix.contact.link_contacts import LinkContacts
+from artix.math import struct
 
 Array = jax.Array
 

@@ -11,12 +11,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 
 from artix.contact.ground import Ground
 from artix.contact.ground_contacts import ground_contacts
 from artix.kinematics.bodies import Placement
-from artix.math import spatial
+from artix.math import spatial, struct
 from artix.model.articulation import Articulation
 from artix.model.geometry import GeometryType
 from artix.model.states import neutral_state

@@ -1,0 +1,55 @@
+"""An episode of a policy as one file of HTML."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import jax
+import numpy as np
+
+import artix
+from artix import envs
+from artix.examples import policies
+
+#: A plot of more joints could not be read.
+MOST_JOINTS = 12
+
+
+def save_episode(
+    path: str | os.PathLike[str], environment: envs.Environment, policy: policies.Policy, seed: int
+) -> None:
+    """Saves the first of the episodes that :func:`artix.examples.policies.evaluate` plays, with plots of its rewards.
+
+    Args:
+      path: the file.
+      environment: the environment.
+      policy: the policy.
+      seed: seed of everything random.
+
+    Raises:
+      ImportError: viser is not installed.
+      OSError: the file cannot be written.
+    """
+    from artix.viewer import save_html
+
+    states, options = episode(environment, policy, seed)
+    save_html(path, environment.articulation, states, environment.dt, **options)
+
+
+def episode(environment: envs.Environment, policy: policies.Policy, seed: int) -> tuple[artix.State, dict[str, Any]]:
+    """The states of an episode [T], and what :func:`artix.viewer.save_html` shows with them: commands and plots.
+
+    Arguments are those of :func:`save_episode`.
+    """
+    key = jax.random.split(jax.random.key(seed), 1)[0]
+    states = jax.jit(lambda key: policies.play(environment, policy, key))(key)
+    ended = np.flatnonzero(np.asarray(states.done))
+    # The last state of an episode that ended begins the next one.
+    frames = max(int(ended[0]) if ended.size else environment.episode_length, 1)
+    states = jax.tree.map(lambda leaf: leaf[:frames], states)
+    shown = states.articulation_state
+    series: dict[str, Any] = {"reward": states.reward}
+    if shown.joint_position.shape[1] <= MOST_JOINTS:
+        series["joint position"] = shown.joint_position
+    return shown, {"ground": environment.ground, "series": series, "commands": states.info.get("command")}

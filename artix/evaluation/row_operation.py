@@ -1,0 +1,158 @@
+"""The JAX primitive that evaluates a batch whose rows have different programs, each writing its rows of the results.
+
+The kernels read and write the rows of arrays that all share, one kernel after the other, so that nothing is gathered or
+copied. Where there are no kernels, and for derivatives and batches of batches, a function of the same arrays stands in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax._src import dispatch
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+from jax.interpreters import partial_eval as pe
+
+from artix.evaluation.clean_context import all_devices_alike
+from artix.evaluation.compilation import cpu_kernel
+from artix.evaluation.devices import type_like, varying_alike
+from artix.evaluation.operation import is_for_one_device, lower_on_one_device
+from artix.evaluation.program import Program
+
+Array = jax.Array
+
+
+class RowProgram(NamedTuple):
+    """The program of some rows.
+
+    Attributes:
+      program: the program of one row.
+      rows: the numbers of its rows.
+      operands: the numbers of its operands among those of the operation.
+      levels: of each operand, 0 if all rows share it, 1 if each has its own.
+      numbered: of each operand, whether its rows are those of the whole batch; else it has but the program's own.
+    """
+
+    program: Program
+    rows: np.ndarray
+    operands: tuple[int, ...]
+    levels: tuple[int, ...]
+    numbered: tuple[bool, ...]
+
+
+class RowPrograms:
+    """The programs of a batch, whose results have the same types; compared by identity.
+
+    Args:
+      programs: the programs; each row has one.
+      otherwise: the same function of all operands, evaluated in another way; returns a list of results.
+    """
+
+    def __init__(self, programs: Sequence[RowProgram], otherwise: Callable[..., list[Array]]) -> None:
+        self.programs = tuple(programs)
+        self.otherwise = otherwise
+        size = sum(len(each.rows) for each in programs)
+        self.result_types = [
+            jax.ShapeDtypeStruct((size, *kind.shape), kind.dtype) for kind in programs[0].program.result_types
+        ]
+
+    def select(self, results: Sequence[int]) -> RowPrograms:
+        """The same with only some of the results."""
+
+        def otherwise(*operands: Array) -> list[Array]:
+            all_results = self.otherwise(*operands)
+            return [all_results[index] for index in results]
+
+        return RowPrograms([each._replace(program=each.program.select(results)) for each in self.programs], otherwise)
+
+
+rows_p = Primitive("artix_rows")
+rows_p.multiple_results = True
+
+
+def evaluate_rows(programs: RowPrograms, operands: Sequence[Any]) -> list[Array]:
+    """The results of a batch whose rows have different programs."""
+    return rows_p.bind(*varying_alike(tuple(operands)), programs=programs)
+
+
+def _result_types(*operands: Any, programs: RowPrograms) -> list[Any]:
+    return [type_like(operands, kind.shape, kind.dtype) for kind in programs.result_types]
+
+
+def _otherwise(*operands: Any, programs: RowPrograms) -> list[Array]:
+    with all_devices_alike():
+        return programs.otherwise(*operands)
+
+
+def _jvp(primals: Sequence[Array], tangents: Sequence[Any], *, programs: RowPrograms) -> tuple[list[Array], list[Any]]:
+    varied = [index for index, tangent in enumerate(tangents) if not isinstance(tangent, ad.Zero)]
+
+    def of_varied(*values: Array) -> list[Array]:
+        replaced = dict(zip(varied, values, strict=True))
+        return programs.otherwise(*(replaced.get(index, primal) for index, primal in enumerate(primals)))
+
+    values, changes = jax.jvp(of_varied, [primals[index] for index in varied], [tangents[index] for index in varied])
+    is_float = [jnp.issubdtype(value.dtype, jnp.floating) for value in values]
+    zeros = [ad.Zero(jax.typeof(value).to_tangent_aval()) for value in values]
+    return values, [change if flag else zero for change, zero, flag in zip(changes, zeros, is_float, strict=True)]
+
+
+def _batch(operands: Sequence[Array], dims: Sequence[Any], *, programs: RowPrograms) -> tuple[list[Array], list[int]]:
+    results = jax.vmap(programs.otherwise, in_axes=tuple(dims))(*operands)
+    return results, [0] * len(results)
+
+
+def _dce(used: list[bool], *rest: Any) -> tuple[list[bool], Any]:
+    """Drops results that are not used."""
+    equation = rest[-1]  # Since JAX 0.12 there is another argument before it.
+    if not any(used):
+        return [False] * len(equation.invars), None
+    if all(used):
+        return [True] * len(equation.invars), equation
+    programs = equation.params["programs"].select([index for index, is_used in enumerate(used) if is_used])
+    outvars = [variable for variable, is_used in zip(equation.outvars, used, strict=True) if is_used]
+    return [True] * len(equation.invars), equation.replace(outvars=outvars, params={"programs": programs})
+
+
+def _lower(context: Any, *operands: Any, programs: RowPrograms) -> Any:
+    return lower_on_one_device(partial(_otherwise, programs=programs), context, *operands)
+
+
+def _lower_for_cpu(context: Any, *operands: Any, programs: RowPrograms) -> Any:
+    """A kernel for each program, where all have one; not for exports, and not for arrays on several devices."""
+    module = context.module_context
+    if module.lowering_parameters.for_export or not is_for_one_device(module):
+        return mlir.lower_fun(programs.otherwise, multiple_results=True)(context, *operands)
+    targets = []
+    for each in programs.programs:
+        target = cpu_kernel(each.program, each.levels, each.numbered)
+        if target is None:
+            return _lower(context, *operands, programs=programs)
+        targets.append(target)
+    return lower_on_one_device(partial(_call_kernels, targets, programs), context, *operands)
+
+
+def _call_kernels(targets: Sequence[str], programs: RowPrograms, *operands: Any) -> list[Array]:
+    """Calls the kernels one after the other; each but the first gets the memory of the results from the one before."""
+    results: list[Array] = []
+    for target, each in zip(targets, programs.programs, strict=True):
+        arguments = [each.rows.astype(np.int32), *(operands[index] for index in each.operands)]
+        same_memory = {len(arguments) + index: index for index in range(len(results))}
+        call = jax.ffi.ffi_call(target, programs.result_types, input_output_aliases=same_memory)
+        results = list(call(*arguments, *results))
+    return results
+
+
+rows_p.def_impl(_otherwise)
+rows_p.def_abstract_eval(_result_types)
+ad.primitive_jvps[rows_p] = _jvp
+batching.primitive_batchers[rows_p] = _batch
+pe.dce_rules[rows_p] = _dce
+dispatch.prim_requires_devices_during_lowering.add(rows_p)  # As for the operations that may stand in.
+mlir.register_lowering(rows_p, _lower)
+mlir.register_lowering(rows_p, _lower_for_cpu, platform="cpu")

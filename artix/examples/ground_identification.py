@@ -1,0 +1,156 @@
+"""Identification of friction, masses and the ground's height from a quadruped's walk, by gradients through contact.
+
+Joint drives follow a clock, and the robot trots on slippery ground. From its recorded states short windows are
+predicted by :func:`artix.step`, with contact; Gauss and Newton's method finds the numbers whose predictions fit best.
+Windows are short because a long prediction soon depends on everything: where contacts begin a little earlier, another
+walk follows.
+
+``python -m artix.examples.ground_identification`` prints what is found, iteration by iteration.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+import artix
+from artix.examples import trot
+
+Array = jax.Array
+DT = 0.005
+#: Rigid contacts that penetrate separate as fast as need be, so that the depth always has a derivative.
+OPTIONS = artix.SolverOptions(max_separation_speed=100.0, smooth_friction=0.05, contact_iterations=3)
+
+
+class Unknowns(NamedTuple):
+    """What is to be found."""
+
+    friction: Array
+    """Of the ground."""
+    trunk: Array
+    """Its mass [kg]."""
+    legs: Array
+    """Factor on the masses of all links of the legs."""
+    height: Array
+    """Of the ground [m]."""
+
+
+class Recording(NamedTuple):
+    """States at N + 1 moments, every array with a leading axis, and the drives' targets between them, [N, 12]."""
+
+    states: artix.State
+    targets: Array
+
+
+def walker() -> artix.Articulation:
+    """The quadruped in float64 with drives in its joints."""
+    robot = artix.robots.load("quadruped", dtype="float64")
+    drive = robot.drive.replace(stiffness=jnp.full(12, 80.0), damping=jnp.full(12, 3.0))
+    return robot.replace(drive=drive)
+
+
+def targets(count: int) -> Array:
+    """Joint positions of a trot by the clock: thighs swing, and knees bend while they do, [count, 12]."""
+    phase = 2 * jnp.pi * (2.0 * DT * jnp.arange(count)[:, None] + jnp.array(trot.OFFSETS))
+    lifted = jnp.maximum(jnp.sin(phase), 0.0)
+    return jnp.concatenate([jnp.zeros_like(phase), 0.8 + 0.2 * jnp.cos(phase), -1.5 - 0.5 * lifted], axis=1)
+
+
+def step(robot: artix.Articulation, unknowns: Unknowns, state: artix.State, target: Array) -> artix.State:
+    """A step of the robot with these numbers."""
+    mass = (unknowns.legs * robot.link_mass).at[0].set(unknowns.trunk)
+    heavy = robot.replace(link_mass=mass)
+    plane = artix.Plane.of().replace(height=unknowns.height, friction=unknowns.friction)
+    ground = artix.Ground((jax.tree.map(lambda leaf: jnp.asarray(leaf, robot.dtype), plane),))
+    return artix.step(heavy, state, artix.Control(drive_target=target), DT, OPTIONS, ground=ground)
+
+
+def predict(robot: artix.Articulation, unknowns: Unknowns, start: artix.State, targets: Array) -> artix.State:
+    """The states after each step, every array with a leading axis."""
+
+    def body(state: artix.State, target: Array) -> tuple[artix.State, artix.State]:
+        after = step(robot, unknowns, state, target)
+        return after, after
+
+    return jax.lax.scan(body, start, targets)[1]
+
+
+def record(robot: artix.Articulation, unknowns: Unknowns, count: int) -> Recording:
+    """A walk of ``count`` steps that begins a centimetre above the ground."""
+    start = trot.standing(robot)
+    start = start.replace(root_pose=start.root_pose.at[2].add(unknowns.height + 0.01))
+    asked = targets(count)
+    after = predict(robot, unknowns, start, asked)
+    return Recording(jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, after), asked)
+
+
+def errors(robot: artix.Articulation, unknowns: Unknowns, recorded: Recording, window: int) -> Array:
+    """How far predictions of all windows are from what was recorded, step by step, [N * 18] [m and rad]."""
+    starts = jnp.arange(0, len(recorded.targets) - window + 1, window)
+
+    def one(start: Array) -> Array:
+        begin = jax.tree.map(lambda leaf: leaf[start], recorded.states)
+        seen = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start + 1, window), recorded.states)
+        asked = jax.lax.dynamic_slice_in_dim(recorded.targets, start, window)
+        found = predict(robot, unknowns, begin, asked)
+        return jax.vmap(lambda here, there: artix.difference(robot, here, there))(seen, found)
+
+    return jax.vmap(one)(starts).ravel()
+
+
+def identify(
+    robot: artix.Articulation, guess: Unknowns, recorded: Recording, *, window: int = 20, iterations: int = 15
+) -> Unknowns:
+    """Levenberg and Marquardt's method on the errors of all windows.
+
+    Args:
+      robot: the robot; its inertias are believed, and the masses of its legs up to a factor.
+      guess: numbers to begin with.
+      recorded: the walk.
+      window: number of steps that are predicted at once.
+      iterations: number of iterations.
+
+    Returns:
+      What was found after each iteration, every array with a leading axis.
+    """
+    scale = jnp.stack(guess)
+
+    def residual(relative: Array) -> Array:
+        return errors(robot, Unknowns(*(relative * scale)), recorded, window)
+
+    def improve(carry: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], Array]:
+        relative, damping = carry
+        error, slope = residual(relative), jax.jacfwd(residual)(relative)
+        matrix = slope.T @ slope
+        change = jnp.linalg.solve(matrix + damping * jnp.diag(jnp.diag(matrix)), slope.T @ error)
+        trial = relative - jnp.clip(change, -0.3, 0.3)
+        better = jnp.sum(residual(trial) ** 2) < jnp.sum(error**2)
+        relative = jnp.where(better, trial, relative)
+        return (relative, damping * jnp.where(better, 0.1, 10.0)), relative
+
+    begin = jnp.ones_like(scale), jnp.asarray(1e-2, robot.dtype)
+    return Unknowns(*(jax.lax.scan(improve, begin, length=iterations)[1] * scale).T)
+
+
+def example(robot: artix.Articulation) -> tuple[Unknowns, Unknowns]:
+    """True numbers, and a guess that is 30 % off."""
+    true = Unknowns(*map(jnp.asarray, (0.4, 1.2 * robot.link_mass[0], 1.1, 0.02)))
+    return true, Unknowns(*(each * factor for each, factor in zip(true, (1.3, 0.7, 1.3, 0.7), strict=True)))
+
+
+def main() -> None:
+    """Finds friction, mass and height from 1.5 s, starting 30 % off."""
+    jax.config.update("jax_enable_x64", True)
+    robot = walker()
+    true, guess = example(robot)
+    recorded = jax.jit(lambda unknowns: record(robot, unknowns, 300))(true)
+    found = jax.jit(lambda guess, recorded: identify(robot, guess, recorded))(guess, recorded)
+    print(f"it went {float(recorded.states.root_pose[-1, 0]):.2f} m")
+    for name, value, values in zip(true._fields, true, found, strict=True):
+        print(f"{name}: {float(value):.4f}, found {values}")
+
+
+if __name__ == "__main__":
+    main()

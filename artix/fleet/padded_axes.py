@@ -1,0 +1,77 @@
+"""What the axes of a fleet's padded arrays mean, told by their lengths.
+
+The shape of an array tells which entries belong to a member: an axis whose length is the fleet's largest number of
+links, DOFs and so on has, for each kind, that kind's own length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+from artix.model.padding import Padding
+from artix.model.topology import Topology
+
+
+class Axis(NamedTuple):
+    """A member's entries along an axis of the fleet's arrays: ``[skipped, skipped + size)`` of ``padded`` entries."""
+
+    skipped: int
+    size: int
+    padded: int
+
+    @property
+    def entries(self) -> slice:
+        return slice(self.skipped, self.skipped + self.size)
+
+    @property
+    def padding(self) -> tuple[int, int]:
+        return self.skipped, self.padded - self.skipped - self.size
+
+
+#: What an axis may mean, for one kind.
+Meanings: TypeAlias = dict[str, Axis]
+_Shape: TypeAlias = tuple[int, ...]
+
+
+def meanings_of(topology: Topology, padding: Padding) -> Meanings:
+    """What an axis may mean, for one kind. A fixed base lacks the root's entries that floating members have."""
+    links, dofs, floats = topology.num_links, topology.num_dofs, not topology.fixed_base
+    root = 6 if padding.floating and not floats else 0
+    pose = 7 if padding.floating and not floats else 0
+    rootless_rows = 0 if padding.floating else 6
+    return {
+        "generalised velocity": Axis(root, topology.nv, (6 if padding.floating else 0) + padding.dofs),
+        "joint DOFs": Axis(0, dofs, padding.dofs),
+        "links": Axis(0, links, padding.links),
+        "frames": Axis(0, len(topology.frame_names), padding.frames),
+        "configuration": Axis(pose, (7 if floats else 0) + dofs, (7 if padding.floating else 0) + padding.dofs),
+        "rows of the dense Jacobian": Axis(root, 6 * links - (0 if floats else 6), 6 * padding.links - rootless_rows),
+    }
+
+
+def candidates(size: int, meanings: Sequence[Meanings]) -> list[tuple[Axis, ...]]:
+    """What an axis of an argument may mean, for all kinds; last, an axis of the same length for all of them."""
+    fitting = [tuple(each[name] for each in meanings) for name in meanings[0] if meanings[0][name].padded == size]
+    return list(dict.fromkeys([*fitting, (Axis(0, size, size),) * len(meanings)]))
+
+
+def axes_of_one_result(shapes: list[_Shape], meanings: Sequence[Meanings], number: int) -> list[list[Axis]]:
+    """For each kind, the axes of a result."""
+    axes = []
+    for position, sizes in enumerate(zip(*shapes, strict=True)):
+        fitting = {
+            tuple(each[name] for each in meanings)
+            for name in meanings[0]
+            if all(each[name].size == size for each, size in zip(meanings, sizes, strict=True))
+        }
+        if len(set(sizes)) == 1:
+            fitting.add((Axis(0, sizes[0], sizes[0]),) * len(meanings))
+        if len(fitting) != 1:
+            what = "nothing that a fleet pads is so long" if not fitting else "it may be several things"
+            raise ValueError(
+                f"axis {position} of result {number} has the lengths {', '.join(map(str, sizes))} for the kinds of "
+                f"this fleet, and {what}; build the fleet with layout='padded'"
+            )
+        axes.append(fitting.pop())
+    return [[axis[kind] for axis in axes] for kind in range(len(meanings))]

@@ -1,0 +1,51 @@
+"""Own dataclasses that are pytrees, beside flax's."""
+
+import dataclasses
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import pytest
+
+from artix.math import struct
+
+
+def pair(of, name="Pair"):
+    """The same class made by flax and by artix."""
+
+    class Pair(of.PyTreeNode):
+        first: jax.Array
+        name: str = of.field(pytree_node=False, default="none")
+        second: dict = of.field(default_factory=dict)
+
+    return Pair
+
+
+OURS, THEIRS = pair(struct), pair(flax.struct)
+
+
+def test_a_node_is_what_flax_would_make_of_it():
+    ours, theirs = (of(jnp.ones(2), second={"x": jnp.zeros(3)}, name="a") for of in (OURS, THEIRS))
+    paths = [[(str(path), leaf.shape) for path, leaf in jax.tree.leaves_with_path(one)] for one in (ours, theirs)]
+    assert paths[0] == paths[1] == [("(GetAttrKey(name='first'),)", (2,)), (paths[0][1][0], (3,))]
+    assert repr(ours).replace("Pair", "") == repr(theirs).replace("Pair", "")
+    for one in (ours, theirs):
+        doubled = jax.jit(lambda x: jax.tree.map(lambda leaf: 2 * leaf, x))(one)
+        assert type(doubled) is type(one)
+        assert (doubled.name, doubled.first.tolist()) == ("a", [2.0, 2.0])
+        renamed = one.replace(name="b")
+        assert jax.tree.structure(renamed) != jax.tree.structure(one)
+        assert jax.tree.structure(renamed.replace(name="a")) == jax.tree.structure(one)
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            one.first = jnp.zeros(2)
+        with pytest.raises(TypeError, match="third"):
+            one.replace(third=1)
+
+
+def test_options_of_dataclasses_go_with_the_class():
+    class Named(struct.PyTreeNode, kw_only=True):
+        value: float = 0.0
+
+    assert Named(value=2.0).replace(value=3.0).value == 3.0
+    with pytest.raises(TypeError, match="positional"):
+        Named(1.0)

@@ -1,0 +1,73 @@
+"""What costs are made of: values, gradients and Gauss and Newton's matrices."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import artix
+from artix import optimal_control
+from tests.optimal_control.test_dynamics import differences
+from tests.support.models import random_states, state_at, tree_of
+
+
+def everything(knot: optimal_control.Knot) -> jax.Array:
+    """Each residual that there is, one after the other."""
+    robot, state, target = knot.articulation, knot.state, knot.parameters
+    return jnp.concatenate(
+        [
+            optimal_control.frame_pose(robot, state, "tool", target["pose"]),
+            optimal_control.frame_position(robot, state, "link_1", target["point"]),
+            optimal_control.center_of_mass(robot, state, target["point"]),
+            optimal_control.centroidal_momentum(robot, state, target["momentum"]),
+            optimal_control.posture(robot, state, target["nominal"]),
+            0.7 * artix.generalized_velocity(robot, state),
+            0.3 * knot.control,
+            0.2 * knot.contact_force,
+            optimal_control.violation(optimal_control.friction_cone(knot.contact_force, 0.1, 1.0)),
+        ]
+    )
+
+
+def test_gradients_and_matrices_of_all_residuals_are_those_of_differences():
+    a = tree_of(["spherical_012", "revolute_swing1", "prismatic_y"], [0, 0, 2], fixed_base=False)
+    schedule = optimal_control.ContactSchedule.of(a, ["link_1", "tool"], [[True, False]])
+    dynamics = optimal_control.discrete_dynamics(a, 0.02, contact_schedule=schedule)
+    states = random_states(a, 2, 3)
+    target = {
+        "pose": jnp.array([0.3, -0.2, 0.5, 0.0, 0.6, 0.0, 0.8]),
+        "point": jnp.array([0.1, 0.2, -0.3]),
+        "momentum": jnp.arange(6.0),
+        "nominal": state_at(states, 1),
+    }
+    x, u = dynamics.pack(state_at(states, 0)), jnp.linspace(-1.0, 1.0, dynamics.num_controls)
+    problem = optimal_control.Problem(
+        dynamics, x, everything, lambda knot: knot.state.joint_velocity, parameters=target
+    )
+    ndx = dynamics.num_deviations
+
+    def moved(change):
+        at, acting = dynamics.integrate(x, change[:ndx]), u + change[ndx:]
+        force = dynamics.step(at, acting, 0)[1]
+        return everything(optimal_control.Knot(a, dynamics.unpack(at), acting, force, None, target))
+
+    value = jax.jit(moved)(jnp.zeros(ndx + len(u)))
+    slope = differences(jax.jit(moved), ndx + len(u))
+    assert np.sum(np.max(np.abs(slope), axis=1) < 1e-3) == 5  # force and cone of the frame that is free
+    assert value[-4] > 0  # the other one's is left
+    found = jax.jit(lambda: optimal_control.approximate(problem, jnp.stack([x, x]), u[None]))()
+    wanted = value @ slope, slope.T @ slope
+    np.testing.assert_allclose(found.gradient[0], wanted[0], atol=1e-6 * np.max(np.abs(wanted[0])))
+    np.testing.assert_allclose(found.hessian[0], wanted[1], atol=1e-6 * np.max(np.abs(wanted[1])))
+
+
+def test_the_rotation_from_a_target_is_scipys():
+    rotation = pytest.importorskip("scipy.spatial.transform").Rotation
+    arm = artix.robots.load("arm7").astype(jnp.float64)
+    states = random_states(arm, 20)
+    target = jnp.array([0.3, -0.2, 0.5, 0.48, 0.6, 0.0, 0.64])
+    found = jax.jit(jax.vmap(lambda s: optimal_control.frame_pose(arm, s, "tool", target)))(states)
+    poses = jax.jit(jax.vmap(lambda s: artix.frame_pose(arm, s, "tool")))(states)
+    turn = rotation.from_quat(poses[:, 3:]) * rotation.from_quat(target[3:]).inv()
+    np.testing.assert_allclose(found[:, 3:], turn.as_rotvec(), atol=1e-12)
+    np.testing.assert_allclose(found[:, :3], poses[:, :3] - target[:3], atol=1e-14)

@@ -1,0 +1,182 @@
+"""The gallery: recordings in HTML and pictures of them, made by a few lines each while the site is built."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import tempfile
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+import artix
+from artix import envs, optimal_control, viewer
+from artix.cli.play import LEARNED
+from artix.cli.recordings import episode
+from artix.cli.training_files import config_of, load_header, load_policy
+
+#: The largest recording, with the player [bytes].
+MOST_BYTES = 2_000_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Recording:
+    """What :func:`artix.viewer.save_html` is given, and which of its frames are in the picture."""
+
+    robots: Any
+    states: artix.State
+    dt: float
+    options: dict[str, Any]
+    frames: tuple[int, ...] = (-1,)
+
+
+def walk() -> Recording:
+    """**A trained quadruped walks as it is told.** The policy that comes with artix, learned in a quarter of an hour on
+    one core; the arrows are its commands. `artix play quadruped_velocity --html walk.html` does the same.
+    """
+    task = envs.make("quadruped_velocity", episode_length=400)
+    path = LEARNED / "quadruped_velocity.npz"
+    policy = load_policy(path, task, config_of(load_header(path)))
+    states, options = episode(task, policy, seed=3)
+    return Recording(task.articulation, states, task.dt, options, frames=(0, 130, 260, 399))
+
+
+def landing() -> Recording:
+    """**A humanoid lands on its feet.** It falls from half a metre, its drives hold its legs, and nobody its balance.
+    The arrows are the forces of the ground, the plot is their sum over its weight.
+    """
+    task, ground = envs.make("humanoid_stand"), artix.Ground.flat(friction=0.8)
+    robot = task.articulation
+    start = artix.neutral_state(robot)
+    start = start.replace(root_pose=start.root_pose.at[2].set(1.5), joint_position=task.robot.default_position)
+    control = artix.Control(drive_target=task.robot.default_position)
+
+    def advance(state, _):
+        state, report = artix.step_and_report(robot, state, control, 0.005, ground=ground)
+        return state, (state, report.contacts)
+
+    _, (states, contacts) = jax.jit(lambda state: jax.lax.scan(advance, state, None, length=600))(start)
+    states, contacts = jax.tree.map(lambda leaf: leaf[::4], (states, contacts))
+    load = jnp.sum(contacts.force[..., 2], axis=-1) / (9.81 * jnp.sum(robot.link_mass))
+    options = {"ground": ground, "contacts": contacts, "series": {"force of the ground / weight": load}}
+    return Recording(robot, states, 0.02, options, frames=(0, 80))
+
+
+def kinds() -> Recording:
+    """**Different robots in one fleet.** Sixty-four of four kinds, each kind stepped by its own kernel. Those that
+    float drop to the ground, whose forces are the arrows; the others swing.
+    """
+    names, ground = ("quadruped", "double_pendulum", "cart_pole", "arm7"), artix.Ground.flat(friction=0.8)
+    fleet = artix.Fleet([artix.robots.load(names[k % 4]) for k in range(64)])
+    keys = jax.random.split(jax.random.key(0), 2)
+    start, still = fleet.random_state(keys[0]), fleet.neutral_state()
+    height = 0.5 + 0.4 * jax.random.uniform(keys[1], (64,))
+    start = still.replace(
+        joint_position=0.3 * start.joint_position,
+        root_pose=still.root_pose.at[:, 2].set(jnp.where(jnp.arange(64) % 4 == 0, height, 0.0)),
+    )
+
+    def advance(robot, state):
+        control = artix.Control()
+        if not robot.topology.geometries:  # Nothing of it can touch the ground.
+            return artix.step(robot, state, control, 0.005), jnp.zeros((8, 3)), jnp.zeros((8, 3))
+        state, report = artix.step_and_report(robot, state, control, 0.005, ground=ground)
+        fill = [(0, 8 - len(report.contacts.links)), (0, 0)]  # Of some kinds fewer points can touch.
+        return state, jnp.pad(report.contacts.point, fill), jnp.pad(report.contacts.force, fill)
+
+    found = [(start, jnp.zeros((64, 8, 3)), jnp.zeros((64, 8, 3)))]
+    for _ in range(300):
+        found.append(fleet.evaluate(advance, found[-1][0]))
+    states, points, forces = jax.tree.map(lambda *leaves: jnp.stack(leaves), *found[::10])
+    return Recording(fleet, states, 0.05, {"ground": ground, "contacts": (points, forces)}, frames=(20,))
+
+
+def reach() -> Recording:
+    """**An arm follows a path.** Inverse kinematics of 240 poses of its tool along a figure of eight, each started from
+    the one before; the plot has the joints.
+    """
+    arm = artix.robots.load("arm7")
+    bent = artix.neutral_state(arm).replace(joint_position=jnp.array([0.0, 0.5, 0.0, 1.4, 0.0, 1.0, 0.0]))
+    middle = artix.frame_pose(arm, bent, "tool")
+    angle = jnp.linspace(0.0, 2 * jnp.pi, 240)
+    figure = jnp.stack([0.05 * jnp.cos(angle) - 0.05, 0.22 * jnp.sin(angle), 0.13 * jnp.sin(2 * angle)], axis=1)
+
+    def follow(state, offset):
+        seeds = jax.tree.map(lambda leaf: leaf[None], state)
+        target = middle.at[:3].add(offset)
+        state = optimal_control.inverse_kinematics(arm, ["tool"], target[None], seeds, iterations=10).state
+        return state, state
+
+    _, states = jax.jit(lambda state: jax.lax.scan(follow, state, figure))(bent)
+    options = {"show": ("visual", "frames"), "series": {"joint position [rad]": states.joint_position}}
+    return Recording(arm, states, 0.025, options, frames=(30, 110, 239))
+
+
+def tumble() -> Recording:
+    """**Sixteen quadrupeds tumble down a hill.** One batched rollout on a height field, drawn where they are."""
+    robot = artix.robots.load("quadruped")
+    x, y = jnp.meshgrid(jnp.linspace(-1, 1, 41), jnp.linspace(-1, 1, 41), indexing="ij")
+    bumps = 0.08 * jax.random.normal(jax.random.key(0), (41, 41))
+    hill = artix.HeightField.of(0.5 * jnp.exp(-4 * (x**2 + y**2)) + bumps * 0.5, spacing=0.1, origin=(-2.0, -2.0, 0.0))
+    ground = artix.Ground((hill,))
+    states = jax.vmap(lambda key: artix.random_state(robot, key))(jax.random.split(jax.random.key(1), 16))
+    place = jax.random.uniform(jax.random.key(2), (16, 3), minval=jnp.array([-0.6, -0.6, 0.9]), maxval=1.2)
+    states = states.replace(root_pose=states.root_pose.at[:, :3].set(place), root_velocity=0 * states.root_velocity)
+    drives = robot.drive.replace(stiffness=jnp.full(12, 20.0), damping=jnp.full(12, 1.0))
+    robot = robot.replace(drive=drives)
+    roll = jax.vmap(lambda state: artix.rollout(robot, state, None, 0.005, num_steps=400, ground=ground))
+    motion = jax.tree.map(lambda leaf: jnp.swapaxes(leaf[:, ::8], 0, 1), jax.jit(roll)(states))
+    return Recording(robot, motion, 0.04, {"ground": ground}, frames=(20,))
+
+
+RECORDINGS: tuple[Callable[[], Recording], ...] = (walk, landing, kinds, reach, tumble)
+
+
+@functools.cache
+def pages() -> dict[str, str | bytes]:
+    """The page of the gallery, its recordings and their pictures, by their paths on the site."""
+    found: dict[str, str | bytes] = {"gallery.md": _page()}
+    with tempfile.TemporaryDirectory() as folder:
+        for make in RECORDINGS:
+            shown, html, png = make(), Path(folder, "shown.html"), Path(folder, "shown.png")
+            viewer.save_html(html, shown.robots, shown.states, shown.dt, **shown.options)
+            options = {name: value for name, value in shown.options.items() if name != "series"}
+            viewer.render_png(png, shown.robots, shown.states, frames=shown.frames, size=(720, 420), **options)
+            if html.stat().st_size > MOST_BYTES:
+                raise ValueError(f"the recording {make.__name__!r} has {html.stat().st_size} bytes")
+            found[f"gallery/{make.__name__}.html"] = html.read_bytes()
+            found[f"gallery/{make.__name__}.png"] = png.read_bytes()
+    return found
+
+
+def _page() -> str:
+    lines = [
+        "# Gallery",
+        "",
+        "Click a picture to see it move. Each recording is one file of at most 2 MB, which",
+        "[`save_html`](viewer.md) wrote while this site was built. It contains its player and asks for nothing outside",
+        "it: keep it, or pass it on.",
+        "",
+    ]
+    for make in RECORDINGS:
+        name, code = make.__name__, inspect.getsource(make)
+        told = inspect.getdoc(make) or ""
+        body = textwrap.dedent(code[code.index('"""', code.index('"""') + 3) + 3 :].strip("\n"))
+        lines += [
+            f'[![{name}](gallery/{name}.png){{ width="720" }}](gallery/{name}.html){{ target="_blank" }}',
+            "",
+            " ".join(told.split("\n")),
+            "",
+            '??? note "How it is made"',
+            "",
+            "    ```python",
+            *(f"    {line}".rstrip() for line in body.splitlines()),
+            "    ```",
+            "",
+        ]
+    return "\n".join(lines)
