@@ -89,7 +89,9 @@ def _otherwise(*operands: Any, programs: RowPrograms) -> list[Array]:
         return programs.otherwise(*operands)
 
 
-def _jvp(primals: Sequence[Array], tangents: Sequence[Any], *, programs: RowPrograms) -> tuple[list[Array], list[Any]]:
+def _jvp(
+    primals: Sequence[Array], tangents: Sequence[Any], *, programs: RowPrograms
+) -> tuple[list[Array], list[Any]]:
     varied = [index for index, tangent in enumerate(tangents) if not isinstance(tangent, ad.Zero)]
 
     def of_varied(*values: Array) -> list[Array]:
@@ -102,7 +104,9 @@ def _jvp(primals: Sequence[Array], tangents: Sequence[Any], *, programs: RowProg
     return values, [change if flag else zero for change, zero, flag in zip(changes, zeros, is_float, strict=True)]
 
 
-def _batch(operands: Sequence[Array], dims: Sequence[Any], *, programs: RowPrograms) -> tuple[list[Array], list[int]]:
+def _batch(
+    operands: Sequence[Array], dims: Sequence[Any], *, programs: RowPrograms
+) -> tuple[list[Array], list[int]]:
     results = jax.vmap(programs.otherwise, in_axes=tuple(dims))(*operands)
     return results, [0] * len(results)
 

@@ -13,6 +13,7 @@ from artix.model.padding import Padding
 from artix.model.topology import Topology
 
 
+
 class Axis(NamedTuple):
     """A member's entries along an axis of the fleet's arrays: ``[skipped, skipped + size)`` of ``padded`` entries."""
 

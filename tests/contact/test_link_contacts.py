@@ -179,3 +179,23 @@ def test_structure() -> None:
     for solver in ("pgs", "tgs", "rk4"):
         with pytest.raises(ValueError, match="knows no contacts between links"):
             artix.step(robot, artix.neutral_state(robot), None, 0.01, artix.SolverOptions(solver=solver))
+
+
+@pytest.mark.parametrize(
+    ("kinds", "most"),
+    [
+        (("sphere", "sphere"), 110),
+        (("sphere", "capsule"), 260),
+        (("capsule", "capsule"), 470),
+        (("sphere", "box"), 350),
+        (("capsule", "box"), 1000),
+        (("box", "box"), 1700),
+    ],
+    ids="-".join,
+)
+def test_operations(kinds: tuple[str, str], most: int) -> None:
+    """All in one kernel; link poses are among them."""
+    robot = paired(*(SHAPES[kind][0] for kind in kinds)).astype("float32")
+    (cost,) = artix.explain(artix.link_contacts, robot, artix.neutral_state(robot)).operations
+    assert not cost.refusal
+    assert sum(cost.operations) <= most
