@@ -191,7 +191,7 @@ def test_structure() -> None:
         (("capsule", "box"), 1000),
         (("box", "box"), 1700),
     ],
-    ids="-".join,
+    ids=str,
 )
 def test_operations(kinds: tuple[str, str], most: int) -> None:
     """All in one kernel; link poses are among them."""
