@@ -55,10 +55,10 @@ def test_contacts_are_those_of_mujoco(kinds: tuple[str, str]) -> None:
         side = 1.0 if other.geom[0] else -1.0  # MuJoCo orders geoms by their types.
         errors.append([abs(gap - other.dist), *np.abs(side * other.frame[:3] - normal), *np.abs(other.pos - point)])
     assert len(errors) > (20 if kinds == ("box", "box") else 150)
-    # Boxes prefer faces to edges where it hardly matters: by a thousandth of the shortest half edge, 1e-4 m.
+    # Boxes prefer faces of the first to those of the second, and those to edges, by a thousandth of 0.1 m each.
     worst = np.max(errors, axis=0) if kinds != ("box", "box") else np.quantile(errors, 0.8, axis=0)
     np.testing.assert_allclose(worst, 0, atol=1e-12)
-    assert np.max(np.array(errors)[:, 0]) < (1e-4 if kinds == ("box", "box") else 1e-12)
+    assert np.max(np.array(errors)[:, 0]) < (2e-4 if kinds == ("box", "box") else 1e-12)
 
 
 def lying(a: Geometry, b: Geometry, position, turn=(0.0, 0.0, 0.0)) -> tuple[artix.Articulation, artix.State]:
