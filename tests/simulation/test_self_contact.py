@@ -67,20 +67,21 @@ SHAPES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kinds", SHAPES)
 def test_momentum_and_energy(kinds: str) -> None:
-    """Of two bodies that fly into each other obliquely: momenta stay to rounding, energy never rises."""
+    """Of two bodies that fly into each other obliquely: momentum stays to rounding, contacts add no energy."""
     robot = two_bodies(*SHAPES[kinds])
+    free = artix.select_geometry_pairs(robot, ())
     start = moving(robot, (0.02, 0.03, 0.7), (0.1, -0.1, -2.0), (0.5, 1.0, -0.5), (0.3, 0.5, 0.2))
     states = artix.rollout(robot, start, None, 1e-3, artix.SolverOptions(contact_iterations=4), num_steps=400)
-    energy = np.asarray(jax.vmap(lambda s: artix.kinetic_energy(robot, s))(states))
+    energy_of = jax.vmap(lambda s: artix.kinetic_energy(robot, s))
+    energy = np.asarray(energy_of(states))
     every = np.array([momentum(robot, jax.tree.map(lambda x, k=k: x[k], states)) for k in (0, 200, 399)])
     np.testing.assert_allclose(every[:, :3], np.broadcast_to(momentum(robot, start)[:3], (3, 3)), atol=1e-12)
-    free = two_bodies(*SHAPES[kinds])
-    free = artix.select_geometry_pairs(free, ())
-    alone = artix.rollout(free, start, None, 1e-3, num_steps=400)
-    drift = np.abs(np.diff(np.asarray(jax.vmap(lambda s: artix.kinetic_energy(free, s))(alone)))).max()
-    assert np.diff(energy).max() < 2 * drift + 1e-9
+    # Steps of the same states without contact have the integrator's own errors.
+    alone = np.asarray(energy_of(jax.vmap(lambda s: artix.step(free, s, None, 1e-3))(states)))
+    assert np.max(energy[1:] - alone[:-1]) < 1e-7 * energy[0]
     assert energy[-1] < 0.9 * energy[0]  # They have met.
 
 
@@ -108,6 +109,7 @@ GRIPPER = """<mujoco><compiler angle="radian"/><option gravity="0 0 0" timestep=
 </worldbody></mujoco>"""
 
 
+@pytest.mark.slow
 def test_fingers_press_as_in_mujoco() -> None:
     """The normal force between two fingers at rest under equal torques is MuJoCo's."""
     robot, torque = gripper(), 0.03
@@ -167,6 +169,7 @@ def test_impulses_are_those_of_another_solver() -> None:
     assert float(found.residual) < 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("friction", [0.05, 2.0], ids=["slides", "sticks"])
 @pytest.mark.parametrize("kinds", SHAPES)
 def test_derivatives_of_a_step(kinds: str, friction: float) -> None:
@@ -221,6 +224,7 @@ def test_the_nearest_of_many(dtype) -> None:
     np.testing.assert_allclose(fewer.link_contacts.link_force, report.link_contacts.link_force, atol=tolerance * 1e3)
 
 
+@pytest.mark.slow
 def test_memory_and_ground() -> None:
     """A box on a box on the ground rests, and remembers all impulses; each bears what is above it."""
     robot = two_bodies(
