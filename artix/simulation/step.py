@@ -318,8 +318,8 @@ def _checked(
         )
     if options.solver != "implicit" and has_pairs(articulation):
         raise ValueError(
-            f"solver={options.solver!r} knows no contacts between links, of which {articulation.topology.name!r} has "
-            "pairs: step with solver='implicit', or take the pairs out by artix.select_geometry_pairs(articulation, ())"
+            f"solver={options.solver!r} knows no contacts between links, for which the articulation has pairs of "
+            "shapes: step with solver='implicit', or take them out by artix.select_geometry_pairs(articulation, ())"
         )
     control = Control() if control is None else control
     check_state(articulation, state)
