@@ -227,6 +227,7 @@ def test_artix_view_says_that_a_port_is_used(capsys):
     assert f"port {port} of 127.0.0.1 cannot be used" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_demonstration_shows_some_of_its_fleet(monkeypatch, capsys):
     """``artix demo --view`` after its tables: as many robots of the fleet as can be told apart, swinging."""
     waited = []
