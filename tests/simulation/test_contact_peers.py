@@ -97,7 +97,7 @@ def test_against_mujoco() -> None:
         states.append(coordinates.state(data.qpos.copy(), data.qvel.copy()))
         contacts.append(mujocos_contacts(model, data))
     force, radius, stiffness, damping = map(np.array, zip(*contacts, strict=True))
-    options = artix.SolverOptions(position_iterations=20, contact_iterations=10)
+    options = artix.SolverOptions(position_iterations=40, contact_iterations=4)
     axes = np.asarray(contact_frames(jnp.array([[0.0, 0.0, 1.0]])))[0]
     memory = artix.ContactMemory(jnp.zeros((3, 3)), jnp.zeros(9))
 
@@ -123,7 +123,7 @@ def test_against_pinocchio() -> None:
     n, dt, ground = a.topology.num_dofs, 0.005, Ground.flat(friction=0.6).astype("float64")
     nothing = jax.tree.map(jnp.zeros_like, (a.drive.stiffness, a.friction))
     a = a.replace(drive=a.drive.replace(stiffness=nothing[0], damping=nothing[0]), friction=nothing[1])
-    options = artix.SolverOptions(position_iterations=12, contact_iterations=8)
+    options = artix.SolverOptions(position_iterations=40, contact_iterations=4)
 
     def both(velocity):
         moving = artix.with_generalized_velocity(a, state, velocity)
