@@ -29,6 +29,7 @@ def everything(knot: optimal_control.Knot) -> jax.Array:
     )
 
 
+@pytest.mark.slow
 def test_gradients_and_matrices_of_all_residuals_are_those_of_differences():
     a = tree_of(["spherical_012", "revolute_swing1", "prismatic_y"], [0, 0, 2], fixed_base=False)
     schedule = optimal_control.ContactSchedule.of(a, ["link_1", "tool"], [[True, False]])

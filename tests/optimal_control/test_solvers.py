@@ -93,8 +93,9 @@ def test_constraints_are_those_of_a_quadratic_program():
     """Least effort that arrives, no faster than 1.1 m/s: against SciPy's SLSQP."""
     scipy = pytest.importorskip("scipy.optimize")
     problem = slider_problem(final=nothing, final_equality=arrive, inequality=speed_limit)
-    find = jax.jit(lambda u: optimal_control.solve_constrained(problem, u, iterations=4, outer_iterations=10))
-    found = find(jnp.zeros((12, 1)))
+    find = jax.jit(lambda *guess: optimal_control.solve_constrained(problem, *guess, iterations=4, outer_iterations=10))
+    nothing_known = optimal_control.Multipliers(None, jnp.zeros((12, 1)), jnp.zeros(2), None)
+    found = find(jnp.zeros((12, 1)), jnp.zeros((13, 2)), nothing_known)
     speeds = np.tril(np.full((12, 12), 0.05), -1)
     constraints = [
         {"type": "eq", "fun": lambda u: slider_rows(12) @ u - [1, 0], "jac": lambda u: slider_rows(12)},
@@ -108,11 +109,9 @@ def test_constraints_are_those_of_a_quadratic_program():
     assert np.sum(np.abs(1.1 - speeds @ wanted.x) < 1e-7) >= 1
     assert found.violation[-1] < 1e-8
     np.testing.assert_allclose(found.solution.controls[:, 0], wanted.x, atol=1e-6)
-    # From a solution and its multipliers it is done in one outer iteration.
-    again = jax.jit(lambda *guess: optimal_control.solve_constrained(problem, *guess, iterations=4, outer_iterations=1))
-    warm = again(found.solution.controls, found.solution.states, found.multipliers)
-    assert warm.violation[-1] < 1e-7
-    np.testing.assert_allclose(warm.solution.controls[:, 0], wanted.x, atol=1e-6)
+    # From a solution and its multipliers the first outer iteration is enough.
+    warm = find(found.solution.controls, found.solution.states, found.multipliers)
+    assert warm.violation[0] < 1e-7 < 1e-3 < found.violation[0]
 
 
 OPTIONS = {
