@@ -69,8 +69,7 @@ class MjxQuadruped:
         data, memory, steps, key = state
         key, draw_key = jax.random.split(key)
         drawn = task.draw(draw_key)
-        control = jnp.zeros(12).at[self.order].set(task.target(action))
-        data = data.replace(ctrl=control)
+        data = data.replace(ctrl=task.target(action))  # actuators are in artix's order, joints in MuJoCo's
         data = jax.lax.fori_loop(0, 5, lambda _, now: self.mjx.step(self.mjx_model, now), data)
         signals = self.signals(data, memory, action)
         gait, first_contact = memory["gait"].moved(signals["contact"], signals["feet_height"], task.dt)
@@ -95,7 +94,7 @@ class MjxQuadruped:
         linear = data.qvel[:3] + jnp.cross(turning, axes @ jnp.array([0.02, 0.0, 0.05]))
         position, velocity = data.qpos[7:][self.order], data.qvel[6:][self.order]
         drive = task.articulation.drive
-        force = data.actuator_force[self.order] - drive.damping * velocity
+        force = drive.stiffness * (data.ctrl - position) - drive.damping * velocity
         force = jnp.clip(force, -drive.max_force, drive.max_force)
         places = data.xpos[self.feet]
         arms = places - data.subtree_com[1]
@@ -231,6 +230,7 @@ def measure(batch: int, with_mjx: bool) -> None:
     rows = {"artix, physics alone": (physics, (state, action)), "artix": (environment.step, (state, action))}
     if with_mjx:
         peer = MjxQuadruped(inner)
+        assert peer.mjx_model is not None  # made here, not while JAX traces
         first = jax.jit(jax.vmap(peer.reset))(keys)
         rows["mjx"] = (functools.partial(_mjx_step, peer), (first, first, action))
     compiled = {name: (jax.jit(jax.vmap(function)), arguments) for name, (function, arguments) in rows.items()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -56,7 +58,12 @@ def motions_at(articulation: Articulation, kin: Kinematics, links: np.ndarray, p
     Returns:
       The velocities of the points, then the links' angular velocities, in world axes, [6, K, nv].
     """
+    return motions_by(articulation, kin, moves_links(articulation.topology, links), point)
+
+
+def motions_by(articulation: Articulation, kin: Kinematics, moves: Any, point: Array) -> Array:
+    """The same of what the entries of the generalised velocity move by these factors, [K, nv]."""
     motions = generalized_motions(articulation, kin)[:, None]
-    moves = jnp.asarray(moves_links(articulation.topology, links), point.dtype)
+    moves = jnp.asarray(moves, point.dtype)
     linear = moves[None] * (motions[:3] + spatial.cross(motions[3:], point[..., None]))
     return jnp.concatenate([linear, moves[None] * motions[3:]])

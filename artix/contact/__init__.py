@@ -3,6 +3,7 @@
 from artix.contact.ground import Ground
 from artix.contact.ground_contacts import GroundContacts, geometry_distances, ground_contacts
 from artix.contact.height_field import HeightField
+from artix.contact.link_contacts import LinkContacts, link_contacts
 from artix.contact.pairs import PairDistances, geometry_pair_distances
 from artix.contact.plane import Plane
 
@@ -10,9 +11,11 @@ __all__ = [
     "Ground",
     "GroundContacts",
     "HeightField",
+    "LinkContacts",
     "PairDistances",
     "Plane",
     "geometry_distances",
     "geometry_pair_distances",
     "ground_contacts",
+    "link_contacts",
 ]

@@ -139,10 +139,7 @@ def contacts_with_ground(
         joined.replace(links=sum((one.contacts.links for one in found), ())),
         sum((one.geometries for one in found), ()),
         jnp.sum(jnp.stack([one.omitted for one in found]), dtype=jnp.int32),
-        Choice(
-            jnp.concatenate([one.choice.candidate for one in found]),
-            sum((one.choice.groups for one in found), ()),
-        ),
+        Choice.joined([one.choice for one in found]),
     )
 
 

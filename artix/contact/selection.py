@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 
@@ -20,6 +22,14 @@ class Choice(struct.PyTreeNode):
 
     candidate: Array
     groups: tuple[tuple[int, int], ...] = struct.field(pytree_node=False)
+
+    @classmethod
+    def joined(cls, choices: Sequence[Choice]) -> Choice:
+        """Of several groups of contacts, one after another."""
+        if len(choices) == 1:
+            return choices[0]
+        candidate = jnp.concatenate([one.candidate for one in choices])
+        return cls(candidate, sum((one.groups for one in choices), ()))
 
     @property
     def num_candidates(self) -> int:

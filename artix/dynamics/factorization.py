@@ -21,6 +21,7 @@ from artix.dynamics.halving import FullFactors, halve
 from artix.kinematics.bodies import Inertias
 from artix.math import spatial
 from artix.math.arrays import matmul
+from artix.math.gaussian_elimination import inverse_with_pivoting
 from artix.model.padding import Tree
 from artix.model.topology import Topology
 
@@ -94,6 +95,11 @@ def inverse_of(factors: Factors) -> Array:
 def inverse_of_matrix(matrix: Array, added: Array) -> Array:
     """The inverse of any symmetric positive definite matrix [n, n], with ``added`` [n] on its diagonal."""
     return with_derivative(matrix, added, factorize_dense(*jax.lax.stop_gradient((matrix, added))))
+
+
+def inverse_of_unsymmetric(matrix: Array) -> Array:
+    """The inverse of any matrix [n, n], by elimination with pivoting."""
+    return _known_inverse(matrix, inverse_with_pivoting(jax.lax.stop_gradient(matrix)))
 
 
 def inverse_of_product(tree: Tree, matrix: Array, product: MassProduct) -> Array:

@@ -1,5 +1,6 @@
 """Articulations made from others, and from an articulation back to a builder."""
 
+from artix.editing.geometry_pairs import possible_geometry_pairs, select_geometry_pairs
 from artix.editing.mimic_map import MimicMap, mimic_map
 from artix.editing.select_geometry import select_geometry
 from artix.editing.surgery import attach_articulation, lock_joints
@@ -11,5 +12,7 @@ __all__ = [
     "builder_from_articulation",
     "lock_joints",
     "mimic_map",
+    "possible_geometry_pairs",
     "select_geometry",
+    "select_geometry_pairs",
 ]

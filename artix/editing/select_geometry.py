@@ -25,7 +25,7 @@ def select_geometry(
       sensors: names of the shapes that only measure their distance.
 
     Returns:
-      The articulation with these shapes, in their order before.
+      The articulation with these shapes, in their order before, and with the pairs of them that there were.
 
     Raises:
       KeyError: there is no shape of a name; the message lists those that there are.
@@ -51,4 +51,7 @@ def select_geometry(
     structures = [topology.geometries[k] for k in kept]
     arrays = articulation.geometry.select(topology.geometries, kept, axis=articulation.link_mass.ndim - 1)
     selected = tuple(dataclasses.replace(shape, sensor=shape.name in sensors) for shape in structures)
-    return articulation.replace(topology=dataclasses.replace(topology, geometries=selected), geometry=arrays)
+    names = {shape.name for shape in selected}
+    pairs = tuple((a, b) for a, b in topology.geometry_pairs if a in names and b in names)
+    kept_topology = dataclasses.replace(topology, geometries=selected, geometry_pairs=pairs)
+    return articulation.replace(topology=kept_topology, geometry=arrays)

@@ -20,6 +20,7 @@ from artix.math.arrays import masked_sum
 from artix.model.articulation import Articulation, State
 from artix.model.builder import ArticulationBuilder
 from artix.model.checks import check_state, static_topology
+from artix.model.geometry_pairs import moving_pairs
 from artix.model.joints import Joint, JointType
 from artix.model.topology import Topology
 
@@ -84,6 +85,7 @@ def lock_joints(articulation: Articulation, state: State, joints: Sequence[str])
         joint_axes=tuple(() if fix else axes for axes, fix in zip(topology.joint_axes, locked, strict=True)),
         **structure,
     )
+    reduced = dataclasses.replace(reduced, geometry_pairs=moving_pairs(reduced))
     parent = articulation.joint_parent_pose
     displaced = (Placement.from_poses(parent) @ _joint_placements(articulation, topology, state.joint_position)).poses()
     arrays = {name: _take(getattr(articulation, name), kept) for name in _PER_DOF}
@@ -240,6 +242,7 @@ def _prefixed(topology: Topology, prefix: str) -> Topology:
         spatial_tendons=renamed(topology.spatial_tendons),
         loop_joints=renamed(topology.loop_joints),
         geometries=renamed(topology.geometries),
+        geometry_pairs=tuple((prefix + a, prefix + b) for a, b in topology.geometry_pairs),
     )
 
 
@@ -331,6 +334,7 @@ def _renumbered(topology: Topology, links: np.ndarray, dofs: np.ndarray) -> dict
             for joint in topology.loop_joints
         ),
         "geometries": tuple(dataclasses.replace(shape, link=int(links[shape.link])) for shape in topology.geometries),
+        "geometry_pairs": topology.geometry_pairs,
     }
 
 

@@ -70,6 +70,8 @@ def builder_from_articulation(articulation: Articulation) -> ArticulationBuilder
     for k, shape in enumerate(topology.geometries):
         geometry = _geometry(topology.geometries, arrays.geometry, k)
         builder.add_geometry(topology.creation_index[shape.link], geometry, shape.name)
+    for pair in topology.geometry_pairs:
+        builder.add_geometry_pair(*pair)
     return builder
 
 

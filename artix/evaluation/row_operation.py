@@ -89,9 +89,7 @@ def _otherwise(*operands: Any, programs: RowPrograms) -> list[Array]:
         return programs.otherwise(*operands)
 
 
-def _jvp(
-    primals: Sequence[Array], tangents: Sequence[Any], *, programs: RowPrograms
-) -> tuple[list[Array], list[Any]]:
+def _jvp(primals: Sequence[Array], tangents: Sequence[Any], *, programs: RowPrograms) -> tuple[list[Array], list[Any]]:
     varied = [index for index, tangent in enumerate(tangents) if not isinstance(tangent, ad.Zero)]
 
     def of_varied(*values: Array) -> list[Array]:
@@ -104,9 +102,22 @@ def _jvp(
     return values, [change if flag else zero for change, zero, flag in zip(changes, zeros, is_float, strict=True)]
 
 
-def _batch(
-    operands: Sequence[Array], dims: Sequence[Any], *, programs: RowPrograms
-) -> tuple[list[Array], list[int]]:
+def _transpose(cotangents: Sequence[Any], *operands: Any, programs: RowPrograms) -> list[Any]:
+    linear = [index for index, operand in enumerate(operands) if ad.is_undefined_primal(operand)]
+
+    def of_linear(*values: Array) -> list[Array]:
+        replaced = dict(zip(linear, values, strict=True))
+        return programs.otherwise(*(replaced.get(index, operand) for index, operand in enumerate(operands)))
+
+    types = [jax.ShapeDtypeStruct(operands[index].aval.shape, operands[index].aval.dtype) for index in linear]
+    found = jax.linear_transpose(of_linear, *types)([ad.instantiate_zeros(cotangent) for cotangent in cotangents])
+    results: list[Any] = [None] * len(operands)
+    for index, result in zip(linear, found, strict=True):
+        results[index] = result
+    return results
+
+
+def _batch(operands: Sequence[Array], dims: Sequence[Any], *, programs: RowPrograms) -> tuple[list[Array], list[int]]:
     results = jax.vmap(programs.otherwise, in_axes=tuple(dims))(*operands)
     return results, [0] * len(results)
 
@@ -155,6 +166,7 @@ def _call_kernels(targets: Sequence[str], programs: RowPrograms, *operands: Any)
 rows_p.def_impl(_otherwise)
 rows_p.def_abstract_eval(_result_types)
 ad.primitive_jvps[rows_p] = _jvp
+ad.primitive_transposes[rows_p] = _transpose
 batching.primitive_batchers[rows_p] = _batch
 pe.dce_rules[rows_p] = _dce
 dispatch.prim_requires_devices_during_lowering.add(rows_p)  # As for the operations that may stand in.

@@ -210,8 +210,8 @@ def _scan(evaluator: _Evaluator, equation: Any, arguments: list[Value]) -> Seque
     num_consts = len(equation.invars) - num_carry - _num_scanned(equation.invars, body.jaxpr.invars)
     constants, carry = arguments[:num_consts], list(arguments[num_consts : num_consts + num_carry])
     scanned = arguments[num_consts + num_carry :]
-    if not length and equation.outvars[num_carry:]:
-        raise UnsupportedOperation("scan over nothing")
+    if not length:
+        return [*carry, *(np.zeros(x.aval.shape, x.aval.dtype) for x in equation.outvars[num_carry:])]
     iterations = range(length - 1, -1, -1) if equation.params["reverse"] else range(length)
     collected: list[Sequence[Value]] = []
     for iteration in iterations:

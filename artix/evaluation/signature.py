@@ -33,7 +33,7 @@ def program_key(function: Callable[..., Any], structure: Any, rest: Sequence[Any
 
     ``None`` where there can be none: for functions outside of artix and static arguments that cannot be pickled.
     """
-    if not function.__module__.startswith("artix."):
+    if not (function.__module__ or "").startswith("artix."):  # What ``exec`` defines has no module.
         return None
     content = hashlib.sha256(_source_digest())
     content.update(f"{jax.__version__} {function.__module__}.{function.__qualname__}".encode())

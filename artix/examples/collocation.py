@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 import artix
 
@@ -59,7 +60,7 @@ def segment(robot: artix.Articulation, step: Array, z: Array) -> tuple[Array, Ar
 
 
 def collocate(
-    robot: artix.Articulation, start: Array, end: Array, seconds: float, limits: Array, segments: int = 40
+    robot: artix.Articulation, start: ArrayLike, end: ArrayLike, seconds: float, limits: ArrayLike, segments: int = 40
 ) -> Collocated:
     """The motion of least effort between two states within limits of the joint forces.
 
@@ -77,7 +78,7 @@ def collocate(
     """
     import ipyopt
 
-    topology = robot.topology
+    topology, start, end, limits = robot.topology, np.asarray(start), np.asarray(end), np.asarray(limits)
     if robot.dtype != jnp.float64:
         raise TypeError(f"collocation wants float64, found {robot.dtype}: set JAX's x64 mode, use robot.astype(float)")
     if topology.num_base_dofs or topology.has_spherical:
@@ -134,8 +135,8 @@ def collocate(
         eval_h=curvature,
         ipopt_options={"print_level": 0, "sb": "yes", "tol": 1e-9},
     )
-    part = np.linspace(0, 1, segments + 1)[:, None]
-    line = np.concatenate([(1 - part) * start + part * end, np.zeros((segments + 1, 2 * n))], axis=1)
+    share = np.linspace(0, 1, segments + 1)[:, None]
+    line = np.concatenate([(1 - share) * start + share * end, np.zeros((segments + 1, 2 * n))], axis=1)
     found, cost, status = problem.solve(line.ravel()[:-n])
     states, controls, middle = np.split(np.append(found, np.zeros(n)).reshape(-1, width), [2 * n, 3 * n], axis=1)
     return Collocated(np.linspace(0, seconds, segments + 1), states, controls, middle[:-1], cost, status)

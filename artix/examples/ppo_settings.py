@@ -32,7 +32,7 @@ SETTINGS: dict[str, Settings] = {
     "cart_pole": Settings(Config(num_envs=512, unroll=32), 1_500_000, {}),
     "arm_reach": Settings(_ARM, 10_000_000, {}),
     "quadruped_velocity": Settings(_LEGGED, 17_000_000, {"tracking_sigma": 0.5}),
-    "quadruped_rough": Settings(_LEGGED, 20_000_000, {"tracking_sigma": 0.5}),
+    "quadruped_rough": Settings(_LEGGED, 13_000_000, {"tracking_sigma": 0.5}),
     "quadruped_get_up": Settings(_LEGGED, 8_000_000, {}),
     "humanoid_stand": Settings(_LEGGED, 17_000_000, {}),
 }

@@ -133,7 +133,8 @@ class Fleet:
         if self.padding is None or self.layout == "padded":
             return _evaluate(function, static, self.articulation, state, *arguments)
         if (function, static) not in self._compiled:
-            self._compiled[function, static] = self._by_kind(function, options, self.padding)
+            with jax.ensure_compile_time_eval():  # What is kept holds no tracers of a function that JAX traces now.
+                self._compiled[function, static] = self._by_kind(function, options, self.padding)
         return self._compiled[function, static](state, *arguments)
 
     def _by_kind(self, function: Callable[..., Any], options: dict[str, Any], padding: Padding) -> Callable[..., Any]:

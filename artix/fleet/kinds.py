@@ -193,7 +193,7 @@ def _row_programs(
         axes_of_one_result([kind.shape for kind in types], meanings, number) for number, types in enumerate(results)
     ]
     num_stacked = [0 if kind.is_shared else len(jax.tree.leaves(kind.articulation)) for kind in kinds]
-    programs, large, before = [], [], 0
+    programs, large, before = list[RowProgram](), list[Array](), 0
     for number, (kind, (call, arrays), axes) in enumerate(zip(kinds, calls, axes_of_kinds, strict=True)):
         num_parameters, num_arguments = len(arrays) - len(axes), len(axes)
         own = [tuple(Axis(0, size, size) for size in array.shape) for array in arrays[:num_parameters]]

@@ -13,7 +13,6 @@ from artix.model.padding import Padding
 from artix.model.topology import Topology
 
 
-
 class Axis(NamedTuple):
     """A member's entries along an axis of the fleet's arrays: ``[skipped, skipped + size)`` of ``padded`` entries."""
 
@@ -23,10 +22,12 @@ class Axis(NamedTuple):
 
     @property
     def entries(self) -> slice:
+        """Which entries they are."""
         return slice(self.skipped, self.skipped + self.size)
 
     @property
     def padding(self) -> tuple[int, int]:
+        """How many entries are before and behind them."""
         return self.skipped, self.padded - self.skipped - self.size
 
 

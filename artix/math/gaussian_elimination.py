@@ -1,6 +1,6 @@
 """Solves small unsymmetric linear systems in plain operations, which the compiled program of one robot can hold.
 
-Gaussian elimination without pivoting, which suits matrices with a dominant symmetric part.
+Gaussian elimination without pivoting, which suits matrices with a dominant symmetric part, and an inverse with it.
 """
 
 from __future__ import annotations
@@ -63,3 +63,19 @@ def eliminated_regularized(matrix: Array) -> Eliminated:
     """Factorises a matrix [n, n] that may be singular and has a diagonal of about one, slightly regularised."""
     added = _REGULARIZATION * jnp.finfo(matrix.dtype).eps
     return eliminated(matrix + added * jnp.eye(len(matrix), dtype=matrix.dtype))
+
+
+def inverse_with_pivoting(matrix: Array) -> Array:
+    """The inverse of a matrix [n, n] by Gauss and Jordan's elimination, each column by its largest entry."""
+    size = len(matrix)
+    rows = jnp.concatenate([matrix, jnp.eye(size, dtype=matrix.dtype)], axis=1)
+    for column in range(size):
+        pivot, others = rows[column], list(rows[:column])
+        for row in rows[column + 1 :]:
+            is_larger = jnp.abs(row[0]) > jnp.abs(pivot[0])
+            others.append(jnp.where(is_larger, pivot, row))
+            pivot = jnp.where(is_larger, row, pivot)
+        pivot = pivot[1:] / pivot[0]
+        reduced = [row[1:] - row[0] * pivot for row in others]
+        rows = jnp.stack([*reduced[:column], pivot, *reduced[column:]])
+    return rows

@@ -15,6 +15,7 @@ from artix.model.articulation import Articulation
 from artix.model.composite_joints import CompositeJoint
 from artix.model.couplings import LoopJoint, LoopJoints, MimicJoint, MimicJoints
 from artix.model.geometry import Geometries, Geometry
+from artix.model.geometry_pairs import checked_pairs
 from artix.model.joint_parameters import joint_parameters
 from artix.model.joints import IDENTITY_POSE, Joint
 from artix.model.link_parameters import LinkParameters, link_number, link_parameters
@@ -70,6 +71,7 @@ class ArticulationBuilder:
         self._spatial_tendons: list[SpatialTendon] = []
         self._loop_joints: list[LoopJoint] = []
         self._geometries: list[tuple[str, int, Geometry]] = []
+        self._geometry_pairs: list[tuple[str, str]] = []
 
     def add_link(
         self,
@@ -199,6 +201,18 @@ class ArticulationBuilder:
         links, known = [each.name for each in self._links], [shape for shape, _, _ in self._geometries]
         self._geometries.append((*name_resolution.geometry(links, known, link, name), geometry))
 
+    def add_geometry_pair(self, first: str, second: str) -> None:
+        """Lets two shapes, on links that move against each other, touch in steps with ``solver="implicit"``.
+
+        Args:
+          first: the name of a shape: a sphere, a capsule or a box. Shapes that are named here touch in their pairs even
+            where they are sensors, which the ground does not feel.
+          second: the name of another; normals point from it towards the first.
+
+        :meth:`build` raises ``ValueError`` where a name is unknown or the two cannot touch.
+        """
+        self._geometry_pairs.append((first, second))
+
     def add_mimic(
         self,
         follower: str,
@@ -267,8 +281,9 @@ class ArticulationBuilder:
           dtype: floating-point type of the arrays; JAX's default (float32, or float64 in x64 mode) when ``None``.
 
         Raises:
-          ValueError: no link was added, a number of a joint is out of its range, or a mimic joint, tendon or loop joint
-            names a link, joint or DOF that is not there, or a joint that has not exactly one DOF.
+          ValueError: no link was added, a number of a joint is out of its range, a mimic joint, tendon or loop joint
+            names a link, joint or DOF that is not there, or a joint that has not exactly one DOF, or a pair of shapes
+            cannot touch.
         """
         if not self._links:
             raise ValueError(f"{self.name!r}: there is no link; add the root with add_link()")
@@ -296,6 +311,7 @@ class ArticulationBuilder:
             loop_joints=tuple(name_resolution.loop_joint(topology, joint) for joint in self._loop_joints),
             geometries=tuple(geometry.structure(name, number[link]) for name, link, geometry in shapes),
         )
+        topology = dataclasses.replace(topology, geometry_pairs=checked_pairs(topology, self._geometry_pairs))
         dtype = jnp.zeros(()).dtype if dtype is None else dtype
         parameters = link_parameters(links) | joint_parameters([link.joint for link in links])
         parameters |= {

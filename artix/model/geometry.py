@@ -71,7 +71,8 @@ class Geometry:
       restitution: ratio of the normal speeds after and before an impact, between 0 and 1; pairs as for friction.
       stiffness: normal force per penetration of each candidate [N/m], ``inf`` for a rigid surface.
       damping: normal force per speed of penetration [N s/m]; a rigid surface has none.
-      sensor: whether it only measures its distance and exerts no force.
+      sensor: whether it only measures its distance from the ground, which does not feel it; what it touches in a pair
+        (:meth:`ArticulationBuilder.add_geometry_pair`) feels it all the same.
 
     Raises:
       ValueError: a size, coefficient or gain is negative or not finite, a quaternion has not length 1, a hull has no

@@ -32,6 +32,7 @@ class LinkTree:
     spatial_tendons: tuple[SpatialTendonStructure, ...] = ()
     loop_joints: tuple[LoopJointStructure, ...] = ()
     geometries: tuple[GeometryStructure, ...] = ()
+    geometry_pairs: tuple[tuple[str, str], ...] = ()
     name: str = "articulation"
 
     # --- identity -----------------------------------------------------------------------------------------------

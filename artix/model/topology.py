@@ -42,6 +42,7 @@ class Topology(LinkTree):
       spatial_tendons: static structure of the spatial tendons.
       loop_joints: static structure of the joints that close loops.
       geometries: static structure of the shapes on links, ordered by the links.
+      geometry_pairs: names of the shapes that touch each other, in pairs.
       name: the articulation's name.
 
     Examples:

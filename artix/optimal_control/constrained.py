@@ -151,13 +151,13 @@ def solve_constrained(
         def repeated(values: Any) -> tuple[Array, Array, Array, Multipliers]:
             problem = whole(values)
 
-            def body(multipliers: Multipliers, _: None) -> tuple[Multipliers, tuple[Array, Array, Array]]:
+            def correct(multipliers: Multipliers, _: None) -> tuple[Multipliers, tuple[Array, Array, Array]]:
                 once = options | {"iterations": 1}
-                solution, pushed, _ = _corrected(problem, controls, states, multipliers, last, once)
+                solution, pushed, _violation = _corrected(problem, controls, states, multipliers, last, once)
                 return pushed, (solution.states, solution.controls, solution.cost)
 
-            pushed, solutions = jax.lax.scan(body, multipliers, length=CORRECTIONS)
-            return *(each[-1] for each in solutions), pushed
+            pushed, (states_, controls_, cost) = jax.lax.scan(correct, multipliers, length=CORRECTIONS)
+            return states_[-1], controls_[-1], cost[-1], pushed
 
         sought = given.solution.states, given.solution.controls, given.solution.cost, given.multipliers
         return jax.vjp(repeated, values)[1](sought)[0]

@@ -118,8 +118,7 @@ def problem_cotangent(whole: Callable[[Any], Problem], values: Any, found: Solut
         moved = jnp.sum(first * start) + jnp.sum(cotangent.controls * _at_bounds(task, controls))
         return slope + moved + cotangent.cost * (value + jnp.sum(_first_costate(quadratic, costates) * start))
 
-    found = jax.grad(along)(differentiable)
-    return _filled(values, found)
+    return _filled(values, jax.grad(along)(differentiable))
 
 
 def _first_costate(quadratic: LinearQuadratic, costates: Array) -> Array:

@@ -3,7 +3,7 @@
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.joint_drift import with_joint_drift
 from artix.simulation.common.options import Control, SolverOptions
-from artix.simulation.common.report import ContactReport, Residual, StepReport
+from artix.simulation.common.report import ContactReport, LinkContactReport, Residual, StepReport
 from artix.simulation.continuous import vector_field
 from artix.simulation.projected.friction_anchors import FrictionAnchors
 from artix.simulation.rollout import rollout
@@ -15,6 +15,7 @@ __all__ = [
     "ContactReport",
     "Control",
     "FrictionAnchors",
+    "LinkContactReport",
     "Residual",
     "SleepState",
     "SolverOptions",

@@ -58,12 +58,12 @@ def rollout(
     if num_steps is None and not jax.tree.leaves(control):
         raise ValueError("give num_steps, or a control with a leading axis over the steps")
 
-    memory = None if ground is None else no_memory(articulation, ground, options)
+    memory = no_memory(articulation, ground, options)
 
     def advance(now: tuple[State, Any], now_control: Control | None) -> tuple[tuple[State, Any], State]:
         given = control if num_steps is not None else now_control
         before, remembered = now
-        if ground is None or remembered is None:
+        if remembered is None:
             end = step(articulation, before, given, dt, options)
         else:
             end, remembered = step_with_contact_memory(

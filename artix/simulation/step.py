@@ -19,7 +19,7 @@ from artix.simulation.continuous import rk4_step
 from artix.simulation.implicit.step import implicit_step, implicit_step_and_report
 from artix.simulation.projected.contact_checks import check_rigid
 from artix.simulation.projected.step import physx_step
-from artix.simulation.remembered import Memory, held_by, touching_of
+from artix.simulation.remembered import Memory, has_pairs, held_by, touching_of
 
 Array = jax.Array
 
@@ -38,7 +38,8 @@ def step(
     """Moves an articulation on by one step, as PhysX's ``simulate`` does.
 
     Gravity, joint forces, external wrenches, drives with limits and envelopes, joint friction, position and velocity
-    limits, mimic joints, loop joints, tendons, damping and speed limits of links, and contacts with the ground act.
+    limits, mimic joints, loop joints, tendons, damping and speed limits of links, contacts with the ground and, with
+    ``"implicit"``, contacts between the pairs of shapes ``topology.geometry_pairs`` act.
     Semi-implicit in time: velocities first, then positions along the new velocities.
 
     Args:
@@ -54,8 +55,9 @@ def step(
 
     Raises:
       ValueError: an array has the wrong shape, the solver is ``"rk4"`` and there are mimic or loop joints or a ground,
-        nothing could touch the ground, or the solver is ``"pgs"`` or ``"tgs"`` and a surface is no plane, a shape that
-        may touch it no sphere, capsule or box, or one of them gives way.
+        nothing could touch the ground, shapes touch each other and the solver is not ``"implicit"``, or it is
+        ``"pgs"`` or ``"tgs"`` and a surface is no plane, a shape that may touch it no sphere, capsule or box, or one of
+        them gives way.
       TypeError: an array has another dtype than the articulation, or a padded articulation needs a static topology for
         what it has or for the solver.
 
@@ -154,7 +156,7 @@ def step_with_contact_memory(
     dt: float | Array,
     options: SolverOptions = DEFAULT_OPTIONS,
     *,
-    ground: Ground,
+    ground: Ground | None = None,
 ) -> tuple[State, Memory]:
     """A :func:`step` whose contacts remember the step before.
 
@@ -204,7 +206,7 @@ def _step_with_contact_memory(
     control: Control | None,
     dt: Array,
     options: SolverOptions,
-    ground: Ground,
+    ground: Ground | None,
 ) -> tuple[State, Memory]:
     control = _checked(articulation, state, control, options, ground)
 
@@ -214,7 +216,8 @@ def _step_with_contact_memory(
             outcome = physx_step(articulation, now[0], control, part, options, touching=held)
             return (outcome.state, outcome.anchors), ()
         touching = touching_of(articulation, now[0], ground, options, now[1])
-        return implicit_step(articulation, now[0], control, part, options, touching), ()
+        end, remembered = implicit_step(articulation, now[0], control, part, options, touching)
+        return (end, now[1] if remembered is None else remembered), ()
 
     return _in_parts(take_step, (state, memory), dt, options)[0]
 
@@ -312,6 +315,11 @@ def _checked(
         raise ValueError(
             "solver='rk4' knows no ground: contacts need solver='implicit', 'pgs' or 'tgs'; leave ground out to step "
             "without contact"
+        )
+    if options.solver != "implicit" and has_pairs(articulation):
+        raise ValueError(
+            f"solver={options.solver!r} knows no contacts between links, for which the articulation has pairs of "
+            "shapes: step with solver='implicit', or take them out by artix.select_geometry_pairs(articulation, ())"
         )
     control = Control() if control is None else control
     check_state(articulation, state)

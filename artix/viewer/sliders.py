@@ -160,7 +160,7 @@ def pose(
 
     Args:
       articulation: one articulation.
-      state: where to start; the neutral state when ``None``.
+      state: where to start; when ``None`` the neutral state, its joints brought within their limits.
       visuals: what is drawn, as :func:`load_visuals` reads it; :func:`visuals_of` the articulation when ``None``.
       ground: planes and height fields to draw; without one a floor is drawn below the robot.
       show: what is shown of the robot at first: ``"visual"``, ``"collision"`` and ``"frames"``.
@@ -180,7 +180,7 @@ def pose(
       >>> from artix import viewer
       >>> viewer.pose(artix.robots.load("arm7")).wait()  # doctest: +SKIP
     """
-    start = artix.neutral_state(articulation) if state is None else state
+    start = _neutral_within_limits(articulation) if state is None else state
     scene = make_scene(articulation, start, 1.0, visuals=visuals, ground=ground, show=show)
     if scene.crowds[0].poses.shape[:2] != (1, 1):
         raise ValueError(f"one robot in one state can be posed; found {scene.crowds[0].poses.shape[:2]} of them [T, N]")
@@ -190,6 +190,13 @@ def pose(
 
         webbrowser.open(posed.url)
     return posed
+
+
+def _neutral_within_limits(articulation: Articulation) -> State:
+    """Many a leg cannot be stretched to where all positions are zero."""
+    neutral = artix.neutral_state(articulation)
+    low, high = articulation.joint_lower_limit, articulation.joint_upper_limit
+    return neutral.replace(joint_position=jnp.clip(neutral.joint_position, low, high))
 
 
 def joint_range(articulation: Articulation, dof: int) -> tuple[float, float]:

@@ -91,7 +91,7 @@ def test_the_peer_of_the_benchmark_sees_and_rewards_the_same():
         memory = task.begin(keys[2])[1] | {"last_action": action}
         data = mujoco.MjData(peer.model)
         data.qpos[:], data.qvel[:] = coordinates.qpos_qvel(state, peer.model.qpos0)
-        data.ctrl[peer.order] = task.target(action)
+        data.ctrl[:] = task.target(action)
         mujoco.mj_forward(peer.model, data)
         theirs = peer.signals(data, memory, action)
         touches = np.asarray(theirs["contact"])

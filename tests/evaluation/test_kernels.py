@@ -184,6 +184,35 @@ def _doubles():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_numbered_rows(dtype):
+    """Two kernels write their rows of the same results, of which long runs of zeros are stored as such."""
+    rng, numbered, total = np.random.default_rng(5), (False, True, False, True), 5 * WIDTH + 3
+    order = rng.permutation(total).astype(np.int32)
+    expected, found = None, []
+    for number, rows in enumerate((order[:-WIDTH], order[-WIDTH:])):
+        builder, kind = Builder(), KINDS[dtype]
+        arguments = [builder.argument((size,), dtype, level) for size, level in ((3, 0), (7, 1), (2, 1), (40, 1))]
+        sums = [builder.add(Op.ADD, kind, int(a), int(b)) for a, b in zip(arguments[1], arguments[3], strict=False)]
+        entries = [*sums, builder.add(Op.MUL, kind, int(arguments[0][1]), int(arguments[2][1]))]
+        table = np.full((6, 50), builder.number(0.0, kind))
+        table[number, :3], table[4, 40:48] = entries[:3], entries
+        builder.result(table)
+        builder.result(np.array(entries))
+        program, name = builder.program(), f"test_kernel_{next(_count)}"
+        kernels.load(kernels.build(program, numbered), name)
+        arrays = [random_array(rng, size, dtype) for size in ((3,), (total, 7), (len(rows), 2), (total, 40))]
+        shapes = [jax.ShapeDtypeStruct((total, *r.shape), dtype) for r in program.results]
+        memory = {5 + index: index for index in range(len(found))}
+        found = jax.ffi.ffi_call(name, shapes, input_output_aliases=memory)(rows, *arrays, *found)
+        own = [x[rows] if flag else x for x, flag in zip(arrays, numbered, strict=True)]
+        expected = expected or [np.zeros(x.shape, dtype) for x in shapes]
+        for whole, part in zip(expected, interpret(program, own, len(rows), 1), strict=True):
+            whole[rows] = part
+    for got, want in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("levels", [(1,), (0, 1), (0, 1, 2), (1, 2), (2,), (0,), (0, 2, 2)])
 def test_levels_and_batch_sizes(levels, dtype):
     rng = np.random.default_rng(len(levels) + sum(levels))

@@ -179,9 +179,9 @@ def test_the_table_covers_the_public_functions() -> None:
         "transport",
     }
     small |= {"lock_joints", "attach_articulation", "mimic_map", "builder_from_articulation", "vmap_in_blocks"}
-    small |= {"explain", "quantity", "use_kernels", "select_geometry"}
+    small |= {"explain", "quantity", "use_kernels", "select_geometry", "select_geometry_pairs", "possible_geometry_pairs"}
     # Counted in tests.contact.test_geometry.
-    small |= {"ground_contacts", "geometry_distances", "geometry_pair_distances"}
+    small |= {"ground_contacts", "geometry_distances", "geometry_pair_distances", "link_contacts"}
     # Counted by solver.
     stepping = {"step", "step_and_report", "rollout", "vector_field", "step_with_sleep", "step_with_joint_drift"}
     stepping |= {"step_with_contact_memory"}  # and on the ground

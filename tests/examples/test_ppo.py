@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from artix import envs
+from artix.cli.play import LEARNED
+from artix.cli.training_files import config_of, load_header, load_policy
 from artix.examples import policies, ppo
 from tests.support.point_mass import PointMass
 
@@ -170,6 +172,30 @@ def test_a_loss_that_is_not_finite_ends_the_training():
 def test_environments_are_shared_out_evenly():
     with pytest.raises(ValueError, match="num_envs=63, unroll=16"):
         next(ppo.train(PointMass(), dataclasses.replace(CONFIG, num_envs=63, minibatches=5), steps=1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", sorted(LEARNED.glob("*.npz")), ids=lambda path: path.stem)
+def test_policies_that_come_with_artix_fit_their_tasks(path):
+    header = load_header(path)
+    assert header["task"] == path.stem
+    assert path.stat().st_size < 150_000
+    environment = envs.make(path.stem)
+    policy = load_policy(path, environment, config_of(header))
+    obs = jax.tree.map(lambda x: jnp.zeros(x, jnp.float32), environment.observation_size)
+    action = policy(obs)
+    assert action.shape == (environment.action_size,)
+    assert np.isfinite(action).all()
+
+
+@pytest.mark.slow
+def test_a_quadruped_that_has_fallen_gets_up():
+    """What the page says of all of 64 episodes, in 16."""
+    path, environment = LEARNED / "quadruped_get_up.npz", envs.make("quadruped_get_up", chance_of_fall=1.0)
+    policy = load_policy(path, environment, config_of(load_header(path)))
+    found = policies.evaluate(environment, policy, jax.random.key(1), episodes=16)
+    assert found["final/stands"].tolist() == [1.0] * 16
+    assert np.mean(found["stands"]) > 0.6  # it takes a second or two of six
 
 
 class Elsewhere:

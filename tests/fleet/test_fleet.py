@@ -13,6 +13,8 @@ import pytest
 
 import artix
 from artix import robots
+from artix.evaluation.compilation import kernels_are_on
+from artix.evaluation.kernels import available as kernels_available
 from tests.support.models import random_tree
 
 FUNCTIONS = {
@@ -372,6 +374,43 @@ def test_gradients_kind_by_kind(members) -> None:
         n = one.topology.num_dofs
         np.testing.assert_allclose(gradient[number, :n], wanted(own.joint_position), atol=1e-11)
         assert not np.any(gradient[number, n:])
+
+
+def test_kernels_write_the_rows_of_their_members(members) -> None:
+    """Nothing is gathered or joined, in whatever order members come; XLA's way gives the same numbers."""
+    heavy = members[3].replace(link_mass=2 * members[3].link_mass)
+    order = np.random.default_rng(2).permutation([members[2], members[3], heavy] * 13).tolist()
+    fleet = artix.Fleet(order)
+    state = fleet.random_state(jax.random.key(4))
+    force = jnp.asarray(np.random.default_rng(3).normal(size=(39, fleet.padding.dofs + 6)))
+    rows = jax.jit(lambda state, force: fleet.evaluate(acceleration_and_poses, state, force))
+    if kernels_can_run():
+        text = rows.lower(state, force).compile().as_text()
+        assert text.count("custom_call_target") == 2
+        assert not re.search(r" (gather|concatenate|scatter)\(", text)
+    with artix.use_kernels(False):
+        wanted = artix.Fleet(order).evaluate(acceleration_and_poses, state, force)
+    for got, want in zip(rows(state, force), wanted, strict=True):
+        np.testing.assert_allclose(got, want, atol=1e-9)
+        assert np.array_equal(got == 0, want == 0)
+    twice = jax.vmap(lambda force: fleet.evaluate(acceleration_and_poses, state, force)[0])(jnp.stack([force, -force]))
+    np.testing.assert_allclose(twice[0], wanted[0], atol=1e-9)
+    direction = jax.jvp(lambda force: rows(state, force), (force,), (force,))[1]
+    step = fleet.evaluate(acceleration_and_poses, state, 2 * force)[0] - wanted[0]
+    np.testing.assert_allclose(direction[0], step, atol=1e-9)  # Accelerations are affine in forces.
+    assert not np.any(direction[1])
+    linear = lambda force: fleet.evaluate(artix.joint_rate_from_velocity, state, force)  # noqa: E731
+    velocity, rate = state.joint_velocity, linear(state.joint_velocity)
+    (back,) = jax.linear_transpose(linear, velocity)(rate)
+    np.testing.assert_allclose(jnp.vdot(back, velocity), jnp.vdot(rate, rate), rtol=1e-12)
+
+
+def acceleration_and_poses(articulation, state, force):
+    return artix.forward_dynamics(articulation, state, force), artix.link_poses(articulation, state)
+
+
+def kernels_can_run() -> bool:
+    return kernels_available() is None and kernels_are_on()
 
 
 def test_a_new_member_is_evaluated_by_its_kind(members) -> None:

@@ -70,7 +70,7 @@ def test_the_site_builds(tmp_path):
     assert done.returncode == 0, done.stderr
     gallery = (tmp_path / "gallery" / "index.html").read_text(encoding="utf-8")
     recordings = sorted((tmp_path / "gallery").glob("*.html"))
-    assert len(recordings) == 6  # with the page itself
+    assert len(recordings) == 5  # with the page itself
     for recording in recordings:
         if recording.name != "index.html":
             assert recording.stat().st_size < 2e6

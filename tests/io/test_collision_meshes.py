@@ -130,9 +130,9 @@ def test_meshes_of_urdf_and_usd(meshes: str, tmp_path) -> None:
         np.testing.assert_allclose(robot.geometry.pose[0, :3], [0.1, 0, 0])
     assert sum("meshes of colliders" in issue.message for issue in check_urdf(path, meshes=meshes)) == 1
     points = ", ".join(f"({x}, {y}, {z})" for x, y, z in BEAN)
-    mesh = f'def Mesh "bean" (prepend apiSchemas = ["PhysicsCollisionAPI"]) {{ point3f[] points = [{points}] }}'
+    mesh = f'def Mesh "bean" (prepend apiSchemas = ["PhysicsCollisionAPI"]) {{ point3f[] points = [{points}]\n}}'
     root = ', "PhysicsArticulationRootAPI"'
-    stage = HEADER + 'def Xform "World" {' + body("foot", schemas=root, inner=mesh) + "}"
+    stage = HEADER + 'def Xform "World" {\n' + body("foot", schemas=root, inner=mesh) + "\n}\n"
     robot = artix.load_usd(stage, meshes=meshes)
     wanted = mesh_shape(BEAN.astype("float32").astype(float), meshes, IDENTITY)[0]
     np.testing.assert_allclose(robot.geometry.size[0, : len(wanted.size)], wanted.size, atol=1e-6)

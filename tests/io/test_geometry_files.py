@@ -361,3 +361,93 @@ def test_a_turned_height_field_and_a_missing_ground_are_refused() -> None:
         artix.load_mjcf_ground(turned)
     with pytest.raises(ValueError, match="it has no plane and no height field"):
         artix.load_mjcf_ground('<mujoco><worldbody><body><geom size="1"/></body></worldbody></mujoco>')
+
+
+PAIRS = """<mujoco model="arm">
+  <worldbody>
+    <geom name="floor" type="plane" size="0 0 1"/>
+    <geom name="table" type="box" size="1 1 0.1" pos="0 0 -0.5" contype="4" conaffinity="4"/>
+    <body name="upper"><joint name="one" axis="0 1 0"/><geom name="upper" type="capsule" size="0.05 0.2" mass="1"/>
+      <body name="lower" pos="0 0 0.3"><joint name="two" axis="0 1 0"/>
+        <geom type="box" size="0.1 0.05 0.1" mass="1" contype="2" conaffinity="2" friction="0.3"/>
+        <body name="tip" pos="0 0 0.3"><joint name="three" axis="1 0 0"/>
+          <geom name="tip" size="0.05" mass="1" contype="7" conaffinity="7"/>
+          <geom name="can" type="cylinder" size="0.05 0.1" mass="1"/>
+          <body name="nail" pos="0 0 0.1"><geom name="nail" size="0.01" mass="0.1"/></body>
+        </body>
+      </body>
+    </body>
+  </worldbody>
+  <contact><pair geom1="upper" geom2="tip" friction="0.7"/><exclude body1="upper" body2="lower"/></contact>
+</mujoco>"""
+
+
+def test_pairs_of_mjcf_are_those_that_mujoco_lets_touch() -> None:
+    """Explicit ones always, filtered ones when asked for: those of MuJoCo's contacts where everything overlaps."""
+    robot = artix.load_mjcf(PAIRS)
+    assert robot.topology.geometry_pairs == (("upper", "tip"),)
+    warnings = [issue.message for issue in artix.io.check_mjcf(PAIRS)]
+    assert any("3 pairs of geoms that contype" in message for message in warnings)
+    assert any("friction of the <pair> of 'upper' and 'tip', 0.7" in message for message in warnings)
+    with_all = artix.load_mjcf(PAIRS, self_contact=True)
+    found = {frozenset(pair) for pair in with_all.topology.geometry_pairs}
+    # With large margins, all that may touch does.
+    margins = '<default><geom margin="10"/><pair margin="10"/></default><worldbody>'
+    model = mujoco.MjModel.from_xml_string(PAIRS.replace("<worldbody>", margins))
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    names = [model.geom(k).name or "lower:0" for k in range(model.ngeom)]
+    touching = {frozenset(names[k] for k in contact.geom) for contact in data.contact}
+    lacking = {pair for pair in touching if pair & {"floor", "can"}}
+    assert found == touching - lacking
+    assert len(found) == 3
+    sensors = {shape.name: shape.sensor for shape in with_all.topology.geometries}
+    assert sensors == {"table": True, "upper": False, "tip": False, "can": False, "nail": False}
+
+
+def test_pairs_survive_files(tmp_path) -> None:
+    robot = artix.robots.load("quadruped")
+    feet = [shape.name for shape in robot.topology.geometries]
+    robot = artix.select_geometry_pairs(artix.select_geometry(robot, feet[:2], sensors=feet[2:]), [feet[:2], feet[1:3]])
+    for suffix in ("xml", "npz", "usda", "urdf"):
+        issues = [str(issue) for issue in artix.save(robot, tmp_path / f"robot.{suffix}")]
+        said = {"urdf": "URDF has no word for its contact with", "usda": "does not touch others either"}.get(suffix)
+        assert said is None or any(said in issue for issue in issues)
+        options = {"self_contact": True} if suffix == "usda" else {}
+        again = artix.load(tmp_path / f"robot.{suffix}", **options)
+        wanted = {"urdf": (), "usda": (tuple(feet[:2]),)}.get(suffix, robot.topology.geometry_pairs)
+        assert again.topology.geometry_pairs == wanted, suffix
+    # What MuJoCo makes of the file: the pairs, and no other contact between its geoms.
+    margins = '<default><geom margin="10"/><pair margin="10"/></default><worldbody>'
+    model = mujoco.MjModel.from_xml_string((tmp_path / "robot.xml").read_text().replace("<worldbody>", margins))
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    touching = {frozenset(model.geom(k).name for k in contact.geom) for contact in data.contact}
+    assert touching == {frozenset(pair) for pair in robot.topology.geometry_pairs}
+
+
+def test_filters_of_usd(tmp_path) -> None:
+    """Collision groups, filtered pairs of bodies, and the articulation's own switch."""
+    from pxr import Usd, UsdPhysics
+
+    robot = artix.robots.load("quadruped")
+    feet = [shape.name for shape in robot.topology.geometries]
+    path = tmp_path / "robot.usda"
+    artix.save(artix.select_geometry_pairs(robot, artix.editing.possible_geometry_pairs(robot)), path)
+    assert len(artix.load_usd(path, self_contact=True).topology.geometry_pairs) == 6
+    assert artix.load_usd(path).topology.geometry_pairs == ()
+    assert any("6 pairs of its shapes" in issue.message for issue in artix.check(path))
+    stage = Usd.Stage.Open(str(path))
+    prims = {prim.GetName(): prim for prim in stage.Traverse() if prim.HasAPI(UsdPhysics.CollisionAPI)}
+    groups = [UsdPhysics.CollisionGroup.Define(stage, f"/World/group_{k}") for k in (0, 1)]
+    for k, group in enumerate(groups):
+        group.GetCollidersCollectionAPI().CreateIncludesRel().SetTargets([prims[feet[k]].GetPath()])
+    groups[0].CreateFilteredGroupsRel().SetTargets([groups[1].GetPath()])
+    body = prims[feet[2]].GetParent()
+    UsdPhysics.FilteredPairsAPI.Apply(body).CreateFilteredPairsRel().SetTargets([prims[feet[3]].GetPath()])
+    pairs = artix.load_usd(stage, self_contact=True).topology.geometry_pairs
+    assert len(pairs) == 4
+    assert not {frozenset(feet[:2]), frozenset(feet[2:])} & {frozenset(pair) for pair in pairs}
+    alone = tmp_path / "alone.usda"  # Without pairs, the switch is off.
+    artix.save(robot, alone)
+    assert artix.load_usd(alone, self_contact=True).topology.geometry_pairs == ()

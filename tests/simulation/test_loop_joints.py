@@ -50,6 +50,12 @@ def largest_error(articulation, states) -> float:
     return float(jnp.max(jnp.abs(errors)))
 
 
+def test_a_step_of_a_closed_mechanism_is_a_kernel() -> None:
+    a = four_bar(dtype="float32")
+    costs = artix.explain(lambda a, s: artix.step(a, s, None, 0.01), a, artix.neutral_state(a)).operations
+    assert [cost.refusal for cost in costs] == [None]
+
+
 # --- closed mechanisms ------------------------------------------------------------------------------------------------
 
 

@@ -133,7 +133,7 @@ def test_forces_are_arrows_as_long_as_a_robot_for_its_weight(quadruped, standing
     scene = viewer.make_scene(quadruped, tiled(standing, 1), 0.1, contacts=contacts)
     lengths = np.linalg.norm(scene.arrows[0].vectors[0], axis=1)
     np.testing.assert_allclose(lengths, [0.8 * scene.size, 0.0], rtol=1e-3)
-    with pytest.raises(ValueError, match=r"contacts: point must have shape"):
+    with pytest.raises(ValueError, match=r"contacts: point and force must have shape"):
         viewer.make_scene(quadruped, tiled(standing, 2), 0.1, contacts=contacts)
 
 

@@ -19,7 +19,14 @@ from artix.evaluation.kernels.machine import (
 from artix.evaluation.kernels.plan import BYTES, Part, Plan, kind_of
 from artix.evaluation.kernels.tables import definition, table_name, tables_of
 from artix.evaluation.kernels.threads import State
-from artix.evaluation.kernels.transposition import name_in, name_out, transpose_in, transpose_out
+from artix.evaluation.kernels.transposition import (
+    clear,
+    name_clear,
+    name_in,
+    name_out,
+    transpose_in,
+    transpose_out,
+)
 from artix.evaluation.scalar_program import Kind, ScalarProgram
 
 #: Approximate nanoseconds per vector operation and per transposed array entry; for the number of threads.
@@ -31,12 +38,12 @@ def build(program: ScalarProgram, numbered: tuple[bool, ...] | None = None) -> b
 
     Args:
       program: the program of one robot.
-      numbered: of each argument, whether its rows are those of a list of rows, int32, which is the first argument of the
-        kernel then; results are written to the same rows of larger arrays. By default there is no list.
+      numbered: of each argument, whether its rows are those of a list of rows, int32, which is then the kernel's first
+        argument; results are written to the same rows of larger arrays. By default there is no list.
 
     Raises:
-      KernelError: there are no kernels on this machine or for arrays of such types, or rows that are numbered have items
-        or are indexed by what is computed.
+      KernelError: there are no kernels on this machine or for arrays of such types, or rows that are numbered have
+        items or are indexed by what is computed.
     """
     require()
     return pack(compile_modules(module_texts(program, numbered)))
@@ -100,7 +107,8 @@ class _Kernel:
         }
         kinds_out = {(BYTES[kind], self._numbered is not None) for kind in plan.result_kinds}
         body += [transpose_in(size, plan.width, self._declarations, flag) for size, flag in sorted(kinds_in)]
-        body += [transpose_out(size, plan.width, self._declarations, flag) for size, flag in sorted(kinds_out)]
+        for write in (transpose_out, clear):
+            body += [write(size, plan.width, self._declarations, flag) for size, flag in sorted(kinds_out)]
         signature = Signature(
             tuple((shape, kind_of(dtype), level) for shape, dtype, level in program.arguments),
             tuple((result.shape, kind) for result, kind in zip(program.results, plan.result_kinds, strict=True)),
@@ -279,23 +287,25 @@ class _Kernel:
         for index, (result, kind) in enumerate(zip(self._program.results, plan.result_kinds, strict=True)):
             if result.size == 0:
                 continue
-            size = BYTES[kind]
+            size, numbered = BYTES[kind], self._numbered is not None
             stride = items * (size * result.size)
             start = state.offset(self._state.result(index)).load("ptr")
-            slots, count = code.value(f"@artix_slots_{index}", "ptr"), code.integer(result.size)
-            if self._numbered is not None:
-                list_ = _numbers(state, first)
-                code.run(name_out(size, plan.width, True), [memory, slots, rows, count, start, stride, list_])
-                continue
-            start = start.offset(first * stride).offset(item * (size * result.size))
-            code.run(name_out(size, plan.width), [memory, slots, rows, count, start, stride])
+            if not numbered:
+                start = start.offset(first * stride).offset(item * (size * result.size))
+            slots, list_ = code.value(f"@artix_slots_{index}", "ptr"), [_numbers(state, first)] if numbered else []
+            for column, count, is_zero in plan.runs(index):
+                target = [rows, code.integer(count), start.offset(size * column), stride, *list_]
+                if is_zero:
+                    code.run(name_clear(size, plan.width, numbered), target)
+                else:
+                    code.run(name_out(size, plan.width, numbered), [memory, slots.offset(column, "i32"), *target])
 
     def _tables(self) -> str:
-        """The slots of the entries of results, padded to whole squares, and the program's tables."""
+        """The slots of the entries of results, padded by a square, and the program's tables."""
         texts = []
         for index in range(len(self._program.results)):
             slots = self._plan.result_slots(index)
-            slots += slots[-1:] * (-len(slots) % self._plan.width)
+            slots += slots[-1:] * self._plan.width
             texts.append(definition(f"@artix_slots_{index}", "i32", slots))
         return "\n".join(texts + tables_of(self._plan.lists))
 

@@ -123,6 +123,23 @@ class Plan:
         """The slots of the entries of a result."""
         return [self.slot(reference) for reference in self.program.results[result].ravel().tolist()]
 
+    def runs(self, result: int) -> list[tuple[int, int, bool]]:
+        """Successive entries of a result: the first, their number, and whether they are the constant zero.
+
+        Zeros are told apart where they are many, at least two vectors.
+        """
+        lists, references = self.lists, self.program.results[result].ravel()
+        zeros = [x for x in np.unique(references) if lists.operations[x >> 1] == Op.CONSTANT and not x & 1]
+        is_zero = np.isin(references, [x for x in zeros if lists.constants[x >> 1] == 0])
+        bounds = np.flatnonzero(np.diff(np.r_[False, is_zero, False]))
+        runs, last = [], 0
+        for first, end in bounds.reshape(-1, 2).tolist():
+            if end - first >= 2 * self.width:
+                runs += [(last, first - last, False), (first, end - first, True)]
+                last = end
+        runs.append((last, references.size - last, False))
+        return [run for run in runs if run[1]]
+
     def _find_needed(self) -> None:
         lists = self.lists
         live = np.zeros(len(lists.operations), bool)

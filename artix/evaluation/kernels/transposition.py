@@ -170,3 +170,30 @@ def transpose_out(size: int, width: int, declarations: dict[str, str], numbered:
             code.lines.append(f"  call void @{store}({text})")
             pointer = pointer if pointers else pointer.offset(stride)
     return code.text()
+
+
+def name_clear(size: int, width: int, numbered: bool = False) -> str:
+    """The name of the function that :func:`clear` writes."""
+    return f"artix_clear_{8 * size}_{width}{'_numbered' * numbered}"
+
+
+def clear(size: int, width: int, declarations: dict[str, str], numbered: bool = False) -> str:
+    """``void (rows, columns, to, row stride in bytes)``: stores zeros in columns of rows, at least ``width`` of them.
+
+    Args:
+      size: bytes per entry.
+      width: lanes of a vector.
+      declarations: declarations of the intrinsics that the module calls.
+      numbered: whether the rows are not the first ones, but those of a last parameter, a list of i32.
+    """
+    parameters = "i64 %rows, i64 %columns, ptr %to, i64 %stride" + ", ptr %numbers" * numbered
+    code = Code(f"internal void @{name_clear(size, width, numbered)}({parameters})", declarations)
+    rows, columns, stride = (code.value(name, "i64") for name in ("%rows", "%columns", "%stride"))
+    scalar, zeros = INTEGERS[size], code.value("zeroinitializer", INTEGERS[size], width)
+    with code.loop(rows) as row:
+        number = code.value("%numbers", "ptr").offset(row, "i32").load("i32").cast("zext", "i64") if numbered else row
+        start = code.value("%to", "ptr").offset(number * stride)
+        loop, column_of = _tiles(code, columns, width)
+        with loop as index:
+            start.offset(column_of(index), scalar).store(zeros)
+    return code.text()

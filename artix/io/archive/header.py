@@ -87,6 +87,7 @@ def write_header(topology: Topology) -> str:
             }
             for shape in topology.geometries
         ],
+        "geometry_pairs": [list(pair) for pair in topology.geometry_pairs],
     }
     return json.dumps(header, indent=1)
 
@@ -120,9 +121,13 @@ def read_header(text: str) -> Articulation:
         builder.add_spatial_tendon(_spatial_tendon(record))
     for record in _records(header, "loop_joints"):
         builder.add_loop_joint(_loop_joint(record))
-    # Files written by earlier versions have no geometries.
+    # Files written by earlier versions have no geometries, or no pairs of them.
     for record in _records(header, "geometries") if "geometries" in header else ():
         builder.add_geometry(_get(record, "link", str), _geometry(record), _get(record, "name", str))
+    for pair in _list(header, "geometry_pairs", list) if "geometry_pairs" in header else ():
+        if len(pair) != 2 or not all(isinstance(name, str) for name in pair):
+            raise MalformedHeaderError(f"'geometry_pairs' has an entry that is no pair of names: {pair!r:.60}")
+        builder.add_geometry_pair(*pair)
     return builder.build()
 
 

@@ -47,11 +47,15 @@ class LinkDescription:
 
 @dataclasses.dataclass(frozen=True)
 class LinkPlace:
-    """Where a description's link ended up: the builder's link (number and name) and the pose in that link's frame."""
+    """Where a description's link ended up: the builder's link (number and name) and the pose in that link's frame.
+
+    ``geometries`` are the names of its shapes in the builder.
+    """
 
     number: int
     link: str
     pose: np.ndarray
+    geometries: tuple[str, ...] = ()
 
 
 def add_links(
@@ -92,26 +96,32 @@ def add_links(
             parent, joint, mass=mass, com_pose=com_pose, inertia=inertia, name=name, **link.options
         )
     shapes = [(by_name[part], pose_in_host[part], number[name]) for name, merged in members.items() for part in merged]
-    _add_geometries(builder, shapes)
+    named = _add_geometries(builder, shapes)
     for link in links:
         if host[link.name] != link.name:
             builder.add_frame(link.name, number[host[link.name]], pose_in_host[link.name])
-    return {name: LinkPlace(number[host[name]], host[name], pose_in_host[name]) for name in by_name}
+    return {name: LinkPlace(number[host[name]], host[name], pose_in_host[name], named[name]) for name in by_name}
 
 
-def _add_geometries(builder: ArticulationBuilder, links: Sequence[tuple[LinkDescription, np.ndarray, int]]) -> None:
+def _add_geometries(
+    builder: ArticulationBuilder, links: Sequence[tuple[LinkDescription, np.ndarray, int]]
+) -> dict[str, tuple[str, ...]]:
     """Adds the shapes of links, each given with its pose in the builder's link and that link's number.
 
     Names that several shapes share, as some exporters write them, are ignored; unnamed shapes become ``<link>:<k>``.
+    Returns the names of the shapes by the names of the links.
     """
     given = [name for link, _, _ in links for name, _ in link.geometries]
     names = Names(name for name in given if name is not None)
+    found: dict[str, list[str]] = {link.name: [] for link, _, _ in links}
     for link, pose, number in links:
         for k, (name, shape) in enumerate(link.geometries):
             if name is None or given.count(name) > 1:
                 name = names.new(f"{link.name}:{k}")
             moved = dataclasses.replace(shape, pose=compose(pose, np.asarray(shape.pose)))
             builder.add_geometry(number, shape if pose is IDENTITY else moved, name)
+            found[link.name].append(name)
+    return {link: tuple(every) for link, every in found.items()}
 
 
 def _is_rigid(link: LinkDescription, by_name: Mapping[str, LinkDescription]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -44,7 +45,7 @@ def read_vertices(path: Path) -> np.ndarray:
     except ImportError as error:
         raise ImportError("the meshes of colliders are read with trimesh: pip install 'artix[meshes]'") from error
     try:
-        parts = trimesh.load_scene(path).dump()
+        parts: list[Any] = list(trimesh.load_scene(path).dump())
         points = np.concatenate([np.zeros((0, 3)), *(np.asarray(part.vertices, float) for part in parts)])
     except ImportError as error:
         raise ImportError(f"{path}: to read it, {error}; pip install 'artix[meshes]'") from error

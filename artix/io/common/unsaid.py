@@ -118,11 +118,18 @@ def _geometry_features(articulation: Articulation, topology: Topology) -> Iterat
         "restitution": (arrays.restitution != 0.0, "its restitution"),
         "stiffness": (arrays.stiffness < np.inf, "its stiffness"),
     }
+    paired = {name for pair in topology.geometry_pairs for name in pair}
+    for a, b in topology.geometry_pairs:
+        yield "geometry_pair", f"geometry {a!r}", f"its contact with {b!r}"
     for k, shape in enumerate(topology.geometries):
         where = f"geometry {shape.name!r}"
         if shape.sensor or shape.type is GeometryType.HULL:
-            kind = "sensor" if shape.sensor else "hull"
-            yield f"geometry_{kind}", where, "a shape without force" if shape.sensor else "a hull of points"
+            kind = ("paired_sensor" if shape.name in paired else "sensor") if shape.sensor else "hull"
+            yield (
+                f"geometry_{kind}",
+                where,
+                "a shape that the ground does not feel" if shape.sensor else "a hull of points",
+            )
             continue
         yield "geometry", where, f"a {shape.type.value}"
         for feature, (used, what) in materials.items():

@@ -18,6 +18,7 @@ from artix.model.joints import Axis, JointType
 _SAYS = (
     *("armature", "max_force", "drive", "viscous", "friction", "gravity_scale", "gravity", "mimic"),
     *("fixed_tendon", "spatial_tendon", "loop_joint", "geometry", "geometry_hull", "geometry_friction"),
+    *("geometry_pair", "geometry_paired_sensor"),
 )
 _SMALLEST = 1e-15  # MuJoCo's mjMINVAL
 

@@ -12,17 +12,24 @@ from artix.model.geometry import SIZE_NUMBERS, GeometryType
 
 
 def write_geoms(writer: BodyWriter, root: ET.Element) -> None:
-    """Writes the shapes of all links, massless, and hulls as meshes of their points; sensors are left out."""
+    """Writes the shapes of all links, massless, hulls as meshes of their points, and which of them touch each other.
+
+    Geoms touch the ground and, by a ``<pair>``, each other, but not by MuJoCo's filters. Sensors are left out, but for
+    those of pairs, which touch nothing else.
+    """
     arrays, first = writer.articulation.geometry, 0
+    paired = {name for pair in writer.topology.geometry_pairs for name in pair}
     for k, shape in enumerate(writer.topology.geometries):
         points = np.asarray(arrays.point[first : first + shape.num_points], float)
         first += shape.num_points
-        if shape.sensor:
+        if shape.sensor and shape.name not in paired:
             continue
         attributes = {
             "name": shape.name,
             "type": shape.type.value,
             "mass": "0",
+            "contype": "0" if shape.sensor else "1",
+            "conaffinity": "0",
             "friction": f"{number(arrays.friction[k])} 0.005 0.0001",
             **placement(np.asarray(arrays.pose[k], float)),
         }
@@ -37,6 +44,10 @@ def write_geoms(writer: BodyWriter, root: ET.Element) -> None:
         else:
             attributes["size"] = numbers(arrays.size[k, : SIZE_NUMBERS[shape.type]])
         ET.SubElement(writer.body(shape.link), "geom", attributes)
+    if writer.topology.geometry_pairs:
+        contact = ET.SubElement(root, "contact")
+        for a, b in writer.topology.geometry_pairs:
+            ET.SubElement(contact, "pair", {"geom1": a, "geom2": b})
 
 
 def _is_solid(points: np.ndarray) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,14 +60,27 @@ def touching_geoms(model: mujoco.MjModel) -> dict[int, float]:
     return touching
 
 
-def describe_geoms(source: MjcfSource, body: int, touching: dict[int, float]) -> list[tuple[str | None, Geometry]]:
-    """The shapes of a body in its frame, with their names, ``None`` for geoms without one."""
+def describe_geoms(
+    source: MjcfSource, body: int, touching: dict[int, float], paired: dict[int, str]
+) -> list[tuple[str | None, Geometry]]:
+    """The shapes of a body in its frame, with their names, ``None`` for geoms without one.
+
+    Args:
+      source: the model.
+      body: the body.
+      touching: friction of the geoms that touch the ground.
+      paired: names of those that touch others of their articulation; sensors if they do not touch the ground.
+    """
     model, shapes = source.model, list[tuple[str | None, Geometry]]()
     first = int(model.body_geomadr[body])
     for geom in range(first, first + int(model.body_geomnum[body])):
-        found = _shape(source, geom, touching[geom]) if geom in touching else None
+        if geom not in touching and geom not in paired:
+            continue
+        found = _shape(source, geom, touching.get(geom, float(model.geom_friction[geom, 0])))
         if found is not None:
-            shapes.append((source.name("geom", geom) or None, found.geometry))
+            name = paired.get(geom) or source.name("geom", geom) or None
+            sensor = geom not in touching
+            shapes.append((name, dataclasses.replace(found.geometry, sensor=True) if sensor else found.geometry))
     return shapes
 
 

@@ -17,7 +17,7 @@ from artix.io.common.names import Names
 from artix.io.common.poses import compose
 from artix.io.common.values import check_values, named_arrays
 from artix.io.common.xml_tree import is_text
-from artix.io.mjcf.actuators import check_transmissions, joint_options
+from artix.io.mjcf.actuators import joint_options
 from artix.io.mjcf.bodies import (
     WORLD,
     MjcfNames,
@@ -28,10 +28,12 @@ from artix.io.mjcf.bodies import (
     pose_from_wxyz,
     top_bodies,
 )
-from artix.io.mjcf.couplings import Members, add_equalities, check_equalities
+from artix.io.mjcf.couplings import Members, add_equalities
 from artix.io.mjcf.geometries import check_geoms, describe_geoms, touching_geoms
+from artix.io.mjcf.pairs import geom_names, self_contact_pairs
 from artix.io.mjcf.source import SKIPPABLE, MjcfPlace, MjcfSource, compile_mjcf
 from artix.io.mjcf.tendons import add_tendons
+from artix.io.mjcf.world import check_world
 from artix.model.articulation import Articulation
 from artix.model.builder import ArticulationBuilder
 
@@ -48,6 +50,7 @@ def load_mjcf(
     repair: Collection[str] = (),
     strict: bool = False,
     meshes: Meshes | None = None,
+    self_contact: bool = False,
     dtype: Any = None,
 ) -> Articulation:
     """Reads one articulation of an MJCF model.
@@ -78,6 +81,8 @@ def load_mjcf(
       strict: whether to refuse what ``repair`` would repair.
       meshes: what geoms that are meshes of more than 16 vertices become: a ``"hull"`` of 16 of these, or the
         ``"capsule"`` around it; left out when ``None``. :func:`check_mjcf` says how far the shapes are from the meshes.
+      self_contact: whether geoms of one articulation touch each other wherever ``contype``, ``conaffinity`` and
+        ``<exclude>`` let them; otherwise those of a ``<pair>`` alone do.
       dtype: floating-point type of the arrays; JAX's default when ``None``.
 
     Raises:
@@ -101,7 +106,7 @@ def load_mjcf(
       >>> print(rod.topology.dof_names, rod.link_mass)
       ('hinge',) [0. 1.]
     """
-    report, source = _read(path_or_text, skip, repair, strict, meshes)
+    report, source = _read(path_or_text, skip, repair, strict, meshes, self_contact)
     report.raise_errors()
     assert source is not None  # An unreadable document is an error.
     articulation = _articulation(source, _choose(source, body), fixed_base, merge_fixed_joints, dtype)
@@ -118,6 +123,7 @@ def load_mjcf_all(
     repair: Collection[str] = (),
     strict: bool = False,
     meshes: Meshes | None = None,
+    self_contact: bool = False,
     dtype: Any = None,
 ) -> dict[str, Articulation]:
     """Reads every articulation of an MJCF model.
@@ -129,6 +135,7 @@ def load_mjcf_all(
       repair: as for :func:`load_mjcf`.
       strict: as for :func:`load_mjcf`.
       meshes: as for :func:`load_mjcf`.
+      self_contact: as for :func:`load_mjcf`.
       dtype: as for :func:`load_mjcf`.
 
     Returns:
@@ -149,7 +156,7 @@ def load_mjcf_all(
       >>> print({name: float(one.link_mass.sum()) for name, one in artix.io.load_mjcf_all(model).items()})
       {'ball': 1.0, 'box': 2.0}
     """
-    report, source = _read(path_or_text, skip, repair, strict, meshes)
+    report, source = _read(path_or_text, skip, repair, strict, meshes, self_contact)
     report.raise_errors()
     assert source is not None
     roots = _roots(source)
@@ -211,7 +218,12 @@ class _Root:
 
 
 def _read(
-    path_or_text: str | Path, skip: Skip, repair: Collection[str], strict: bool, meshes: Meshes | None
+    path_or_text: str | Path,
+    skip: Skip,
+    repair: Collection[str],
+    strict: bool,
+    meshes: Meshes | None,
+    self_contact: bool = False,
 ) -> tuple[Report, MjcfSource | None]:
     check_meshes(meshes)
     kinds = SKIPPABLE if skip == "all" else (skip,) if isinstance(skip, str) else tuple(skip)
@@ -222,26 +234,9 @@ def _read(
     report = Report("<text>" if is_text(path_or_text) else str(path_or_text))
     source = compile_mjcf(path_or_text, report, frozenset(kinds), repair=bool(repairs), strict=strict, meshes=meshes)
     if source is not None:
-        _check_world(source)
+        source.self_contact = self_contact
+        check_world(source)
     return report, source
-
-
-def _check_world(source: MjcfSource) -> None:
-    """Reports features of the whole model that an articulation cannot, or need not, hold."""
-    model, place = source.model, MjcfPlace("<mujoco>")
-    if model.opt.density > 0.0 or model.opt.viscosity > 0.0:
-        source.cannot_carry("fluid", MjcfPlace("<option>"), "its density and viscosity: artix has no fluid forces")
-    if model.nflex:
-        source.cannot_carry("flex", place, f"{model.nflex} flexible bodies: artix has rigid links only")
-    if np.any(model.body_plugin >= 0):
-        source.cannot_carry("flex", place, "plugins that act on bodies")
-    for body in np.flatnonzero(model.body_mocapid >= 0):
-        source.report.warning(source.place("body", int(body)), "a mocap body is read as a fixed one", "nothing")
-    check_transmissions(source)
-    check_equalities(source)
-    if model.nkey:
-        message = f"{model.nkey} keyframes are states, no part of an articulation"
-        source.report.warning(MjcfPlace("<keyframe>"), message, "convert their qpos by MujocoCoordinates")
 
 
 def _roots(source: MjcfSource) -> dict[str, _Root]:
@@ -317,11 +312,15 @@ def _fill(builder: ArticulationBuilder, source: MjcfSource, root: _Root, merge_f
     options = joint_options(source, [joint for body in bodies for joint in joints_of(model, body)])
     touching = touching_geoms(model)
     check_geoms(source, bodies, touching)
-    shapes = {body: describe_geoms(source, body, touching) if body else [] for body in bodies}
+    pairs = self_contact_pairs(source, bodies)
+    paired = geom_names(source, {geom for pair in pairs for geom in pair})
+    shapes = {body: describe_geoms(source, body, touching, paired) for body in bodies}
     described = describe_bodies(source, names, bodies, root.body, options, shapes)
     files: dict[str, Place] = {names.bodies[body]: source.place("body", body) for body in bodies}
     links = check_inertias(described, files, source.report, repair=source.repair, strict=source.strict)
     places = add_links(builder, links, merge_fixed_joints=merge_fixed_joints)
+    for first, second in pairs:
+        builder.add_geometry_pair(paired[first], paired[second])
     frames = Names(place for place in places)
     for site in np.flatnonzero(np.isin(model.site_bodyid, bodies)).tolist():
         if source.name("site", site):

@@ -70,6 +70,7 @@ class MjcfSource:
       repair: whether to repair impossible inertias.
       strict: whether to refuse them.
       meshes: what the meshes of geoms are taken for; those with many vertices are left out if ``None``.
+      self_contact: whether geoms of one articulation touch each other by the model's filters.
     """
 
     model: mujoco.MjModel
@@ -79,6 +80,7 @@ class MjcfSource:
     repair: bool = False
     strict: bool = False
     meshes: Meshes | None = None
+    self_contact: bool = False
 
     def tendon_path(self, tendon: int) -> list[tuple[str, int, float]]:
         """What a tendon runs along: kinds (``"joint"``, ``"site"``, ``"pulley"``, ...), numbers and parameters."""

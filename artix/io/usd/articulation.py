@@ -43,6 +43,7 @@ class UsdArticulation:
       tree: its links and joints.
       names: the link names by the paths of their bodies; the key ``None`` is the world, if that is a link.
       colliders: the colliders of each body by its path.
+      shapes: those of them that are shapes of its link, once :meth:`links` has read them.
     """
 
     scene: UsdScene
@@ -50,6 +51,7 @@ class UsdArticulation:
     tree: UsdTree
     names: dict[str | None, str]
     colliders: dict[str, list[UsdPrim]]
+    shapes: dict[str, list[UsdPrim]] = dataclasses.field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -80,7 +82,9 @@ class UsdArticulation:
         body = self.scene.prims[path]
         colliders = self.colliders[path]
         mass, shapes = mass_properties(self.scene, body, colliders), collider_shapes(self.scene, body, colliders)
-        return LinkDescription(name, parent_name, inbound, *mass, self._link_options(body), shapes)
+        self.shapes[path] = [prim for prim, _ in shapes]
+        named = [(prim.name, shape) for prim, shape in shapes]
+        return LinkDescription(name, parent_name, inbound, *mass, self._link_options(body), named)
 
     def _link_options(self, body: UsdPrim) -> dict[str, float]:
         """The properties of ``PhysxRigidBodyAPI``; PhysX's defaults hold only where the schema is applied."""

@@ -25,19 +25,23 @@ _KINDS = {
 }
 
 
-def write_colliders(out: Author, topology: Topology, arrays: Articulation, bodies: list[Usd.Prim]) -> None:
-    """Writes every shape below the prim of its link; sensors as PhysX's triggers.
+def write_colliders(
+    out: Author, topology: Topology, arrays: Articulation, bodies: list[Usd.Prim], root: Usd.Prim
+) -> None:
+    """Writes every shape below the prim of its link, sensors as PhysX's triggers, and which of them touch each other.
 
     Args:
       out: where to.
       topology: the topology.
       arrays: the articulation as NumPy arrays.
       bodies: the prims of the links.
+      root: the prim of the articulation's own schemas.
     """
     shapes, first = arrays.geometry, 0
     materials: dict[tuple[float, ...], Usd.Prim] = {}
+    prims: dict[str, Usd.Prim] = {}
     for k, shape in enumerate(topology.geometries):
-        prim = out.define(_KINDS[shape.type], shape.name, bodies[shape.link])
+        prims[shape.name] = prim = out.define(_KINDS[shape.type], shape.name, bodies[shape.link])
         prim.AddAppliedSchema("PhysicsCollisionAPI")
         if shape.sensor:
             prim.AddAppliedSchema(TRIGGER_SCHEMA)
@@ -54,6 +58,25 @@ def write_colliders(out: Author, topology: Topology, arrays: Articulation, bodie
             shade.MaterialBindingAPI.Apply(prim).Bind(
                 shade.Material(materials[numbers]), shade.Tokens.weakerThanDescendants, "physics"
             )
+    _write_pairs(out, topology, root, prims)
+
+
+def _write_pairs(out: Author, topology: Topology, root: Usd.Prim, prims: dict[str, Usd.Prim]) -> None:
+    """Whether shapes touch each other, and, as filtered pairs, those that do not although they could."""
+    author(root, "bool", "physxArticulation:enabledSelfCollisions", bool(topology.geometry_pairs))
+    if not topology.geometry_pairs:
+        return
+    touching = {frozenset(pair) for pair in topology.geometry_pairs}
+    paired = {name for pair in topology.geometry_pairs for name in pair}
+    for shape in topology.geometries:
+        if shape.sensor and shape.name in paired:
+            out.cannot_say(prims[shape.name], "a trigger, which the ground does not feel, does not touch others either")
+    for k, a in enumerate(topology.geometries):
+        apart = [b.name for b in topology.geometries[k + 1 :] if frozenset((a.name, b.name)) not in touching]
+        if apart:
+            prims[a.name].AddAppliedSchema("PhysicsFilteredPairsAPI")
+            relation = prims[a.name].CreateRelationship("physics:filteredPairs", False)
+            relation.SetTargets([prims[name].GetPath() for name in apart])
 
 
 def _write_size(out: Author, prim: Usd.Prim, shape: GeometryStructure, size: np.ndarray, points: np.ndarray) -> None:

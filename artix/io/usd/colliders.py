@@ -21,8 +21,8 @@ _HALF = np.sqrt(0.5)
 _Z_TO = {"X": (0.0, _HALF, 0.0, _HALF), "Y": (-_HALF, 0.0, 0.0, _HALF), "Z": (0.0, 0.0, 0.0, 1.0)}
 
 
-def collider_shapes(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) -> list[tuple[str | None, Geometry]]:
-    """The shapes of a body in its frame, with the names of their prims.
+def collider_shapes(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) -> list[tuple[UsdPrim, Geometry]]:
+    """The shapes of a body in its frame, with their prims.
 
     Cubes, spheres, capsules, cylinders, and meshes with ``physics:approximation`` ``boundingCube``,
     ``boundingSphere``, or with at most 16 vertices are read, others if the scene says as what. Friction is the
@@ -33,7 +33,7 @@ def collider_shapes(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
       body: the prim of the body.
       colliders: the prims of its colliders.
     """
-    shapes: list[tuple[str | None, Geometry]] = []
+    shapes: list[tuple[UsdPrim, Geometry]] = []
     for collider in colliders:
         # A faulty collider is no reason to refuse the articulation.
         trial = copy.copy(scene)
@@ -50,7 +50,7 @@ def collider_shapes(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
             scene.report.warning(collider, f"touches nothing: {message}", fix)
             continue
         scene.report.issues += trial.report.issues
-        shapes.append((collider.name, shape))
+        shapes.append((collider, shape))
     return shapes
 
 

@@ -16,6 +16,7 @@ from artix.io.common.links import LinkDescription, LinkPlace, add_links
 from artix.io.common.poses import compose
 from artix.io.usd.articulation import UsdArticulation, read_articulation
 from artix.io.usd.couplings import loop_joints, mimic_joints
+from artix.io.usd.pairs import self_contact_pairs
 from artix.io.usd.stage import Location, UsdScene, import_pxr, is_usd_text, note_usd_error, open_stage
 from artix.io.usd.state import read_state
 from artix.io.usd.tendons import fixed_tendons, spatial_tendons
@@ -33,6 +34,7 @@ def load_usd(
     strict: bool = False,
     meshes: Meshes | None = None,
     gravity: npt.ArrayLike | None = None,
+    self_contact: bool = False,
     dtype: Any = None,
 ) -> Articulation:
     """Reads an articulation from USD, with the package ``usd-core`` (``pip install 'artix[usd]'``) and no plugin.
@@ -62,6 +64,8 @@ def load_usd(
       meshes: what colliders that are meshes of more than 16 points become: a ``"hull"`` of 16 of these, or the
         ``"capsule"`` around it; left out when ``None``. :func:`check_usd` says how far the shapes are from the meshes.
       gravity: acceleration of gravity in world axes [m/s^2], shape [3]; that of the stage's scene when ``None``.
+      self_contact: whether the shapes of links touch each other wherever the stage lets them: the articulation's
+        ``enabledSelfCollisions``, filtered pairs and collision groups, but for links that a joint connects.
       dtype: floating-point type of the arrays; JAX's default when ``None``.
 
     Raises:
@@ -79,7 +83,8 @@ def load_usd(
       >>> print(pendulum.topology.dof_names, pendulum.link_mass)
       ('shoulder', 'elbow') [0. 1. 1.]
     """
-    return _load(path_or_text_or_stage, root, fixed_base, merge_fixed_joints, repair, strict, meshes, gravity, dtype)[0]
+    options = (root, fixed_base, merge_fixed_joints, repair, strict, meshes, gravity, self_contact, dtype)
+    return _load(path_or_text_or_stage, *options)[0]
 
 
 def load_usd_with_state(
@@ -92,6 +97,7 @@ def load_usd_with_state(
     strict: bool = False,
     meshes: Meshes | None = None,
     gravity: npt.ArrayLike | None = None,
+    self_contact: bool = False,
     dtype: Any = None,
 ) -> tuple[Articulation, State]:
     """Reads an articulation and the state in which the stage has it; arguments and errors are those of ``load_usd``.
@@ -110,7 +116,8 @@ def load_usd_with_state(
       >>> print(state.joint_position)
       [ 0.5 -0.2]
     """
-    return _load(path_or_text_or_stage, root, fixed_base, merge_fixed_joints, repair, strict, meshes, gravity, dtype)
+    options = (root, fixed_base, merge_fixed_joints, repair, strict, meshes, gravity, self_contact, dtype)
+    return _load(path_or_text_or_stage, *options)
 
 
 def check_usd(
@@ -145,7 +152,7 @@ def check_usd(
       >>> print([issue.severity for issue in artix.io.check_usd(path) if issue.severity == "error"])
       []
     """
-    report, _ = _read(path_or_text_or_stage, root, fixed_base, False, repair, strict, meshes, None, None)
+    report, _ = _read(path_or_text_or_stage, root, fixed_base, False, repair, strict, meshes, None, False, None)
     return sorted(report.issues, key=lambda issue: issue.severity)
 
 
@@ -165,6 +172,7 @@ def _read(
     strict: bool,
     meshes: Meshes | None,
     gravity: npt.ArrayLike | None,
+    self_contact: bool,
     dtype: Any,
 ) -> tuple[Report, tuple[Articulation, State] | None]:
     """The report, and the articulation with its state if there are no errors."""
@@ -182,7 +190,7 @@ def _read(
             links = description.links()
             places = {description.names[path]: description.scene.prims[path] for path in description.tree.bodies}
             links = check_inertias(links, places, report, repair=repairs, strict=strict)
-            articulation = _build(report, description, links, merge_fixed_joints, gravity, dtype)
+            articulation = _build(report, description, links, merge_fixed_joints, gravity, self_contact, dtype)
             if articulation is not None:
                 reading = articulation, read_state(description, articulation)
                 description.note_unread()
@@ -197,6 +205,7 @@ def _build(
     links: list[LinkDescription],
     merge_fixed_joints: bool,
     gravity: npt.ArrayLike | None,
+    self_contact: bool,
     dtype: Any,
 ) -> Articulation | None:
     """The articulation; ``None``, and reported, if the description has errors."""
@@ -212,6 +221,8 @@ def _build(
     try:
         places = add_links(builder, links, merge_fixed_joints=merge_fixed_joints)
         _add_couplings(builder, description, places)
+        for pair in self_contact_pairs(description, places, self_contact):
+            builder.add_geometry_pair(*pair)
         return None if report.num_errors else builder.build(dtype)
     except ValueError as error:  # The builder's message names the link or joint.
         report.error(Location(description.root.label), str(error), "correct the prim of this name")

@@ -111,7 +111,7 @@ def _author_stage(topology: Topology, articulation: Articulation, state: State |
     write_fixed_tendons(out, topology, arrays, joints)
     write_spatial_tendons(out, topology, arrays, bodies)
     write_loop_joints(out, topology, arrays, bodies)
-    write_colliders(out, topology, arrays, bodies)
+    write_colliders(out, topology, arrays, bodies, out.top if topology.fixed_base else bodies[0])
     for name, link, pose in zip(topology.frame_names, topology.frame_links, arrays.frame_local_pose, strict=True):
         frame = out.define("Xform", name, bodies[link])
         frame.SetCustomDataByKey(FRAME_KEY, True)

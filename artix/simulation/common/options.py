@@ -67,6 +67,8 @@ class SolverOptions:
         contacts at the end; at least two sweeps over all rows come first.
       max_contacts_per_geometry: with a ground and ``"implicit"``, the most contacts of one shape with one of its
         surfaces, of which the nearest are taken; ``None`` for all, which are 8 for a box.
+      max_link_contacts: with ``"implicit"``, the most contacts between links of one articulation, of which the nearest
+        are taken; ``None`` for all candidates. Each adds three rows, candidates that are left out little.
       allowed_penetration: with a ground and ``"implicit"``, the depth [m] to which rigid contacts may penetrate without
         being pushed out. Where it is less than what rounding makes of gaps, a box on its corners rests on those that
         happen to be lowest.
@@ -102,6 +104,7 @@ class SolverOptions:
     smooth_friction: float = 0.0
     contact_iterations: int = 2
     max_contacts_per_geometry: int | None = None
+    max_link_contacts: int | None = 8
     allowed_penetration: float = 1e-5
     contact_smoothing: float = 0.0
     max_separation_speed: float = 1.0
@@ -121,6 +124,8 @@ class SolverOptions:
         counts = {"position_iterations": 1, "velocity_iterations": 0, "substeps": 1, "contact_iterations": 0}
         if self.max_contacts_per_geometry is not None:
             counts["max_contacts_per_geometry"] = 1
+        if self.max_link_contacts is not None:
+            counts["max_link_contacts"] = 1
         for name, least in counts.items():
             value = getattr(self, name)
             if not isinstance(value, int) or value < least:

@@ -83,6 +83,54 @@ class ContactReport(struct.PyTreeNode):
     residual: Array
 
 
+class LinkContactReport(struct.PyTreeNode):
+    """What contacts between links did during a step, K of them; points, normals and gaps are those at its start.
+
+    Attributes:
+      geometries: the numbers of the two shapes of each, [K, 2], int32.
+      links: those of their links, [K, 2], int32.
+      point: in the middle between both surfaces, in world axes, [K, 3] [m].
+      normal: from the second shape towards the first, in world axes, [K, 3].
+      gap: the distance, negative for penetration, [K] [m].
+      force: the mean force on the first link, in world axes, [K, 3] [N]; the second gets the opposite one.
+      impulse: the same over the step, two tangential components, then the normal one, [K, 3] [N s].
+      slip: the speed of one surface along the other at the end of the step, [K] [m/s].
+      sticks: whether friction holds them together, [K].
+      slides: whether they touch and slide, [K]. What neither sticks nor slides has come apart.
+      link_force: the forces summed for each link, [L, 3] [N]; their sum is zero.
+      omitted: how many points that touched were left out, see ``SolverOptions.max_link_contacts``, [], int32.
+      residual: by how much the impulses fail Signorini's and Coulomb's laws, the largest one, [] [N s].
+
+    Examples:
+      >>> builder = artix.ArticulationBuilder(fixed_base=True)
+      >>> _ = builder.add_link(name="table")
+      >>> slide = artix.Joint.prismatic(artix.Axis.Z)
+      >>> _ = builder.add_link(0, slide, mass=1.0, inertia=(0.01, 0.01, 0.01), name="weight")
+      >>> builder.add_geometry("table", artix.Geometry.box((1.0, 1.0, 0.1)), name="top")
+      >>> builder.add_geometry("weight", artix.Geometry.sphere(0.1, position=(0.0, 0.0, 0.2)), name="ball")
+      >>> builder.add_geometry_pair("ball", "top")
+      >>> scale = builder.build()
+      >>> _, report = artix.step_and_report(scale, artix.neutral_state(scale), None, 0.005)
+      >>> print(report.link_contacts.links, report.link_contacts.link_force)  # its weight [N]
+      [[1 0]] [[ 0.    0.   -9.81]
+       [ 0.    0.    9.81]]
+    """
+
+    geometries: Array
+    links: Array
+    point: Array
+    normal: Array
+    gap: Array
+    force: Array
+    impulse: Array
+    slip: Array
+    sticks: Array
+    slides: Array
+    link_force: Array
+    omitted: Array
+    residual: Array
+
+
 class StepReport(struct.PyTreeNode):
     """What a step tells besides the next state.
 
@@ -101,6 +149,7 @@ class StepReport(struct.PyTreeNode):
       velocity_residual: the same of the sweeps that leave the final velocities; equal to the former where these are
         the same sweeps.
       contacts: with the ground; ``None`` where there is no ground.
+      link_contacts: between links; ``None`` where no shapes touch each other (``topology.geometry_pairs``).
 
     Examples:
       >>> pole = artix.robots.load("cart_pole")
@@ -118,6 +167,7 @@ class StepReport(struct.PyTreeNode):
     position_residual: Residual
     velocity_residual: Residual
     contacts: ContactReport | None = None
+    link_contacts: LinkContactReport | None = None
 
     @classmethod
     def zeros(cls, articulation: Articulation) -> StepReport:

@@ -63,7 +63,7 @@ def bounded(
     distances = None if loops is None else distance_rows(articulation, loops, response, dt)
     contacts = remembered = None
     if touching is not None:
-        contacts = contact_rows(articulation, state, touching.contacts, response, acting, options)
+        contacts = contact_rows(articulation, state, touching.touches, response, acting, options)
         remembered = touching.remembered
     bounds = Bounds(rows, distances, contacts)
     found = []

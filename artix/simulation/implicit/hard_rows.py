@@ -14,6 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.dynamics.factorization import inverse_of_unsymmetric
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.loop_closures import LoopClosures
 from artix.simulation.common.mimic import mimic_directions, mimic_errors
@@ -110,7 +111,7 @@ def hard_rows(
     coupling = _matmul(direction, effect)
     largest = jnp.max(jnp.abs(coupling))
     regularization = jnp.where(largest > 0, _REGULARIZATION * jnp.finfo(dt.dtype).eps * largest, 1)
-    solve = jnp.linalg.inv(coupling + regularization * jnp.eye(len(coupling), dtype=dt.dtype))
+    solve = inverse_of_unsymmetric(coupling + regularization * jnp.eye(len(coupling), dtype=dt.dtype))
     return HardRows(direction, target, target + correction, solve, _matmul(effect, solve))
 
 

@@ -30,7 +30,7 @@ from artix.simulation.common.step_start import HIGHEST, StepStart, evaluate_step
 from artix.simulation.common.unconstrained import gravity_and_loads, link_resistance
 from artix.simulation.implicit.bounds import Bounded, bounded
 from artix.simulation.implicit.contact_bounds import Touching, contact_rows
-from artix.simulation.implicit.contact_report import contact_report
+from artix.simulation.implicit.contact_report import contact_reports
 from artix.simulation.implicit.rows import with_drives_chosen
 from artix.simulation.implicit.system import (
     Acting,
@@ -129,7 +129,8 @@ def _end(articulation: Articulation, state: State, solved: _Solved) -> State:
         return end
     moments, carried = mass_and_momentum(articulation, state)
     momentum = carried[:, 0] + dt * _outer_wrench(articulation, solved, moments)
-    if acting.springs or loops or solved.touching:
+    on_ground = solved.touching is not None and solved.touching.touches.ground is not None
+    if acting.springs or loops or on_ground:
         # PhysX's tendons, loop joints with the world and contacts act on the whole. What they do is what the velocity
         # found takes, not the impulses found: the difference, rounding, would carry away feet that stand.
         acceleration = _acceleration(articulation, state, solved)
@@ -153,14 +154,14 @@ def _report(
     if solved.loops:
         on_links, on_link_b = loop_wrenches(at_start, solved.loops, found.loop_impulse / dt)
         wrench = wrench + on_links
-    contacts = None
+    contacts = between = None
     if solved.touching:
         kin, hard = kinematics(articulation, state), solved.system.hard
         response = solved.system.response if hard is None else hard.response_within(solved.system.response)
-        touched = solved.touching.contacts
-        rows = contact_rows(articulation, state, touched, response, solved.acting, options)
-        impulse = found.impulses.contacts
-        contacts, on_links = contact_report(articulation, kin, touched, rows, impulse, found.velocity, dt)
+        touches = solved.touching.touches
+        rows = contact_rows(articulation, state, touches, response, solved.acting, options)
+        found_of = (touches, rows, found.impulses.contacts, found.velocity, dt)
+        contacts, between, on_links = contact_reports(articulation, kin, *found_of)
         wrench = wrench + on_links
     tendons = _tendon_wrenches(solved.acting.springs, found.velocity, jnp.zeros_like(wrench), dt)
     end_frame = link_frames(tree, kinematics(articulation, end))
@@ -174,6 +175,7 @@ def _report(
         position_residual=residual_of(found.moving_corrections),
         velocity_residual=residual_of(found.corrections),
         contacts=contacts,
+        link_contacts=between,
     )
 
 

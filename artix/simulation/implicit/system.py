@@ -7,7 +7,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.dynamics.factorization import factorize_dense, factorize_product, inverse_of_matrix, solve
+from artix.dynamics.factorization import (
+    factorize_dense,
+    factorize_product,
+    inverse_of_matrix,
+    inverse_of_unsymmetric,
+    solve,
+)
 from artix.dynamics.inverse import rigid_body_forces
 from artix.kinematics.velocities import generalized_velocity
 from artix.math import struct
@@ -99,7 +105,7 @@ def implicit_system(
     matrix, diagonal = _matrix(articulation, state, at_start, acting)
     if any(group.transmitted is not None for group in acting.springs):
         # PhysX's fixed tendons: the matrix is not symmetric.
-        response = jnp.linalg.inv(matrix + jnp.diag(diagonal))
+        response = inverse_of_unsymmetric(matrix + jnp.diag(diagonal))
     elif acting.springs:
         response = inverse_of_matrix(matrix, diagonal)
     else:  # It has the pattern of the mass matrix.
@@ -116,7 +122,7 @@ def unlimited_velocity(articulation: Articulation, state: State, at_start: StepS
     velocity = generalized_velocity(articulation, state)
     lacking = impulse_lacking(articulation, state, acting, None)
     if any(group.transmitted is not None for group in acting.springs):
-        return velocity - jnp.linalg.solve(matrix + jnp.diag(diagonal), lacking)
+        return velocity - jnp.matmul(inverse_of_unsymmetric(matrix + jnp.diag(diagonal)), lacking, precision=HIGHEST)
     if acting.springs:
         return velocity - solve(factorize_dense(matrix, diagonal), lacking)
     product = at_start.mass_product._replace(added=diagonal)

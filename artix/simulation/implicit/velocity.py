@@ -11,7 +11,6 @@ from typing import TypeAlias
 
 import jax
 
-from artix.constraints.contacts import Contacts
 from artix.kinematics.velocities import generalized_velocity
 from artix.math.arrays import matmul
 from artix.math.tangents import value_and_change
@@ -23,6 +22,7 @@ from artix.simulation.implicit.laws import Bounds
 from artix.simulation.implicit.rows import bound_rows
 from artix.simulation.implicit.sweeps import Swept, follow_bounds, sweep_over_bounds
 from artix.simulation.implicit.system import Acting, ImplicitSystem, impulse_lacking
+from artix.simulation.implicit.touches import Touches
 
 Array = jax.Array
 
@@ -37,11 +37,11 @@ def bounded_velocity(
 ) -> Swept:
     """What sweeps leave of the velocity at the end of a step without hard relations."""
     remembered = None if touching is None else touching.remembered
-    given = (articulation, state, acting, None if touching is None else touching.contacts)
+    given = (articulation, state, acting, None if touching is None else touching.touches)
     return _swept(options, system.velocity, system.response, remembered, given)
 
 
-_Given: TypeAlias = tuple[Articulation, State, Acting, Contacts | None]
+_Given: TypeAlias = tuple[Articulation, State, Acting, Touches | None]
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))

@@ -1,0 +1,138 @@
+"""Shapes as cores with a radius around them, and where two of them are nearest.
+
+Spheres, capsules and boxes have cores: a point, a segment, a box. The distance of two shapes is that of the nearest
+points of their cores, less both radii.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.contact.candidates import Shapes
+from artix.model.geometry import GeometryType
+
+Array = jax.Array
+
+
+class Core(NamedTuple):
+    """What a shape is without its radius: a box of which none, one or three edges have a length."""
+
+    center: Array
+    """Relative to the reference point, in world axes, [3]."""
+    rotation: Array
+    """To world axes, [3, 3]."""
+    half: Array
+    """Half of each edge, [3]."""
+    radius: Array
+
+
+class Meeting(NamedTuple):
+    """Where two shapes meet, or would."""
+
+    gap: Array
+    """The distance, negative for penetration."""
+    normal: Array
+    """From the second shape towards the first, [3]."""
+    point: Array
+    """In the middle between both surfaces, relative to the reference point, [3]."""
+
+
+def cores_of(shapes: Shapes) -> list[Core]:
+    """The cores of spheres, capsules and boxes."""
+    cores = []
+    for k, shape in enumerate(shapes.structures):
+        size = shapes.size[:, k]
+        zero = jnp.zeros_like(size[0])
+        if shape.type is GeometryType.BOX:
+            half, radius = size, zero
+        else:
+            length = size[1] if shape.type is GeometryType.CAPSULE else zero
+            half, radius = jnp.stack([zero, zero, length]), size[0]
+        cores.append(Core(shapes.position[:, k], shapes.rotation[:, :, k], half, radius))
+    return cores
+
+
+def first_of_largest(values: Array) -> Array:
+    """Which of values [m] is the largest, the first of equal ones, [m]."""
+    largest, found, taken = values == jnp.max(values), [], jnp.zeros((), bool)
+    for k in range(len(values)):
+        found.append(largest[k] & ~taken)
+        taken = taken | largest[k]
+    return jnp.stack(found)
+
+
+def nearest_of_segments(apart: Array, a: Array, b: Array) -> tuple[Array, Array]:
+    """Where, from -1 to 1, segments ``apart + s a`` and ``t b`` are nearest; parallel ones at the middle of a.
+
+    Ericson, *Real-Time Collision Detection*, 2005, section 5.1.9.
+    """
+    aa, bb, ab, da, db = (jnp.sum(x * y) for x, y in ((a, a), (b, b), (a, b), (a, apart), (b, apart)))
+    across = aa * bb - ab * ab
+    crosses = across > 10 * jnp.finfo(aa.dtype).eps * aa * bb
+    s = jnp.where(crosses, (ab * db - bb * da) / jnp.where(crosses, across, 1), 0)
+    s = jnp.clip(s, -1, 1)
+    t = jnp.clip((db + s * ab) / jnp.where(bb > 0, bb, 1), -1, 1)
+    s = jnp.clip((t * ab - da) / jnp.where(aa > 0, aa, 1), -1, 1)
+    return s, t
+
+
+def between_points(a: Array, b: Array, radius_a: Array, radius_b: Array) -> Meeting:
+    """Two spheres about points [3]; of two at the same place, any direction is normal: z."""
+    apart = a - b
+    square = jnp.sum(apart**2)
+    same = square == 0
+    length = jnp.sqrt(jnp.where(same, 1, square))
+    normal = jnp.where(same, jnp.array([0.0, 0.0, 1.0], apart.dtype), apart / length)
+    gap = jnp.where(same, 0, length) - radius_a - radius_b
+    return Meeting(gap, normal, a - (radius_a + 0.5 * gap) * normal)
+
+
+def point_with_box(point: Array, radius: Array, box: Core) -> Meeting:
+    """A sphere about a point [3] of the box's frame, and the box."""
+    outside = point - jnp.clip(point, -box.half, box.half)
+    square = jnp.sum(outside**2)
+    is_out = square > 0
+    length = jnp.sqrt(jnp.where(is_out, square, 1))
+    # Within the box, the way out is through the nearest face.
+    depth = box.half - jnp.abs(point)
+    face = first_of_largest(-depth)
+    inward = jnp.where(face, jnp.where(point < 0, -jnp.ones_like(point), jnp.ones_like(point)), 0)
+    normal = jnp.where(is_out, outside / length, inward)
+    distance = jnp.where(is_out, length, -jnp.sum(jnp.where(face, depth, 0)))
+    gap = distance - radius
+    middle = point - (radius + 0.5 * gap) * normal
+    to_world: Callable[[Array], Array] = lambda vector: jnp.sum(box.rotation * vector, axis=1)  # noqa: E731
+    return Meeting(gap, to_world(normal), box.center + to_world(middle))
+
+
+def in_box_frame(a: Core, box: Core) -> tuple[Array, Array]:
+    """The middle of a segment in a box's frame, and half of the segment, [3] each."""
+    to_box: Callable[[Array], Array] = lambda vector: jnp.sum(box.rotation * vector[:, None], axis=0)  # noqa: E731
+    return to_box(a.center - box.center), to_box(a.rotation[:, 2] * a.half[2])
+
+
+def nearest_to_box(center: Array, along: Array, half: Array) -> Array:
+    """Where, from -1 to 1, a segment ``center + t along`` is nearest to a box about the origin.
+
+    The derivative of the squared distance by t is piecewise linear and does not fall: its zero is between those two
+    places, of its corners and the segment's ends, where it changes its sign.
+    """
+    moves = along != 0
+    step = jnp.where(moves, along, 1)
+    corners = jnp.where(moves, (jnp.stack([-half, half]) - center) / step, 0).reshape(-1)
+    places = jnp.concatenate([jnp.clip(corners, -1, 1), jnp.array([-1.0, 1.0], center.dtype)])
+    at = center + places[:, None] * along
+    slope = jnp.sum((at - jnp.clip(at, -half, half)) * along, axis=1)
+    below, above = slope <= 0, slope >= 0
+    low = jnp.max(jnp.where(below, places, -1))
+    high = jnp.min(jnp.where(above, places, 1))
+    low_slope = jnp.max(jnp.where(below & (places == low), slope, -jnp.inf))
+    high_slope = jnp.min(jnp.where(above & (places == high), slope, jnp.inf))
+    rise = high_slope - low_slope
+    crosses = jnp.isfinite(rise) & (rise > 0)
+    share = jnp.where(crosses, -low_slope / jnp.where(crosses, rise, 1), 0.5)
+    return low + share * (high - low)

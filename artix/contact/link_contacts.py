@@ -1,0 +1,170 @@
+"""Where links of one articulation touch each other."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix.contact.candidates import shapes_of
+from artix.contact.cores import Core, cores_of
+from artix.contact.materials import COMBINATIONS, Softness
+from artix.contact.pair_points import meetings_of, num_points
+from artix.contact.selection import Choice, lowest
+from artix.evaluation import quantity
+from artix.kinematics.solve import Kinematics, kinematics
+from artix.math import struct
+from artix.model.articulation import Articulation, State
+from artix.model.checks import check_state, static_topology
+from artix.model.geometry import GeometryType
+from artix.model.topology import Topology
+
+Array = jax.Array
+
+#: Of a pair of shapes the larger coefficient counts, as MuJoCo has it.
+_COMBINATION = COMBINATIONS["max"]
+
+
+class LinkContacts(struct.PyTreeNode):
+    """Where links of one articulation may touch each other, K points.
+
+    Attributes:
+      pair: the number of each point's pair in ``topology.geometry_pairs``, [K], int32.
+      point: in the middle between both surfaces, in world axes, [K, 3] [m].
+      normal: unit vectors from the second shape of the pair towards the first, in world axes, [K, 3].
+      gap: distances, negative for penetration, [K] [m].
+      friction: coefficients of friction, [K].
+      restitution: ratios of the normal speeds after and before an impact, [K].
+      compliance: penetrations per force, 0 for rigid ones, [K] [m/N].
+      relaxation_time: times in which compliant ones give way, [K] [s].
+      omitted: how many points that touch are not among them, [], int32.
+      choice: which candidates of all pairs they are.
+
+    Examples:
+      >>> robot = artix.robots.load("quadruped")
+      >>> robot = artix.select_geometry_pairs(robot, [("front_left_foot", "front_right_foot")])
+      >>> found = artix.link_contacts(robot, artix.neutral_state(robot))
+      >>> print(found.pair, found.normal, found.gap > 0)  # from the right foot to the left
+      [0] [[0. 1. 0.]] [ True]
+    """
+
+    pair: Array
+    point: Array
+    normal: Array
+    gap: Array
+    friction: Array
+    restitution: Array
+    compliance: Array
+    relaxation_time: Array
+    omitted: Array
+    choice: Choice
+
+
+@quantity
+def link_contacts(articulation: Articulation, state: State, *, max_contacts: int | None = None) -> LinkContacts:
+    """The points at which the pairs of shapes of an articulation touch each other, or would next.
+
+    A pair with a sphere has one point, one with a capsule two, one of boxes four; what is far apart has large gaps.
+
+    Args:
+      articulation: the articulation; its pairs are ``topology.geometry_pairs``.
+      state: its state; only the configuration matters.
+      max_contacts: how many points there are at most: of more, those with the least gaps, ascending. All of them, pair
+        after pair, when ``None``.
+
+    Raises:
+      ValueError: an array has the wrong shape, ``max_contacts`` is less than 1, or the articulation has no pairs.
+      TypeError: an array has another dtype than the articulation, or the articulation is padded.
+
+    Examples:
+      >>> robot = artix.robots.load("quadruped")
+      >>> robot = artix.select_geometry_pairs(robot, artix.editing.possible_geometry_pairs(robot))
+      >>> found = artix.link_contacts(robot, artix.neutral_state(robot), max_contacts=2)
+      >>> print([robot.topology.geometry_pairs[k] for k in found.pair])  # the nearest feet
+      [('front_left_foot', 'front_right_foot'), ('rear_left_foot', 'rear_right_foot')]
+    """
+    check_state(articulation, state)
+    topology = static_topology(articulation, "the members of a padded fleet have no geometry")
+    if not topology.geometry_pairs:
+        raise ValueError(
+            f"{topology.name!r} has no pairs of shapes that touch each other; choose some by "
+            "artix.select_geometry_pairs, or by ArticulationBuilder.add_geometry_pair"
+        )
+    if max_contacts is not None and max_contacts < 1:
+        raise ValueError(f"max_contacts must be at least 1; found {max_contacts}; a robot without pairs has none")
+    kin = kinematics(articulation, state)
+    found = contacts_between_links(articulation, kin, max_contacts)
+    return found.replace(point=found.point + kin.reference)
+
+
+def contacts_between_links(articulation: Articulation, kin: Kinematics, most: int | None) -> LinkContacts:
+    """:func:`link_contacts` of a known configuration, with points relative to the reference point."""
+    topology = articulation.topology
+    assert isinstance(topology, Topology)
+    numbers = shapes_of_pairs(topology)
+    kinds = _kinds(topology, numbers)
+    used = np.unique(numbers)
+    cores = cores_of(shapes_of(articulation, kin, used.tolist()))
+    core: dict[int, Core] = dict(zip(used.tolist(), cores, strict=True))
+    found = meetings_of([(core[int(a)], core[int(b)]) for a, b in numbers], kinds)
+    owner = candidate_pairs_of(topology)
+    material = {name: values[owner] for name, values in _materials(articulation, numbers).items()}
+    count = len(owner)
+    candidate = jnp.arange(count, dtype=found.gap.dtype)
+    rows = jnp.concatenate(
+        [found.gap[None], found.point.T, found.normal.T, jnp.stack(list(material.values())), candidate[None]]
+    )
+    if most is not None and most < count:
+        rows = lowest(rows, most)
+    touching = jnp.sum(found.gap <= 0, dtype=jnp.int32) - jnp.sum(rows[0] <= 0, dtype=jnp.int32)
+    pair = jnp.asarray(owner, jnp.int32) if rows.shape[1] == count else _looked_up(rows[-1], owner)
+    return LinkContacts(
+        pair=pair,
+        point=rows[1:4].T,
+        normal=rows[4:7].T,
+        gap=rows[0],
+        **dict(zip(material, rows[7:-1], strict=True)),
+        omitted=touching,
+        choice=Choice(rows[-1], ((rows.shape[1], count),)),
+    )
+
+
+def candidate_pairs_of(topology: Topology) -> np.ndarray:
+    """The pair of each candidate, [C], static."""
+    counts = [num_points(*kind) for kind in _kinds(topology, shapes_of_pairs(topology))]
+    return np.repeat(np.arange(len(counts)), counts)
+
+
+def pair_links(topology: Topology) -> np.ndarray:
+    """The links of each pair, [P, 2], static."""
+    links = np.array([shape.link for shape in topology.geometries], int)
+    return links[shapes_of_pairs(topology)]
+
+
+def shapes_of_pairs(topology: Topology) -> np.ndarray:
+    """The numbers of the shapes of each pair, [P, 2], static."""
+    numbers = [[topology.geometry_index(name) for name in pair] for pair in topology.geometry_pairs]
+    return np.array(numbers, int).reshape(-1, 2)
+
+
+def _kinds(topology: Topology, numbers: np.ndarray) -> list[tuple[GeometryType, GeometryType]]:
+    return [(topology.geometries[a].type, topology.geometries[b].type) for a, b in numbers]
+
+
+def _materials(articulation: Articulation, numbers: np.ndarray) -> dict[str, Array]:
+    """The materials of pairs of shapes, [P] each."""
+    shape = articulation.geometry
+    a, b = numbers.T
+    softness = Softness.of(shape.stiffness, shape.damping)
+    return {
+        "friction": _COMBINATION(shape.friction[a], shape.friction[b]),
+        "restitution": _COMBINATION(shape.restitution[a], shape.restitution[b]),
+        "compliance": softness.compliance[a] + softness.compliance[b],
+        "relaxation_time": softness.relaxation_time[a] + softness.relaxation_time[b],
+    }
+
+
+def _looked_up(candidate: Array, owner: np.ndarray) -> Array:
+    """The pairs [K] of candidates of these numbers."""
+    same = candidate[:, None] == jnp.arange(len(owner), dtype=candidate.dtype)
+    return jnp.sum(jnp.where(same, jnp.asarray(owner, jnp.int32), 0), axis=1, dtype=jnp.int32)

@@ -1,0 +1,124 @@
+"""The points at which two shapes touch: one of a sphere, two of a capsule, four of two boxes.
+
+A capsule that lies along another, or on a box, needs both ends of what they share; one that crosses needs the nearest
+point. Both have two points, which follow the ends of the other shape: continuous wherever the nearest point is not, as
+that of nearly parallel capsules jumps from end to end. The nearest point takes the place of the farther of the two
+where it is nearer than both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix.contact.box_pairs import box_meetings
+from artix.contact.cores import (
+    Core,
+    Meeting,
+    between_points,
+    first_of_largest,
+    in_box_frame,
+    nearest_of_segments,
+    nearest_to_box,
+    point_with_box,
+)
+from artix.model.geometry import GeometryType
+
+Array = jax.Array
+
+_ORDER = (GeometryType.SPHERE, GeometryType.CAPSULE, GeometryType.BOX)
+#: By how many rounding errors of a length the nearest point has to be nearer than both others.
+_CLEARLY = 100
+
+
+def num_points(a: GeometryType, b: GeometryType) -> int:
+    """How many points a pair of shapes of these kinds has."""
+    if GeometryType.SPHERE in (a, b):
+        return 1
+    return 2 if GeometryType.CAPSULE in (a, b) else 4
+
+
+def meetings_of(pairs: Sequence[tuple[Core, Core]], kinds: Sequence[tuple[GeometryType, GeometryType]]) -> Meeting:
+    """The points of all pairs, pair after pair, C in all: gaps [C], normals and points [C, 3]."""
+    found: list[Meeting] = []
+    places = np.zeros(0, int)
+    counts = [num_points(*kind) for kind in kinds]
+    first = np.cumsum([0, *counts])
+    # Pairs of the same kinds are one program, mapped.
+    for kind in dict.fromkeys(kinds):
+        numbers = [k for k, other in enumerate(kinds) if other == kind]
+        cores = [jax.tree.map(lambda *leaves: jnp.stack(leaves), *(pairs[k][side] for k in numbers)) for side in (0, 1)]
+        meet = jax.vmap(lambda a, b, kind=kind: _meetings(a, b, *kind))
+        found.append(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), meet(*cores)))
+        places = np.concatenate([places, *(np.arange(first[k], first[k + 1]) for k in numbers)])
+    joined = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *found)
+    order = np.argsort(places)
+    return joined if np.array_equal(order, np.arange(len(order))) else jax.tree.map(lambda x: x[order], joined)
+
+
+def _meetings(a: Core, b: Core, kind_a: GeometryType, kind_b: GeometryType) -> Meeting:
+    """Of one pair, with a leading axis."""
+    if _ORDER.index(kind_a) > _ORDER.index(kind_b):
+        other = _meetings(b, a, kind_b, kind_a)
+        return Meeting(other.gap, -other.normal, other.point)
+    if kind_a is GeometryType.BOX:
+        return box_meetings(a, b)
+    if kind_a is GeometryType.CAPSULE:
+        return _with_box(a, b) if kind_b is GeometryType.BOX else _of_capsules(a, b)
+    if kind_b is GeometryType.BOX:
+        meeting = point_with_box(in_box_frame(a, b)[0], a.radius, b)
+    else:
+        along = b.rotation[:, 2] * b.half[2]
+        square = jnp.sum(along**2)
+        place = jnp.sum((a.center - b.center) * along) / jnp.where(square > 0, square, 1)
+        meeting = between_points(a.center, b.center + jnp.clip(place, -1, 1) * along, a.radius, b.radius)
+    return jax.tree.map(lambda x: x[None], meeting)
+
+
+def _of_capsules(a: Core, b: Core) -> Meeting:
+    along_a, along_b = (core.rotation[:, 2] * core.half[2] for core in (a, b))
+    apart = a.center - b.center
+    aa, bb, ab = (jnp.sum(x * y) for x, y in ((along_a, along_a), (along_b, along_b), (along_a, along_b)))
+    aa, bb = (jnp.where(square > 0, square, 1) for square in (aa, bb))
+    # Below the ends of b, and at the nearest place.
+    below = (jnp.array([-1.0, 1.0], aa.dtype) * ab - jnp.sum(along_a * apart)) / aa
+    nearest, _ = nearest_of_segments(apart, along_a, along_b)
+    places = jnp.concatenate([jnp.clip(below, -1, 1), nearest[None]])
+
+    def at(s: Array) -> Meeting:
+        point = a.center + s * along_a
+        t = jnp.clip(jnp.sum((point - b.center) * along_b) / bb, -1, 1)
+        return between_points(point, b.center + t * along_b, a.radius, b.radius)
+
+    return _two_of(jax.vmap(at)(places), a.half[2] + b.half[2])
+
+
+def _with_box(a: Core, box: Core) -> Meeting:
+    center, along = in_box_frame(a, box)
+    nearest = nearest_to_box(center, along, box.half)
+    face = first_of_largest(jnp.abs(center + nearest * along) - box.half)
+    # The part of the segment above that face; all of it, along the face.
+    moves = along != 0
+    ends = (jnp.stack([-box.half, box.half]) - center) / jnp.where(moves, along, 1)
+    beside = ~moves & (jnp.abs(center) > box.half)
+    low = jnp.max(jnp.where(face | ~moves, -1, jnp.minimum(ends[0], ends[1])), initial=-1)
+    high = jnp.min(jnp.where(face | ~moves, 1, jnp.maximum(ends[0], ends[1])), initial=1)
+    shares = (low <= high) & ~jnp.any(beside & ~face)
+    places = jnp.stack([jnp.where(shares, low, nearest), jnp.where(shares, high, nearest), nearest])
+    found = jax.vmap(lambda t: point_with_box(center + t * along, a.radius, box))(places)
+    return _two_of(found, jnp.sum(box.half) + a.half[2])
+
+
+def _two_of(found: Meeting, length: Array) -> Meeting:
+    """Two of three points, the last of which only counts where it is nearer than both others."""
+    gap, tolerance = found.gap, _CLEARLY * jnp.finfo(length.dtype).eps * length
+    nearer = gap[2] + tolerance < jnp.minimum(gap[0], gap[1])
+    replaced = jnp.stack([nearer & (gap[0] > gap[1]), nearer & (gap[0] <= gap[1])])
+
+    def chosen(x: Array) -> Array:
+        return jnp.where(replaced.reshape(2, *(1,) * (x.ndim - 1)), x[2], x[:2])
+
+    return jax.tree.map(chosen, found)

@@ -1,0 +1,101 @@
+"""Which geoms of one articulation of a compiled MJCF touch each other."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from artix.io.common.names import Names
+from artix.io.mjcf.geometries import geom_type, ground_geoms
+from artix.io.mjcf.source import MjcfPlace, MjcfSource
+from artix.model.geometry_pairs import PAIRED_TYPES
+
+if TYPE_CHECKING:
+    import mujoco
+
+_TYPES = {kind.name for kind in PAIRED_TYPES}
+
+
+def self_contact_pairs(source: MjcfSource, bodies: Sequence[int]) -> list[tuple[int, int]]:
+    """The pairs of geoms of some bodies that touch each other.
+
+    Those of a ``<pair>`` always; those that the filters of the model let touch where ``source.self_contact`` says so.
+    The geoms of the world are among them where it is the root. What is left out is reported.
+    """
+    model = source.model
+    ground = ground_geoms(model)
+    own = [geom for geom in range(model.ngeom) if model.geom_bodyid[geom] in bodies and geom not in ground]
+    found = _explicit_pairs(source, own)
+    filtered = [pair for pair in _filtered_pairs(source, own) if pair not in found]
+    if source.self_contact:
+        found = found + filtered
+    elif filtered:
+        message = f"{len(filtered)} pairs of geoms that contype, conaffinity and <exclude> let touch each other do not"
+        fix = "write a <pair> for those that matter, or read all with self_contact=True"
+        source.report.warning(MjcfPlace("<contact>"), message, fix)
+    lacking = [pair for pair in found if not all(geom_type(model, geom) in _TYPES for geom in pair)]
+    if lacking:
+        kinds = sorted({geom_type(model, geom).lower() for pair in lacking for geom in pair})
+        message = f"{len(lacking)} pairs of geoms of one articulation are left out (types {', '.join(kinds)})"
+        fix = "where they matter, use spheres, capsules and boxes, which touch each other"
+        source.report.warning(MjcfPlace("<contact>"), message, fix)
+    return [pair for pair in found if pair not in lacking]
+
+
+def geom_names(source: MjcfSource, geoms: set[int]) -> dict[int, str]:
+    """Names of geoms: their own, or ``<body>:<k>``, no two alike."""
+    model = source.model
+    given = {geom: source.name("geom", geom) for geom in range(model.ngeom)}
+    names = Names(name for name in given.values() if name)
+    found = {}
+    for geom in sorted(geoms):
+        body = int(model.geom_bodyid[geom])
+        unnamed = f"{source.name('body', body)}:{geom - int(model.body_geomadr[body])}"
+        found[geom] = given[geom] or names.new(unnamed)
+    return found
+
+
+def _explicit_pairs(source: MjcfSource, own: list[int]) -> list[tuple[int, int]]:
+    model, found = source.model, list[tuple[int, int]]()
+    for first, second, friction in zip(model.pair_geom1, model.pair_geom2, model.pair_friction, strict=True):
+        pair = int(first), int(second)
+        if not (pair[0] in own and pair[1] in own) or _moves_as_one(model, *pair):
+            continue
+        found.append(pair)
+        if float(friction[0]) != max(float(model.geom_friction[geom, 0]) for geom in pair):
+            names = " and ".join(repr(source.name("geom", geom)) for geom in pair)
+            message = (
+                f"the friction of the <pair> of {names}, {float(friction[0]):g}, is not the larger one of its geoms"
+            )
+            fix = "give one of the geoms this friction; contacts between links have the larger one of both"
+            source.report.warning(MjcfPlace("<pair>"), message, fix)
+    return found
+
+
+def _filtered_pairs(source: MjcfSource, own: list[int]) -> list[tuple[int, int]]:
+    """MuJoCo's filters: bit masks, excluded bodies, and neighbours in the tree, unless the world is one of them."""
+    model = source.model
+    excluded = {(int(both) >> 16, int(both) & 0xFFFF) for both in np.asarray(model.exclude_signature)}
+    excluded |= {(b, a) for a, b in excluded}
+    weld, types, masks = model.body_weldid, model.geom_contype, model.geom_conaffinity
+    above = [int(weld[model.body_parentid[body]]) for body in range(model.nbody)]
+    found = []
+    for pair in itertools.combinations(own, 2):
+        a, b = pair
+        bodies = int(model.geom_bodyid[a]), int(model.geom_bodyid[b])
+        first, second = (int(weld[body]) for body in bodies)
+        neighbours = first and second and (above[first] == second or above[second] == first)
+        if _moves_as_one(model, a, b) or bodies in excluded or (neighbours and not source.disables("FILTERPARENT")):
+            continue
+        if types[a] & masks[b] or types[b] & masks[a]:
+            found.append(pair)
+    return found
+
+
+def _moves_as_one(model: mujoco.MjModel, a: int, b: int) -> bool:
+    """Whether two geoms are on bodies that are welded together."""
+    weld = model.body_weldid
+    return bool(weld[model.geom_bodyid[a]] == weld[model.geom_bodyid[b]])

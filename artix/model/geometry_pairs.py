@@ -1,0 +1,74 @@
+"""Which shapes of an articulation may touch each other."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+from artix.model.geometry import GeometryType
+from artix.model.topology import Topology
+
+#: The kinds that have distances from each other.
+PAIRED_TYPES = (GeometryType.SPHERE, GeometryType.CAPSULE, GeometryType.BOX)
+
+
+def checked_pairs(topology: Topology, pairs: Sequence[Sequence[str]]) -> tuple[tuple[str, str], ...]:
+    """Pairs of names of shapes that can touch, as they are given.
+
+    Raises:
+      ValueError: a pair has not two names, a name is unknown, the two do not move against each other, there is no
+        distance between their kinds, or a pair is given twice.
+    """
+    checked: list[tuple[str, str]] = []
+    for pair in pairs:
+        if isinstance(pair, str) or len(pair) != 2:
+            raise ValueError(f"geometry_pairs: a pair has two names of shapes; found {pair!r}")
+        first, second = pair
+        try:
+            shapes = [topology.geometries[topology.geometry_index(name)] for name in pair]
+        except KeyError as error:
+            raise ValueError(f"geometry_pairs: {error.args[0]}") from None
+        if topology.link_body[shapes[0].link] == topology.link_body[shapes[1].link]:
+            raise ValueError(f"geometry_pairs: {first!r} and {second!r} do not move against each other")
+        for shape in shapes:
+            if shape.type not in PAIRED_TYPES:
+                raise ValueError(
+                    f"geometry_pairs: {shape.name!r} is a {shape.type.value}; spheres, capsules and boxes touch each "
+                    "other: give the link one of these, a sensor if it shall not touch the ground"
+                )
+        if (first, second) in checked or (second, first) in checked:
+            raise ValueError(f"geometry_pairs: {first!r} and {second!r} are given twice")
+        checked.append((first, second))
+    return tuple(checked)
+
+
+def candidate_pairs(topology: Topology) -> tuple[tuple[str, str], ...]:
+    """All pairs of shapes that could touch, but for those of neighbours in the tree, whose shapes mostly overlap.
+
+    Neighbours are two bodies of which one is the next above the other that has shapes. Shapes of kinds without
+    distances from each other are left out, and so are sensors.
+    """
+    shapes = [shape for shape in topology.geometries if shape.type in PAIRED_TYPES and not shape.sensor]
+    bodies = [int(topology.link_body[shape.link]) for shape in shapes]
+    above = {body: next((a for a in _above(topology, body) if a in bodies), -1) for body in bodies}
+    return tuple(
+        (shapes[j].name, shapes[k].name)
+        for j, k in itertools.combinations(range(len(shapes)), 2)
+        if bodies[j] != bodies[k] and above[bodies[j]] != bodies[k] and above[bodies[k]] != bodies[j]
+    )
+
+
+def _above(topology: Topology, body: int) -> Iterator[int]:
+    """The bodies above one, the next first."""
+    while body > 0:
+        body = int(topology.body_parent[body])
+        yield body
+
+
+def moving_pairs(topology: Topology) -> tuple[tuple[str, str], ...]:
+    """The pairs of a topology whose shapes move against each other, as those of two links that were joined do not."""
+
+    def body(name: str) -> int:
+        return int(topology.link_body[topology.geometries[topology.geometry_index(name)].link])
+
+    return tuple((a, b) for a, b in topology.geometry_pairs if body(a) != body(b))

@@ -1,0 +1,127 @@
+"""How contacts move as their links do.
+
+A contact with the ground moves as the point of its link. One between two links moves as the point of the first against
+that of the second, which is at the same place: by the difference of both motions there, in which what moves both links
+has no part. So what two links do to each other changes neither momentum of the whole.
+
+Links that touch are few, and their contacts may be many: a link with one contact has three motions that matter, those
+of the point; one with more, such as a flat foot, six, however many contacts there are. The same holds for two links
+that touch each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix.constraints.anchor_sides import moves_links
+from artix.constraints.contact_points import contact_jacobian, contact_points, motions_at, motions_by
+from artix.constraints.contacts import Contacts, contact_frames
+from artix.contact.link_contacts import LinkContacts, candidate_pairs_of, pair_links
+from artix.kinematics.solve import Kinematics, kinematics
+from artix.math import spatial
+from artix.model.articulation import Articulation, State
+from artix.model.topology import Topology
+from artix.simulation.implicit.touches import Touches
+
+Array = jax.Array
+
+
+def contact_reaches(articulation: Articulation, state: State, touches: Touches) -> tuple[Array, Array]:
+    """The motions that matter per generalised velocity, [S, nv], and the contacts' velocities per those, [K, 3, S]."""
+    kin, parts = kinematics(articulation, state), []
+    if touches.ground is not None:
+        parts.append(_on_ground(articulation, kin, touches.ground))
+    if touches.between is not None:
+        parts.append(_between_links(articulation, kin, touches.between))
+    if len(parts) == 1:
+        return parts[0]
+    (direction, reach), (other_direction, other_reach) = parts
+    after, before = other_reach.shape[2], reach.shape[2]
+    reach = jnp.pad(reach, ((0, 0), (0, 0), (0, after)))
+    other_reach = jnp.pad(other_reach, ((0, 0), (0, 0), (before, 0)))
+    return jnp.concatenate([direction, other_direction]), jnp.concatenate([reach, other_reach])
+
+
+def contact_directions(articulation: Articulation, state: State, touches: Touches) -> Array:
+    """The contacts' velocities along two tangents and the normal, per generalised velocity, [K, 3, nv]."""
+    kin, parts = kinematics(articulation, state), []
+    if touches.ground is not None:
+        contacts, frames = touches.ground, contact_frames(touches.ground.normal)
+        parts.append(contact_jacobian(articulation, kin, contacts.links, contacts.point, frames))
+    if touches.between is not None:
+        between, frames = touches.between, contact_frames(touches.between.normal)
+        linear = motions_by(articulation, kin, _relative(articulation, between), between.point.T)[:3]
+        parts.append(jnp.sum(frames[:, :, :, None] * jnp.moveaxis(linear, 0, 1)[:, None], axis=2))
+    return parts[0] if len(parts) == 1 else jnp.concatenate(parts)
+
+
+def _on_ground(articulation: Articulation, kin: Kinematics, contacts: Contacts) -> tuple[Array, Array]:
+    numbers = np.array(contacts.links, int)
+    place = contact_points(articulation, kin, numbers, contacts.point)
+    links = np.array(list(dict.fromkeys(contacts.links)), int)
+    groups = [np.flatnonzero(numbers == link) for link in links]
+    return _grouped(
+        contact_frames(contacts.normal), place, groups, lambda middle: motions_at(articulation, kin, links, middle)
+    )
+
+
+def _between_links(articulation: Articulation, kin: Kinematics, between: LinkContacts) -> tuple[Array, Array]:
+    relative = _relative(articulation, between)
+    groups = [np.array([k]) for k in range(len(between.gap))]
+    if isinstance(relative, np.ndarray):
+        alike = [tuple(row) for row in relative.tolist()]
+        groups = [np.array([k for k, row in enumerate(alike) if row == kind]) for kind in dict.fromkeys(alike)]
+    firsts = np.array([which[0] for which in groups], int)
+    return _grouped(
+        contact_frames(between.normal),
+        between.point.T,
+        groups,
+        lambda middle: motions_by(articulation, kin, relative[firsts], middle),
+    )
+
+
+def _relative(articulation: Articulation, between: LinkContacts) -> Array | np.ndarray:
+    """How the generalised velocity moves the first link of each contact against the second, [K, nv].
+
+    1 and -1 for what moves one of them, 0 for what moves both or none. Static where all candidates are contacts.
+    """
+    topology = articulation.topology
+    assert isinstance(topology, Topology)
+    first, second = pair_links(topology)[candidate_pairs_of(topology)].T
+    every = moves_links(topology, first).astype(int) - moves_links(topology, second).astype(int)
+    ((count, candidates),) = between.choice.groups
+    if count == candidates:
+        return every
+    number = between.choice.candidate
+    same = number[:, None] == jnp.arange(candidates, dtype=number.dtype)
+    return jnp.sum(jnp.where(same[:, :, None], jnp.asarray(every, number.dtype), 0), axis=1)
+
+
+def _grouped(
+    frames: Array, place: Array, groups: list[np.ndarray], motions: Callable[[Array], Array]
+) -> tuple[Array, Array]:
+    """The motions of groups of contacts, [S, nv], and the contacts' velocities per those, [K, 3, S].
+
+    Args:
+      frames: tangents and normals, [K, 3, 3].
+      place: the points relative to the reference point, [3, K].
+      groups: numbers of the contacts of each.
+      motions: linear and angular motions [6, groups, nv] at points of the groups [3, groups].
+    """
+    middle = jnp.stack([jnp.mean(place[:, which], axis=1) for which in groups], axis=1)
+    moving = motions(middle)
+    sizes = [3 if len(which) == 1 else 6 for which in groups]
+    direction = jnp.concatenate([moving[:size, k] for k, size in enumerate(sizes)])
+    reach: list[Array] = [frames[:0]] * len(frames)
+    for k, which in enumerate(groups):
+        for contact in which:
+            local = frames[contact]
+            if sizes[k] == 6:
+                lever = place[:, contact] - middle[:, k]
+                local = jnp.concatenate([local, spatial.cross(lever[:, None], local.T).T], axis=1)
+            reach[contact] = jnp.pad(local, ((0, 0), (sum(sizes[:k]), sum(sizes[k + 1 :]))))
+    return direction, jnp.stack(reach)

@@ -1,0 +1,201 @@
+"""Where links of one articulation touch each other: against MuJoCo, and by finite differences."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+
+import artix
+from artix import Geometry
+from tests.contact.test_pairs import SHAPES, two_shapes
+
+KINDS = [
+    ("sphere", "sphere"),
+    ("capsule", "sphere"),
+    ("capsule", "capsule"),
+    ("sphere", "box"),
+    ("box", "capsule"),
+    ("box", "box"),
+]
+
+
+def paired(a: Geometry, b: Geometry) -> artix.Articulation:
+    return artix.select_geometry_pairs(two_shapes(a, b), [("a", "b")])
+
+
+def placed(robot: artix.Articulation, count: int) -> artix.State:
+    """Random states, with the second link not far from the first."""
+    states = jax.vmap(lambda key: artix.random_state(robot, key))(jax.random.split(jax.random.key(1), count))
+    reach = 0.5 * jax.random.uniform(jax.random.key(2), (count, 3), minval=-1)
+    return states.replace(joint_position=states.joint_position.at[:, :3].set(reach))
+
+
+@pytest.mark.parametrize("kinds", KINDS, ids="-".join)
+def test_contacts_are_those_of_mujoco(kinds: tuple[str, str]) -> None:
+    """The nearest point of both: distance, normal and place. Of boxes, those that are at most 5 cm apart or inside."""
+    robot = paired(*(SHAPES[kind][0] for kind in kinds))
+    bodies = "".join(f'<body><freejoint/><geom {SHAPES[k][1]} margin="0.3" gap="0.3"/></body>' for k in kinds)
+    model = mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{bodies}</worldbody></mujoco>")
+    data, states = mujoco.MjData(model), placed(robot, 300)
+    found = jax.jit(jax.vmap(lambda s: artix.link_contacts(robot, s)))(states)
+    poses = np.asarray(jax.vmap(lambda s: artix.link_poses(robot, s))(states))
+    errors = []
+    for k in range(300):
+        data.qpos[:7], data.qpos[7:] = poses[k, 0, [0, 1, 2, 6, 3, 4, 5]], poses[k, -1, [0, 1, 2, 6, 3, 4, 5]]
+        mujoco.mj_forward(model, data)
+        nearest = int(jnp.argmin(found.gap[k]))
+        gap, normal, point = (np.asarray(x[k, nearest]) for x in (found.gap, found.normal, found.point))
+        inside = {"sphere": 0.2, "capsule": 0.1}.get(kinds[0] if kinds[1] == "box" else kinds[1], 0.05)
+        if not data.ncon or ("box" in kinds and gap < 1e-3 - inside) or (kinds == ("box", "box") and gap > 0.05):
+            continue
+        other = data.contact[int(np.argmin(data.contact.dist))]
+        side = 1.0 if other.geom[0] else -1.0  # MuJoCo orders geoms by their types.
+        errors.append([abs(gap - other.dist), *np.abs(side * other.frame[:3] - normal), *np.abs(other.pos - point)])
+    assert len(errors) > (20 if kinds == ("box", "box") else 150)
+    # Boxes prefer faces of the first to those of the second, and those to edges, by a thousandth of 0.1 m each.
+    worst = np.max(errors, axis=0) if kinds != ("box", "box") else np.quantile(errors, 0.8, axis=0)
+    np.testing.assert_allclose(worst, 0, atol=1e-12)
+    assert np.max(np.array(errors)[:, 0]) < (2e-4 if kinds == ("box", "box") else 1e-12)
+
+
+def lying(a: Geometry, b: Geometry, position, turn=(0.0, 0.0, 0.0)) -> tuple[artix.Articulation, artix.State]:
+    """Two shapes, the second at a position and turned by a rotation vector."""
+    robot = paired(a, b)
+    state = artix.neutral_state(robot)
+    return robot, state.replace(joint_position=jnp.array([*position, *turn]))
+
+
+def test_parallel_capsules_touch_at_both_ends_of_what_they_share() -> None:
+    robot, state = lying(Geometry.capsule(0.1, 0.4), Geometry.capsule(0.1, 0.4), (0.2, 0.0, 0.3))
+    found = artix.link_contacts(robot, state)
+    np.testing.assert_allclose(found.gap, 0.0, atol=1e-15)
+    np.testing.assert_allclose(found.normal, [[-1.0, 0.0, 0.0]] * 2, atol=1e-15)
+    center = state.root_pose[:3]
+    np.testing.assert_allclose(found.point - center, [[0.1, 0.0, -0.1], [0.1, 0.0, 0.4]], atol=1e-15)
+
+
+def test_a_capsule_lies_on_a_box_where_both_are() -> None:
+    """It reaches over the edge: the second point is at the edge."""
+    along_x = (0.0, 0.0, 0.0, 0.0, np.sqrt(0.5), 0.0, np.sqrt(0.5))
+    robot, state = lying(Geometry.box((0.3, 0.2, 0.1)), Geometry.capsule(0.1, 0.4, pose=along_x), (0.1, 0.0, 0.2))
+    found = artix.link_contacts(robot, state)
+    np.testing.assert_allclose(found.gap, 0.0, atol=1e-15)
+    np.testing.assert_allclose(found.point, [[-0.3, 0.0, 0.1], [0.3, 0.0, 0.1]], atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("turn", "corners"),
+    [
+        ((0.0, 0.0, 0.0), [(-0.2, -0.2), (-0.2, 0.2), (0.3, -0.2), (0.3, 0.2)]),  # what both faces share
+        ((0.0, 0.0, np.pi / 2), [(-0.1, -0.2), (-0.1, 0.2), (0.3, -0.2), (0.3, 0.2)]),
+    ],
+)
+def test_a_box_stands_on_a_box(turn, corners) -> None:
+    robot, state = lying(Geometry.box((0.3, 0.2, 0.1)), Geometry.box((0.3, 0.2, 0.1)), (0.1, 0.0, 0.2), turn)
+    found = artix.link_contacts(robot, state)
+    np.testing.assert_allclose(found.gap, 0.0, atol=1e-15)
+    np.testing.assert_allclose(found.normal, [[0.0, 0.0, -1.0]] * 4, atol=1e-15)
+    wanted = np.array([(*corner, 0.1) for corner in corners])
+    places = np.asarray(found.point)
+    np.testing.assert_allclose(places[np.lexsort(places.round(9).T[::-1])], wanted, atol=1e-12)
+
+
+def test_boxes_cross_at_their_edges() -> None:
+    """Two edges at a right angle, 0.01 m apart, above the middle."""
+    on_edge = np.sin(np.pi / 8), np.cos(np.pi / 8)
+    a = Geometry.box((1.0, 0.1, 0.1), pose=(0.0, 0.0, 0.0, on_edge[0], 0.0, 0.0, on_edge[1]))
+    b = Geometry.box((0.1, 1.0, 0.1), pose=(0.0, 0.0, 0.0, 0.0, on_edge[0], 0.0, on_edge[1]))
+    robot, state = lying(a, b, (0.0, 0.0, 0.2 * np.sqrt(2.0) + 0.01))
+    found = artix.link_contacts(robot, state)
+    np.testing.assert_allclose(found.gap[0], 0.01, atol=1e-12)
+    np.testing.assert_allclose(found.normal[0], [0.0, 0.0, -1.0], atol=1e-12)
+    np.testing.assert_allclose(found.point[0], [0.0, 0.0, 0.1 * np.sqrt(2.0) + 0.005], atol=1e-12)
+    assert (found.gap[1:] > 1.0).all()
+
+
+@pytest.mark.parametrize("kinds", KINDS, ids="-".join)
+def test_derivatives(kinds: tuple[str, str]) -> None:
+    """Of gaps, normals and points: against differences; finite for parallel shapes at the same place."""
+    robot = paired(*(SHAPES[kind][0] for kind in kinds))
+
+    def everything(q, state):
+        found = artix.link_contacts(robot, state.replace(joint_position=q))
+        return jnp.concatenate([found.gap, found.normal.ravel(), found.point.ravel()])
+
+    slopes = jax.jit(jax.jacfwd(everything))
+    states = placed(robot, 6)
+    step = 1e-6 * jnp.eye(6)
+    for k in range(6):
+        state = jax.tree.map(lambda x, k=k: x[k], states)
+        q = state.joint_position
+        near = jax.vmap(lambda d, q=q, s=state: everything(q + d, s))(jnp.concatenate([step, -step]))
+        np.testing.assert_allclose(slopes(q, state), (near[:6] - near[6:]).T / 2e-6, atol=1e-8)
+    same = artix.neutral_state(robot)
+    assert np.all(np.isfinite(slopes(same.joint_position, same)))
+
+
+def test_the_nearest_are_taken() -> None:
+    robot = artix.robots.load("quadruped").astype("float64")
+    robot = artix.select_geometry_pairs(robot, artix.editing.possible_geometry_pairs(robot))
+    state = artix.random_state(robot, jax.random.key(0))
+    every, some = artix.link_contacts(robot, state), artix.link_contacts(robot, state, max_contacts=3)
+    order = np.argsort(every.gap)[:3]
+    for name in ("gap", "pair", "point", "normal", "friction"):
+        np.testing.assert_array_equal(getattr(some, name), np.asarray(getattr(every, name))[order])
+    assert int(every.omitted) == 0 == int(some.omitted)
+    big = robot.replace(geometry=robot.geometry.replace(size=robot.geometry.size + 1.0))
+    assert int(artix.link_contacts(big, state, max_contacts=2).omitted) == 4
+
+
+def test_structure() -> None:
+    """Pairs survive what is done to an articulation, and what cannot touch is refused."""
+    robot = two_shapes(Geometry.sphere(0.1), Geometry.cylinder(0.1, 0.2))
+    for pairs, message in [
+        ([("a", "c")], "no geometry called 'c'"),
+        ([("a", "a")], "do not move against each other"),
+        ([("a", "b")], "'b' is a cylinder"),
+        (["ab", ("a",)], "a pair has two names"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            artix.select_geometry_pairs(robot, pairs)
+    robot = paired(Geometry.sphere(0.1), Geometry.sphere(0.1))
+    with pytest.raises(ValueError, match="given twice"):
+        artix.select_geometry_pairs(robot, [("a", "b"), ("b", "a")])
+    assert artix.builder_from_articulation(robot).build(robot.dtype).topology == robot.topology
+    both = artix.attach_articulation(robot, "second", robot, prefix="other_")
+    assert both.topology.geometry_pairs == (("a", "b"), ("other_a", "other_b"))
+    assert artix.select_geometry(robot, ["a"]).topology.geometry_pairs == ()
+    assert artix.select_geometry(robot, ["a"], sensors=["b"]).topology.geometry_pairs == (("a", "b"),)
+    locked = artix.lock_joints(robot, artix.neutral_state(robot), robot.topology.joint_names)
+    assert locked.topology.geometry_pairs == ()
+    none = artix.select_geometry_pairs(robot, ())
+    with pytest.raises(ValueError, match="has no pairs"):
+        artix.link_contacts(none, artix.neutral_state(none))
+    with pytest.raises(ValueError, match="max_contacts must be at least 1"):
+        artix.link_contacts(robot, artix.neutral_state(robot), max_contacts=0)
+    for solver in ("pgs", "tgs", "rk4"):
+        with pytest.raises(ValueError, match="knows no contacts between links"):
+            artix.step(robot, artix.neutral_state(robot), None, 0.01, artix.SolverOptions(solver=solver))
+
+
+@pytest.mark.parametrize(
+    ("kinds", "most"),
+    [
+        (("sphere", "sphere"), 110),
+        (("sphere", "capsule"), 260),
+        (("capsule", "capsule"), 470),
+        (("sphere", "box"), 350),
+        (("capsule", "box"), 1000),
+        (("box", "box"), 1700),
+    ],
+    ids=str,
+)
+def test_operations(kinds: tuple[str, str], most: int) -> None:
+    """All in one kernel; link poses are among them."""
+    robot = paired(*(SHAPES[kind][0] for kind in kinds)).astype("float32")
+    (cost,) = artix.explain(artix.link_contacts, robot, artix.neutral_state(robot)).operations
+    assert not cost.refusal
+    assert sum(cost.operations) <= most
