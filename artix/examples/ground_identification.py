@@ -1,4 +1,4 @@
-"""Identification of friction, masses and the ground's height from a quadruped's walk, by gradients through contact.
+"""Identification of friction, a mass and the ground's height from a quadruped's walk, by gradients through contact.
 
 Joint drives follow a clock, and the robot trots on slippery ground. From its recorded states short windows are
 predicted by :func:`artix.step`, with contact; Gauss and Newton's method finds the numbers whose predictions fit best.
@@ -31,8 +31,6 @@ class Unknowns(NamedTuple):
     """Of the ground."""
     trunk: Array
     """Its mass [kg]."""
-    legs: Array
-    """Factor on the masses of all links of the legs."""
     height: Array
     """Of the ground [m]."""
 
@@ -60,8 +58,7 @@ def targets(count: int) -> Array:
 
 def step(robot: artix.Articulation, unknowns: Unknowns, state: artix.State, target: Array) -> artix.State:
     """A step of the robot with these numbers."""
-    mass = (unknowns.legs * robot.link_mass).at[0].set(unknowns.trunk)
-    heavy = robot.replace(link_mass=mass)
+    heavy = robot.replace(link_mass=robot.link_mass.at[0].set(unknowns.trunk))
     plane = artix.Plane.of().replace(height=unknowns.height, friction=unknowns.friction)
     ground = artix.Ground((jax.tree.map(lambda leaf: jnp.asarray(leaf, robot.dtype), plane),))
     return artix.step(heavy, state, artix.Control(drive_target=target), DT, OPTIONS, ground=ground)
@@ -106,7 +103,7 @@ def identify(
     """Levenberg and Marquardt's method on the errors of all windows.
 
     Args:
-      robot: the robot; its inertias are believed, and the masses of its legs up to a factor.
+      robot: the robot, of which the trunk's mass has no part.
       guess: numbers to begin with.
       recorded: the walk.
       window: number of steps that are predicted at once.
@@ -136,8 +133,8 @@ def identify(
 
 def example(robot: artix.Articulation) -> tuple[Unknowns, Unknowns]:
     """True numbers, and a guess that is 30 % off."""
-    true = Unknowns(*map(jnp.asarray, (0.4, 1.2 * robot.link_mass[0], 1.1, 0.02)))
-    return true, Unknowns(*(each * factor for each, factor in zip(true, (1.3, 0.7, 1.3, 0.7), strict=True)))
+    true = Unknowns(*map(jnp.asarray, (0.4, 1.2 * robot.link_mass[0], 0.02)))
+    return true, Unknowns(*(each * factor for each, factor in zip(true, (1.3, 0.7, 0.7), strict=True)))
 
 
 def main() -> None:

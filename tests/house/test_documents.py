@@ -250,7 +250,7 @@ def test_the_examples_about_optimal_control_run(page, capsys):
     shown = {
         "optimal_control": "(36, 36) (36, 12) (12,)",
         "inverse_kinematics": "(1000, 7)",
-        "identification": "('friction', 'trunk', 'legs', 'height')",
+        "identification": "('friction', 'trunk', 'height')",
     }
     assert shown[page] in out
 
