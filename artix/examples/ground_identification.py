@@ -51,7 +51,7 @@ def walker() -> artix.Articulation:
 
 def targets(count: int) -> Array:
     """Joint positions of a trot by the clock: thighs swing, and knees bend while they do, [count, 12]."""
-    phase = 2 * jnp.pi * (2.0 * DT * jnp.arange(count)[:, None] + jnp.array(trot.OFFSETS))
+    phase = 2 * jnp.pi * (2.0 * DT * jnp.arange(count, dtype=float)[:, None] + jnp.array(trot.OFFSETS))
     lifted = jnp.maximum(jnp.sin(phase), 0.0)
     return jnp.concatenate([jnp.zeros_like(phase), 0.8 + 0.2 * jnp.cos(phase), -1.5 - 0.5 * lifted], axis=1)
 
