@@ -61,10 +61,11 @@ def entries() -> tuple[Entry, ...]:
 def public_objects() -> Iterator[tuple[str, str, type | types.FunctionType]]:
     """Namespace, name and object of all functions and classes of artix that its namespaces offer."""
     for label, module in _namespaces():
-        offered = getattr(module, "__all__", None) or [name for name in vars(module) if not name.startswith("_")]
-        for name in offered:
+        homes = "artix." if hasattr(module, "__all__") else module.__name__
+        for name in getattr(module, "__all__", vars(module)):
             value = getattr(module, name)
-            if isinstance(value, type | types.FunctionType) and value.__module__.startswith("artix."):
+            is_code = isinstance(value, type | types.FunctionType)
+            if is_code and not name.startswith("_") and value.__module__.startswith(homes):
                 yield label, name, value
 
 

@@ -72,6 +72,9 @@ def link_contacts(articulation: Articulation, state: State, *, max_contacts: int
       max_contacts: how many points there are at most: of more, those with the least gaps, ascending. All of them, pair
         after pair, when ``None``.
 
+    Returns:
+      The points, their pairs and materials, and how many touching candidates were left out.
+
     Raises:
       ValueError: an array has the wrong shape, ``max_contacts`` is less than 1, or the articulation has no pairs.
       TypeError: an array has another dtype than the articulation, or the articulation is padded.

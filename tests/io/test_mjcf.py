@@ -422,7 +422,7 @@ def test_an_issue_names_the_included_file_and_line(tmp_path):
     )
     path = tmp_path / "robot.xml"
     path.write_text(mjcf(extra='<include file="joints.xml"/>'), encoding="utf-8")
-    [issue] = artix.check_mjcf(path)
+    [issue] = [issue for issue in artix.check_mjcf(path) if issue.element != "<contact>"]
     assert (issue.file, issue.line, issue.element) == (str(tmp_path / "joints.xml"), 3, '<muscle name="m">')
     assert artix.load(path, skip="actuator").topology.num_dofs == 6
 

@@ -21,7 +21,7 @@ ROOMS = [
 FILE = Path(__file__).parents[1] / "data" / "public_names.txt"
 MODULES = (artix, artix.physx, artix.lie, artix.robots, envs, optimal_control, viewer)
 #: Of these, only what is defined there.
-HOMES = {artix.robots: "artix.robots"}
+HOMES = {artix.robots: "artix.robots", artix.lie: "artix.math.lie"}
 
 
 def public_names() -> str:
