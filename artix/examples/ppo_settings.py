@@ -34,7 +34,7 @@ SETTINGS: dict[str, Settings] = {
     "quadruped_velocity": Settings(_LEGGED, 17_000_000, {"tracking_sigma": 0.5}),
     "quadruped_rough": Settings(_LEGGED, 13_000_000, {"tracking_sigma": 0.5}),
     "quadruped_get_up": Settings(_LEGGED, 8_000_000, {}),
-    "humanoid_stand": Settings(_LEGGED, 17_000_000, {}),
+    "humanoid_stand": Settings(_LEGGED, 11_000_000, {}),
 }
 
 

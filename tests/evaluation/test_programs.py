@@ -179,7 +179,14 @@ def test_the_table_covers_the_public_functions() -> None:
         "transport",
     }
     small |= {"lock_joints", "attach_articulation", "mimic_map", "builder_from_articulation", "vmap_in_blocks"}
-    small |= {"explain", "quantity", "use_kernels", "select_geometry", "select_geometry_pairs", "possible_geometry_pairs"}
+    small |= {
+        "explain",
+        "quantity",
+        "use_kernels",
+        "select_geometry",
+        "select_geometry_pairs",
+        "possible_geometry_pairs",
+    }
     # Counted in tests.contact.test_geometry.
     small |= {"ground_contacts", "geometry_distances", "geometry_pair_distances", "link_contacts"}
     # Counted by solver.

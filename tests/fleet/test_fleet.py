@@ -376,13 +376,16 @@ def test_gradients_kind_by_kind(members) -> None:
         assert not np.any(gradient[number, n:])
 
 
-def test_kernels_write_the_rows_of_their_members(members) -> None:
+@pytest.mark.slow
+def test_kernels_write_the_rows_of_their_members() -> None:
     """Nothing is gathered or joined, in whatever order members come; XLA's way gives the same numbers."""
-    heavy = members[3].replace(link_mass=2 * members[3].link_mass)
-    order = np.random.default_rng(2).permutation([members[2], members[3], heavy] * 13).tolist()
+    cart, pendulum = (robots.load(name).astype("float64") for name in ("cart_pole", "double_pendulum"))
+    locked = artix.lock_joints(pendulum, artix.neutral_state(pendulum), [pendulum.topology.dof_names[1]])
+    heavy = cart.replace(link_mass=2 * cart.link_mass)
+    order = [(cart, locked, heavy)[k] for k in np.random.default_rng(2).permutation(39) % 3]
     fleet = artix.Fleet(order)
     state = fleet.random_state(jax.random.key(4))
-    force = jnp.asarray(np.random.default_rng(3).normal(size=(39, fleet.padding.dofs + 6)))
+    force = jnp.asarray(np.random.default_rng(3).normal(size=(39, fleet.padding.dofs)))
     rows = jax.jit(lambda state, force: fleet.evaluate(acceleration_and_poses, state, force))
     if kernels_can_run():
         text = rows.lower(state, force).compile().as_text()
@@ -392,7 +395,8 @@ def test_kernels_write_the_rows_of_their_members(members) -> None:
         wanted = artix.Fleet(order).evaluate(acceleration_and_poses, state, force)
     for got, want in zip(rows(state, force), wanted, strict=True):
         np.testing.assert_allclose(got, want, atol=1e-9)
-        assert np.array_equal(got == 0, want == 0)
+    has_one_joint = np.array([member is locked for member in order])
+    assert not np.any(rows(state, force)[0][has_one_joint, 1:])
     twice = jax.vmap(lambda force: fleet.evaluate(acceleration_and_poses, state, force)[0])(jnp.stack([force, -force]))
     np.testing.assert_allclose(twice[0], wanted[0], atol=1e-9)
     direction = jax.jvp(lambda force: rows(state, force), (force,), (force,))[1]

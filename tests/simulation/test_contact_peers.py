@@ -14,7 +14,7 @@ from artix.constraints.contacts import contact_frames
 from tests.simulation.test_contact_steps import G, standing_quadruped
 from tests.support.oracle_constraints import contact_impulses
 
-FRICTION = np.array([0.9, 0.6, 0.4])
+FRICTION = np.array([0.5, 0.3, 0.15])
 SOFT = 'solref="-4000 -180" solimp=".9 .9 1"'
 LEG = f"""
 <body name="hip{{k}}" pos="{{x}} {{y}} 0">
@@ -26,10 +26,10 @@ LEG = f"""
     <geom name="foot{{k}}" size=".02" pos="0 0 -.2" mass=".05" friction="{{mu}}" {SOFT}/>
   </body>
 </body>"""
-#: A body of 9.5 kg on three legs, whose nine contact rows are independent. A large ``impratio`` makes what sticks rigid.
+#: A body of 9.5 kg on three legs, whose nine contact rows are independent. A large ``impratio`` makes what sticks rigid, to 3e-8.
 TRIPOD = f"""
 <mujoco>
-  <option timestep=".005" cone="elliptic" impratio="1e5" tolerance="0" iterations="200" ls_tolerance="1e-12" ls_iterations="100"/>
+  <option timestep=".005" cone="elliptic" impratio="1e6" tolerance="0" iterations="200" ls_tolerance="1e-12" ls_iterations="100"/>
   <worldbody>
     <geom type="plane" size="0 0 1" friction="0" {SOFT}/>
     <body name="trunk">
@@ -82,22 +82,23 @@ def test_against_mujoco() -> None:
     model = mujoco.MjModel.from_xml_string(TRIPOD)
     a, ground = artix.load_mjcf(TRIPOD, dtype="float64"), Ground.flat(friction=0.0).astype("float64")
     coordinates, rng = artix.MujocoCoordinates(a, model), np.random.default_rng(0)
-    height = jax.jit(lambda s: jnp.max(artix.geometry_distances(a, s, ground)))
     states, contacts = [], []
-    for _ in range(24):
+    for k in range(24):
         data = mujoco.MjData(model)
         turn = rng.uniform(-0.3, 0.3, model.nv)
         turn[:6] *= (0, 0, 0, 0.3, 0.3, 0.3)
         mujoco.mj_integratePos(model, data.qpos, turn, 1.0)
-        data.qvel[:] = 0.1 * rng.normal(size=model.nv)
+        data.qvel[:] = 0.2 * rng.normal(size=model.nv)
         data.qvel[2] -= 0.3
-        # All feet penetrate, by up to three centimetres.
-        data.qpos[2] -= height(coordinates.state(data.qpos.copy(), data.qvel.copy())) + 1e-3
+        # All feet penetrate, by up to three centimetres, or all but one.
+        mujoco.mj_kinematics(model, data)
+        heights = sorted(data.geom(f"foot{foot}").xpos[2] for foot in range(3))
+        data.qpos[2] -= heights[2 if k % 4 else 1] - 0.019
         mujoco.mj_forward(model, data)
         states.append(coordinates.state(data.qpos.copy(), data.qvel.copy()))
         contacts.append(mujocos_contacts(model, data))
     force, radius, stiffness, damping = map(np.array, zip(*contacts, strict=True))
-    options = artix.SolverOptions(position_iterations=20, contact_iterations=10)
+    options = artix.SolverOptions(position_iterations=40, contact_iterations=4)
     axes = np.asarray(contact_frames(jnp.array([[0.0, 0.0, 1.0]])))[0]
     memory = artix.ContactMemory(jnp.zeros((3, 3)), jnp.zeros(9))
 
@@ -110,7 +111,7 @@ def test_against_mujoco() -> None:
     states = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
     found = np.asarray(jax.jit(jax.vmap(impulses))(states, radius, stiffness, damping))
     wanted = model.opt.timestep * force @ axes.T
-    np.testing.assert_allclose(found, wanted, atol=1e-6 * np.max(wanted))
+    np.testing.assert_allclose(found, wanted, atol=1e-7 * np.max(wanted))
     kinds = [kinds_of(each) for each in (found, wanted)]
     np.testing.assert_array_equal(*kinds)
     assert min(np.bincount(kinds[0].ravel(), minlength=3)) >= 3
@@ -123,7 +124,7 @@ def test_against_pinocchio() -> None:
     n, dt, ground = a.topology.num_dofs, 0.005, Ground.flat(friction=0.6).astype("float64")
     nothing = jax.tree.map(jnp.zeros_like, (a.drive.stiffness, a.friction))
     a = a.replace(drive=a.drive.replace(stiffness=nothing[0], damping=nothing[0]), friction=nothing[1])
-    options = artix.SolverOptions(position_iterations=12, contact_iterations=8)
+    options = artix.SolverOptions(position_iterations=40, contact_iterations=4)
 
     def both(velocity):
         moving = artix.with_generalized_velocity(a, state, velocity)

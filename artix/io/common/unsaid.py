@@ -128,7 +128,7 @@ def _geometry_features(articulation: Articulation, topology: Topology) -> Iterat
             yield (
                 f"geometry_{kind}",
                 where,
-                "a shape that the ground does not feel" if shape.sensor else "a hull of points",
+                "a shape without force" if shape.sensor else "a hull of points",
             )
             continue
         yield "geometry", where, f"a {shape.type.value}"
