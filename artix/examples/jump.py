@@ -1,0 +1,128 @@
+"""A quadruped jumps: iLQR through the step's own contact, with no schedule of what stands when.
+
+The cost asks for the trunk to be high at half time and for standing still at the end. Nothing says when feet leave the
+ground or come back: derivatives of :func:`artix.step` know the laws of contact, and the optimiser finds out. As on a
+real robot, soft drives hold the posture, and controls are torques beside theirs: whatever is tried, the legs land.
+
+``python -m artix.examples.jump`` solves it and says how high and how far from standing.
+"""
+
+from __future__ import annotations
+
+import time
+
+import jax
+import jax.numpy as jnp
+
+import artix
+from artix import optimal_control
+from artix.examples import trot
+
+Array = jax.Array
+DT, KNOTS = 0.01, 90
+#: Height of the trunk that is asked for in the middle [m]; it stands at 0.325 m, with its legs bent.
+APEX = 0.52
+FRICTION = 0.8
+
+
+def jumper() -> artix.Articulation:
+    """The built-in quadruped, whose drives hold the posture of standing softly."""
+    robot = artix.robots.load("quadruped")
+    bent = trot.standing(robot).joint_position
+    drive = robot.drive.replace(
+        stiffness=jnp.full_like(bent, 40.0), damping=jnp.full_like(bent, 2.0), target_position=bent
+    )
+    return robot.replace(drive=drive)
+
+
+def running(knot: optimal_control.Knot) -> Array:
+    """Height at the apex; attitude, posture, speed and torque at all times, so lightly that it may jump."""
+    robot, state, nominal = knot.articulation, knot.state, knot.parameters
+    moved = optimal_control.posture(robot, state, nominal)
+    velocity = artix.generalized_velocity(robot, state)
+    return jnp.concatenate(
+        [
+            40.0 * knot.reference * (state.root_pose[2:3] - APEX),
+            2.0 * moved[:2],
+            4.0 * moved[3:6],
+            0.5 * moved[6:],
+            0.2 * velocity[:2],
+            0.2 * velocity[3:6],
+            0.03 * velocity[6:],
+            0.02 * knot.control,
+        ]
+    )
+
+
+def final(knot: optimal_control.Knot) -> Array:
+    """Where it began, and at rest."""
+    moved = optimal_control.posture(knot.articulation, knot.state, knot.parameters)
+    velocity = artix.generalized_velocity(knot.articulation, knot.state)
+    return jnp.concatenate([20.0 * moved[:6], 5.0 * moved[6:], 3.0 * velocity[:6], 0.5 * velocity[6:]])
+
+
+def problem(robot: artix.Articulation) -> optimal_control.Problem:
+    """The jump of a :func:`jumper` from standing."""
+    options = artix.SolverOptions(smooth_friction=0.1, contact_iterations=3)
+    ground = artix.Ground.flat(friction=FRICTION)
+    dynamics = optimal_control.discrete_dynamics(robot, DT, ground=ground, options=options)
+    stand = trot.standing(robot)
+    apex = jnp.abs(jnp.arange(KNOTS + 1) - 50) < 3
+    limit = robot.max_joint_force
+    return optimal_control.Problem(
+        dynamics,
+        dynamics.pack(stand),
+        running,
+        final,
+        references=apex.astype(robot.dtype),
+        parameters=stand,
+        control_lower=-limit,
+        control_upper=limit,
+    )
+
+
+def guess(robot: artix.Articulation) -> Array:
+    """Torques that carry the weight, and for a sixth of a second more of them, [KNOTS, 12]."""
+    stand = trot.standing(robot)
+    gravity = artix.gravity_compensation(robot, stand)
+    # A quarter of the weight acts upwards on each foot.
+    lift = sum(artix.frame_jacobian(robot, stand, foot)[2, 6:] for foot in trot.FEET)
+    return jnp.tile(gravity[6:] - lift * gravity[2] / 4, (KNOTS, 1)).at[15:32].multiply(PUSH)
+
+
+#: Factor on the torques that push off in the guess.
+PUSH = 2.5
+
+
+def solve(robot: artix.Articulation, iterations: int = 60) -> optimal_control.Solution:
+    """The jump, by single shooting."""
+    return optimal_control.solve(problem(robot), guess(robot), iterations=iterations, damping=1e-3)
+
+
+def foot_heights(robot: artix.Articulation, states: Array) -> Array:
+    """Height of the feet's lowest points above the ground along flat states, [T + 1, 4] [m]."""
+    dynamics = problem(robot).dynamics
+
+    def one(x: Array) -> Array:
+        state = dynamics.unpack(x)
+        return jnp.stack([artix.frame_pose(robot, state, foot)[2] for foot in trot.FEET]) - trot.FOOT_RADIUS
+
+    return jax.vmap(one)(states)
+
+
+def main() -> None:
+    """Solves it and prints what it found."""
+    robot = jumper()
+    begin = time.perf_counter()
+    compiled = jax.jit(lambda: solve(robot)).lower().compile()
+    middle = time.perf_counter()
+    found = jax.block_until_ready(compiled())
+    print(f"compiled in {middle - begin:.0f} s, solved in {time.perf_counter() - middle:.1f} s")
+    lowest = jnp.min(foot_heights(robot, found.states), axis=1)
+    print(f"cost from {found.iterations.cost[0]:.1f} to {found.cost:.1f}")
+    print(f"trunk up to {jnp.max(found.states[:, 2]):.3f} m, all feet up to {jnp.max(lowest):.3f} m")
+    print(f"all feet in the air for {DT * jnp.sum(lowest > 0.005):.2f} s, at the end {found.states[-1, 2]:.3f} m")
+
+
+if __name__ == "__main__":
+    main()
