@@ -90,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_training_commands(commands: Any) -> None:
     train = commands.add_parser("train", help="train a policy for a task by PPO; Ctrl-C leaves a checkpoint")
-    train.add_argument("task", help="the name of a task, such as cart_pole; an unknown one lists all")
+    train.add_argument("task", help="the name of a task, or its beginning, such as quadruped; an unknown one lists all")
     train.add_argument("--steps", type=_count, help="environment steps, such as 20M (default: what the task takes)")
     train.add_argument("--envs", type=_count, help="environments at once (default: what suits the task)")
     train.add_argument("--seed", type=int, help="seed of everything random (default: 0)")

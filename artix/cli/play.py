@@ -48,13 +48,21 @@ def run_play(checkpoint: str, *, episodes: int, seed: int, html: str | None) -> 
 
 
 def _file_of(checkpoint: str) -> Path:
-    path, own = Path(checkpoint), LEARNED / f"{checkpoint}.npz"
+    path = Path(checkpoint)
     if not path.exists():
+        own = LEARNED / f"{_task(checkpoint)}.npz"
         if not own.exists():
             known = ", ".join(sorted(file.stem for file in LEARNED.glob("*.npz")))
             raise TrainingFailure(f"there is no checkpoint {checkpoint!r}; artix has policies of its own for: {known}")
         return own
     return TrainingFiles(path).policy if path.is_dir() else path
+
+
+def _task(name: str) -> str:
+    try:
+        return envs.full_name(name)
+    except ValueError:
+        return name
 
 
 def _statistics(found: dict[str, np.ndarray]) -> str:

@@ -37,7 +37,7 @@ def run_train(
     """Trains a policy.
 
     Args:
-      task: the name of a task of :mod:`artix.envs`.
+      task: the name of a task of :mod:`artix.envs`, or its beginning.
       steps: environment steps, from the beginning of the training; ``None`` for as many as the task usually takes.
       num_envs: environments at once; ``None`` for what suits the task.
       seed: seed of everything random; ``None`` for 0.
@@ -50,8 +50,10 @@ def run_train(
     Raises:
       TrainingFailure: the task or the checkpoint is not known, or what was learned cannot be written.
     """
-    if task not in envs.NAMES:
-        raise TrainingFailure(f"no task called {task!r}; there are: {', '.join(envs.NAMES)}")
+    try:
+        task = envs.full_name(task)
+    except ValueError as error:
+        raise TrainingFailure(str(error)) from error
     files = TrainingFiles(Path(output or f"runs/{task}"))
     config, usual_steps, options = settings(task)
     environment = envs.make(task, **options)

@@ -5,6 +5,7 @@ from artix.envs.environment import Environment as Environment
 from artix.envs.randomization import Change as Change
 from artix.envs.randomization import randomize as randomize
 from artix.envs.registry import NAMES as NAMES
+from artix.envs.registry import full_name as full_name
 from artix.envs.registry import make as make
 from artix.envs.transition import EnvState as EnvState
 from artix.envs.transition import Outcome as Outcome

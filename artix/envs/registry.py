@@ -27,11 +27,28 @@ _TASKS: dict[str, Callable[..., Environment]] = {
 NAMES = tuple(_TASKS)
 
 
+def full_name(name: str) -> str:
+    """The name of a task, which may be shortened to its beginning: the first of :data:`NAMES` that goes on after it.
+
+    Raises:
+      ValueError: there is no such task; the message lists those that there are.
+
+    Examples:
+      >>> from artix import envs
+      >>> print(envs.full_name("quadruped"), envs.full_name("quadruped_rough"))
+      quadruped_velocity quadruped_rough
+    """
+    for task in NAMES:
+        if task == name or task.startswith(f"{name}_"):
+            return task
+    raise ValueError(f"no task called {name!r}; there are: {', '.join(NAMES)}")
+
+
 def make(name: str, **options: Any) -> Environment:
     """A task by its name.
 
     Args:
-      name: one of :data:`NAMES`.
+      name: one of :data:`NAMES`, or as :func:`full_name` takes it.
       **options: of the task, see its class.
 
     Returns:
@@ -48,6 +65,4 @@ def make(name: str, **options: Any) -> Environment:
       >>> states.obs.shape
       (8, 5)
     """
-    if name not in _TASKS:
-        raise ValueError(f"no task called {name!r}; there are: {', '.join(NAMES)}")
-    return _TASKS[name](**options)
+    return _TASKS[full_name(name)](**options)

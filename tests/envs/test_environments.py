@@ -154,6 +154,16 @@ def test_without_autoreset_the_last_good_state_stays(cart):
     assert found.info["truncation"] == 0
 
 
+def test_names_may_be_shortened():
+    names = ("quadruped", "quadruped_get_up", "humanoid", "cart")
+    assert [envs.full_name(name) for name in names] == [
+        "quadruped_velocity",
+        "quadruped_get_up",
+        "humanoid_stand",
+        "cart_pole",
+    ]
+
+
 def test_what_is_refused(cart):
     state = cart.reset(jax.random.key(0))
     with pytest.raises(ValueError, match=r"expected an action of shape \(1,\), found \(2,\).*vmap"):
