@@ -19,7 +19,7 @@ from artix.evaluation.scalar_builder import (
     Value,
     kind_of,
 )
-from artix.evaluation.scalar_choices import compare, extremum, logical, select
+from artix.evaluation.scalar_choices import bounds, compare, extremum, logical, select
 from artix.evaluation.scalar_functions import integer
 from artix.evaluation.scalar_program import Kind, Op
 
@@ -36,13 +36,47 @@ class _Source(NamedTuple):
     size: int
     """The array's number of entries."""
 
-    def entry(self, builder: ScalarBuilder, kind: int, start: int, offset: int) -> int:
-        """The entry at an offset from a start."""
+    def entries(self, builder: ScalarBuilder, kind: int, start: int, offsets: Sequence[int]) -> list[int]:
+        """The entries at offsets from a start."""
+        return [self._entry(builder, kind, start, offset) for offset in offsets]
+
+    def _entry(self, builder: ScalarBuilder, kind: int, start: int, offset: int) -> int:
         index = integer(builder, Op.ADD, start, builder.constant(offset, _INDEX))
         if index >= CONSTANTS:
             number = min(max(int(builder.value(index)), self.first), self.first + self.size - 1)
             index = builder.constant(number, _INDEX)
         return builder.entry(kind, self.number, index)
+
+
+class _Computed(NamedTuple):
+    """Computed scalars, of which entries are selected: there is no memory from which they could be loaded."""
+
+    references: Sequence[int]
+    """The array's entries."""
+    starts: Sequence[int]
+    """All starts of a window, ascending."""
+    first: int = 0
+
+    def entries(self, builder: ScalarBuilder, kind: int, start: int, offsets: Sequence[int]) -> list[int]:
+        """The entries at offsets from a start, entry by entry of the array: each comparison serves all offsets."""
+        least, most = bounds(builder, start)
+        candidates = [x for x in self.starts if least <= x <= most] or self.starts
+        chosen = [self.references[candidates[0] + offset] for offset in offsets]
+        for candidate in candidates[1:]:
+            is_it = compare(builder, _INDEX, Op.EQ, start, builder.constant(candidate, _INDEX))
+            chosen = [
+                select(builder, kind, is_it, self.references[candidate + offset], other)
+                for offset, other in zip(offsets, chosen, strict=True)
+            ]
+        return chosen
+
+
+def _starts(strides: Sequence[int], last: Sequence[int]) -> list[int]:
+    """The starts of a window that moves along axes with these strides, up to these last positions."""
+    starts = np.zeros(1, int)
+    for stride, end in zip(strides, last, strict=True):
+        starts = np.add.outer(starts, stride * np.arange(end + 1)).ravel()
+    return np.unique(starts).tolist()
 
 
 def load_windows(builder: ScalarBuilder, equation: Any, entries: Value, indices: Value) -> Value:
@@ -60,9 +94,10 @@ def load_windows(builder: ScalarBuilder, equation: Any, entries: Value, indices:
     shape, dtype, _ = result_of(equation)
     operand, indices_shape = shapes_of(equation)
     indices = builder.references(indices, _INDEX)
-    kind, source = kind_of(dtype), _source(builder, entries, "gather")
-    _check_kind(equation.invars[1].aval.dtype)
+    kind = kind_of(dtype)
     windows = gather_windows(operand, indices_shape, equation.params)
+    source = _source(builder, entries, kind, _starts(windows.strides, windows.last))
+    _check_kind(equation.invars[1].aval.dtype)
     mode, width = equation.params["mode"], len(windows.axes)
     outside = builder.constant(np.array(fill_value(dtype, equation.params["fill_value"]), dtype).item(), kind)
     starts, is_inside = [], []
@@ -77,10 +112,13 @@ def load_windows(builder: ScalarBuilder, equation: Any, entries: Value, indices:
             start = _advance(builder, start, index, stride)
         starts.append(start)
         is_inside.append(inside)
-    loaded = []
-    for row, offset in zip(windows.rows.ravel().tolist(), windows.offsets.ravel().tolist(), strict=True):
-        value = source.entry(builder, kind, starts[row], offset)
-        loaded.append(select(builder, kind, is_inside[row], value, outside))
+    rows, offsets = windows.rows.ravel(), windows.offsets.ravel()
+    loaded = [0] * len(rows)
+    for row, (start, inside) in enumerate(zip(starts, is_inside, strict=True)):
+        places = np.flatnonzero(rows == row).tolist()
+        values = source.entries(builder, kind, start, offsets[places].tolist())
+        for place, value in zip(places, values, strict=True):
+            loaded[place] = select(builder, kind, inside, value, outside)
     return builder.as_value(loaded, shape, dtype)
 
 
@@ -95,23 +133,21 @@ def load_slice(builder: ScalarBuilder, equation: Any, entries: Value, starts: Se
     """
     shape, dtype, _ = result_of(equation)
     operand, sizes = shapes_of(equation)[0], equation.params["slice_sizes"]
-    kind, source = kind_of(dtype), _source(builder, entries, "dynamic_slice")
+    kind = kind_of(dtype)
+    strides = [int(np.prod(operand[axis + 1 :], dtype=int)) for axis in range(len(operand))]
+    last = [length - size for length, size in zip(operand, sizes, strict=True)]
+    source = _source(builder, entries, kind, _starts(strides, last))
     position = builder.constant(source.first, _INDEX)
     for axis, start in enumerate(starts):
         _check_kind(equation.invars[1 + axis].aval.dtype)
-        index = _clip(builder, builder.references(start, _INDEX)[0], operand[axis] - sizes[axis])
-        position = _advance(builder, position, index, int(np.prod(operand[axis + 1 :], dtype=int)))
+        index = _clip(builder, builder.references(start, _INDEX)[0], last[axis])
+        position = _advance(builder, position, index, strides[axis])
     offsets = dynamic_slice_numbers(operand, [0] * len(operand), sizes).ravel().tolist()
-    loaded = [source.entry(builder, kind, position, offset) for offset in offsets]
-    return builder.as_value(loaded, shape, dtype)
+    return builder.as_value(source.entries(builder, kind, position, offsets), shape, dtype)
 
 
-def _source(builder: ScalarBuilder, entries: Value, name: str) -> _Source:
-    """The source of an array's entries.
-
-    Raises:
-      UnsupportedOperation: they are computed, or not consecutive entries of an argument.
-    """
+def _source(builder: ScalarBuilder, entries: Value, kind: int, starts: list[int]) -> _Source | _Computed:
+    """The source of an array's entries, of which windows are read that begin at these starts."""
     if isinstance(entries, LargeArgument):
         return _Source(entries.number, 0, len(entries))
     if isinstance(entries, np.ndarray):
@@ -121,7 +157,7 @@ def _source(builder: ScalarBuilder, entries: Value, name: str) -> _Source:
         _, number, first = inputs[0]
         if all(operation == (Op.INPUT, number, first + position) for position, operation in enumerate(inputs)):
             return _Source(number, first, len(entries))
-    raise UnsupportedOperation(f"{name} of what is computed at indices that are not known")
+    return _Computed(entries, starts)
 
 
 def _check_kind(dtype: Any) -> None:

@@ -174,8 +174,7 @@ def _traced(
         signature = signature_of(results)
         write_signature(key, results)
     name = getattr(function, "__name__", "function").lstrip("_")
-    options: Any = {"key": key, "has_kernel": _is_known(structure)}
-    program = Program(name, lambda: make_jaxpr()[0], argument_types, signature.types, len(indices), **options)
+    program = Program(name, lambda: make_jaxpr()[0], argument_types, signature.types, len(indices), key=key)
     if jaxpr is not None:
         program.jaxpr = jaxpr
     return _TracedFunction(program, signature.structure, _num_parameters(structure))
@@ -219,10 +218,3 @@ def _num_parameters(structure: Any) -> int:
     first = structure.children()[0].children()[:1]
     return first[0].num_leaves if first and (first[0].node_data() or [None])[0] is Articulation else 0
 
-
-def _is_known(structure: Any) -> bool:
-    """Whether no topology in a structure is data."""
-    node = structure.node_data()
-    return node is None or (
-        getattr(node[0], "is_known_when_traced", True) and all(map(_is_known, structure.children()))
-    )

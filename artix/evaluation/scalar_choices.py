@@ -31,6 +31,21 @@ def extremum(builder: ScalarBuilder, kind: int, operation: int, a: int, b: int) 
     return builder.make(kind, operation, a, b)
 
 
+def bounds(builder: ScalarBuilder, x: int) -> tuple[float, float]:
+    """The least and the greatest value that an integer may have, as far as constants tell."""
+    if x >= CONSTANTS:
+        return builder.value(x), builder.value(x)
+    operation, *operands = builder.operations[x >> 1]
+    if operation in (Op.MIN, Op.MAX):
+        choose = min if operation == Op.MIN else max
+        (a, b), (c, d) = (bounds(builder, y) for y in operands)
+        return choose(a, c), choose(b, d)
+    if operation == Op.ADD and operands[1] >= CONSTANTS:
+        (a, b), c = bounds(builder, operands[0]), builder.value(operands[1])
+        return a + c, b + c
+    return -math.inf, math.inf
+
+
 _COMPARISONS = {int(Op.LT): np.less, int(Op.LE): np.less_equal, int(Op.EQ): np.equal, int(Op.NE): np.not_equal}
 
 

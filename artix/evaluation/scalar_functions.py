@@ -194,6 +194,14 @@ def integer(builder: ScalarBuilder, operation: int, a: int, b: int) -> int:
     return builder.make(kind, operation, a, b)
 
 
+def _common_bits(builder: ScalarBuilder, a: int, b: int) -> int:
+    """The bits that two integers have in common."""
+    kind = int(Kind.INT32)
+    if a >= CONSTANTS and b >= CONSTANTS:
+        return builder.fold(np.bitwise_and, kind, kind, a, b)
+    return ZERO[kind] if ZERO[kind] in (a, b) else builder.make(kind, Op.AND, *sorted((a, b)))
+
+
 def _arithmetic(float_rule: Binary, operation: Op) -> Binary:
     def rule(builder: ScalarBuilder, kind: int, left: Iterable[int], right: Iterable[int]) -> list[int]:
         if kind >= Kind.FLOAT32:
@@ -222,6 +230,8 @@ def _extremum(operation: Op) -> Binary:
 
 def _logical(operation: Op) -> Binary:
     def rule(builder: ScalarBuilder, kind: int, left: Iterable[int], right: Iterable[int]) -> list[int]:
+        if kind == Kind.INT32 and operation == Op.AND:
+            return [_common_bits(builder, a, b) for a, b in zip(left, right, strict=False)]
         if kind != Kind.BOOL:
             raise UnsupportedOperation(f"{operation.name} of bits")
         return [logical(builder, operation, a, b) for a, b in zip(left, right, strict=False)]

@@ -22,7 +22,7 @@ class Op(enum.IntEnum):
 
     The operands of a comparison are of one kind; if one is NaN, ``NE`` is true and the others are false. ``MIN`` and
     ``MAX`` are NaN if an operand is. Integers have ``ADD``, ``SUB``, ``MUL``, ``MIN``, ``MAX``, ``ABS``, ``SIGN``,
-    comparisons, ``SELECT`` and ``CONVERT``.
+    ``AND`` of bits, comparisons, ``SELECT`` and ``CONVERT``.
     """
 
     INPUT = 0

@@ -109,6 +109,9 @@ def body_frames(tree: Tree, root_rotation: Array, root_position: Array, local: A
     else:
         quaternion = _by_pointer_jumping(tree.body_pointers, root_rotation, local)
     rotation = spatial.rotation_matrix(quaternion)
-    step = spatial.apply(take(rotation, tree.body_parent[1:]), offset)
+    if isinstance(tree, Topology):
+        step = spatial.apply(take(rotation, tree.body_parent[1:]), offset)
+    else:  # By the body's own rotation, which is the parent's times the local one, so that nothing is looked up.
+        step = spatial.apply(rotation[..., 1:], spatial.rotate_inverse(local[:, 3], offset))
     position = masked_sum(jnp.concatenate([root_position, step], axis=-1), tree.body_ancestors)
     return quaternion, rotation, position

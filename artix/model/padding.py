@@ -24,9 +24,8 @@ class Padding:
     Attributes:
       links: largest number of links (PhysX's ``maxLinks``).
       dofs: largest number of joint degrees of freedom (``maxDofs``).
-      bodies: largest number of bodies, links joined by fixed joints counting as one; at most ``links``.
-      rounds: rounds of pointer jumping, ceil(log2(depth + 1)) for a tree of bodies of that depth below the root.
-      rigid_rounds: the same for the chains of fixed joints.
+      rounds: rounds of pointer jumping, ceil(log2(depth + 1)) for a tree of links of that depth below the root.
+      rigid_links: largest number of links attached by fixed joints.
       frames: largest number of additional frames.
       mimics: largest number of mimic joints.
       fixed_tendons: largest number of fixed tendons.
@@ -48,9 +47,8 @@ class Padding:
 
     links: int
     dofs: int
-    bodies: int
     rounds: int
-    rigid_rounds: int = 0
+    rigid_links: int = 0
     frames: int = 0
     mimics: int = 0
     fixed_tendons: int = 0
@@ -69,9 +67,8 @@ class Padding:
         return cls(
             links=topology.num_links,
             dofs=topology.num_dofs,
-            bodies=topology.num_bodies,
-            rounds=len(_body_pointers(topology)),
-            rigid_rounds=len(topology.rigid_pointers),
+            rounds=len(_pointers(topology)),
+            rigid_links=topology.num_links - topology.num_bodies,
             frames=len(topology.frame_names),
             mimics=len(topology.mimic_dofs),
             fixed_tendons=len(topology.fixed_tendons),
@@ -109,7 +106,13 @@ class Padding:
 class PaddedTopology(struct.PyTreeNode):
     """A :class:`~artix.Topology` as arrays, padded; attributes of the same name mean the same.
 
-    Padded links are massless and attached to the root, padded DOFs move nothing, and results for both are exactly zero.
+    Each link is a body of its own, one that a fixed joint attaches with no DOF: which links form a body would be data,
+    and sums over it more work than the bodies that it saves. Padded links are massless and attached to the root, padded
+    DOFs move nothing, and results for both are exactly zero.
+
+    What is known of every tree that fits the padding, is a constant of a program: a parent comes before its children,
+    and DOFs are in the order of their links. That leaves half of a mask's entries, and of the places where a gather may
+    have to look, and less where few links are rigid.
 
     Examples:
       >>> fleet = artix.Fleet([artix.robots.load("arm7"), artix.robots.load("cart_pole")], layout="padded")
@@ -118,43 +121,28 @@ class PaddedTopology(struct.PyTreeNode):
       PaddedTopology 7
     """
 
-    is_known_when_traced: ClassVar[bool] = False
-    """Programs of trees that are data are left to XLA, see :mod:`artix.evaluation.quantity`."""
-
     padding: Padding = struct.field(pytree_node=False)
     base_is_free: Array
     link_is_live: Array
     parent: Array
-    link_is_rigid: Array
-    link_body: Array
-    link_in_body: Array
-    rigid_pointers: Array
-    body_link: Array
-    body_parent: Array
-    body_parent_link: Array
-    body_pointers: Array
+    pointers: Array
     body_axes: Array
-    body_dofs: Array
+    dofs_of_link: Array
     body_is_revolute: Array
     body_is_prismatic: Array
     body_is_spherical: Array
     body_is_helical: Array
-    body_ancestors: Array
-    bodies_below: Array
+    ancestors: Array
     dof_is_live: Array
     dof_is_linear: Array
     dof_wraps: Array
-    dof_body: Array
     dof_column: Array
-    dof_moves_body: Array
-    dof_moves_link: Array
-    mass_matrix_halves: tuple[Array, Array]
-    dof_link: Array
-    dof_parent_link: Array
+    moves: Array
+    dofs_above: Array
+    link_of_dof: Array
     dof_axis: Array
     dof_is_one_of_several: Array
     depth_first_dofs: Array
-    link_ancestors: Array
     mimic_dofs: Array
 
     @property
@@ -169,8 +157,8 @@ class PaddedTopology(struct.PyTreeNode):
 
     @property
     def num_bodies(self) -> int:
-        """Largest number of bodies."""
-        return self.padding.bodies
+        """Largest number of bodies, which are links."""
+        return self.padding.links
 
     @property
     def num_base_dofs(self) -> int:
@@ -181,11 +169,6 @@ class PaddedTopology(struct.PyTreeNode):
     def nv(self) -> int:
         """Length of the generalised vectors."""
         return self.num_base_dofs + self.num_dofs
-
-    @property
-    def has_rigid_links(self) -> bool:
-        """Whether any member has bodies of several links."""
-        return self.padding.rigid_rounds > 0
 
     @property
     def has_prismatic(self) -> bool:
@@ -203,6 +186,123 @@ class PaddedTopology(struct.PyTreeNode):
         return self.padding.helical
 
 
+    # --- each link is a body ------------------------------------------------------------------------------------
+
+    has_rigid_links: ClassVar[bool] = False
+
+    @property
+    def link_body(self) -> np.ndarray:
+        """The body of each link: itself."""
+        return np.arange(self.num_links)
+
+    @property
+    def body_link(self) -> np.ndarray:
+        """The link of each body: itself."""
+        return np.arange(self.num_links)
+
+    @property
+    def link_in_body(self) -> np.ndarray:
+        """The identity."""
+        return np.eye(self.num_links, dtype=bool)
+
+    @property
+    def link_is_rigid(self) -> np.ndarray:
+        """False: no link is part of another's body."""
+        return np.zeros(self.num_links, bool)
+
+    @property
+    def rigid_pointers(self) -> np.ndarray:
+        """Empty: no link is part of another's body."""
+        return np.zeros((0, self.num_links), int)
+
+    # --- indices and masks, with what is known of them ----------------------------------------------------------
+
+    @property
+    def body_parent(self) -> Array:
+        """The parent of each body, 0 for body 0, [L]."""
+        return jnp.clip(self.parent, 0, np.maximum(np.arange(self.num_links, dtype=np.int32) - 1, 0))
+
+    @property
+    def body_parent_link(self) -> Array:
+        """The same."""
+        return self.body_parent
+
+    @property
+    def body_pointers(self) -> Array:
+        """Pointer-jumping table of bodies 1 .. L-1 relative to body 0, [rounds, L-1]."""
+        # 2 to the power k levels above link l there is one of at most l less as many.
+        most = [np.arange(1, self.num_links, dtype=np.int32) - 2**k for k in range(self.padding.rounds)]
+        return jnp.clip(self.pointers, 0, np.maximum(np.reshape(most, self.pointers.shape), 0))
+
+    @property
+    def body_dofs(self) -> Array:
+        """The DOFs of each body's joint by place within the joint, n where there is none, [3, L]."""
+        least = np.maximum(np.arange(self.num_links, dtype=np.int32) - 1 - self.padding.rigid_links, 0)
+        return jnp.clip(self.dofs_of_link, np.minimum(least, self.num_dofs), self.num_dofs)
+
+    @property
+    def dof_link(self) -> Array:
+        """Link moved by each DOF, [n]."""
+        least, most = self._links_of_dofs
+        return jnp.clip(self.link_of_dof, least, most)
+
+    @property
+    def dof_body(self) -> Array:
+        """The same."""
+        return self.dof_link
+
+    @property
+    def dof_parent_link(self) -> Array:
+        """Link on which the joint of each DOF sits, [n]."""
+        return self.body_parent[self.dof_link]
+
+    @property
+    def link_ancestors(self) -> Array:
+        """``[a, b]``: whether link a is link b or above it, [L, L]."""
+        return _bits(self.ancestors, self.num_links) & np.triu(np.ones((self.num_links, self.num_links), bool))
+
+    @property
+    def body_ancestors(self) -> Array:
+        """The same."""
+        return self.link_ancestors
+
+    @property
+    def dof_moves_link(self) -> Array:
+        """``[d, l]``: whether DOF d moves link l, [n, L]."""
+        moves = _bits(self.moves, self.num_links)
+        return moves & (np.arange(self.num_links)[None] >= self._links_of_dofs[0][:, None])
+
+    @property
+    def dof_moves_body(self) -> Array:
+        """The same."""
+        return self.dof_moves_link
+
+    @property
+    def bodies_below(self) -> Array:
+        """``[b, 0]`` is true and ``[b, 1 + d]`` tells whether DOF d moves body b, [L, 1 + n]."""
+        return jnp.concatenate([jnp.ones((self.num_links, 1), bool), self.dof_moves_body.T], axis=1)
+
+    @property
+    def mass_matrix_halves(self) -> tuple[Array, Array]:
+        """Where the upper half (with the diagonal) and the lower half of the mass matrix may not be zero, [nv, nv]."""
+        base = self.num_base_dofs
+        above = _bits(self.dofs_above, self.num_dofs)
+        above = jnp.pad(above, ((base, 0), (base, 0)), constant_values=True)
+        upper = np.triu(np.ones((self.nv, self.nv), bool))
+        return above & upper, above.T & ~upper
+
+    @property
+    def _links_of_dofs(self) -> tuple[np.ndarray, np.ndarray]:
+        """The first and the last link that each DOF may move."""
+        dofs = np.arange(self.num_dofs, dtype=np.int32)
+        least = 1 + dofs // (3 if self.has_spherical else 1)
+        most = np.minimum(1 + dofs + self.padding.rigid_links, self.num_links - 1)
+        return np.minimum(least, most), most
+
+
+_BITS = (np.uint32(1) << np.arange(32, dtype=np.uint32)).view(np.int32)
+
+
 #: A tree known while JAX traces, or a tree as data. Both have the same attributes.
 Tree: TypeAlias = Topology | PaddedTopology
 
@@ -210,54 +310,61 @@ Tree: TypeAlias = Topology | PaddedTopology
 def pad_topology(topology: Topology, padding: Padding) -> PaddedTopology:
     """A topology as data, padded with entries that have no effect."""
     padding.check_fits(topology)
-    links, dofs, bodies = padding.links, padding.dofs, padding.bodies
+    links, dofs = padding.links, padding.dofs
+
+    def by_link(of_bodies: np.ndarray, fill: float = 0) -> np.ndarray:
+        """From arrays of bodies, [..., B]: those of their links, [..., L], with ``fill`` for rigid and padded ones."""
+        result = np.full((*of_bodies.shape[:-1], links), fill, of_bodies.dtype)
+        result[..., topology.body_link] = of_bodies
+        return result
+
     body_dofs = np.where(topology.body_dofs == topology.num_dofs, dofs, topology.body_dofs)
-    base = 6 if padding.floating else 0
-    above = np.pad(padded(topology.dof_ancestors, (dofs, dofs)), ((base, 0), (base, 0)), constant_values=True)
+    axes = by_link(topology.body_axes)
+    axes[3] += ~np.any(axes, axis=0)  # the identity where a link has no joint
     arrays: dict[str, Any] = {
         "base_is_free": np.bool_(not topology.fixed_base),
         "link_is_live": padded(np.ones(topology.num_links, bool), (links,)),
         "parent": padded(np.array(topology.parent), (links,)),
-        "link_is_rigid": padded(topology.link_is_rigid, (links,)),
-        "link_body": padded(topology.link_body, (links,)),
-        "link_in_body": padded(topology.link_in_body, (links, bodies)),
-        "rigid_pointers": padded(topology.rigid_pointers, (padding.rigid_rounds, links)),
-        "body_link": padded(topology.body_link, (bodies,)),
-        "body_parent": padded(np.maximum(topology.body_parent, 0), (bodies,)),
-        "body_parent_link": padded(topology.body_parent_link, (bodies,)),
-        "body_pointers": padded(_body_pointers(topology), (padding.rounds, bodies - 1)),
-        "body_axes": np.concatenate(
-            [padded(topology.body_axes[:3], (3, bodies)), padded(topology.body_axes[3:], (1, bodies), fill=1.0)]
-        ),
-        "body_dofs": padded(body_dofs, (3, bodies), fill=dofs),
-        "body_is_revolute": padded(topology.body_is_revolute, (bodies,)),
-        "body_is_prismatic": padded(topology.body_is_prismatic, (bodies,)),
-        "body_is_spherical": padded(topology.body_is_spherical, (bodies,)),
-        "body_is_helical": padded(topology.body_is_helical, (bodies,)),
-        "body_ancestors": padded(topology.body_ancestors, (bodies, bodies)),
-        "bodies_below": padded(topology.bodies_below, (bodies, 1 + dofs)),
+        "pointers": padded(_pointers(topology), (padding.rounds, links - 1)),
+        "body_axes": axes,
+        "dofs_of_link": by_link(body_dofs, dofs).astype(np.int32),
+        "body_is_revolute": by_link(topology.body_is_revolute),
+        "body_is_prismatic": by_link(topology.body_is_prismatic),
+        "body_is_spherical": by_link(topology.body_is_spherical),
+        "body_is_helical": by_link(topology.body_is_helical),
+        "ancestors": _packed(padded(topology.link_ancestors, (links, links))),
         "dof_is_live": padded(np.ones(topology.num_dofs, bool), (dofs,)),
         "dof_is_linear": padded(topology.dof_is_linear, (dofs,)),
         "dof_wraps": padded(topology.dof_wraps, (dofs,)),
-        "dof_body": padded(topology.dof_body, (dofs,)),
         "dof_column": padded(topology.dof_column, (dofs,)),
-        "dof_moves_body": padded(topology.dof_moves_body, (dofs, bodies)),
-        "dof_moves_link": padded(topology.dof_moves_link, (dofs, links)),
-        "dof_link": padded(topology.dof_link, (dofs,)),
-        "dof_parent_link": padded(topology.dof_parent_link, (dofs,)),
+        "moves": _packed(padded(topology.dof_moves_link, (dofs, links))),
+        "dofs_above": _packed(padded(topology.dof_ancestors, (dofs, dofs))),
+        "link_of_dof": padded(topology.dof_link, (dofs,)),
         "dof_axis": padded(topology.dof_axis, (dofs,)),
         "dof_is_one_of_several": padded(topology.dof_is_one_of_several, (dofs,)),
-        "depth_first_dofs": np.concatenate([topology.depth_first_dofs, np.arange(topology.num_dofs, dofs)]),
-        "link_ancestors": padded(topology.link_ancestors, (links, links)),
+        "depth_first_dofs": np.concatenate([topology.depth_first_dofs, np.arange(topology.num_dofs, dofs)]).astype(
+            np.int32
+        ),
         "mimic_dofs": padded(np.array(topology.mimic_dofs, int).reshape(-1, 2), (padding.mimics, 2), fill=dofs),
-        "mass_matrix_halves": (np.triu(above), np.triu(above, 1).T),
     }
     return PaddedTopology(padding=padding, **jax.tree.map(jnp.asarray, arrays))
 
 
-def _body_pointers(topology: Topology) -> np.ndarray:
-    """Pointer-jumping table of bodies 1 .. B-1 relative to body 0, shape [rounds, B-1]."""
-    return pointer_table(topology.body_parent[1:] - 1)
+def _pointers(topology: Topology) -> np.ndarray:
+    """Pointer-jumping table of links 1 .. L-1 relative to link 0, shape [rounds, L-1]."""
+    return pointer_table(np.array(topology.parent[1:], int) - 1)
+
+
+def _packed(mask: np.ndarray) -> np.ndarray:
+    """The rows of a mask [m, n] as bits, int32 [m, ceil(n / 32)]: a fleet reads them for each of its members."""
+    words = -(-mask.shape[1] // 32)
+    bits = np.pad(mask, ((0, 0), (0, 32 * words - mask.shape[1]))).reshape(len(mask), words, 32)
+    return np.sum(bits * _BITS.view(np.uint32), axis=-1, dtype=np.uint32).view(np.int32)
+
+
+def _bits(words: Array, columns: int) -> Array:
+    """The mask [m, n] that was :func:`_packed`."""
+    return ((words[:, :, None] & _BITS) != 0).reshape(len(words), -1)[:, :columns]
 
 
 def padded(array: np.ndarray, shape: tuple[int, ...], fill=0) -> np.ndarray:
