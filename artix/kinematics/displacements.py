@@ -149,8 +149,7 @@ def displacement_of(tree: Tree, state: State, root_pose, joint_position) -> Arra
     turn = spatial.apply(spatial.right_jacobian(by_body(tree, state.joint_position)), by_body(tree, joint_position))
     width = tree.num_bodies - 1
     turns = take(turn.reshape(-1), tree.dof_column * width + tree.dof_body - 1)
-    spherical = take(jnp.asarray(tree.body_is_spherical), tree.dof_body)
-    joints = jnp.where(spherical, turns, joint_position)
+    joints = jnp.where(jnp.asarray(tree.dof_is_spherical), turns, joint_position)
     return jnp.concatenate([root, joints, take(turn[2], _two_axes(tree) - 1)])
 
 

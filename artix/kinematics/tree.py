@@ -49,7 +49,7 @@ def where_spherical(tree: Tree, vectors: Array, other: Array) -> Array:
     """Joint values [n]: for spherical joints from vectors [3, B-1], for all others from ``other`` [n]."""
     width = tree.num_bodies - 1
     values = take(vectors.reshape(-1), tree.dof_column * width + tree.dof_body - 1)
-    return jnp.where(take(jnp.asarray(tree.body_is_spherical), tree.dof_body), values, other)
+    return jnp.where(jnp.asarray(tree.dof_is_spherical), values, other)
 
 
 def spherical_vectors(tree: Tree, q: Array) -> Array:

@@ -135,6 +135,7 @@ class PaddedTopology(struct.PyTreeNode):
     ancestors: Array
     dof_is_live: Array
     dof_is_linear: Array
+    dof_is_spherical: Array
     dof_wraps: Array
     dof_column: Array
     moves: Array
@@ -335,6 +336,7 @@ def pad_topology(topology: Topology, padding: Padding) -> PaddedTopology:
         "ancestors": _packed(padded(topology.link_ancestors, (links, links))),
         "dof_is_live": padded(np.ones(topology.num_dofs, bool), (dofs,)),
         "dof_is_linear": padded(topology.dof_is_linear, (dofs,)),
+        "dof_is_spherical": padded(topology.dof_is_spherical, (dofs,)),
         "dof_wraps": padded(topology.dof_wraps, (dofs,)),
         "dof_column": padded(topology.dof_column, (dofs,)),
         "moves": _packed(padded(topology.dof_moves_link, (dofs, links))),

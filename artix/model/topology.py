@@ -148,6 +148,11 @@ class Topology(LinkTree):
         return self._bodies_of(JointType.SPHERICAL)
 
     @cached_property
+    def dof_is_spherical(self) -> np.ndarray:
+        """Whether each DOF is of a spherical joint, shape [n]."""
+        return read_only(self.body_is_spherical[self.dof_body], bool)
+
+    @cached_property
     def body_axes(self) -> np.ndarray:
         """Quaternion that rotates each body's joint frame so that its free axes come first, shape [4, B]."""
         rotations = [AXES_FIRST[tuple(int(axis) % 3 for axis in self.joint_axes[link])] for link in self.body_link]
