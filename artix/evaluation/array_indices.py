@@ -37,12 +37,13 @@ def gather_numbers(shape: Sequence[int], indices: np.ndarray, parameters: Mappin
 
 
 class Windows(NamedTuple):
-    """The windows that a gather reads, for indices that are not known."""
+    """The windows that a gather reads or a scatter changes, for indices that are not known."""
 
     offsets: np.ndarray
-    """For each entry of the result, the number of the entry that it reads if its window starts at zero on all axes."""
+    """For each entry of the result (or the updates), the number of the entry that it reads (or changes) if its window
+    starts at zero on all axes."""
     rows: np.ndarray
-    """For each entry of the result, the window that it belongs to, in the order of the indices."""
+    """For each of them, the window that it belongs to, in the order of the indices."""
     axes: tuple[int, ...]
     """The axis along which each coordinate of an index moves a window."""
     strides: tuple[int, ...]
@@ -61,22 +62,44 @@ def gather_windows(shape: Sequence[int], indices: Sequence[int], parameters: Map
     """
     axes, sizes = tuple(parameters["dimension_numbers"].start_index_map), parameters["slice_sizes"]
     offsets = gather_numbers(shape, np.zeros(indices, np.int64), parameters)
+    last = tuple(shape[axis] - sizes[axis] for axis in axes)
+    return _moving_windows(offsets, shape, indices, axes, last, parameters["dimension_numbers"].offset_dims)
+
+
+def scatter_windows(
+    shape: Sequence[int], indices: Sequence[int], updates: Sequence[int], parameters: Mapping[str, Any]
+) -> Windows:
+    """The windows of a scatter.
+
+    Args:
+      shape: shape of the array that is changed.
+      indices: shape of its indices, coordinates last.
+      updates: shape of the updates.
+      parameters: parameters of the scatter.
+    """
+    numbers = parameters["dimension_numbers"]
+    offsets = scatter_numbers(shape, np.zeros(indices, np.int64), updates, parameters)
+    axes = tuple(numbers.scatter_dims_to_operand_dims)
+    batching = getattr(numbers, "operand_batching_dims", ())
+    kept = [axis for axis in range(len(shape)) if axis not in (*numbers.inserted_window_dims, *batching)]
+    sizes = dict(zip(kept, (updates[axis] for axis in numbers.update_window_dims), strict=True))
+    last = tuple(shape[axis] - sizes.get(axis, 1) for axis in axes)
+    return _moving_windows(offsets, shape, indices, axes, last, numbers.update_window_dims)
+
+
+def _moving_windows(
+    offsets: np.ndarray,
+    shape: Sequence[int],
+    indices: Sequence[int],
+    axes: tuple[int, ...],
+    last: tuple[int, ...],
+    window_axes: Sequence[int],
+) -> Windows:
     # The number of the window, broadcast over the window's entries.
     batch = indices[:-1]
     numbers = np.arange(int(np.prod(batch, dtype=int))).reshape(batch)
-    num_window_axes = offsets.ndim - len(batch)
-    batch_axes = tuple(axis for axis in range(offsets.ndim) if axis not in parameters["dimension_numbers"].offset_dims)
-    rows = np.broadcast_to(
-        np.expand_dims(numbers, tuple(axis for axis in range(len(batch) + num_window_axes) if axis not in batch_axes)),
-        offsets.shape,
-    )
-    return Windows(
-        offsets,
-        rows,
-        axes,
-        tuple(int(np.prod(shape[axis + 1 :], dtype=int)) for axis in axes),
-        tuple(shape[axis] - sizes[axis] for axis in axes),
-    )
+    rows = np.broadcast_to(np.expand_dims(numbers, tuple(window_axes)), offsets.shape)
+    return Windows(offsets, rows, axes, tuple(int(np.prod(shape[axis + 1 :], dtype=int)) for axis in axes), last)
 
 
 def scatter_numbers(

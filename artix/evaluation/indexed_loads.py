@@ -1,4 +1,4 @@
-"""Gathers and dynamic slices at unknown indices, as loads from arguments and known arrays."""
+"""Gathers and dynamic slices at unknown indices: loads from arguments and known arrays, else selections."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from artix.evaluation.array_indices import clips, dynamic_slice_numbers, fill_value, gather_windows
+from artix.evaluation.array_indices import Windows, clips, dynamic_slice_numbers, fill_value, gather_windows
 from artix.evaluation.equations import result_of, shapes_of
+from artix.evaluation.indexed_selections import Computed, starts_along
 from artix.evaluation.scalar_builder import (
     CONSTANTS,
     TRUE,
@@ -19,7 +20,7 @@ from artix.evaluation.scalar_builder import (
     Value,
     kind_of,
 )
-from artix.evaluation.scalar_choices import bounds, compare, extremum, logical, select
+from artix.evaluation.scalar_choices import compare, extremum, logical, select
 from artix.evaluation.scalar_functions import integer
 from artix.evaluation.scalar_program import Kind, Op
 
@@ -48,37 +49,6 @@ class _Source(NamedTuple):
         return builder.entry(kind, self.number, index)
 
 
-class _Computed(NamedTuple):
-    """Computed scalars, of which entries are selected: there is no memory from which they could be loaded."""
-
-    references: Sequence[int]
-    """The array's entries."""
-    starts: Sequence[int]
-    """All starts of a window, ascending."""
-    first: int = 0
-
-    def entries(self, builder: ScalarBuilder, kind: int, start: int, offsets: Sequence[int]) -> list[int]:
-        """The entries at offsets from a start, entry by entry of the array: each comparison serves all offsets."""
-        least, most = bounds(builder, start)
-        candidates = [x for x in self.starts if least <= x <= most] or self.starts
-        chosen = [self.references[candidates[0] + offset] for offset in offsets]
-        for candidate in candidates[1:]:
-            is_it = compare(builder, _INDEX, Op.EQ, start, builder.constant(candidate, _INDEX))
-            chosen = [
-                select(builder, kind, is_it, self.references[candidate + offset], other)
-                for offset, other in zip(offsets, chosen, strict=True)
-            ]
-        return chosen
-
-
-def _starts(strides: Sequence[int], last: Sequence[int]) -> list[int]:
-    """The starts of a window that moves along axes with these strides, up to these last positions."""
-    starts = np.zeros(1, int)
-    for stride, end in zip(strides, last, strict=True):
-        starts = np.add.outer(starts, stride * np.arange(end + 1)).ravel()
-    return np.unique(starts).tolist()
-
-
 def load_windows(builder: ScalarBuilder, equation: Any, entries: Value, indices: Value) -> Value:
     """The result of a gather.
 
@@ -89,20 +59,42 @@ def load_windows(builder: ScalarBuilder, equation: Any, entries: Value, indices:
       indices: its indices, not all known, coordinates last.
 
     Raises:
-      UnsupportedOperation: the array is neither an argument nor known, or the indices are not int32.
+      UnsupportedOperation: the indices are not int32.
     """
     shape, dtype, _ = result_of(equation)
     operand, indices_shape = shapes_of(equation)
     indices = builder.references(indices, _INDEX)
     kind = kind_of(dtype)
     windows = gather_windows(operand, indices_shape, equation.params)
-    source = _source(builder, entries, kind, _starts(windows.strides, windows.last))
-    _check_kind(equation.invars[1].aval.dtype)
-    mode, width = equation.params["mode"], len(windows.axes)
+    source = _source(builder, entries, kind, starts_along(windows.strides, windows.last))
+    check_index(equation.invars[1].aval.dtype)
     outside = builder.constant(np.array(fill_value(dtype, equation.params["fill_value"]), dtype).item(), kind)
-    starts, is_inside = [], []
+    starts, is_inside = window_starts(builder, indices, windows, equation.params["mode"], source.first)
+    rows, offsets = windows.rows.ravel(), windows.offsets.ravel()
+    loaded = [0] * len(rows)
+    for row, (start, inside) in enumerate(zip(starts, is_inside, strict=True)):
+        places = np.flatnonzero(rows == row).tolist()
+        values = source.entries(builder, kind, start, offsets[places].tolist())
+        for place, value in zip(places, values, strict=True):
+            loaded[place] = select(builder, kind, inside, value, outside)
+    return builder.as_value(loaded, shape, dtype)
+
+
+def window_starts(
+    builder: ScalarBuilder, indices: Sequence[int], windows: Windows, mode: Any, first: int = 0
+) -> tuple[list[int], list[int]]:
+    """The first entry of each window if it begins at unknown indices, and whether the window lies within the array.
+
+    Args:
+      builder: builds scalars.
+      indices: the indices, coordinates last.
+      windows: the windows, as many coordinates as strides.
+      mode: what becomes of windows outside.
+      first: the number of the array's own first entry.
+    """
+    width, starts, is_inside = len(windows.axes), [], []
     for row in range(len(indices) // width if width else 1):
-        start, inside = builder.constant(source.first, _INDEX), TRUE
+        start, inside = builder.constant(first, _INDEX), TRUE
         for index, stride, last in zip(indices[row * width :], windows.strides, windows.last, strict=False):
             if clips(mode):
                 index = _clip(builder, index, last)
@@ -112,14 +104,7 @@ def load_windows(builder: ScalarBuilder, equation: Any, entries: Value, indices:
             start = _advance(builder, start, index, stride)
         starts.append(start)
         is_inside.append(inside)
-    rows, offsets = windows.rows.ravel(), windows.offsets.ravel()
-    loaded = [0] * len(rows)
-    for row, (start, inside) in enumerate(zip(starts, is_inside, strict=True)):
-        places = np.flatnonzero(rows == row).tolist()
-        values = source.entries(builder, kind, start, offsets[places].tolist())
-        for place, value in zip(places, values, strict=True):
-            loaded[place] = select(builder, kind, inside, value, outside)
-    return builder.as_value(loaded, shape, dtype)
+    return starts, is_inside
 
 
 def load_slice(builder: ScalarBuilder, equation: Any, entries: Value, starts: Sequence[Value]) -> Value:
@@ -136,17 +121,17 @@ def load_slice(builder: ScalarBuilder, equation: Any, entries: Value, starts: Se
     kind = kind_of(dtype)
     strides = [int(np.prod(operand[axis + 1 :], dtype=int)) for axis in range(len(operand))]
     last = [length - size for length, size in zip(operand, sizes, strict=True)]
-    source = _source(builder, entries, kind, _starts(strides, last))
+    source = _source(builder, entries, kind, starts_along(strides, last))
     position = builder.constant(source.first, _INDEX)
     for axis, start in enumerate(starts):
-        _check_kind(equation.invars[1 + axis].aval.dtype)
+        check_index(equation.invars[1 + axis].aval.dtype)
         index = _clip(builder, builder.references(start, _INDEX)[0], last[axis])
         position = _advance(builder, position, index, strides[axis])
     offsets = dynamic_slice_numbers(operand, [0] * len(operand), sizes).ravel().tolist()
     return builder.as_value(source.entries(builder, kind, position, offsets), shape, dtype)
 
 
-def _source(builder: ScalarBuilder, entries: Value, kind: int, starts: list[int]) -> _Source | _Computed:
+def _source(builder: ScalarBuilder, entries: Value, kind: int, starts: list[int]) -> _Source | Computed:
     """The source of an array's entries, of which windows are read that begin at these starts."""
     if isinstance(entries, LargeArgument):
         return _Source(entries.number, 0, len(entries))
@@ -157,10 +142,11 @@ def _source(builder: ScalarBuilder, entries: Value, kind: int, starts: list[int]
         _, number, first = inputs[0]
         if all(operation == (Op.INPUT, number, first + position) for position, operation in enumerate(inputs)):
             return _Source(number, first, len(entries))
-    return _Computed(entries, starts)
+    return Computed(entries, starts)
 
 
-def _check_kind(dtype: Any) -> None:
+def check_index(dtype: Any) -> None:
+    """Raises ``UnsupportedOperation`` unless unknown indices may be of this dtype."""
     if kind_of(dtype) != Kind.INT32:
         raise UnsupportedOperation(f"indices of {dtype} that are not known")
 

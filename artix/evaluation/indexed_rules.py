@@ -1,4 +1,4 @@
-"""Rules for gathers, scatters and dynamic slices; only reads of arguments and known arrays can have unknown indices."""
+"""Rules for gathers, scatters and dynamic slices."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ from artix.evaluation.array_indices import (
     fill_value,
     gather_numbers,
     scatter_numbers,
+    scatter_windows,
 )
 from artix.evaluation.array_movement import getter
 from artix.evaluation.equations import Rule, result_of, shapes_of
-from artix.evaluation.indexed_loads import load_slice, load_windows
+from artix.evaluation.indexed_loads import check_index, load_slice, load_windows, window_starts
+from artix.evaluation.indexed_selections import change_window, starts_along
 from artix.evaluation.scalar_builder import ScalarBuilder, UnsupportedOperation, Value, kind_of
+from artix.evaluation.scalar_choices import select
 from artix.evaluation.scalar_functions import Binary
+from artix.evaluation.scalar_program import Kind
 
 
 def _known(value: Value, name: str) -> np.ndarray:
@@ -50,20 +54,50 @@ def gather(equation: Any) -> Rule:
 
 
 def scatter(equation: Any, rule: Binary | None) -> Rule:
-    """Replaces entries at known indices, or combines them with updates."""
+    """Replaces entries, or combines them with updates."""
     shape, dtype, _ = result_of(equation)
     kind, (operand, _, changes) = kind_of(dtype), shapes_of(equation)
 
     def apply(builder: ScalarBuilder, arguments: Sequence[Value]) -> list[Value]:
-        indices = _known(arguments[1], "scatter")
+        entries, indices = list(builder.references(arguments[0], kind)), arguments[1]
+        updates = builder.references(arguments[2], kind)
+        if type(indices) is not np.ndarray:
+            _scatter_at_unknown(builder, equation, entries, indices, updates, rule)
+            return [builder.as_value(entries, shape, dtype)]
         numbers = scatter_numbers(operand, indices, changes, equation.params).ravel().tolist()
-        entries = list(builder.references(arguments[0], kind))
-        for number, change in zip(numbers, builder.references(arguments[2], kind), strict=True):
+        for number, change in zip(numbers, updates, strict=True):
             if number != OUTSIDE:
                 entries[number] = change if rule is None else rule(builder, kind, (entries[number],), (change,))[0]
         return [builder.as_value(entries, shape, dtype)]
 
     return apply
+
+
+def _scatter_at_unknown(
+    builder: ScalarBuilder,
+    equation: Any,
+    entries: list[int],
+    indices: Value,
+    updates: Sequence[int],
+    rule: Binary | None,
+) -> None:
+    """Changes entries at indices that are not known."""
+    operand, indices_shape, changes = shapes_of(equation)
+    kind, mode = kind_of(result_of(equation)[1]), equation.params["mode"]
+    check_index(equation.invars[1].aval.dtype)
+    windows = scatter_windows(operand, indices_shape, changes, equation.params)
+    starts, is_inside = window_starts(builder, builder.references(indices, int(Kind.INT32)), windows, mode)
+    possible, nowhere = starts_along(windows.strides, windows.last), builder.constant(OUTSIDE, int(Kind.INT32))
+
+    def changed(entry: int, change: int) -> int:
+        return change if rule is None else rule(builder, kind, (entry,), (change,))[0]
+
+    rows, offsets = windows.rows.ravel(), windows.offsets.ravel()
+    for row, (start, inside) in enumerate(zip(starts, is_inside, strict=True)):
+        places = np.flatnonzero(rows == row).tolist()
+        pairs = [(int(offsets[place]), updates[place]) for place in places]
+        where = select(builder, int(Kind.INT32), inside, start, nowhere)
+        change_window(builder, kind, entries, possible, where, pairs, changed)
 
 
 def dynamic_slice(equation: Any) -> Rule:

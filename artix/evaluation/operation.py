@@ -21,6 +21,7 @@ from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 
 from artix.evaluation.batch_axes import Axes, Axis
+from artix.evaluation.blocks import in_blocks
 from artix.evaluation.clean_context import all_devices_alike
 from artix.evaluation.compilation import cpu_kernel
 from artix.evaluation.devices import type_like, varying_alike
@@ -214,6 +215,8 @@ def _lower_for_cpu(context: Any, *operands: Any, program: Program, axes: Axes) -
     batches = axes or (Axis(1, (True,) * len(operands)),)
     levels = levels_of(batches, len(operands))
     kernel = None if module.lowering_parameters.for_export else cpu_kernel(program, levels)
+    if kernel is None and axes and program.has_kernel and is_for_one_device(module):
+        return lower_on_one_device(functools.partial(_evaluate_in_blocks, program, axes), context, *operands)
     if kernel is None:
         return _lower_by_xla(context, *operands, program=program, axes=axes)
     if not is_for_one_device(module):
@@ -222,6 +225,16 @@ def _lower_for_cpu(context: Any, *operands: Any, program: Program, axes: Axes) -
     if axes:
         return jax.ffi.ffi_lowering(kernel)(context, *operands)
     return mlir.lower_fun(functools.partial(_call_for_one, kernel, program), multiple_results=True)(context, *operands)
+
+
+def _evaluate_in_blocks(program: Program, axes: Axes, *operands: Any) -> list[Any]:
+    """As :func:`evaluate_by_xla`, for what is too large for a kernel."""
+
+    def of_part(*parts: Any) -> list[Any]:
+        size = next(x.shape[0] for x, is_mapped in zip(parts, axes[0].mapped, strict=True) if is_mapped)
+        return evaluate_by_xla(*parts, program=program, axes=(axes[0]._replace(size=size), *axes[1:]))
+
+    return in_blocks(of_part, operands, axes[0].mapped)
 
 
 def _call_for_one(kernel: str, program: Program, *operands: Any) -> list[Any]:

@@ -255,7 +255,7 @@ def _padded(program: Program, key: bytes | None, arguments: _AxesOfAll, results:
             for value, axes in zip(values, arguments, strict=True)
         ]
         return [
-            jnp.pad(result, [(start, length - start - size) for start, size, length in axes])
+            lax.pad(result, result.dtype.type(0), [(start, length - start - size, 0) for start, size, length in axes])
             for result, axes in zip(jaxpr_as_fun(program.jaxpr)(*parts), results, strict=True)
         ]
 

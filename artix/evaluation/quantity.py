@@ -217,4 +217,3 @@ def _num_parameters(structure: Any) -> int:
     """How many arrays the first argument has, if it is an articulation."""
     first = structure.children()[0].children()[:1]
     return first[0].num_leaves if first and (first[0].node_data() or [None])[0] is Articulation else 0
-

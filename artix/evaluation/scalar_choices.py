@@ -56,7 +56,7 @@ def compare(builder: ScalarBuilder, kind: int, operation: int, a: int, b: int) -
     numeric, ordered = _COMPARISONS[operation], operation in (Op.LT, Op.LE)
     if a >= CONSTANTS and b >= CONSTANTS:
         return builder.fold(numeric, kind, Kind.BOOL, a, b)
-    if operation == Op.LT and (a == b or _never_less(builder, a, b)):
+    if operation == Op.LT and (a == b or _never_less(builder, kind, a, b)):
         return FALSE
     for flag, other, swapped in ((a, b, False), (b, a, True)):
         parts = builder.operation(flag)
@@ -86,8 +86,10 @@ def _compare_bools(builder: ScalarBuilder, operation: int, a: int, b: int) -> in
     return differ if operation == Op.NE else negation(builder, differ)
 
 
-def _never_less(builder: ScalarBuilder, a: int, b: int) -> bool:
-    """Whether ``a < b`` is impossible because one side is infinite."""
+def _never_less(builder: ScalarBuilder, kind: int, a: int, b: int) -> bool:
+    """Whether ``a < b`` is impossible because one side is infinite, or by the bounds of integers."""
+    if kind == Kind.INT32:
+        return bounds(builder, a)[0] >= bounds(builder, b)[1]
     return (a >= CONSTANTS and builder.value(a) == math.inf) or (b >= CONSTANTS and builder.value(b) == -math.inf)
 
 

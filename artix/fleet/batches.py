@@ -9,17 +9,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from artix.evaluation.devices import scan
-
-_MOST_ITEMS = 512
+from artix.evaluation.blocks import block_size, in_blocks
 
 
 def vmap_in_blocks(function: Callable[..., Any]) -> Callable[..., Any]:
     """``jax.vmap`` over the leading axes of all arguments, which a CPU evaluates in blocks of up to 512 items.
 
-    For mixed fleets, whose trees are data: intermediates of a whole batch would leave the caches. On other devices, and
-    for batches that no number from 128 to 512 divides, it is ``jax.vmap``. The same under ``jax.jit`` and
-    differentiation.
+    For functions of which not all is a kernel (see :func:`artix.explain`), such as the step of a padded fleet:
+    intermediates of a whole batch would leave the caches. On other devices, and for batches that no number from 128 to
+    512 divides, it is ``jax.vmap``. The same under ``jax.jit`` and differentiation.
 
     Args:
       function: a function of one articulation, one state and so on.
@@ -39,14 +37,12 @@ def vmap_in_blocks(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def of_batch(*arguments: Any) -> Any:
         size, batched = _common_size(arguments), jax.vmap(function)
-        block = _block_size(size)
+        block = block_size(size)
         if block == size:
             return batched(*arguments)
 
         def block_by_block(*items: Any) -> Any:
-            blocks = jax.tree.map(lambda x: x.reshape(size // block, block, *x.shape[1:]), items)
-            results = scan(lambda _, part: ((), batched(*part)), (), blocks)[1]
-            return jax.tree.map(lambda x: jax.lax.collapse(x, 0, 2), results)
+            return in_blocks(batched, items, (True,) * len(items))
 
         return jax.lax.platform_dependent(*arguments, cpu=block_by_block, default=batched)
 
@@ -63,8 +59,3 @@ def _common_size(arguments: tuple[Any, ...]) -> int:
             f"{found}; close over what all items share"
         )
     return shapes[0][0]
-
-
-def _block_size(size: int) -> int:
-    """The number of items in a block: the largest divisor of ``size`` within limits, else ``size`` itself."""
-    return next((block for block in range(min(size, _MOST_ITEMS), _MOST_ITEMS // 4 - 1, -1) if size % block == 0), size)

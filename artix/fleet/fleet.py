@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
+from artix.evaluation.compilation import kernels_are_on
 from artix.fleet.batches import vmap_in_blocks
 from artix.fleet.kinds import MOST_KINDS, each_part_alike, evaluate_by_kind, kinds_of, parameters_of
 from artix.model.articulation import Articulation, State
@@ -276,7 +277,8 @@ def _num_parts(sharding: NamedSharding, members: int) -> int:
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _evaluate(function, options, articulation, state, *arguments):
-    batched = jax.vmap if isinstance(articulation.topology, Topology) else vmap_in_blocks
+    # A kernel keeps what is intermediate in the caches by itself.
+    batched = jax.vmap if isinstance(articulation.topology, Topology) or kernels_are_on() else vmap_in_blocks
     return batched(partial(function, **dict(options)))(articulation, state, *arguments)
 
 

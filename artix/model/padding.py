@@ -186,7 +186,6 @@ class PaddedTopology(struct.PyTreeNode):
         """Whether any member has a helical joint."""
         return self.padding.helical
 
-
     # --- each link is a body ------------------------------------------------------------------------------------
 
     has_rigid_links: ClassVar[bool] = False

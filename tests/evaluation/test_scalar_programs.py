@@ -283,6 +283,52 @@ def test_loads_at_indices_that_are_not_known(name: str, dtype: np.dtype) -> None
     assert _counts(_LOADS[name], x, i)["LOAD"]
 
 
+def _change(method: str, mode: str) -> Callable[[Any, Any], Any]:
+    def function(x: Any, i: Any) -> Any:
+        at = (2 * x).at[i[:, 0], i[:, 1]]
+        return getattr(at, method)(x[0] + x[1], mode=mode, wrap_negative_indices=False)
+
+    return function
+
+
+_SELECTIONS: dict[str, Callable[[Any, Any], Any]] = {
+    **{f"{name} of what is computed": lambda x, i, f=f: f(jnp.sin(x), i) for name, f in _LOADS.items()},
+    "gather of integers": lambda x, i: (2 * i).reshape(-1)[jnp.clip(i, 0, 5)],
+    "gather of bools": lambda x, i: jnp.where((x > 0).at[0, i].get(mode="clip"), x[0, 0], 1),
+    "index with bounds": lambda x, i: jnp.sin(x).reshape(-1)[jnp.clip(i, 1, np.array([[3, 5]], np.int32))],
+    "scatter": _change("set", "drop"),
+    "scatter clip": _change("set", "clip"),
+    "scatter add": _change("add", "drop"),
+    "scatter multiply": _change("multiply", "clip"),
+    "scatter rows": lambda x, i: jnp.cos(x).at[:, jnp.clip(i[:, 1], 0, 2)].max(x),
+    "scatter of negative indices": lambda x, i: x.at[:, jnp.clip(i[:, 1], -3, 2)].add(x),
+    "transposed gather": lambda x, i: jax.grad(
+        lambda y: jnp.sum(jnp.sin(y).at[i[:, 0], i[:, 1]].get(mode="clip", wrap_negative_indices=False) ** 2)
+    )(x),
+    "transposed scatter": lambda x, i: jax.grad(lambda y: jnp.sum(_change("add", "drop")(y, i) ** 3))(x),
+}
+
+
+@pytest.mark.parametrize("name", _SELECTIONS)
+def test_selections_at_indices_that_are_not_known(name: str, dtype: np.dtype) -> None:
+    """Of what is computed, also outside of the array."""
+    x = np.array([[0.4, -1.7, 2.5], [-0.2, 3.1, -0.9]], dtype)
+    i = np.array([[0, 2], [1, -1], [5, 1]], np.int32)
+    _agrees(_SELECTIONS[name], x, i)
+
+
+def test_bounds_of_an_index_leave_few_selections() -> None:
+    x = np.ones(100)
+    few = _counts(lambda x, i: jnp.sin(x).at[jnp.clip(i, 40, 42)].get(mode="promise_in_bounds"), x, np.int32(0))
+    assert few["SELECT"] == 2
+    assert few["SIN"] == 3
+
+
+def test_common_bits_of_integers() -> None:
+    bits = np.int32(1) << np.arange(31, dtype=np.int32)
+    _agrees(lambda x, i: jnp.where((i & bits) != 0, x, -x), np.linspace(1, 2, 31), np.int32(0b1011))
+
+
 def test_large_arguments_have_no_scalars_of_their_own() -> None:
     x = np.random.default_rng(0).normal(size=(1000, 1000))
     program = _program(lambda x, i: x.reshape(-1)[jnp.clip(i, 0, 10)] + x[3, 4], x, np.int32(3))
@@ -426,9 +472,8 @@ def test_known_arguments_are_left_out() -> None:
         (lambda x: lax.sort(x), "sort"),
         (lambda x: jnp.linalg.eigh(x[:, None] * x)[0], "eigh"),
         (lambda x: lax.while_loop(lambda y: y[0] < 9, lambda y: 2 * y, x), "while"),
-        (lambda x: jnp.sin(x)[x[0].astype(jnp.int32)], "dynamic_slice of what is computed"),
-        (lambda x: x[::-1][x.astype(jnp.int32)], "gather of what is computed"),
-        (lambda x: x.at[x[0].astype(jnp.int32)].set(0), "scatter at indices that are not known"),
+        (lambda x: lax.dynamic_update_slice(x, x[:1], (x[0].astype(jnp.int32),)), "dynamic_update_slice at indices"),
+        (lambda x: jnp.sin(x)[x[0].astype(jnp.int16)], "scalars of int16"),
         (lambda x: x.astype(jnp.float16), "float16"),
         (lambda x: lax.erf(x), "erf"),
     ],

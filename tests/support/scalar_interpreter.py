@@ -45,7 +45,7 @@ _EVALUATED: dict[int, Callable[..., Any]] = {
     Op.LE: np.less_equal,
     Op.EQ: np.equal,
     Op.NE: np.not_equal,
-    Op.AND: np.logical_and,
+    Op.AND: np.bitwise_and,
     Op.OR: np.logical_or,
     Op.XOR: np.logical_xor,
     Op.NOT: np.logical_not,

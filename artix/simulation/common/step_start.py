@@ -99,7 +99,7 @@ def evaluate_step_start(
     links, parents = topology.dof_link, topology.dof_parent_link
     child = frame.take(links) @ Placement.from_poses(articulation.joint_child_pose).take(links)
     parent = frame.take(parents) @ Placement.from_poses(articulation.joint_parent_pose).take(links)
-    unit = jnp.eye(3, dtype=articulation.dtype)[:, topology.dof_axis % 3]
+    unit = jnp.eye(3, dtype=articulation.dtype)[:, topology.dof_axis - 3 * topology.dof_is_linear]
     matrix, product = mass_matrix(articulation, state), mass_product(articulation, kin)
     return StepStart(
         topology=topology,
