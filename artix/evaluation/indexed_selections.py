@@ -1,7 +1,7 @@
 """Entries of computed arrays at unknown indices: each is selected among those at which the index may point.
 
-Scalars have no address, and what they are stored in is not addressed by lanes: on processors of 2022 (Zen 4), loading an
-entry for each lane takes as long as some twenty selections, about half of which the bounds of an index rule out.
+Scalars have no address. To store them for that and to load an entry for each lane would cost a processor about as much
+as some twenty selections, and the bounds of an index often leave fewer.
 """
 
 from __future__ import annotations

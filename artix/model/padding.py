@@ -188,7 +188,8 @@ class PaddedTopology(struct.PyTreeNode):
 
     # --- each link is a body ------------------------------------------------------------------------------------
 
-    has_rigid_links: ClassVar[bool] = False
+    has_rigid_links: ClassVar[bool] = True
+    """So that what acts on padded links, which are in no body, is left out; those of members are bodies each."""
 
     @property
     def link_body(self) -> np.ndarray:
@@ -201,9 +202,9 @@ class PaddedTopology(struct.PyTreeNode):
         return np.arange(self.num_links)
 
     @property
-    def link_in_body(self) -> np.ndarray:
-        """The identity."""
-        return np.eye(self.num_links, dtype=bool)
+    def link_in_body(self) -> Array:
+        """The identity, without padded links."""
+        return self.link_is_live[:, None] & np.eye(self.num_links, dtype=bool)
 
     @property
     def link_is_rigid(self) -> np.ndarray:
@@ -360,7 +361,7 @@ def _packed(mask: np.ndarray) -> np.ndarray:
     """The rows of a mask [m, n] as bits, int32 [m, ceil(n / 32)]: a fleet reads them for each of its members."""
     words = -(-mask.shape[1] // 32)
     bits = np.pad(mask, ((0, 0), (0, 32 * words - mask.shape[1]))).reshape(len(mask), words, 32)
-    return np.sum(bits * _BITS.view(np.uint32), axis=-1, dtype=np.uint32).view(np.int32)
+    return np.asarray(np.sum(bits * _BITS.view(np.uint32), axis=-1, dtype=np.uint32)).view(np.int32)
 
 
 def _bits(words: Array, columns: int) -> Array:
