@@ -147,7 +147,7 @@ def _cost(program: Program, axes: Axes) -> OperationCost:
     levels = levels_of(axes, len(program.traced))
     try:
         if not program.has_kernel:
-            raise UnsupportedOperation("a tree that is data, or kernels are switched off")
+            raise UnsupportedOperation("kernels are switched off")
         scalars = scalars_of(program, levels)
     except (UnsupportedOperation, TooManyOperations) as refusal:
         return OperationCost(program.name, (0, 0, 0), {}, 0, 0, 0, 0, str(refusal))

@@ -31,7 +31,7 @@ class Fleet:
     Members of one topology share the static path: ``fleet.articulation`` is an ordinary articulation whose arrays
     have a leading member axis. Arrays of members of several topologies are padded to common maxima. :meth:`evaluate`
     then has each kind of members computed by a program of its own (``layout="kinds"``), or all by one for which their
-    trees are data (``layout="padded"``): that takes several times as long, but a member that fits the padding can take
+    trees are data (``layout="padded"``): that takes some 20 times as long, but a member that fits the padding can take
     another's place without recompilation. Either way every function of artix works under ``jax.vmap`` over
     ``fleet.articulation``, whose trees are then data, and a fleet state.
 

@@ -19,6 +19,7 @@ from artix.kinematics.bodies import Placement
 from artix.kinematics.links import dense_jacobian, link_accelerations, link_frames
 from artix.kinematics.solve import Motion, center_velocities, dof_motions, kinematics, root_motion
 from artix.math import spatial
+from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 from artix.model.padding import Tree
 from artix.model.topology import Topology
@@ -99,7 +100,8 @@ def evaluate_step_start(
     links, parents = topology.dof_link, topology.dof_parent_link
     child = frame.take(links) @ Placement.from_poses(articulation.joint_child_pose).take(links)
     parent = frame.take(parents) @ Placement.from_poses(articulation.joint_parent_pose).take(links)
-    unit = jnp.eye(3, dtype=articulation.dtype)[:, topology.dof_axis - 3 * topology.dof_is_linear]
+    axis = jnp.where(jnp.asarray(topology.dof_is_linear), topology.dof_axis - 3, topology.dof_axis)
+    unit = take(jnp.eye(3, dtype=articulation.dtype), axis)
     matrix, product = mass_matrix(articulation, state), mass_product(articulation, kin)
     return StepStart(
         topology=topology,
