@@ -1,7 +1,7 @@
 """Entries of computed arrays at unknown indices: each is selected among those at which the index may point.
 
-Scalars have no address from which each lane could load another. Where they have, as arguments and known arrays do, a load
-takes as long as some eight selections (Zen 4, AVX-512, November 2026), and the bounds of an index often leave that few.
+Scalars have no address from which each lane could load another. Arguments and known arrays have; to load from those
+takes as long as some eight selections (Zen 4, AVX-512, November 2026), and the bounds of an index often leave few more.
 """
 
 from __future__ import annotations

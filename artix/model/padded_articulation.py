@@ -12,7 +12,8 @@ import numpy as np
 from artix.model.articulation import Articulation
 from artix.model.checks import static_topology
 from artix.model.geometry import Geometries
-from artix.model.padding import Padding, pad_topology, padded
+from artix.model.padded_arrays import padded
+from artix.model.padding import Padding, pad_topology
 
 
 def pad_articulation(articulation: Articulation, padding: Padding) -> Articulation:

@@ -12,6 +12,7 @@ import numpy as np
 
 from artix.math import struct
 from artix.model.forests import pointer_table
+from artix.model.padded_arrays import bits_of, packed, padded
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -216,17 +217,17 @@ class PaddedTopology(struct.PyTreeNode):
         """Empty: no link is part of another's body."""
         return np.zeros((0, self.num_links), int)
 
+    body_parent_link = property(lambda self: self.body_parent)
+    body_ancestors = property(lambda self: self.link_ancestors)
+    dof_body = property(lambda self: self.dof_link)
+    dof_moves_body = property(lambda self: self.dof_moves_link)
+
     # --- indices and masks, with what is known of them ----------------------------------------------------------
 
     @property
     def body_parent(self) -> Array:
         """The parent of each body, 0 for body 0, [L]."""
         return jnp.clip(self.parent, 0, np.maximum(np.arange(self.num_links, dtype=np.int32) - 1, 0))
-
-    @property
-    def body_parent_link(self) -> Array:
-        """The same."""
-        return self.body_parent
 
     @property
     def body_pointers(self) -> Array:
@@ -248,11 +249,6 @@ class PaddedTopology(struct.PyTreeNode):
         return jnp.clip(self.link_of_dof, least, most)
 
     @property
-    def dof_body(self) -> Array:
-        """The same."""
-        return self.dof_link
-
-    @property
     def dof_parent_link(self) -> Array:
         """Link on which the joint of each DOF sits, [n]."""
         return self.body_parent[self.dof_link]
@@ -260,23 +256,13 @@ class PaddedTopology(struct.PyTreeNode):
     @property
     def link_ancestors(self) -> Array:
         """``[a, b]``: whether link a is link b or above it, [L, L]."""
-        return _bits(self.ancestors, self.num_links) & np.triu(np.ones((self.num_links, self.num_links), bool))
-
-    @property
-    def body_ancestors(self) -> Array:
-        """The same."""
-        return self.link_ancestors
+        return bits_of(self.ancestors, self.num_links) & np.triu(np.ones((self.num_links, self.num_links), bool))
 
     @property
     def dof_moves_link(self) -> Array:
         """``[d, l]``: whether DOF d moves link l, [n, L]."""
-        moves = _bits(self.moves, self.num_links)
+        moves = bits_of(self.moves, self.num_links)
         return moves & (np.arange(self.num_links)[None] >= self._links_of_dofs[0][:, None])
-
-    @property
-    def dof_moves_body(self) -> Array:
-        """The same."""
-        return self.dof_moves_link
 
     @property
     def bodies_below(self) -> Array:
@@ -287,7 +273,7 @@ class PaddedTopology(struct.PyTreeNode):
     def mass_matrix_halves(self) -> tuple[Array, Array]:
         """Where the upper half (with the diagonal) and the lower half of the mass matrix may not be zero, [nv, nv]."""
         base = self.num_base_dofs
-        above = _bits(self.dofs_above, self.num_dofs)
+        above = bits_of(self.dofs_above, self.num_dofs)
         above = jnp.pad(above, ((base, 0), (base, 0)), constant_values=True)
         upper = np.triu(np.ones((self.nv, self.nv), bool))
         return above & upper, above.T & ~upper
@@ -299,9 +285,6 @@ class PaddedTopology(struct.PyTreeNode):
         least = 1 + dofs // (3 if self.has_spherical else 1)
         most = np.minimum(1 + dofs + self.padding.rigid_links, self.num_links - 1)
         return np.minimum(least, most), most
-
-
-_BITS = (np.uint32(1) << np.arange(32, dtype=np.uint32)).view(np.int32)
 
 
 #: A tree known while JAX traces, or a tree as data. Both have the same attributes.
@@ -333,14 +316,14 @@ def pad_topology(topology: Topology, padding: Padding) -> PaddedTopology:
         "body_is_prismatic": by_link(topology.body_is_prismatic),
         "body_is_spherical": by_link(topology.body_is_spherical),
         "body_is_helical": by_link(topology.body_is_helical),
-        "ancestors": _packed(padded(topology.link_ancestors, (links, links))),
+        "ancestors": packed(padded(topology.link_ancestors, (links, links))),
         "dof_is_live": padded(np.ones(topology.num_dofs, bool), (dofs,)),
         "dof_is_linear": padded(topology.dof_is_linear, (dofs,)),
         "dof_is_spherical": padded(topology.dof_is_spherical, (dofs,)),
         "dof_wraps": padded(topology.dof_wraps, (dofs,)),
         "dof_column": padded(topology.dof_column, (dofs,)),
-        "moves": _packed(padded(topology.dof_moves_link, (dofs, links))),
-        "dofs_above": _packed(padded(topology.dof_ancestors, (dofs, dofs))),
+        "moves": packed(padded(topology.dof_moves_link, (dofs, links))),
+        "dofs_above": packed(padded(topology.dof_ancestors, (dofs, dofs))),
         "link_of_dof": padded(topology.dof_link, (dofs,)),
         "dof_axis": padded(topology.dof_axis, (dofs,)),
         "dof_is_one_of_several": padded(topology.dof_is_one_of_several, (dofs,)),
@@ -355,23 +338,3 @@ def pad_topology(topology: Topology, padding: Padding) -> PaddedTopology:
 def _pointers(topology: Topology) -> np.ndarray:
     """Pointer-jumping table of links 1 .. L-1 relative to link 0, shape [rounds, L-1]."""
     return pointer_table(np.array(topology.parent[1:], int) - 1)
-
-
-def _packed(mask: np.ndarray) -> np.ndarray:
-    """The rows of a mask [m, n] as bits, int32 [m, ceil(n / 32)]: a fleet reads them for each of its members."""
-    words = -(-mask.shape[1] // 32)
-    bits = np.pad(mask, ((0, 0), (0, 32 * words - mask.shape[1]))).reshape(len(mask), words, 32)
-    return np.asarray(np.sum(bits * _BITS.view(np.uint32), axis=-1, dtype=np.uint32)).view(np.int32)
-
-
-def _bits(words: Array, columns: int) -> Array:
-    """The mask [m, n] that was :func:`_packed`."""
-    return ((words[:, :, None] & _BITS) != 0).reshape(len(words), -1)[:, :columns]
-
-
-def padded(array: np.ndarray, shape: tuple[int, ...], fill=0) -> np.ndarray:
-    """Pads an array at the end of every axis with ``fill``."""
-    kind = np.int32 if array.dtype.kind == "i" else array.dtype
-    result = np.full(shape, fill, kind)
-    result[tuple(slice(size) for size in array.shape)] = array
-    return result

@@ -117,7 +117,9 @@ def _order(topology: Tree, options: SolverOptions) -> tuple[Array | None, Sweeps
     if isinstance(topology, Topology):
         places = base + topology.depth_first_dofs
     else:
-        order = jnp.concatenate([jnp.arange(base), base + topology.depth_first_dofs])
+        order = jnp.concatenate(
+            [np.arange(base, dtype=np.int32), jnp.asarray(base + topology.depth_first_dofs, np.int32)]
+        )
     counts = (options.position_iterations, options.contact_iterations)
     return order, Sweeps(tuple(places.tolist()), *counts, options.drive_limits_are_forces)
 
