@@ -50,7 +50,8 @@ def contact_rows(
     closing = matmul(reach[:, 2], links.of(generalized_velocity(articulation, state)))
     tangential = jnp.maximum(block[:, 0, 0], block[:, 1, 1]) + jnp.abs(block[:, 0, 1])
     # What hard relations lock shall get no impulse from a division by its vanishing mobility.
-    least = _LEAST_MOBILITY * jnp.finfo(dt.dtype).eps * jnp.max(jnp.abs(response))
+    # The largest entry of a response is on its diagonal, since impulses do not take energy.
+    least = _LEAST_MOBILITY * jnp.finfo(dt.dtype).eps * jnp.max(jnp.diagonal(response))
     normal = jnp.maximum(block[:, 2, 2] + softness, least)
     stiffened = block + jnp.diag(jnp.array([0, 0, 1], block.dtype)) * softness[:, None, None]
     stiffened = stiffened + least * jnp.eye(3, dtype=block.dtype)
