@@ -92,6 +92,16 @@ def inverse_of(factors: Factors) -> Array:
     return spatial.mirrored(matmul(half.T, half * diagonal[:, None]))
 
 
+def split_inverse(tree: Tree, product: MassProduct) -> tuple[Array, Array]:
+    """Two matrices [nv, nv] whose product ``left right^T`` is the inverse of a tree's mass matrix.
+
+    Both are as sparse as the tree: their rows are zero but for what lies between an entry and the root.
+    """
+    factors = factorize_product(tree, product, many=True)
+    left = factors.solve_upper(jnp.eye(len(product.added), dtype=product.added.dtype)).T
+    return left, left * factors.inverse_diagonal
+
+
 def inverse_of_matrix(matrix: Array, added: Array) -> Array:
     """The inverse of any symmetric positive definite matrix [n, n], with ``added`` [n] on its diagonal."""
     return with_derivative(matrix, added, factorize_dense(*jax.lax.stop_gradient((matrix, added))))

@@ -30,15 +30,18 @@ class LinkMotions(NamedTuple):
     """The motions of the links that touch, S in all: three of one contact's point, or six of a link with several."""
 
     direction: Array
-    """Per generalised velocity, [S, nv]."""
+    """Per generalised velocity, or per coordinate, [S, nv]."""
     effect: Array
-    """Change of the generalised velocity by unit impulses, [S, nv]."""
+    """Change of the coordinates by unit impulses, [S, nv]; see :mod:`artix.simulation.implicit.response`."""
     coupling: Array
     """Change of the motions by unit impulses, [S, S]."""
+    start: Array | None = None
+    """The motions where the coordinates are zero, [S]; ``None`` where these are the generalised velocity."""
 
     def of(self, velocity: Array) -> Array:
-        """The motions [S] of a generalised velocity [nv]."""
-        return matmul(self.direction, velocity)
+        """The motions [S] of a generalised velocity, or of coordinates, [nv]."""
+        motions = matmul(self.direction, velocity)
+        return motions if self.start is None else self.start + motions
 
 
 class ContactRow(NamedTuple):

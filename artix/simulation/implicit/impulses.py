@@ -22,7 +22,7 @@ class BoundRow(NamedTuple):
     """One DOF (or all, with a leading axis [n])."""
 
     effect: Array
-    """Change of the generalised velocity by a unit impulse, [nv]."""
+    """Change of the coordinates by a unit impulse, [nv]; see :mod:`artix.simulation.implicit.response`."""
     response: Array
     """Velocity per impulse."""
     drive: DriveRow
@@ -38,6 +38,10 @@ class BoundRow(NamedTuple):
     upper_velocity: Array
     """Largest velocity that the upper limit allows."""
     max_velocity: Array
+    reading: Array | None = None
+    """Change of its velocity by the coordinates, [nv]; ``None`` where these are the generalised velocity."""
+    start: Array | None = None
+    """Its velocity where the coordinates are zero."""
 
 
 class BoundImpulses(NamedTuple):

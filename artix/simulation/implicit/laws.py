@@ -21,6 +21,8 @@ from artix.simulation.implicit.impulses import (
     distance_imbalance,
     distance_slope,
 )
+from artix.simulation.implicit.response import Response
+
 
 Array = jax.Array
 
@@ -33,6 +35,23 @@ class Bounds(NamedTuple):
     distances: DistanceRow | None = None
     """Of loop joints."""
     contacts: ContactRows | None = None
+
+    def in_coordinates(self, response: Response, velocity: Array, places: np.ndarray) -> Bounds:
+        """As coordinates of the velocity's change see them.
+
+        Args:
+          response: to impulses, whose coordinates these are.
+          velocity: the generalised velocity where they are zero, [nv].
+          places: of the DOFs in it.
+        """
+        contacts = self.contacts
+        if contacts is not None:
+            links = contacts.links
+            reading, start = response.reading(links.direction), links.of(velocity)
+            contacts = contacts._replace(links=links._replace(direction=reading, start=start))
+        assert response.left is not None
+        dofs = self.dofs._replace(reading=take(response.left, places, 0), start=take(velocity, places))
+        return self._replace(dofs=dofs, contacts=contacts)
 
     def laws(self) -> Bounds:
         """Of changes of the rows those of the laws, which contain no response: it only says how far a sweep goes."""

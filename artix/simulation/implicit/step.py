@@ -31,6 +31,7 @@ from artix.simulation.common.unconstrained import gravity_and_loads, link_resist
 from artix.simulation.implicit.bounds import Bounded, bounded
 from artix.simulation.implicit.contact_bounds import Touching, contact_rows
 from artix.simulation.implicit.contact_report import contact_reports
+from artix.simulation.implicit.response import Response
 from artix.simulation.implicit.rows import with_drives_chosen
 from artix.simulation.implicit.system import (
     Acting,
@@ -157,7 +158,9 @@ def _report(
     contacts = between = None
     if solved.touching:
         kin, hard = kinematics(articulation, state), solved.system.hard
-        response = solved.system.response if hard is None else hard.response_within(solved.system.response)
+        response = solved.system.response
+        if hard is not None:
+            response = Response(None, hard.response_within(response.matrix).T)
         touches = solved.touching.touches
         rows = contact_rows(articulation, state, touches, response, solved.acting, options)
         found_of = (touches, rows, found.impulses.contacts, found.velocity, dt)

@@ -47,7 +47,7 @@ class Swept(NamedTuple):
     """What sweeps leave."""
 
     velocity: Array
-    """The generalised velocity, [nv]."""
+    """The generalised velocity, or coordinates of its change, [nv]."""
     impulses: Impulses
     """In the order of the rows."""
     corrections: Array
@@ -67,7 +67,7 @@ def sweep_over_bounds(
     Args:
       topology: the topology.
       bounds: its bounds.
-      velocity: the generalised velocity without bounds, [nv].
+      velocity: the generalised velocity without bounds, or coordinates of its change, [nv].
       dt: the step [s].
       options: how many sweeps.
       remembered: impulses to start from, which there are with contacts alone; from none if ``None``.
@@ -217,8 +217,10 @@ def _swept_once(sweeps: Sweeps, bounds: Bounds, dt: Array, now: Swept, with_cont
 
     def turn(velocity: Array, inputs: tuple[Array, BoundRow, BoundImpulses]):
         place, row, old = inputs
-        new, change = solve_bounds(row, old, _item(velocity, place), sweeps.over(dt))
-        return velocity + row.effect * change, (new, _item(row.effect, place) * change)
+        own = _item(velocity, place) if row.reading is None else row.start + jnp.sum(row.reading * velocity)
+        new, change = solve_bounds(row, old, own, sweeps.over(dt))
+        corrected = _item(row.effect, place) if row.reading is None else row.response
+        return velocity + row.effect * change, (new, corrected * change)
 
     def turn_distance(velocity: Array, inputs: tuple[DistanceRow, tuple[Array, Array]]):
         row, old = inputs
