@@ -93,13 +93,13 @@ def inverse_of(factors: Factors) -> Array:
 
 
 def split_inverse(tree: Tree, product: MassProduct) -> tuple[Array, Array]:
-    """Two matrices [nv, nv] whose product ``left right^T`` is the inverse of a tree's mass matrix.
+    """A matrix [nv, nv] and weights [nv] with which a tree's inverse mass matrix is ``left diag(weight) left^T``.
 
-    Both are as sparse as the tree: their rows are zero but for what lies between an entry and the root.
+    It is as sparse as the tree: its rows are zero but for what lies between an entry and the root.
     """
     factors = factorize_product(tree, product, many=True)
     left = factors.solve_upper(jnp.eye(len(product.added), dtype=product.added.dtype)).T
-    return left, left * factors.inverse_diagonal
+    return left, factors.inverse_diagonal
 
 
 def inverse_of_matrix(matrix: Array, added: Array) -> Array:

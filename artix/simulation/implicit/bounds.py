@@ -59,7 +59,7 @@ def bounded(
         none = jnp.zeros_like(velocity, shape=0)
         return Bounded(velocity, velocity, corrections, corrections, none, impulses)
     hard, dt = system.hard, acting.dt
-    response = system.response if hard is None else Response(None, hard.response_within(system.response.matrix).T)
+    response = system.response if hard is None else Response(None, hard.response_within(system.response.matrix))
     rows = bound_rows(articulation, state, acting, system.response, response)
     distances = None if loops is None else distance_rows(articulation, loops, response.matrix, dt)
     contacts = remembered = None

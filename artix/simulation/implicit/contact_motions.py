@@ -5,8 +5,8 @@ that of the second, which is at the same place: by the difference of both motion
 has no part. So what two links do to each other changes neither momentum of the whole.
 
 Links that touch are few, and their contacts may be many: a link with one contact has three motions that matter, those
-of the point along the contact's axes; one with more, such as a flat foot, six, however many contacts there are. The same holds for two links
-that touch each other.
+of the point along the contact's axes; one with more, such as a flat foot, six, however many contacts there are. The
+same holds for two links that touch each other.
 """
 
 from __future__ import annotations

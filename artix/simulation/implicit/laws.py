@@ -23,7 +23,6 @@ from artix.simulation.implicit.impulses import (
 )
 from artix.simulation.implicit.response import Response
 
-
 Array = jax.Array
 
 

@@ -17,26 +17,33 @@ Array = jax.Array
 
 
 class Response(struct.PyTreeNode):
-    """The change of the generalised velocity per generalised impulse, ``left right^T``.
+    """The change of the generalised velocity per generalised impulse: ``left diag(weight) left^T``, or a dense matrix.
 
-    A generalised impulse p changes the coordinates by ``right^T p``, and coordinates y change the velocity by
-    ``left y``.
+    A generalised impulse p changes the coordinates by ``diag(weight) left^T p``, and coordinates y change the velocity
+    by ``left y``. With a dense matrix, coordinates are the velocity's change itself.
     """
 
     left: Array | None
-    """[nv, nv]; ``None`` for the identity."""
-    right: Array
-    """[nv, nv]."""
+    """[nv, nv]; ``None`` where the matrix is dense."""
+    weight: Array
+    """[nv]; the dense matrix [nv, nv] where there is one."""
 
     @property
     def matrix(self) -> Array:
         """Multiplied out, [nv, nv]."""
-        return self.right.T if self.left is None else spatial.mirrored(matmul(self.left, self.right.T))
+        return self.weight if self.left is None else spatial.mirrored(matmul(self.left * self.weight, self.left.T))
 
     @property
     def diagonal(self) -> Array:
         """Of the matrix, [nv]."""
-        return jnp.diagonal(self.right) if self.left is None else jnp.sum(self.left * self.right, axis=1)
+        if self.left is None:
+            return jnp.diagonal(self.weight)
+        return jnp.sum(self.left * (self.left * self.weight), axis=1)
+
+    @property
+    def effects(self) -> Array:
+        """Changes of the coordinates by unit impulses, [nv, nv]."""
+        return self.weight.T if self.left is None else self.left * self.weight
 
     def reading(self, direction: Array) -> Array:
         """Changes of velocities along directions [S, nv] by the coordinates, [S, nv]."""
@@ -44,7 +51,7 @@ class Response(struct.PyTreeNode):
 
     def effect(self, direction: Array) -> Array:
         """Changes of the coordinates by unit impulses along directions [S, nv], [S, nv]."""
-        return matmul(direction, self.right)
+        return matmul(direction, self.weight.T) if self.left is None else self.reading(direction) * self.weight
 
     def velocity(self, coordinates: Array) -> Array:
         """The change of the generalised velocity that coordinates [nv] are, [nv]."""
@@ -52,4 +59,4 @@ class Response(struct.PyTreeNode):
 
     def to(self, impulse: Array) -> Array:
         """The change of the generalised velocity by a generalised impulse [nv]."""
-        return self.velocity(matmul(impulse, self.right))
+        return self.velocity(self.effect(impulse[None])[0])

@@ -37,7 +37,7 @@ def bound_rows(articulation: Articulation, state: State, acting: Acting, free: R
     base, friction = topology.num_base_dofs, articulation.friction
     if acting.smooth_friction:  # It is in the system.
         friction = friction.replace(static=jnp.zeros_like(q), dynamic=jnp.zeros_like(q))
-    response, effect = within.diagonal[base:], within.right[base:]
+    response, effect = within.diagonal[base:], within.effects[base:]
     if within is not free:
         # What the hard relations lock has nothing left to bound; its impulses shall be finite.
         unheld = free.diagonal[base:]

@@ -160,7 +160,7 @@ def _report(
         kin, hard = kinematics(articulation, state), solved.system.hard
         response = solved.system.response
         if hard is not None:
-            response = Response(None, hard.response_within(response.matrix).T)
+            response = Response(None, hard.response_within(response.matrix))
         touches = solved.touching.touches
         rows = contact_rows(articulation, state, touches, response, solved.acting, options)
         found_of = (touches, rows, found.impulses.contacts, found.velocity, dt)

@@ -119,7 +119,7 @@ def implicit_system(
             inverse = inverse_of_matrix(matrix, diagonal)
         else:
             inverse = inverse_with(at_start, diagonal)
-        response = Response(None, inverse.T)
+        response = Response(None, inverse)
         hard = hard_rows(articulation, state, at_start, loops, inverse, acting.dt, ERROR_REDUCTION)
     lacking = impulse_lacking(articulation, state, acting, None)
     return ImplicitSystem(generalized_velocity(articulation, state) - response.to(lacking), response, hard)

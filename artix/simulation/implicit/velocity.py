@@ -78,7 +78,7 @@ def _swept_jvp(options: SolverOptions, primals, tangents):
     matrix = response.matrix
 
     def bounds(now: _Given) -> tuple[Bounds, Array]:
-        return _bounds(options, Response(None, matrix.T), now), now[2].dt
+        return _bounds(options, Response(None, matrix), now), now[2].dt
 
     d_velocity = -matmul(matrix, value_and_change(lacking, given, d_given)[1])
     (rows, dt), (d_rows, d_dt) = value_and_change(bounds, given, d_given)
