@@ -137,6 +137,35 @@ def _gradient_of_step(a, state):
     return jax.grad(loss)(state)
 
 
+#: Own robots on level ground, with options.
+ON_GROUND = {"quadruped": artix.SolverOptions(), "humanoid": artix.SolverOptions(max_contacts_per_geometry=4)}
+
+
+def counted_on_ground(robot: str) -> dict[str, Callable[[], int]]:
+    """What is counted of a robot on its feet."""
+    a, options, ground = artix.robots.load(robot), ON_GROUND[robot], artix.Ground.flat()
+    s, dt = artix.neutral_state(a), jnp.asarray(0.005, a.dtype)
+    memory = artix.ContactMemory.none(a, ground, options.max_contacts_per_geometry)
+
+    def step(a, s, dt=0.005):
+        return artix.step(a, s, None, dt, options, ground=ground)
+
+    def remembering(a, s, memory, dt):
+        return artix.step_with_contact_memory(a, s, memory, None, dt, options, ground=ground)
+
+    return {
+        "step without ground": lambda: operations(lambda a, s, dt: artix.step(a, s, None, dt, options), a, s, dt),
+        "step": lambda: operations(step, a, s, dt),
+        "step of a known length": lambda: operations(step, a, s),
+        "step with memory": lambda: operations(remembering, a, s, memory, dt),
+    }
+
+
+@pytest.mark.parametrize("robot", ["quadruped", pytest.param("humanoid", marks=pytest.mark.slow)])
+def test_operations_on_the_ground(robot: str) -> None:
+    assert within_budgets(f"{robot} on the ground", counted_on_ground(robot)) == {}
+
+
 @pytest.mark.parametrize(
     "robot", ["arm", *(pytest.param(robot, marks=pytest.mark.slow) for robot in ("quadruped", "humanoid", "chain"))]
 )
@@ -239,6 +268,7 @@ def main() -> None:
     from tests.constraints.test_constraint_programs import counted as counted_of_constraints
 
     tables = {robot: counted(robot) for robot in ROBOTS} | {"standing": counted_of_constraints()}
+    tables |= {f"{robot} on the ground": counted_on_ground(robot) for robot in ON_GROUND}
     budgets: dict[str, dict[str, int]] = {}
     for table, functions in tables.items():
         budgets[table] = {}
