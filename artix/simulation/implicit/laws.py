@@ -35,7 +35,7 @@ class Bounds(NamedTuple):
     """Of loop joints."""
     contacts: ContactRows | None = None
 
-    def in_coordinates(self, response: Response, velocity: Array, places: np.ndarray) -> Bounds:
+    def in_coordinates(self, response: Response, velocity: Array, places: np.ndarray | Array) -> Bounds:
         """As coordinates of the velocity's change see them.
 
         Args:

@@ -217,10 +217,11 @@ def _swept_once(sweeps: Sweeps, bounds: Bounds, dt: Array, now: Swept, with_cont
 
     def turn(velocity: Array, inputs: tuple[Array, BoundRow, BoundImpulses]):
         place, row, old = inputs
-        own = _item(velocity, place) if row.reading is None else row.start + jnp.sum(row.reading * velocity)
+        own, response = _item(velocity, place), _item(row.effect, place)
+        if row.reading is not None and row.start is not None:
+            own, response = row.start + jnp.sum(row.reading * velocity), row.response
         new, change = solve_bounds(row, old, own, sweeps.over(dt))
-        corrected = _item(row.effect, place) if row.reading is None else row.response
-        return velocity + row.effect * change, (new, corrected * change)
+        return velocity + row.effect * change, (new, response * change)
 
     def turn_distance(velocity: Array, inputs: tuple[DistanceRow, tuple[Array, Array]]):
         row, old = inputs
