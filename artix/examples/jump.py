@@ -64,7 +64,7 @@ def final(knot: optimal_control.Knot) -> Array:
 def problem(robot: artix.Articulation) -> optimal_control.Problem:
     """The jump of a :func:`jumper` from standing."""
     options = artix.SolverOptions(smooth_friction=0.1, contact_iterations=3)
-    ground = artix.Ground.flat(friction=FRICTION)
+    ground = artix.Ground.flat(friction=FRICTION, dtype=robot.dtype)
     dynamics = optimal_control.discrete_dynamics(robot, DT, ground=ground, options=options)
     stand = trot.standing(robot)
     apex = jnp.abs(jnp.arange(KNOTS + 1) - 50) < 3

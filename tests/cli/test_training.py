@@ -14,11 +14,12 @@ from artix.cli import main
 from artix.cli import train as command
 from artix.examples import policies, ppo
 from tests.support.point_mass import PointMass
+from tests.support.users_types import users_types
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _quick():
-    with pytest.MonkeyPatch.context() as patch, jax.numpy_dtype_promotion("standard"), jax.enable_x64(False):
+    with pytest.MonkeyPatch.context() as patch, users_types():
         patch.setattr(envs, "make", lambda name, **_: PointMass())
         # The point mass has no body to show; the recordings of real tasks have tests below.
         patch.setattr(command, "save_episode", lambda path, *_: path.write_text("<html>"))

@@ -27,8 +27,8 @@ ON_PINOCCHIO = [
     "spherical",
     pytest.param("helical", marks=pytest.mark.slow),
     pytest.param("g1", marks=pytest.mark.slow),
-    pytest.param("talos", marks=pytest.mark.slow),
-    pytest.param("tiago", marks=pytest.mark.slow),
+    pytest.param("talos", marks=pytest.mark.exhaustive),
+    pytest.param("tiago", marks=pytest.mark.exhaustive),
     # Not iCub: massless fingers make its mass matrix singular (condition 1e17), and forward dynamics meaningless.
 ]
 
@@ -92,7 +92,7 @@ def test_first_derivatives_against_pinocchio(robot: str, fixed_base: bool) -> No
 
 @BASES
 @pytest.mark.parametrize(
-    "robot", ["panda", "spherical", *(pytest.param(name, marks=pytest.mark.slow) for name in ("anymal_b", "helical"))]
+    "robot", ["panda", *(pytest.param(name, marks=pytest.mark.slow) for name in ("anymal_b", "helical", "spherical"))]
 )
 def test_second_derivatives_against_pinocchio(robot: str, fixed_base: bool) -> None:
     """Against differences of fourth order of Pinocchio's first derivatives."""

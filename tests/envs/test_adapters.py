@@ -11,11 +11,12 @@ import pytest
 
 from artix import envs
 from tests.support.point_mass import PointMass
+from tests.support.users_types import users_types
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _as_users_have_it():
-    with jax.numpy_dtype_promotion("standard"), jax.enable_x64(False):
+    with users_types():
         yield
 
 

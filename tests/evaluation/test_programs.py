@@ -167,7 +167,11 @@ def test_operations_on_the_ground(robot: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "robot", ["arm", *(pytest.param(robot, marks=pytest.mark.slow) for robot in ("quadruped", "humanoid", "chain"))]
+    "robot",
+    [
+        *(pytest.param(robot, marks=pytest.mark.slow) for robot in ("arm", "quadruped", "humanoid")),
+        pytest.param("chain", marks=pytest.mark.exhaustive),
+    ],
 )
 def test_operations(robot: str) -> None:
     assert within_budgets(robot, counted(robot)) == {}

@@ -12,7 +12,7 @@ from artix.examples import jump
 @pytest.mark.slow
 def test_it_leaves_the_ground_and_lands():
     robot = jump.jumper().astype(jnp.float32)
-    with jax.numpy_dtype_promotion("standard"), jax.enable_x64(False):
+    with jax.numpy_dtype_promotion("standard"):
         found = jax.jit(lambda: jump.solve(robot))()
         heights = np.asarray(jump.foot_heights(robot, found.states))
     lowest = heights.min(axis=1)

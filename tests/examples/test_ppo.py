@@ -17,6 +17,7 @@ from artix.cli.play import LEARNED
 from artix.cli.training_files import config_of, load_header, load_policy
 from artix.examples import policies, ppo
 from tests.support.point_mass import PointMass
+from tests.support.users_types import users_types
 
 CONFIG = ppo.Config(
     num_envs=64,
@@ -33,7 +34,7 @@ STEPS = CONFIG.num_envs * CONFIG.unroll
 @pytest.fixture(scope="module", autouse=True)
 def _as_users_have_it():
     """Optax mixes the types of its counters and rates."""
-    with jax.numpy_dtype_promotion("standard"), jax.enable_x64(False):
+    with users_types():
         yield
 
 

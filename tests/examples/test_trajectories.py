@@ -13,6 +13,7 @@ import artix
 from artix.cli import main
 from artix.examples.rollout import rollout, step
 from tests.support.models import random_states, state_at, tree_of
+from tests.support.users_types import users_types
 
 
 def floating_tree():
@@ -65,7 +66,7 @@ def test_gradient_of_a_rollout_by_forces_and_masses_against_differences() -> Non
 def test_the_demonstration_converges_and_draws(tmp_path, capsys) -> None:
     picture = tmp_path / "trajectories.png"
     # Optax mixes the types of its counters and rates, and users have 32-bit types.
-    with jax.numpy_dtype_promotion("standard"), jax.enable_x64(False):
+    with users_types():
         assert main(["demo", "--trajectory-optimization", "--output", str(picture)]) == 0
     out = capsys.readouterr().out
     assert "both converged" in out  # tip above 95 % of full height to the end and slow, tool within 1e-2 and at rest

@@ -10,6 +10,8 @@ from pathlib import Path
 import jax
 import pytest
 
+from tests.support.users_types import users_types
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -157,7 +159,7 @@ def test_the_examples_of_the_stepping_page_run(capsys):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/stepping.md").read_text(encoding="utf-8"), re.DOTALL)
     assert len(blocks) >= 2
     namespace = {}
-    with jax.numpy_dtype_promotion("standard"):  # Users' default, which diffrax needs.
+    with users_types():  # Users' default, which diffrax needs.
         for block in blocks:
             exec(compile(block, "stepping.md", "exec"), namespace)
     assert abs(float(namespace["states"].joint_position[-1, 0]) - 0.8) < 0.1
@@ -243,7 +245,7 @@ def test_the_examples_about_optimal_control_run(page, capsys):
     pytest.importorskip("optimistix")
     text = (ROOT / f"docs/{page}.md").read_text(encoding="utf-8")
     namespace = {}
-    with jax.numpy_dtype_promotion("standard"), jax.enable_x64(False):
+    with users_types():
         for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
             exec(compile(block, f"{page}.md", "exec"), namespace)
     out = capsys.readouterr().out
@@ -260,7 +262,7 @@ def test_the_examples_about_training_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "train.md").read_text(encoding="utf-8"), re.DOTALL)
     namespace = {}
-    with jax.numpy_dtype_promotion("standard"), jax.enable_x64(False):
+    with users_types():
         monkeypatch.setattr(jax, "devices", lambda *_: jax.local_devices()[:1])
         for block in blocks:
             exec(compile(block, "train.md", "exec"), namespace)
