@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.constraints.contacts import Contacts
+from artix.constraints.contact_points import Contacts
 from artix.contact.candidates import Candidates, Shapes, candidates_of, num_candidates, shapes_of
 from artix.contact.ground import Ground, Surface
 from artix.contact.materials import COMBINATIONS, Softness

@@ -11,9 +11,8 @@ import numpy as np
 
 from artix.model.checks import static_topology
 from artix.model.joints import Axis
-from artix.physx.cache import AnyArticulation
 from artix.physx.enums import ArticulationDriveType, ArticulationFlag, ArticulationMotion
-from artix.physx.simulation import ArticulationSimulation
+from artix.physx.simulation import AnyArticulation, ArticulationSimulation
 from artix.simulation.common.report import Residual
 
 Array = jax.Array

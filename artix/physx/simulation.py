@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import jax
 import jax.numpy as jnp
 
@@ -86,6 +88,9 @@ class ArticulationSimulation(struct.PyTreeNode):
     def control(self) -> Control:
         """What acts during the next step, for :func:`artix.step`."""
         return Control(self.joint_force, self.drive_target, self.drive_target_velocity, self.external_force)
+
+
+AnyArticulation: TypeAlias = Articulation | ArticulationSimulation
 
 
 def create_simulation(

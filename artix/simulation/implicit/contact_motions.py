@@ -18,8 +18,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.constraints.anchor_sides import moves_links
-from artix.constraints.contact_points import contact_jacobian, contact_points, motions_at, motions_by
-from artix.constraints.contacts import Contacts, contact_frames
+from artix.constraints.contact_points import (
+    Contacts,
+    contact_frames,
+    contact_jacobian,
+    contact_points,
+    motions_at,
+    motions_by,
+)
 from artix.contact.link_contacts import LinkContacts, candidate_pairs_of, pair_links
 from artix.kinematics.solve import Kinematics, kinematics
 from artix.math import spatial

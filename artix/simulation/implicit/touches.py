@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.constraints.contacts import Contacts
+from artix.constraints.contact_points import Contacts
 from artix.contact.link_contacts import LinkContacts
 from artix.math import struct
 
