@@ -163,7 +163,7 @@ def _checked(articulation: Articulation, ground: Ground) -> Topology:
 
 
 def _touching(topology: Topology) -> list[int]:
-    """The shapes that may exert forces: no sensors, and nothing that cannot move."""
+    """The shapes that may exert forces: neither sensors nor shapes of a fixed base."""
     return [
         k
         for k, one in enumerate(topology.geometries)

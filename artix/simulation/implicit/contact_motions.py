@@ -1,4 +1,4 @@
-"""How contacts move as their links do.
+"""Velocities of contacts per generalised velocity.
 
 A contact with the ground moves as the point of its link. One between two links moves as the point of the first against
 that of the second, which is at the same place: by the difference of both motions there, in which what moves both links

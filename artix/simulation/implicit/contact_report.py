@@ -1,4 +1,4 @@
-"""What the contacts of an implicit step have done."""
+"""Reports on an implicit step's contacts: forces, impulses and slip."""
 
 from __future__ import annotations
 

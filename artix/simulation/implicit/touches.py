@@ -1,4 +1,4 @@
-"""Where an articulation touches the ground and itself, as the implicit solver sees it."""
+"""The contacts of an implicit step: with the ground, and between links."""
 
 from __future__ import annotations
 
