@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, TypeAlias, get_type_hints
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
 from artix.math import struct
 from artix.model.forests import pointer_table
@@ -244,7 +245,7 @@ def _body_pointers(topology: Topology) -> np.ndarray:
     return pointer_table(topology.body_parent[1:] - 1)
 
 
-def padded(array: np.ndarray, shape: Sequence[int], fill=0) -> np.ndarray:
+def padded(array: np.ndarray, shape: Sequence[int], fill: npt.ArrayLike = 0) -> np.ndarray:
     """Pads an array at the end of every axis with ``fill``."""
     kind = np.int32 if array.dtype.kind == "i" else array.dtype
     result = np.full(shape, fill, kind)
