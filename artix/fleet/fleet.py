@@ -91,7 +91,7 @@ class Fleet:
         self._different, self._index = list(kinds.values()), index
         self._sharding: NamedSharding | None = None
         self._compiled: dict[Any, Callable[..., Any]] = {}
-        self.articulation: Articulation = jax.tree.map(lambda *leaves: jnp.stack(leaves)[index], *shaped)
+        self.articulation: Articulation = jax.tree.map(partial(_members_of, index), *shaped)
 
     @property
     def num_members(self) -> int:
@@ -261,6 +261,13 @@ class Fleet:
         other = copy.copy(self)
         other._compiled = {}
         return other
+
+
+def _members_of(index: np.ndarray, *leaves: Any) -> Array:
+    """The leaves of different members as that of all; by NumPy, as JAX would compile a program for each shape."""
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+        return jnp.stack(leaves)[index]
+    return jnp.asarray(np.stack([np.asarray(leaf) for leaf in leaves])[index])
 
 
 def _num_parts(sharding: NamedSharding, members: int) -> int:

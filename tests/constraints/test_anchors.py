@@ -87,6 +87,7 @@ ROWS = {
 }
 
 
+@pytest.mark.slow
 def test_loop_joints() -> None:
     for kind, rows in ROWS.items():
         a = four_bar(kind)

@@ -39,7 +39,7 @@ ON_PINOCCHIO = pytest.mark.parametrize(
         pytest.param(
             robot,
             fixed,
-            marks=() if (robot, fixed) in {("anymal_b", False), ("spherical", True)} else pytest.mark.slow,
+            marks=() if (robot, fixed) == ("spherical", True) else pytest.mark.slow,
         )
         for robot in CASES
         for fixed in (True, False)

@@ -110,6 +110,7 @@ def test_a_box_on_a_slope(method: str, dtype) -> None:
     np.testing.assert_allclose(found.velocity[2], -0.02, atol=tolerance)
 
 
+@pytest.mark.slow
 def test_gradients_of_redundant_contacts() -> None:
     """The forces are not unique, but their sum is, and so is its derivative by what pushes the box."""
     a, state, contacts = standing_box()

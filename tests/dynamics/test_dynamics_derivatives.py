@@ -92,7 +92,7 @@ def test_first_derivatives_against_pinocchio(robot: str, fixed_base: bool) -> No
 
 @BASES
 @pytest.mark.parametrize(
-    "robot", ["panda", "spherical", *(pytest.param(name, marks=pytest.mark.slow) for name in ("anymal_b", "helical"))]
+    "robot", ["panda", *(pytest.param(name, marks=pytest.mark.slow) for name in ("anymal_b", "helical", "spherical"))]
 )
 def test_second_derivatives_against_pinocchio(robot: str, fixed_base: bool) -> None:
     """Against differences of fourth order of Pinocchio's first derivatives."""

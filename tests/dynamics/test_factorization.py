@@ -236,7 +236,10 @@ def test_levels_are_slices_of_the_order() -> None:
 @pytest.mark.parametrize(
     ("function", "length"),
     [(artix.forward_dynamics, length) for length in (4, 8, 12, 16)]
-    + [(artix.forward_dynamics_derivatives, length) for length in (4, 8)],
+    + [
+        (artix.forward_dynamics_derivatives, 4),
+        pytest.param(artix.forward_dynamics_derivatives, 8, marks=pytest.mark.slow),
+    ],
 )
 def test_the_algorithm_is_that_of_fewer_operations(
     function: Callable[..., object], length: int, monkeypatch: pytest.MonkeyPatch

@@ -116,6 +116,7 @@ def _algebra(articulation, states, accelerations, wrenches):
     return jax.vmap(one)(states, accelerations, wrenches)
 
 
+@pytest.mark.slow
 @BASES
 @settings(max_examples=8)
 @given(seed=SEEDS)

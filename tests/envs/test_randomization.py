@@ -116,6 +116,7 @@ class _Cart(envs.Environment):
         return transition.state.joint_velocity
 
 
+@pytest.mark.slow
 def test_what_is_drawn_acts_in_physics_and_task():
     """The cart without its pole: its speed is force over mass."""
     cart = _Cart(Change("link_mass", "scale", (0.5, 2.0), entries=("cart",)), Change("gravity", "scale", (0, 0)))

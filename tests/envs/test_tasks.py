@@ -96,6 +96,7 @@ def test_a_quadruped_that_stands_is_seen_to_stand(still):
     np.testing.assert_allclose(force, wanted, atol=0.5)
 
 
+@pytest.mark.slow
 def test_a_fall_ends_the_episode(still):
     state = still.reset(jax.random.key(0))
     step = jax.jit(still.step)

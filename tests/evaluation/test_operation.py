@@ -362,6 +362,7 @@ def test_threads_share_programs() -> None:
         _agree(found[number], wanted[number])
 
 
+@pytest.mark.slow
 def test_steps_of_robots_with_parameters_of_their_own() -> None:
     """Where drives are data a step has a condition, which the transposed program must get through."""
     robot = artix.robots.load("double_pendulum").astype("float64")

@@ -95,7 +95,11 @@ def _gradient_of_step(a, state):
 
 
 @pytest.mark.parametrize(
-    "robot", ["arm", *(pytest.param(robot, marks=pytest.mark.slow) for robot in ("quadruped", "humanoid", "chain"))]
+    "robot",
+    [
+        *(pytest.param(robot, marks=pytest.mark.slow) for robot in ("arm", "quadruped", "humanoid")),
+        pytest.param("chain", marks=pytest.mark.exhaustive),
+    ],
 )
 def test_operations(robot: str) -> None:
     assert within_budgets(robot, counted(robot)) == {}

@@ -32,6 +32,7 @@ def tiny(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_tiny_run_measures_and_judges_every_cell(tiny):
     run = Run.read(tiny / "results.json")
     assert {(result.library, result.batch) for result in run.results} == {
@@ -48,6 +49,7 @@ def test_a_tiny_run_measures_and_judges_every_cell(tiny):
     assert 2 * 4 * (7 + 49) <= ours.moved_bytes <= 2 * 4 * (13 + 3 * 7 + 49)
 
 
+@pytest.mark.slow
 def test_a_run_is_written_as_tables_and_plots(tiny):
     text = (tiny / "page.md").read_text()
     assert text.startswith("# Before")

@@ -95,6 +95,7 @@ def test_supported_by_frames(rig) -> None:
     np.testing.assert_allclose(found["offset"][2], dual @ np.asarray(through), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_rows_of_rigid_links(rig) -> None:
     """The rows of links that fixed joints hold say what flows through those joints."""
     _, _, a, s, acceleration = rig

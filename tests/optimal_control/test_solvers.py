@@ -243,6 +243,7 @@ def recorded_trot() -> tuple[optimal_control.Problem, dict, np.ndarray]:
     return problem, recorded, np.asarray(order)
 
 
+@pytest.mark.slow
 def test_ilqr_finds_crocoddyls_trot():
     problem, recorded, order = recorded_trot()
     hold = artix.gravity_compensation(problem.dynamics.articulation, problem.parameters["nominal"])[6:]

@@ -28,7 +28,6 @@ RUNS = {
 EVERY_RUN = [(name, run) for name in physx.NAMES for run in physx.specification(name)["runs"]]
 EVERYDAY = {
     ("a_pendulum2", "tgsx"),
-    ("c_quadruped", "pgs"),
     ("d_universal", "pgs"),
     ("e_combo", "tgs_i4"),
     ("f_mimic_mixed", "pgs_i4"),

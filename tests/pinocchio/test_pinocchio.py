@@ -35,15 +35,12 @@ ROBOTS = {
     "baxter": "baxter_description/urdf/baxter.urdf",
     "z1": "z1_description/urdf/z1.urdf",
 }
-#: Every robot costs two compilations per base: two of them every day, one of each kind with the slow tests.
-EVERY_DAY = {("panda", True), ("go2", False)}
-SLOW = {"panda", "go2", "anymal_b", "g1", "tiago"}
+#: Every robot costs two compilations per base; one of each kind is among the slow tests, the rest among the exhaustive ones.
+SLOW = {("panda", True), ("go2", False), ("anymal_b", True), ("anymal_b", False), ("g1", False)}
 
 
-def _marks(robot: str, fixed_base: bool) -> tuple:
-    if (robot, fixed_base) in EVERY_DAY:
-        return ()
-    return (pytest.mark.slow if robot in SLOW else pytest.mark.exhaustive,)
+def _mark(robot: str, fixed_base: bool) -> pytest.MarkDecorator:
+    return pytest.mark.slow if (robot, fixed_base) in SLOW else pytest.mark.exhaustive
 
 
 STATES = 3
@@ -135,7 +132,7 @@ def check(model: oracles.pin.Model, articulation: artix.Articulation) -> None:
 @pytest.mark.parametrize(
     ("robot", "fixed_base"),
     [
-        pytest.param(robot, fixed, marks=_marks(robot, fixed), id=f"{robot}-{'fixed' if fixed else 'floating'}")
+        pytest.param(robot, fixed, marks=_mark(robot, fixed), id=f"{robot}-{'fixed' if fixed else 'floating'}")
         for robot in ROBOTS
         for fixed in (True, False)
     ],

@@ -136,6 +136,7 @@ def test_fingers_press_as_in_mujoco() -> None:
     np.testing.assert_allclose(found.link_force[1] + found.link_force[2], 0.0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_impulses_are_those_of_another_solver() -> None:
     """ADMM on Delassus' matrix, with Jacobians by finite differences of points that ride on the links."""
     robot = two_bodies(*SHAPES["capsules"])
@@ -204,6 +205,7 @@ def test_derivatives_of_a_step(kinds: str, friction: float) -> None:
     np.testing.assert_allclose(jax.jit(jax.jacrev(end))(x) / scale, wanted / scale, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_the_nearest_of_many(dtype) -> None:
     """A step with the nearest contacts of many pairs is that with all of them, where the rest is far."""
     robot = artix.robots.load("quadruped").astype(dtype)
