@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 import pinocchio as pin
 
-from artix import State
 from tests.support.oracles import Oracle
 
 
