@@ -43,7 +43,7 @@ def set_articulation_flags(simulation: ArticulationSimulation, flags: Articulati
     """``setArticulationFlags``: all flags at once; they are static.
 
     ``FIX_BASE`` changes the topology and with it the shape of every generalised vector: make a new cache afterwards.
-    ``DISABLE_SELF_COLLISION`` is stored without effect, as links do not collide with each other.
+    ``DISABLE_SELF_COLLISION`` is stored without effect: which shapes may touch each other is part of the articulation.
 
     Raises:
       TypeError: the articulation is padded to several topologies, where the base is data.
