@@ -158,7 +158,7 @@ def displaced_bodies(tree: Tree, kin: Kinematics, motions: Motion, displacement:
     """Motions [3, B] of all bodies along a displacement [c]; ``motions`` are those of the DOFs."""
     where = displacements(tree)
     columns = jnp.concatenate(displacement_motions(tree, kin, motions))
-    moves = jnp.asarray(tree.bodies_below)[:, where.sums].T
+    moves = take(jnp.asarray(tree.bodies_below), where.sums).T
     sums = masked_sum(columns * displacement[None], moves)
     return Motion.from_rows(sums)
 

@@ -22,7 +22,7 @@ from artix.kinematics.solve import (
 )
 from artix.kinematics.velocities import generalized_velocity
 from artix.math import spatial
-from artix.math.arrays import matmul
+from artix.math.arrays import matmul, take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 from artix.model.padding import Tree
@@ -293,4 +293,4 @@ def link_of_frame(articulation: Articulation, frame: str | int | Array) -> tuple
 
 def mask_column(tree: Tree, body: Array) -> Array:
     """Which DOFs move the bodies with the given indices [m], [n, m]."""
-    return jnp.asarray(tree.dof_moves_body)[:, body]
+    return take(jnp.asarray(tree.dof_moves_body), body)

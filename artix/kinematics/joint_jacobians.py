@@ -26,6 +26,7 @@ from artix.kinematics.solve import (
 )
 from artix.kinematics.tree import free_root
 from artix.math import spatial
+from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 from artix.model.padding import Tree
@@ -222,7 +223,7 @@ def _carries(tree: Tree) -> Array:
     The root's own axes are the world's: only a translation moves them, with their origin, the root's centre of mass.
     """
     base = tree.num_base_dofs
-    joints = jnp.asarray(tree.dof_moves_body)[:, tree.dof_body].T
+    joints = take(jnp.asarray(tree.dof_moves_body), tree.dof_body).T
     if base == 0:
         return joints
     root = jnp.zeros((base, tree.nv), bool).at[:, :NUM_ROOT].set(True)

@@ -12,6 +12,7 @@ from artix.kinematics.displacements import NUM_ROOT, changes_by_displacement, ch
 from artix.kinematics.solve import Kinematics, Motion, body_accelerations, dof_motions, kinematics, link_centers
 from artix.kinematics.tree import free_root
 from artix.math import spatial
+from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 
@@ -155,7 +156,7 @@ def point_setting(
     (v, omega), (a, alpha) = velocities.take(body), accelerations.take(body)
     velocity = v + spatial.cross(omega, point)
     linear = a + spatial.cross(alpha, point) + spatial.cross(omega, velocity)
-    moves = jnp.asarray(tree.dof_moves_body)[:, body]
+    moves = take(jnp.asarray(tree.dof_moves_body), body)
     moved = jnp.concatenate([jnp.ones_like(moves, shape=(NUM_ROOT, moves.shape[1])), moves]).T[None]
     point, velocity, omega, linear, alpha = (x[..., None] for x in (point, velocity, omega, linear, alpha))
     moved = moved.astype(point.dtype)

@@ -27,8 +27,8 @@ ON_PINOCCHIO = [
     "spherical",
     pytest.param("helical", marks=pytest.mark.slow),
     pytest.param("g1", marks=pytest.mark.slow),
-    pytest.param("talos", marks=pytest.mark.slow),
-    pytest.param("tiago", marks=pytest.mark.slow),
+    pytest.param("talos", marks=pytest.mark.exhaustive),
+    pytest.param("tiago", marks=pytest.mark.exhaustive),
     # Not iCub: massless fingers make its mass matrix singular (condition 1e17), and forward dynamics meaningless.
 ]
 

@@ -7,13 +7,12 @@ import pytest
 
 import artix
 from artix.examples import jump
-from tests.support.users_types import users_types
 
 
 @pytest.mark.slow
 def test_it_leaves_the_ground_and_lands():
     robot = jump.jumper().astype(jnp.float32)
-    with users_types():
+    with jax.numpy_dtype_promotion("standard"):
         found = jax.jit(lambda: jump.solve(robot))()
         heights = np.asarray(jump.foot_heights(robot, found.states))
     lowest = heights.min(axis=1)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-
-pytestmark = pytest.mark.slow
 
 
 def _run(folder: Path, processes: int, devices: int) -> list[dict[str, Any]]:
@@ -34,10 +34,10 @@ def _run(folder: Path, processes: int, devices: int) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[str, Any]]]:
-    """Eight devices of one process, of two and of four."""
+def run_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], list[dict[str, Any]]]:
+    """Eight devices of as many processes as one asks for."""
     folder = tmp_path_factory.mktemp("processes")
-    return {processes: _run(folder, processes, 8 // processes) for processes in (1, 2, 4)}
+    return functools.cache(lambda processes: _run(folder, processes, 8 // processes))
 
 
 def _whole(run: list[dict[str, Any]], name: str) -> np.ndarray:
@@ -45,15 +45,18 @@ def _whole(run: list[dict[str, Any]], name: str) -> np.ndarray:
     return np.concatenate([np.asarray(parts[first]) for first in sorted(parts)])
 
 
-@pytest.mark.parametrize("processes", [2, 4])
+@pytest.mark.parametrize(
+    "processes", [pytest.param(2, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.exhaustive)]
+)
 @pytest.mark.parametrize("name", ["mass matrix", "forward dynamics", "step", "gradient", "training"])
-def test_processes_share_a_batch(runs: dict[int, list[dict[str, Any]]], name: str, processes: int) -> None:
-    found, wanted = _whole(runs[processes], name), _whole(runs[1], name)
+def test_processes_share_a_batch(run_of: Callable[[int], list[dict[str, Any]]], name: str, processes: int) -> None:
+    run = run_of(processes)
+    found, wanted = _whole(run, name), _whole(run_of(1), name)
     assert found.shape == wanted.shape
     close = 1e-5 if name == "training" else 1e-12  # learning is in float32
     np.testing.assert_allclose(found, wanted, rtol=close, atol=close)
     if name in ("gradient", "training"):  # by what all robots share: a sum over all of them
-        assert {each for process in runs[processes] for each in process[name]["collectives"]} == {"all-reduce"}
+        assert {each for process in run for each in process[name]["collectives"]} == {"all-reduce"}
         assert np.linalg.norm(found) > 1e-6
     else:
-        assert not any(process[name]["collectives"] for process in runs[processes])
+        assert not any(process[name]["collectives"] for process in run)

@@ -12,8 +12,8 @@ import jax
 def users_types() -> Iterator[None]:
     """Within it, arrays have 32 bits and types are promoted, as where nobody sets JAX's flags.
 
-    JAX 0.10 keeps what it traced of indexing with 64-bit types, and then refuses the same index here ("got int64,
-    int32"): so nothing is kept.
+    JAX 0.10 keeps what it traced with 64-bit types, and may then refuse the same index here ("got int64, int32"): so
+    nothing is kept.
     """
     jax.clear_caches()
     with jax.numpy_dtype_promotion("standard"), jax.enable_x64(False):
