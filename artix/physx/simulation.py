@@ -49,8 +49,8 @@ class ArticulationSimulation(struct.PyTreeNode):
         for none. Floating bases only; removed in PhysX 5.6.
       max_com_angular_velocity: limit of its angular velocity as a whole [rad/s], likewise.
       options: solver, iteration counts and ``drive_limits_are_forces``; static.
-      disable_self_collision: PhysX's ``eDISABLE_SELF_COLLISION``, kept without effect: which shapes may touch each other
-        is part of the articulation (``topology.geometry_pairs``); static.
+      disable_self_collision: PhysX's ``eDISABLE_SELF_COLLISION``, kept without effect: which shapes may touch each
+        other is part of the articulation (``topology.geometry_pairs``); static.
 
     Examples:
       >>> from artix import physx
