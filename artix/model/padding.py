@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias, get_type_hints
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
 from artix.math import struct
 from artix.model.forests import pointer_table
@@ -110,6 +111,7 @@ class PaddedTopology(struct.PyTreeNode):
     """A :class:`~artix.Topology` as arrays, padded; attributes of the same name mean the same.
 
     Padded links are massless and attached to the root, padded DOFs move nothing, and results for both are exactly zero.
+    The type of an array that is only filled up with zeros names the padding's sizes of its axes.
 
     Examples:
       >>> fleet = artix.Fleet([artix.robots.load("arm7"), artix.robots.load("cart_pole")], layout="padded")
@@ -124,37 +126,37 @@ class PaddedTopology(struct.PyTreeNode):
     padding: Padding = struct.field(pytree_node=False)
     base_is_free: Array
     link_is_live: Array
-    parent: Array
-    link_is_rigid: Array
-    link_body: Array
-    link_in_body: Array
+    parent: Annotated[Array, "links"]
+    link_is_rigid: Annotated[Array, "links"]
+    link_body: Annotated[Array, "links"]
+    link_in_body: Annotated[Array, "links", "bodies"]
     rigid_pointers: Array
-    body_link: Array
+    body_link: Annotated[Array, "bodies"]
     body_parent: Array
-    body_parent_link: Array
+    body_parent_link: Annotated[Array, "bodies"]
     body_pointers: Array
     body_axes: Array
     body_dofs: Array
-    body_is_revolute: Array
-    body_is_prismatic: Array
-    body_is_spherical: Array
-    body_is_helical: Array
-    body_ancestors: Array
+    body_is_revolute: Annotated[Array, "bodies"]
+    body_is_prismatic: Annotated[Array, "bodies"]
+    body_is_spherical: Annotated[Array, "bodies"]
+    body_is_helical: Annotated[Array, "bodies"]
+    body_ancestors: Annotated[Array, "bodies", "bodies"]
     bodies_below: Array
     dof_is_live: Array
-    dof_is_linear: Array
-    dof_wraps: Array
-    dof_body: Array
-    dof_column: Array
-    dof_moves_body: Array
-    dof_moves_link: Array
+    dof_is_linear: Annotated[Array, "dofs"]
+    dof_wraps: Annotated[Array, "dofs"]
+    dof_body: Annotated[Array, "dofs"]
+    dof_column: Annotated[Array, "dofs"]
+    dof_moves_body: Annotated[Array, "dofs", "bodies"]
+    dof_moves_link: Annotated[Array, "dofs", "links"]
     mass_matrix_halves: tuple[Array, Array]
-    dof_link: Array
-    dof_parent_link: Array
-    dof_axis: Array
-    dof_is_one_of_several: Array
+    dof_link: Annotated[Array, "dofs"]
+    dof_parent_link: Annotated[Array, "dofs"]
+    dof_axis: Annotated[Array, "dofs"]
+    dof_is_one_of_several: Annotated[Array, "dofs"]
     depth_first_dofs: Array
-    link_ancestors: Array
+    link_ancestors: Annotated[Array, "links", "links"]
     mimic_dofs: Array
 
     @property
@@ -215,40 +217,23 @@ def pad_topology(topology: Topology, padding: Padding) -> PaddedTopology:
     base = 6 if padding.floating else 0
     above = np.pad(padded(topology.dof_ancestors, (dofs, dofs)), ((base, 0), (base, 0)), constant_values=True)
     arrays: dict[str, Any] = {
+        name: padded(np.asarray(getattr(topology, name)), [getattr(padding, size) for size in hint.__metadata__])
+        for name, hint in get_type_hints(PaddedTopology, include_extras=True).items()
+        if hasattr(hint, "__metadata__")
+    }
+    arrays |= {
         "base_is_free": np.bool_(not topology.fixed_base),
         "link_is_live": padded(np.ones(topology.num_links, bool), (links,)),
-        "parent": padded(np.array(topology.parent), (links,)),
-        "link_is_rigid": padded(topology.link_is_rigid, (links,)),
-        "link_body": padded(topology.link_body, (links,)),
-        "link_in_body": padded(topology.link_in_body, (links, bodies)),
         "rigid_pointers": padded(topology.rigid_pointers, (padding.rigid_rounds, links)),
-        "body_link": padded(topology.body_link, (bodies,)),
         "body_parent": padded(np.maximum(topology.body_parent, 0), (bodies,)),
-        "body_parent_link": padded(topology.body_parent_link, (bodies,)),
         "body_pointers": padded(_body_pointers(topology), (padding.rounds, bodies - 1)),
         "body_axes": np.concatenate(
             [padded(topology.body_axes[:3], (3, bodies)), padded(topology.body_axes[3:], (1, bodies), fill=1.0)]
         ),
         "body_dofs": padded(body_dofs, (3, bodies), fill=dofs),
-        "body_is_revolute": padded(topology.body_is_revolute, (bodies,)),
-        "body_is_prismatic": padded(topology.body_is_prismatic, (bodies,)),
-        "body_is_spherical": padded(topology.body_is_spherical, (bodies,)),
-        "body_is_helical": padded(topology.body_is_helical, (bodies,)),
-        "body_ancestors": padded(topology.body_ancestors, (bodies, bodies)),
         "bodies_below": padded(topology.bodies_below, (bodies, 1 + dofs)),
         "dof_is_live": padded(np.ones(topology.num_dofs, bool), (dofs,)),
-        "dof_is_linear": padded(topology.dof_is_linear, (dofs,)),
-        "dof_wraps": padded(topology.dof_wraps, (dofs,)),
-        "dof_body": padded(topology.dof_body, (dofs,)),
-        "dof_column": padded(topology.dof_column, (dofs,)),
-        "dof_moves_body": padded(topology.dof_moves_body, (dofs, bodies)),
-        "dof_moves_link": padded(topology.dof_moves_link, (dofs, links)),
-        "dof_link": padded(topology.dof_link, (dofs,)),
-        "dof_parent_link": padded(topology.dof_parent_link, (dofs,)),
-        "dof_axis": padded(topology.dof_axis, (dofs,)),
-        "dof_is_one_of_several": padded(topology.dof_is_one_of_several, (dofs,)),
         "depth_first_dofs": np.concatenate([topology.depth_first_dofs, np.arange(topology.num_dofs, dofs)]),
-        "link_ancestors": padded(topology.link_ancestors, (links, links)),
         "mimic_dofs": padded(np.array(topology.mimic_dofs, int).reshape(-1, 2), (padding.mimics, 2), fill=dofs),
         "mass_matrix_halves": (np.triu(above), np.triu(above, 1).T),
     }
@@ -260,7 +245,7 @@ def _body_pointers(topology: Topology) -> np.ndarray:
     return pointer_table(topology.body_parent[1:] - 1)
 
 
-def padded(array: np.ndarray, shape: tuple[int, ...], fill=0) -> np.ndarray:
+def padded(array: np.ndarray, shape: Sequence[int], fill: npt.ArrayLike = 0) -> np.ndarray:
     """Pads an array at the end of every axis with ``fill``."""
     kind = np.int32 if array.dtype.kind == "i" else array.dtype
     result = np.full(shape, fill, kind)

@@ -1,4 +1,4 @@
-"""The velocities of an implicit step within all bounds, while the hard relations hold."""
+"""The velocity of an implicit step within all bounds and under its hard constraints."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _loop_impulses(
     bounds: Bounds,
     impulses: Impulses,
 ) -> Array:
-    """Impulses on all rows of the loop joints' anchors: what holds the velocity that the bounds alone would leave."""
+    """Impulses on all rows of the loop joints' anchors, which hold the velocity that the bounds alone would give."""
     given = jnp.zeros_like(system.velocity)
     distances, contacts = bounds.distances, bounds.contacts
     if loops is None or distances is None:

@@ -1,4 +1,4 @@
-"""How contacts move as their links do.
+"""Velocities of contacts per generalised velocity.
 
 A contact with the ground moves as the point of its link. One between two links moves as the point of the first against
 that of the second, which is at the same place: by the difference of both motions there, in which what moves both links
@@ -18,8 +18,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.constraints.anchor_sides import moves_links
-from artix.constraints.contact_points import contact_jacobian, contact_points, motions_at, motions_by
-from artix.constraints.contacts import Contacts, contact_frames
+from artix.constraints.contact_points import (
+    Contacts,
+    contact_frames,
+    contact_jacobian,
+    contact_points,
+    motions_at,
+    motions_by,
+)
 from artix.contact.link_contacts import LinkContacts, candidate_pairs_of, pair_links
 from artix.kinematics.solve import Kinematics, kinematics
 from artix.math import spatial

@@ -103,7 +103,7 @@ def contact_rates(row: ContactRow, impulse: Array, motions: Array) -> Array:
 
 
 def solve_contact_row(row: ContactRow, old: Array, rate: Array) -> Array:
-    """One contact's turn in a sweep: its new impulse [3].
+    """Solves one contact in a sweep: its new impulse [3].
 
     If an impulse within the cone stops it, that one; else the normal law first, then friction for the tangential
     velocity that this leaves.
@@ -125,7 +125,7 @@ def solve_contact_row(row: ContactRow, old: Array, rate: Array) -> Array:
 
 
 def contact_imbalance(row: ContactRow, found: Array, rate: Array) -> Array:
-    """What an impulse [3] lacks by the laws at the velocity [3] that belongs to it; zero where they hold."""
+    """The residual [3] of the contact laws, as an impulse, at an impulse [3] and its velocity [3]."""
     normal = _normal(row, found[2], rate[2])
     tangents = _within_disc(found[:2] - rate[:2] / row.tangential, row.friction * normal)
     return jnp.concatenate([tangents, normal[None]]) - found

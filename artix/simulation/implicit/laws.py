@@ -1,4 +1,4 @@
-"""All that bounds an implicit step's velocity, and by how much impulses fail its laws."""
+"""All bounds of an implicit step's velocity, and the residuals of their laws."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Sweeps(NamedTuple):
 
 
 def imbalances(sweeps: Sweeps, impulses: Impulses, bounds: Bounds, velocity: Array, dt: Array) -> Array:
-    """What each row's impulses lack, [R]."""
+    """The residual of each row's law, as an impulse, [R]."""
     missing = [bound_imbalance(bounds.dofs, impulses.dofs, sweeps.dofs(velocity), sweeps.over(dt))]
     if bounds.distances is not None:
         rates = matmul(bounds.distances.direction, velocity)

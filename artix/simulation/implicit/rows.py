@@ -1,4 +1,4 @@
-"""What bounds the motion in the implicit solver: DOFs, and distances of loop joints."""
+"""Rows of the implicit solver: bounds of DOFs, and of distances of loop joints."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def _solved(
 
 
 def _end(articulation: Articulation, state: State, solved: _Solved) -> State:
-    """The state a step later."""
+    """The state after the step."""
     at_start, acting, loops, found = solved.at_start, solved.acting, solved.loops, solved.found
     base, dt = at_start.topology.num_base_dofs, acting.dt
     end, moved = _moved(articulation, state, solved.system, loops, dt * found.moving_velocity)
@@ -183,7 +183,7 @@ def _report(
 
 
 def _memory(solved: _Solved) -> ContactMemory | None:
-    """What to remember of the contacts."""
+    """The impulses of contacts and of dry friction that the next step begins with."""
     if solved.touching is None:
         return None
     dofs, _, contacts = jax.lax.stop_gradient(solved.found.impulses)

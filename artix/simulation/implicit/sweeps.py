@@ -44,7 +44,7 @@ _LEAST_SWEEPS = 2
 
 
 class Swept(NamedTuple):
-    """What sweeps leave."""
+    """The result of the sweeps."""
 
     velocity: Array
     """The generalised velocity, or coordinates of its change, [nv]."""
@@ -90,7 +90,7 @@ def follow_bounds(
     d_dt: Array,
     d_velocity: Array,
 ) -> Swept:
-    """The change of what sweeps over bounds leave.
+    """The tangent of the result of the sweeps.
 
     Args:
       topology: the topology.
@@ -137,7 +137,7 @@ def _sweeps_with_jvp(
 
 @functools.partial(_sweeps_with_jvp.defjvp, symbolic_zeros=True)
 def _sweeps_jvp(sweeps: Sweeps, primals, tangents):
-    """Where the sweeps started does not count."""
+    """The start of the sweeps has no part in the tangent."""
     found = _sweeps_with_jvp(sweeps, *primals)
     bounds, velocity, dt, _ = primals
     d_bounds, d_velocity, d_dt, _ = tangents
