@@ -1,8 +1,9 @@
 """Loops and contacts: their rows, the linear algebra, and dynamics under them."""
 
 from artix.constraints.anchors import AnchorRows
+from artix.constraints.contact_points import Contacts
 from artix.constraints.contact_solver import ContactSolution, solve_contact
-from artix.constraints.contacts import ContactForces, ContactProblem, Contacts, contact_forces, contact_problem
+from artix.constraints.contacts import ContactForces, ContactProblem, contact_forces, contact_problem
 from artix.constraints.dynamics import (
     ConstrainedAcceleration,
     ConstrainedForces,

@@ -1,4 +1,4 @@
-"""Contact points on links: their positions and Jacobians."""
+"""Points at which links touch what does not move: what is known of them, their axes, positions and Jacobians."""
 
 from __future__ import annotations
 
@@ -11,11 +11,60 @@ import numpy as np
 from artix.constraints.anchor_sides import moves_links
 from artix.kinematics.bodies import Placement
 from artix.kinematics.solve import Kinematics, generalized_motions
-from artix.math import spatial
+from artix.math import spatial, struct
 from artix.math.arrays import take
 from artix.model.articulation import Articulation
 
 Array = jax.Array
+
+
+class Contacts(struct.PyTreeNode):
+    """K points of links that touch, or nearly touch, what does not move.
+
+    Attributes:
+      links: numbers of the links, static.
+      point: the points in the links' frames, [K, 3] [m].
+      normal: unit vectors from the world's surface towards the link, in world axes, [K, 3].
+      friction: coefficients of friction, [K].
+      gap: distances that still separate them, [K] [m]; within a step a contact may close its gap. Zero or less for
+        touching contacts: penetration is not undone.
+      restitution: ratios of the normal speeds after and before an impact, [K]; ``None`` for zero.
+      compliance: penetrations per force, [K] [m/N]; ``None``, or 0, for rigid contacts.
+      relaxation_time: times in which compliant contacts give way, damping over stiffness, [K] [s]; ``None`` for zero.
+
+    :func:`contact_problem` and :func:`contact_forces` look at neither of the last three.
+
+    Examples:
+      >>> robot = artix.robots.load("quadruped")
+      >>> feet = artix.ground_contacts(robot, artix.neutral_state(robot), artix.Ground.flat(friction=0.7)).contacts
+      >>> print([robot.topology.link_names[link] for link in feet.links])
+      ['front_left_foot', 'front_right_foot', 'rear_left_foot', 'rear_right_foot']
+      >>> print(feet.normal[0], feet.friction[0])
+      [0. 0. 1.] 0.7
+    """
+
+    links: tuple[int, ...] = struct.field(pytree_node=False)
+    point: Array
+    normal: Array
+    friction: Array
+    gap: Array
+    restitution: Array | None = None
+    compliance: Array | None = None
+    relaxation_time: Array | None = None
+
+
+def contact_frames(normal: Array) -> Array:
+    """Two tangents and the normal for unit normals [K, 3], as rows of matrices [K, 3, 3].
+
+    Duff et al., *Building an Orthonormal Basis, Revisited*, JCGT 2017.
+    """
+    x, y, z = normal.T
+    sign = jnp.where(z >= 0, 1.0, -1.0).astype(normal.dtype)
+    a = -1 / (sign + z)
+    b = x * y * a
+    first = jnp.stack([1 + sign * x * x * a, sign * b, -sign * x], axis=1)
+    second = jnp.stack([b, sign + y * y * a, -y], axis=1)
+    return jnp.stack([first, second, normal], axis=1)
 
 
 def contact_points(articulation: Articulation, kin: Kinematics, links: np.ndarray, point: Array) -> Array:

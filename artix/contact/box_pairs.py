@@ -31,7 +31,7 @@ _CORNERS = np.array(list(itertools.product((-1.0, 1.0), repeat=2)))
 
 
 class _Best(NamedTuple):
-    """The direction of a group in which two boxes are apart the most."""
+    """The direction, of a group of them, of the largest separation between two boxes."""
 
     separation: Array
     which: Array
@@ -39,7 +39,7 @@ class _Best(NamedTuple):
 
 
 def box_meetings(a: Core, b: Core) -> Meeting:
-    """The four points of two boxes: gaps [4], normals and points [4, 3]. Points that are not there have large gaps."""
+    """The four points of two boxes: gaps [4], normals and points [4, 3]. Unused ones have large gaps."""
     turn = jnp.sum(a.rotation[:, :, None] * b.rotation[:, None], axis=0)
     apart = a.center - b.center
     in_a, in_b = (jnp.sum(box.rotation * apart[:, None], axis=0) for box in (a, b))

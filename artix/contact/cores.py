@@ -1,4 +1,4 @@
-"""Shapes as cores with a radius around them, and where two of them are nearest.
+"""Shapes as cores with a radius around them, and the nearest points of two of them.
 
 Spheres, capsules and boxes have cores: a point, a segment, a box. The distance of two shapes is that of the nearest
 points of their cores, less both radii.
@@ -19,7 +19,7 @@ Array = jax.Array
 
 
 class Core(NamedTuple):
-    """What a shape is without its radius: a box of which none, one or three edges have a length."""
+    """A shape without its radius: a point, a segment or a box, all given as boxes."""
 
     center: Array
     """Relative to the reference point, in world axes, [3]."""
@@ -31,7 +31,7 @@ class Core(NamedTuple):
 
 
 class Meeting(NamedTuple):
-    """Where two shapes meet, or would."""
+    """The nearest points of two shapes."""
 
     gap: Array
     """The distance, negative for penetration."""
@@ -57,7 +57,7 @@ def cores_of(shapes: Shapes) -> list[Core]:
 
 
 def first_of_largest(values: Array) -> Array:
-    """Which of values [m] is the largest, the first of equal ones, [m]."""
+    """A mask [m] of the largest of values [m], the first of equal ones."""
     largest, found, taken = values == jnp.max(values), [], jnp.zeros((), bool)
     for k in range(len(values)):
         found.append(largest[k] & ~taken)
@@ -81,7 +81,7 @@ def nearest_of_segments(apart: Array, a: Array, b: Array) -> tuple[Array, Array]
 
 
 def between_points(a: Array, b: Array, radius_a: Array, radius_b: Array) -> Meeting:
-    """Two spheres about points [3]; of two at the same place, any direction is normal: z."""
+    """Two spheres about points [3]; the normal of two at the same place is z."""
     apart = a - b
     square = jnp.sum(apart**2)
     same = square == 0

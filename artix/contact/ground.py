@@ -1,4 +1,4 @@
-"""What robots stand on: planes, height fields, and grounds made of them."""
+"""The ground: planes, height fields, and several of them together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Surface: TypeAlias = "Plane | HeightField"
 
 
 class Ground(struct.PyTreeNode):
-    """What does not move and may be touched: one or several surfaces, and how coefficients of pairs are found.
+    """Fixed surfaces that robots may touch, and how the coefficients of two surfaces are combined.
 
     Each surface touches by itself, so a foot in a corner of two planes has contacts with both. Every number is an
     array that may be replaced, batched (a ground for each robot) and differentiated.

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.constraints.contacts import Contacts
+from artix.constraints.contact_points import Contacts
 from artix.contact.candidates import Candidates, Shapes, candidates_of, num_candidates, shapes_of
 from artix.contact.ground import Ground, Surface
 from artix.contact.materials import COMBINATIONS, Softness
@@ -163,7 +163,7 @@ def _checked(articulation: Articulation, ground: Ground) -> Topology:
 
 
 def _touching(topology: Topology) -> list[int]:
-    """The shapes that may exert forces: no sensors, and nothing that cannot move."""
+    """The shapes that may exert forces: neither sensors nor shapes of a fixed base."""
     return [
         k
         for k, one in enumerate(topology.geometries)

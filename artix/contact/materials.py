@@ -35,7 +35,7 @@ def check_combination(name: str, value: str) -> None:
 
 
 class Softness(NamedTuple):
-    """How a surface gives way: penetration per force [m/N], 0 for a rigid one, and the time in which it does [s]."""
+    """Compliance of a surface: penetration per force [m/N], 0 for a rigid one, and its relaxation time [s]."""
 
     compliance: Array
     relaxation_time: Array

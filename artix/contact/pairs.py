@@ -1,4 +1,4 @@
-"""How far shapes of an articulation are from each other."""
+"""Distances between shapes of an articulation."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class PairDistances(struct.PyTreeNode):
 def geometry_pair_distances(
     articulation: Articulation, state: State, geometry_pairs: Sequence[tuple[str, str]]
 ) -> PairDistances:
-    """How far pairs of shapes are from each other, sensors included: for terminations, costs and self-collisions.
+    """Distances between pairs of shapes, sensors included: for terminations, costs and self-collisions.
 
     Between spheres, capsules and boxes, of which a pair has one at most. The distance is exact unless the middle line
     of a capsule enters a box; within a box, it is that to the nearest face. What touches in steps are the pairs of the

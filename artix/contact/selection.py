@@ -1,4 +1,4 @@
-"""The lowest of a few values, with what belongs to them, and which of them were chosen."""
+"""Selects the nearest of a shape's contact candidates, and keeps track of which they were."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Array = jax.Array
 
 
 class Choice(struct.PyTreeNode):
-    """Which of its shapes' candidates each contact is: what is remembered of a candidate meets the same one again.
+    """Which candidate of its shape each contact is, so that a remembered impulse returns to the same candidate.
 
     Attributes:
       candidate: of each contact the number of its candidate among those of its shape, [K].
@@ -25,7 +25,7 @@ class Choice(struct.PyTreeNode):
 
     @classmethod
     def joined(cls, choices: Sequence[Choice]) -> Choice:
-        """Of several groups of contacts, one after another."""
+        """The choices of several groups of contacts, concatenated."""
         if len(choices) == 1:
             return choices[0]
         candidate = jnp.concatenate([one.candidate for one in choices])
@@ -33,11 +33,11 @@ class Choice(struct.PyTreeNode):
 
     @property
     def num_candidates(self) -> int:
-        """Of all shapes and surfaces."""
+        """Number C of candidates of all shapes and surfaces."""
         return sum(candidates for _, candidates in self.groups)
 
     def recalled(self, remembered: Array) -> Array:
-        """Of what is remembered of all candidates [C, 3], that of the contacts, [K, 3]."""
+        """The contacts' values [K, 3], out of those remembered for all candidates [C, 3]."""
         found, first_contact, first = [], 0, 0
         for contacts, candidates in self.groups:
             part = remembered[first : first + candidates]
@@ -49,7 +49,7 @@ class Choice(struct.PyTreeNode):
         return jnp.concatenate(found)
 
     def recorded(self, values: Array) -> Array:
-        """What is to be remembered of all candidates [C, 3]: that of the contacts [K, 3], and zeros."""
+        """The contacts' values [K, 3] in the places of their candidates [C, 3]; zeros for all other candidates."""
         found, first_contact = [], 0
         for contacts, candidates in self.groups:
             part = values[first_contact : first_contact + contacts]
@@ -66,7 +66,7 @@ class Choice(struct.PyTreeNode):
 
 
 def lowest(columns: Array, count: int) -> Array:
-    """The columns with the least entries in row 0, ascending; equal ones stay in their order.
+    """The columns with the smallest entries in row 0, in ascending order; a stable sort.
 
     It exchanges neighbours, as bubble sort does, and stops when ``count`` columns are in place. For the few candidates
     of one shape that takes fewer operations than sorting their numbers and looking up the rest.

@@ -92,6 +92,16 @@ def inverse_of(factors: Factors) -> Array:
     return spatial.mirrored(matmul(half.T, half * diagonal[:, None]))
 
 
+def split_inverse(tree: Tree, product: MassProduct) -> tuple[Array, Array]:
+    """A matrix [nv, nv] and weights [nv] with which a tree's inverse mass matrix is ``left diag(weight) left^T``.
+
+    It is as sparse as the tree: its rows are zero but for what lies between an entry and the root.
+    """
+    factors = factorize_product(tree, product, many=True)
+    left = factors.solve_upper(jnp.eye(len(product.added), dtype=product.added.dtype)).T
+    return left, factors.inverse_diagonal
+
+
 def inverse_of_matrix(matrix: Array, added: Array) -> Array:
     """The inverse of any symmetric positive definite matrix [n, n], with ``added`` [n] on its diagonal."""
     return with_derivative(matrix, added, factorize_dense(*jax.lax.stop_gradient((matrix, added))))

@@ -17,7 +17,7 @@ import numpy as np
 from artix.kinematics.bodies import Placement, screw_pitches
 from artix.math import spatial
 from artix.math.arrays import masked_sum
-from artix.model.articulation import Articulation, State
+from artix.model.articulation import PER_DOF, PER_LINK, Articulation, State
 from artix.model.builder import ArticulationBuilder
 from artix.model.checks import check_state, static_topology
 from artix.model.geometry_pairs import moving_pairs
@@ -26,15 +26,6 @@ from artix.model.topology import Topology
 
 Array = jax.Array
 
-_PER_LINK = (
-    *("link_mass", "link_com_pose", "link_inertia", "joint_parent_pose", "joint_child_pose", "gravity_scale"),
-    *("link_linear_damping", "link_angular_damping", "max_link_linear_velocity", "max_link_angular_velocity"),
-    "link_cfm_scale",
-)
-_PER_DOF = (
-    *("joint_pitch", "armature", "joint_lower_limit", "joint_upper_limit", "max_joint_velocity", "max_joint_force"),
-    *("drive", "envelope", "friction"),
-)
 #: Arrays that are listed item by item, independently of the order of links and DOFs.
 _LISTED = ("frame_local_pose", "mimic", "fixed_tendons", "spatial_tendons", "loop_joints", "geometry")
 
@@ -88,7 +79,7 @@ def lock_joints(articulation: Articulation, state: State, joints: Sequence[str])
     reduced = dataclasses.replace(reduced, geometry_pairs=moving_pairs(reduced))
     parent = articulation.joint_parent_pose
     displaced = (Placement.from_poses(parent) @ _joint_placements(articulation, topology, state.joint_position)).poses()
-    arrays = {name: _take(getattr(articulation, name), kept) for name in _PER_DOF}
+    arrays = {name: _take(getattr(articulation, name), kept) for name in PER_DOF}
     poses = jnp.where(np.array(locked)[:, None], displaced, parent)
     return articulation.replace(topology=reduced, joint_parent_pose=poses, **arrays, **listed)
 
@@ -138,8 +129,8 @@ def attach_articulation(
         joint_parent_pose=child.joint_parent_pose.at[0].set(bridge.joint_parent_pose[1]),
         joint_child_pose=child.joint_child_pose.at[0].set(bridge.joint_child_pose[1]),
     )
-    arrays = {name: _join_arrays(name, (parent, child), order) for name in _PER_LINK}
-    arrays |= {name: _join_arrays(name, (parent, bridge, child), dof_order) for name in _PER_DOF}
+    arrays = {name: _join_arrays(name, (parent, child), order) for name in PER_LINK}
+    arrays |= {name: _join_arrays(name, (parent, bridge, child), dof_order) for name in PER_DOF}
     arrays |= {name: _join_arrays(name, (parent, child), None) for name in _LISTED}
     shapes = np.argsort([shape.link for shape in topology.geometries], kind="stable").astype(int)
     arrays["geometry"] = arrays["geometry"].select(topology.geometries, shapes)

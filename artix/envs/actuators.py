@@ -1,4 +1,4 @@
-"""What lies between a command and a joint: delays, and motors known by a network.
+"""Actuators between a command and a joint: delays, and networks fitted to motors.
 
 Springs and dampers with limits are drives of the articulation, the envelope of a DC motor is its ``envelope``; both are
 part of every physics step. What is here goes into a task's ``actuate``, which is called once for each physics step.
@@ -37,7 +37,7 @@ class Delay(struct.PyTreeNode):
 
     @classmethod
     def of(cls, command: Array, *, most_steps: int, lag: int | Array = 0) -> Delay:
-        """A delay that has seen one command [n] for ever.
+        """A delay that is filled with one command [n].
 
         Args:
           command: the command.
@@ -47,7 +47,7 @@ class Delay(struct.PyTreeNode):
         return cls(jnp.broadcast_to(command, (most_steps + 1, *command.shape)), jnp.asarray(lag, jnp.int32))
 
     def then(self, command: Array) -> Delay:
-        """A step later, in which this command [n] was given."""
+        """The delay a step later, after this command [n]."""
         return self.replace(commands=jnp.concatenate([command[None], self.commands[:-1]]))
 
     @property

@@ -1,4 +1,4 @@
-"""Episodes that follow each other: what is done begins anew, from a fresh random state."""
+"""Automatic resets: an episode that is done is followed by one from a new random state."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Autoreset(Environment):
 
 
 def autoreset(environment: Environment) -> Environment:
-    """The environment, whose episodes begin anew by themselves.
+    """The environment with automatic resets.
 
     A step that ends an episode returns its reward, ``done``, ``metrics`` and ``info["truncation"]``, but the state and
     the observation of a new episode, drawn afresh from the key in the state: no two episodes begin alike. The last

@@ -1,4 +1,4 @@
-"""What is evaluated as kernels in a control step: a physics step, and what a task makes of where it led."""
+"""The kernels of a control step: a physics step, and the task's rewards, observations and resets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Array = jax.Array
 
 
 class Task:
-    """An environment as a static argument: the same one alone is equal.
+    """An environment as a static argument of kernels, equal to itself alone.
 
     It cannot be pickled, so that kernels of tasks, which may be made of anybody's functions, do not outlive the
     process.
@@ -29,7 +29,7 @@ class Task:
 
 
 class Moved(NamedTuple):
-    """Where a control step's physics led."""
+    """The states before and after the last physics step of a control step."""
 
     before: artix.State
     state: artix.State
@@ -61,13 +61,13 @@ class Start(NamedTuple):
     drawn: Any
 
     def given(self, ground: artix.Ground | None, action: Array) -> Given:
-        """The same as what a task is given of a step, in which nothing has moved."""
+        """The same for the observation at a reset, as if nothing had moved in a step."""
         moved = Moved(self.state, self.state, self.contact_memory, self.memory)
         return Given(ground, self.randomized, moved, action, self.drawn)
 
 
 class Given(NamedTuple):
-    """What a task is given of a control step, with what is randomised still apart."""
+    """What a task's :class:`Transition` is made of; randomised leaves are still apart from robot and ground."""
 
     ground: artix.Ground | None
     randomized: tuple[Array, ...]
@@ -77,7 +77,7 @@ class Given(NamedTuple):
 
 
 def transition_of(environment: Any, given: Given) -> Transition:
-    """What a task is shown, with what is randomised put together."""
+    """The transition that a task sees, with the randomised leaves in the robot and the ground."""
     moved = given.moved
     articulation, ground = environment.model(given.ground, given.randomized)
     impulse = None if moved.contacts is None else moved.contacts.impulse
@@ -93,7 +93,7 @@ def stepped(
     contacts: artix.ContactMemory | None,
     control: artix.Control,
 ) -> tuple[artix.State, artix.ContactMemory | None]:
-    """A physics step of a randomised robot, within which what is randomised is put together."""
+    """A physics step of a randomised robot, whose leaves are put in place within the kernel."""
     articulation, ground = task.environment.model(ground, randomized)
     return task.environment._step(articulation, ground, state, contacts, control)
 
@@ -110,7 +110,7 @@ def observed(task: Task, ground: artix.Ground | None, start: Start) -> Any:
 def renewed(
     task: Task, ground: artix.Ground | None, done: Array, start: Start, ended: Start, obs: Any, steps: Array
 ) -> tuple[Start, Any, Array]:
-    """What is known of an environment after a step: of the start where the episode is done, else as it is.
+    """State, observation and step count after a step: those of a new episode where this one is done.
 
     XLA would write fresh observations to memory, and read them and the old ones to choose: five times the work.
     """
@@ -122,25 +122,25 @@ def renewed(
 def evaluated(task: Task, given: Given, start: artix.State, action_is_finite: Array, steps: Array) -> End:
     """The end of a control step that began at ``start``, which is where it stays if numbers stop being finite."""
     environment, dtype, moved = task.environment, given.action.dtype, given.moved
-    went_well = _are_finite((moved.before, moved.state, moved.contacts))
-    seen = moved._replace(before=_where(went_well, moved.before, start), state=_where(went_well, moved.state, start))
-    at = transition_of(environment, given._replace(moved=seen))
-    reward, terminated, memory, metrics = environment.outcome(at)
-    obs = environment.observe(at.replace(memory=memory))
-    fine = action_is_finite & went_well & _are_finite((obs, reward, memory, metrics))
-    terminated = terminated.astype(bool) | ~fine
+    physics_is_finite = _are_finite((moved.before, moved.state, moved.contacts))
+    before, state = _where(physics_is_finite, (moved.before, moved.state), (start, start))
+    transition = transition_of(environment, given._replace(moved=moved._replace(before=before, state=state)))
+    reward, terminated, memory, metrics = environment.outcome(transition)
+    obs = environment.observe(transition.replace(memory=memory))
+    is_finite = action_is_finite & physics_is_finite & _are_finite((obs, reward, memory, metrics))
+    terminated = terminated.astype(bool) | ~is_finite
     truncated = (steps + 1 >= environment.episode_length) & ~terminated
     metrics = {name: jnp.asarray(value, dtype) for name, value in metrics.items()}
     return End(
-        state=_where(fine, moved.state, start),
-        contact_memory=_where(fine, moved.contacts, jax.tree.map(jnp.zeros_like, moved.contacts)),
-        memory=_where(fine, memory, _finite(moved.memory)),
+        state=_where(is_finite, moved.state, start),
+        contact_memory=_where(is_finite, moved.contacts, jax.tree.map(jnp.zeros_like, moved.contacts)),
+        memory=_where(is_finite, memory, _finite(moved.memory)),
         obs=_finite(obs),
-        reward=jnp.where(fine, reward, 0).astype(dtype),
+        reward=jnp.where(is_finite, reward, 0).astype(dtype),
         done=(terminated | truncated).astype(dtype),
         truncation=truncated.astype(dtype),
         steps=steps + 1,
-        metrics=_finite(metrics) | {"nan": (~fine).astype(dtype)},
+        metrics=_finite(metrics) | {"nan": (~is_finite).astype(dtype)},
     )
 
 

@@ -27,9 +27,9 @@ _OWN = ("truncation", "steps", "key", "randomized", "contact_memory")
 class Environment:
     """One robot with a task; ``jax.vmap`` makes thousands.
 
-    A task says four things, all of them pure functions: :meth:`begin`, :meth:`actuate`, :meth:`outcome` and
-    :meth:`observe`. It may say more: :meth:`draw`, :meth:`prepare`. Outcome and observation are evaluated as one kernel
-    (:func:`artix.quantity`), the physics as another.
+    A task defines four pure functions: :meth:`begin`, :meth:`actuate`, :meth:`outcome` and :meth:`observe`. It may
+    define others: :meth:`draw`, :meth:`prepare`, :meth:`disturb`, :meth:`begin_again`. Outcome and observation are
+    evaluated as one kernel (:func:`artix.quantity`), the physics as another.
 
     Attributes:
       name: of the task.
@@ -96,18 +96,18 @@ class Environment:
         self._no_contacts = None if ground is None else artix.ContactMemory.none(articulation, ground, most)
         jax.eval_shape(lambda: self._drawn(jax.random.key(0)))  # refuses leaves that do not exist
 
-    # What a task says.
+    # What a task defines.
 
     def begin(self, key: Array) -> tuple[artix.State, dict[str, Any]]:
         """A random first state, and what the task remembers at the start of an episode."""
         raise NotImplementedError
 
     def draw(self, key: Array) -> Any:
-        """Random numbers of one step, a pytree: noise, new commands. None unless a task says otherwise."""
+        """Random numbers of one step, a pytree: noise, new commands. None by default."""
         return ()
 
     def disturb(self, state: artix.State, drawn: Any) -> artix.State:
-        """The state once the robot was disturbed, by what was drawn for this step; ``state`` unless a task pushes."""
+        """The state after a disturbance drawn for this step, such as a push; ``state`` by default."""
         return state
 
     def begin_again(self, key: Array, ended: EnvState) -> tuple[artix.State, dict[str, Any]]:
@@ -115,7 +115,7 @@ class Environment:
         return self.begin(key)
 
     def prepare(self, state: artix.State, memory: dict[str, Any], action: Array) -> dict[str, Any]:
-        """What the task remembers once it has an action, before any physics: ``memory`` unless a task says more."""
+        """The memory at the start of a control step, once the action is known; ``memory`` by default."""
         return memory
 
     def actuate(

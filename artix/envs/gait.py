@@ -1,4 +1,4 @@
-"""What feet do over time: contacts, times in the air, and how high they swing."""
+"""The gait of feet over time: contacts, times in the air, and heights of swings."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ Array = jax.Array
 def standing(
     articulation: artix.Articulation, key: Array, joint_position: Array, height: float | Array, speed: float = 0.5
 ) -> artix.State:
-    """In a given pose, somewhere, turned anyhow about the vertical, slightly moving: Playground's Go1.
+    """In a given pose with a random place, heading and velocity, as Playground's Go1.
 
     Args:
       articulation: the robot.

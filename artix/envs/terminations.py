@@ -11,11 +11,6 @@ from artix.envs import observations
 Array = jax.Array
 
 
-def is_upside_down(up: Array) -> Array:
-    """Whether a robot's z axis ``up`` [3] points downwards: Playground's Go1 ends there."""
-    return up[2] < 0
-
-
 def is_tilted(up: Array, cosine: float) -> Array:
     """Whether a robot's z axis ``up`` [3] is further from vertical than the angle of this cosine."""
     return up[2] < cosine

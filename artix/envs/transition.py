@@ -1,4 +1,4 @@
-"""What environments know between two steps, and what tasks are shown of one."""
+"""The state of environments between two steps, and what tasks see of a step."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Array = jax.Array
 
 
 class EnvState(struct.PyTreeNode):
-    """Everything that an environment knows between two steps; Brax's ``State`` with artix's physics in it.
+    """The state of an environment between two steps; Brax's ``State`` with artix's physics in it.
 
     Attributes:
       articulation_state: where the robot is (Brax: ``pipeline_state``, Playground: ``data``).
       obs: what the policy sees, shape [observation_size], or ``{"state": ..., "privileged_state": ...}``.
       reward: of the step that led here, [].
       done: 1 where the episode ended with that step, by termination or by time, [].
-      metrics: scalars to look at: every term of the reward under ``"reward/NAME"``, and ``"nan"``, which is 1 where a
+      metrics: scalars to log: every term of the reward under ``"reward/NAME"``, and ``"nan"``, which is 1 where a
         number stopped being finite and the episode was ended for it.
       info: ``"truncation"`` (1 where only time ended the episode), ``"steps"`` since the start, ``"key"`` for what is
         still to be drawn, ``"contact_memory"``, ``"randomized"`` leaves, and what the task itself remembers.
@@ -40,7 +40,7 @@ class EnvState(struct.PyTreeNode):
 
 
 class Transition(struct.PyTreeNode):
-    """What a task is shown of a control step, to reward it and to observe where it led.
+    """What a task sees of a control step, for its reward and its observation.
 
     Attributes:
       articulation: the robot, with whatever is randomised of it.
@@ -72,7 +72,7 @@ class Transition(struct.PyTreeNode):
 
 
 class Outcome(NamedTuple):
-    """What a task makes of a control step.
+    """What a task returns of a control step.
 
     Examples:
       >>> upright = envs.Outcome(jnp.array(1.0), jnp.array(False), {}, {"angle": jnp.array(0.0)})
@@ -87,4 +87,4 @@ class Outcome(NamedTuple):
     memory: dict[str, Any]
     """What the task remembers from now on, with the keys, shapes and dtypes of :meth:`Environment.begin`."""
     metrics: dict[str, Array]
-    """Scalars to look at."""
+    """Scalars to log."""

@@ -1,7 +1,7 @@
 """Identification of friction, a mass and the ground's height from a quadruped's walk, by gradients through contact.
 
 Joint drives follow a clock, and the robot trots on slippery ground. From its recorded states short windows are
-predicted by :func:`artix.step`, with contact; Gauss and Newton's method finds the numbers whose predictions fit best.
+predicted by :func:`artix.step`, with contact; the Gauss-Newton method finds the numbers whose predictions fit best.
 Windows are short because a long prediction soon depends on everything: where contacts begin a little earlier, another
 walk follows.
 

@@ -104,6 +104,18 @@ class Articulation(struct.PyTreeNode):
         return jax.tree.map(lambda leaf: leaf.astype(dtype) if leaf.dtype.kind == "f" else leaf, self)
 
 
+#: The fields of an articulation whose first axis is that of the links, and those of the DOFs.
+PER_LINK = (
+    *("link_mass", "link_com_pose", "link_inertia", "joint_parent_pose", "joint_child_pose", "gravity_scale"),
+    *("link_linear_damping", "link_angular_damping", "max_link_linear_velocity", "max_link_angular_velocity"),
+    "link_cfm_scale",
+)
+PER_DOF = (
+    *("joint_pitch", "armature", "joint_lower_limit", "joint_upper_limit", "max_joint_velocity", "max_joint_force"),
+    *("drive", "envelope", "friction"),
+)
+
+
 class State(struct.PyTreeNode):
     """The configuration and velocity of one articulation.
 

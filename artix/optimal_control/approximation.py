@@ -1,4 +1,4 @@
-"""The linear-quadratic problem that a trajectory's neighbours solve approximately."""
+"""The linear-quadratic approximation of an optimal control problem about a trajectory."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class LinearQuadratic(NamedTuple):
     Attributes:
       state_matrix: A, [T, n, n].
       control_matrix: B, [T, n, m].
-      gap: c, by how much steps miss the states that follow, [T, n]; zero where states follow from controls.
+      gap: c, from each next state to where the step leads, [T, n]; zero along a rollout.
       gradient: g, [T, n + m].
       hessian: H, symmetric, [T, n + m, n + m].
       final_gradient: of the last deviation, [n].
       final_hessian: likewise, [n, n].
 
     Examples:
-      >>> one = jnp.ones((5, 1, 1))  # x' = x + u, half of x^2 + u^2 to pay in each of five knots
+      >>> one = jnp.ones((5, 1, 1))  # x' = x + u, with cost (x^2 + u^2) / 2 at each of five knots
       >>> problem = optimal_control.LinearQuadratic(
       ...     one, one, jnp.zeros((5, 1)), jnp.zeros((5, 2)), one * jnp.eye(2)[None], jnp.ones(1), jnp.eye(1)
       ... )
@@ -47,7 +47,7 @@ class LinearQuadratic(NamedTuple):
 
 
 def approximate(problem: Problem, states: Array, controls: Array) -> LinearQuadratic:
-    """The problem about a trajectory, with Gauss and Newton's Hessians.
+    """The linear-quadratic approximation about a trajectory, with Gauss-Newton Hessians.
 
     Args:
       problem: the problem.
@@ -55,7 +55,7 @@ def approximate(problem: Problem, states: Array, controls: Array) -> LinearQuadr
       controls: shape [T, nu].
 
     Returns:
-      All of it in deviations of the states' tangent spaces.
+      The linear-quadratic problem in deviations, vectors of the states' tangent spaces.
 
     Examples:
       >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.02)
@@ -68,13 +68,21 @@ def approximate(problem: Problem, states: Array, controls: Array) -> LinearQuadr
     """
     dynamics = problem.dynamics
 
-    def one(x: Array, after: Array, control: Array, time: Array) -> tuple[TangentLinearization, Array, Expansion]:
+    def at_knot(x: Array, next_x: Array, control: Array, time: Array) -> tuple[TangentLinearization, Array, Expansion]:
         linear = dynamics.linearize_tangent(x, control, time)
-        seen = (x, control, linear.contact_force, linear.contact_force_matrix, problem.reference(time))
-        expanded = _running_expansion(dynamics.articulation, problem.running, *seen, problem.parameters)
-        return linear, dynamics.difference(after, linear.next_state), expanded
+        cost = _running_expansion(
+            dynamics.articulation,
+            problem.running,
+            x,
+            control,
+            linear.contact_force,
+            linear.contact_force_matrix,
+            problem.reference(time),
+            problem.parameters,
+        )
+        return linear, dynamics.difference(next_x, linear.next_state), cost
 
-    linear, gap, running = jax.vmap(one)(states[:-1], states[1:], controls, jnp.arange(len(controls)))
+    linear, gap, running = jax.vmap(at_knot)(states[:-1], states[1:], controls, jnp.arange(len(controls)))
     final = _final_expansion(
         dynamics.articulation, problem.final, states[-1], problem.reference(-1), problem.parameters
     )
@@ -103,28 +111,28 @@ def exact_hessians(problem: Problem, states: Array, controls: Array, costates: A
     """
     dynamics, ndx = problem.dynamics, problem.dynamics.num_deviations
 
-    def hamiltonian(change: Array, x: Array, after: Array, control: Array, costate: Array, time: Array) -> Array:
-        at, acting = dynamics.integrate(x, change[:ndx]), control + change[ndx:]
-        end, contact_force = dynamics.step(at, acting, time)
-        seen = (problem.running, at, acting, contact_force, problem.reference(time), problem.parameters)
-        cost = half_square(residual(dynamics.articulation, *seen))
-        return cost + jnp.sum(costate * dynamics.difference(after, end))
+    def hamiltonian(change: Array, x: Array, next_x: Array, control: Array, costate: Array, time: Array) -> Array:
+        moved_x, moved_control = dynamics.integrate(x, change[:ndx]), control + change[ndx:]
+        end, contact_force = dynamics.step(moved_x, moved_control, time)
+        parts = (problem.running, moved_x, moved_control, contact_force, problem.reference(time), problem.parameters)
+        cost = half_square(residual(dynamics.articulation, *parts))
+        return cost + jnp.sum(costate * dynamics.difference(next_x, end))
 
     def final(change: Array) -> Array:
         moved = dynamics.integrate(states[-1], change)
-        seen = (problem.final, moved, None, None, problem.reference(-1), problem.parameters)
-        return half_square(residual(dynamics.articulation, *seen))
+        parts = (problem.final, moved, None, None, problem.reference(-1), problem.parameters)
+        return half_square(residual(dynamics.articulation, *parts))
 
     zero = jnp.zeros(ndx + dynamics.num_controls, states.dtype)
     times = jnp.arange(len(controls))
-    found = jax.vmap(jax.hessian(hamiltonian), in_axes=(None, 0, 0, 0, 0, 0))(
+    running = jax.vmap(jax.hessian(hamiltonian), in_axes=(None, 0, 0, 0, 0, 0))(
         zero, states[:-1], states[1:], controls, costates, times
     )
-    return _symmetric(found), _symmetric(jax.hessian(final)(zero[:ndx]))
+    return _symmetric(running), _symmetric(jax.hessian(final)(zero[:ndx]))
 
 
 class Expansion(NamedTuple):
-    """Half a residual's square to second order: its gradient, [k], and Gauss and Newton's Hessian, [k, k]."""
+    """Half a squared residual to second order: its gradient, [k], and its Gauss-Newton Hessian, [k, k]."""
 
     gradient: Array
     hessian: Array
@@ -143,30 +151,32 @@ def _running_expansion(
 ) -> Expansion:
     ndx, nu = 2 * articulation.topology.nv, len(control)
 
-    def moved(change: Array, force_change: Array) -> Array:
-        at, acting = knots.deviate(articulation, x, change[:ndx]), control + change[ndx:]
-        return residual(articulation, function, at, acting, contact_force + force_change, reference, parameters)
+    def residual_at(change: Array, force_change: Array) -> Array:
+        moved_x, moved_control = knots.deviate(articulation, x, change[:ndx]), control + change[ndx:]
+        return residual(
+            articulation, function, moved_x, moved_control, contact_force + force_change, reference, parameters
+        )
 
     zeros = jnp.zeros(ndx + nu, x.dtype), jnp.zeros_like(contact_force)
-    slope, by_force = jax.jacfwd(moved, argnums=(0, 1))(*zeros)
-    return _squared(moved(*zeros), slope + _dot(by_force, contact_force_matrix))
+    by_deviation, by_force = jax.jacfwd(residual_at, argnums=(0, 1))(*zeros)
+    return _squared(residual_at(*zeros), by_deviation + _dot(by_force, contact_force_matrix))
 
 
 @artix.quantity
 def _final_expansion(
     articulation: artix.Articulation, function: Residual, x: Array, reference: Any, parameters: Any
 ) -> Expansion:
-    def moved(change: Array) -> Array:
+    def residual_at(change: Array) -> Array:
         return residual(
             articulation, function, knots.deviate(articulation, x, change), None, None, reference, parameters
         )
 
     zero = jnp.zeros(2 * articulation.topology.nv, x.dtype)
-    return _squared(moved(zero), jax.jacfwd(moved)(zero))
+    return _squared(residual_at(zero), jax.jacfwd(residual_at)(zero))
 
 
-def _squared(value: Array, slope: Array) -> Expansion:
-    return Expansion(_dot(value, slope), _dot(slope.T, slope))
+def _squared(value: Array, jacobian: Array) -> Expansion:
+    return Expansion(_dot(value, jacobian), _dot(jacobian.T, jacobian))
 
 
 def _symmetric(matrix: Array) -> Array:

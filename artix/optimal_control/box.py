@@ -1,4 +1,4 @@
-"""The control of a knot that costs least, free or within bounds."""
+"""The control of least cost at one knot, free or within bounds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 Array = jax.Array
-#: Projected Newton steps, each with its best of so many step lengths; a dozen controls settle within five.
+#: Projected Newton steps, and step lengths tried in each; a dozen controls converge within five steps.
 STEPS, LENGTHS = 8, 6
 
 
@@ -30,8 +30,8 @@ def free_gains(hessian: Array, gradient: Array, cross: Array) -> tuple[Array, Ar
     Returns:
       feedforward [m] and gain [m, n].
     """
-    found = _solve(hessian, jnp.concatenate([gradient[:, None], cross], axis=1))
-    return -found[:, 0], -found[:, 1:]
+    solution = _solve(hessian, jnp.concatenate([gradient[:, None], cross], axis=1))
+    return -solution[:, 0], -solution[:, 1:]
 
 
 def box_gains(hessian: Array, gradient: Array, cross: Array, box: Box) -> tuple[Array, Array]:
@@ -47,12 +47,12 @@ def box_gains(hessian: Array, gradient: Array, cross: Array, box: Box) -> tuple[
       feedforward [m] and gain [m, n].
     """
     feedforward, free = box_minimum(hessian, gradient, box)
-    held = jnp.where(free[:, None], cross, jnp.zeros_like(cross))
-    return feedforward, -_solve(_without(hessian, free), held)
+    free_rows = jnp.where(free[:, None], cross, jnp.zeros_like(cross))
+    return feedforward, -_solve(_free_block(hessian, free), free_rows)
 
 
 def box_minimum(hessian: Array, gradient: Array, box: Box) -> tuple[Array, Array]:
-    """Least value of ``1/2 u hessian u + gradient u`` within bounds, by projected Newton steps.
+    """The minimum of ``1/2 u hessian u + gradient u`` within bounds, by projected Newton steps.
 
     Bertsekas, *Projected Newton methods for optimization problems with simple constraints*, SIAM 1982.
 
@@ -62,7 +62,7 @@ def box_minimum(hessian: Array, gradient: Array, box: Box) -> tuple[Array, Array
       box: bounds [m].
 
     Returns:
-      Where it is, [m], and which entries are free: not held by a bound, [m] of bool.
+      The minimiser, [m], and which of its entries no bound holds, [m] of bool.
     """
 
     def value(point: Array) -> Array:
@@ -70,7 +70,7 @@ def box_minimum(hessian: Array, gradient: Array, box: Box) -> tuple[Array, Array
 
     def improved(point: Array, _: None) -> tuple[Array, None]:
         slope, free = _slope_and_free(hessian, gradient, point, box)
-        step = -_solve(_without(hessian, free), jnp.where(free, slope, jnp.zeros_like(slope))[:, None])[:, 0]
+        step = -_solve(_free_block(hessian, free), jnp.where(free, slope, jnp.zeros_like(slope))[:, None])[:, 0]
         lengths = 0.5 ** jnp.arange(LENGTHS, dtype=point.dtype)
         points = jnp.clip(point + lengths[:, None] * step, box.lower, box.upper)
         values = jax.vmap(value)(points)
@@ -88,8 +88,8 @@ def _slope_and_free(hessian: Array, gradient: Array, point: Array, box: Box) -> 
     return slope, ~held
 
 
-def _without(hessian: Array, free: Array) -> Array:
-    """The Hessian with the rows and columns of what is held replaced by those of the unit matrix."""
+def _free_block(hessian: Array, free: Array) -> Array:
+    """The Hessian, with rows and columns of the identity for controls that a bound holds."""
     return jnp.where(free[:, None] & free[None], hessian, jnp.eye(len(hessian), dtype=hessian.dtype))
 
 

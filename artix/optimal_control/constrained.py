@@ -1,7 +1,7 @@
 """Equality and inequality constraints on states, controls and contact forces, by augmented Lagrangians.
 
 Each constraint becomes a residual: ``sqrt(weight) (h + multiplier / weight)`` for ``h = 0``, and the positive part of
-the same for ``h <= 0``. Gauss and Newton's Hessians so serve constraints as they serve costs. Nocedal and Wright,
+the same for ``h <= 0``, so that Gauss-Newton Hessians serve constraints as they serve costs. Nocedal and Wright,
 *Numerical Optimization*, chapter 17; Howell, Jackson and Manchester, *ALTRO*, IROS 2019.
 """
 
@@ -24,7 +24,7 @@ CORRECTIONS = 3
 
 
 class Multipliers(NamedTuple):
-    """Forces of constraints, ``None`` for those that there are not.
+    """Lagrange multipliers of the constraints, ``None`` for kinds that a problem has none of.
 
     Attributes:
       equality: of each knot, [T, e].
@@ -85,13 +85,13 @@ def solve_constrained(
 ) -> ConstrainedSolution:
     """A trajectory of least cost under the problem's constraints.
 
-    Each outer iteration solves the problem with what its constraints cost, from the solution before, then corrects
-    their multipliers and lets the weight grow.
+    Each outer iteration solves the augmented problem from the previous solution, then updates the multipliers and
+    raises the weight.
 
     *Derivatives.* Reverse mode is implicit, as that of :func:`solve`, by all arrays of the problem: those of the
     trajectory, its cost and the multipliers along the constraints that act. Corrections of the multipliers, repeated at
-    the solution, carry them; what they leave out is of the size of the violation, relative to the first one's. They are
-    right where the solution has converged and no constraint is about to act or to cease.
+    the solution, carry them; their relative error is about that by which the violation has fallen. They are right where
+    the solution has converged and no constraint is about to become active or inactive.
 
     Args:
       problem: the problem, with ``equality``, ``inequality``, ``final_equality`` or ``final_inequality``.
@@ -99,9 +99,9 @@ def solve_constrained(
       states: a first guess, shape [T + 1, nx], as for :func:`solve`.
       multipliers: a first guess; zeros by default.
       outer_iterations: how often multipliers are corrected.
-      weight: of the constraints' squares in the first outer iteration.
-      weight_growth: factor on it from one to the next.
-      most_weight: where it stops growing.
+      weight: of the squared constraints in the first outer iteration.
+      weight_growth: its factor from one outer iteration to the next.
+      most_weight: its largest value.
       options: of :func:`solve`, such as the number of ``iterations`` of each outer one.
 
     Returns:
@@ -129,38 +129,38 @@ def solve_constrained(
 
     def solved(problem: Problem, controls: Array, states: Array | None, multipliers: Multipliers | None):
         first = solve(augmented(problem, None, weight), controls, states, **options | {"iterations": 1})
-        found = _constraints(problem, first.states, first.controls)
-        began: Multipliers = jax.tree.map(jnp.zeros_like, found) if multipliers is None else multipliers
+        violations = _constraints(problem, first.states, first.controls)
+        guess: Multipliers = jax.tree.map(jnp.zeros_like, violations) if multipliers is None else multipliers
 
         def body(carry: Any, _: None) -> tuple[Any, tuple[Array, Solution]]:
             states, controls, multipliers, weight = carry
-            solution, pushed, violation = _corrected(problem, controls, states, multipliers, weight, options)
-            grown = jnp.minimum(weight * weight_growth, most_weight).astype(dtype)
-            return (solution.states, solution.controls, pushed, grown), (violation, solution)
+            solution, next_multipliers, violation = _corrected(problem, controls, states, multipliers, weight, options)
+            next_weight = jnp.minimum(weight * weight_growth, most_weight).astype(dtype)
+            return (solution.states, solution.controls, next_multipliers, next_weight), (violation, solution)
 
-        start = first.states, first.controls, began, jnp.asarray(weight, dtype)
-        (_, _, pushed, _), (violation, solutions) = jax.lax.scan(body, start, length=outer_iterations)
-        return ConstrainedSolution(jax.tree.map(lambda leaf: leaf[-1], solutions), pushed, violation)
+        start = first.states, first.controls, guess, jnp.asarray(weight, dtype)
+        (_, _, final, _), (violation, solutions) = jax.lax.scan(body, start, length=outer_iterations)
+        return ConstrainedSolution(jax.tree.map(lambda leaf: leaf[-1], solutions), final, violation)
 
     last = jnp.asarray(min(weight * weight_growth ** (outer_iterations - 1), most_weight), dtype)
 
-    def cotangent(whole: Any, values: Any, found: ConstrainedSolution, given: ConstrainedSolution) -> Any:
-        """By corrections at the solution, of which each brings the multipliers' derivatives nearer to theirs."""
-        controls, states, multipliers = found.solution.controls, found.solution.states, found.multipliers
+    def cotangent(problem_of: Any, values: Any, optimum: ConstrainedSolution, by: ConstrainedSolution) -> Any:
+        """By corrections at the solution, with each of which the multipliers' derivatives converge further."""
+        controls, states, multipliers = optimum.solution.controls, optimum.solution.states, optimum.multipliers
 
         def repeated(values: Any) -> tuple[Array, Array, Array, Multipliers]:
-            problem = whole(values)
+            problem = problem_of(values)
 
             def correct(multipliers: Multipliers, _: None) -> tuple[Multipliers, tuple[Array, Array, Array]]:
                 once = options | {"iterations": 1}
-                solution, pushed, _violation = _corrected(problem, controls, states, multipliers, last, once)
-                return pushed, (solution.states, solution.controls, solution.cost)
+                solution, next_multipliers, _violation = _corrected(problem, controls, states, multipliers, last, once)
+                return next_multipliers, (solution.states, solution.controls, solution.cost)
 
-            pushed, (states_, controls_, cost) = jax.lax.scan(correct, multipliers, length=CORRECTIONS)
-            return states_[-1], controls_[-1], cost[-1], pushed
+            multipliers_, (states_, controls_, cost) = jax.lax.scan(correct, multipliers, length=CORRECTIONS)
+            return states_[-1], controls_[-1], cost[-1], multipliers_
 
-        sought = given.solution.states, given.solution.controls, given.solution.cost, given.multipliers
-        return jax.vjp(repeated, values)[1](sought)[0]
+        cotangents = by.solution.states, by.solution.controls, by.solution.cost, by.multipliers
+        return jax.vjp(repeated, values)[1](cotangents)[0]
 
     return with_implicit_derivatives(problem, solved, cotangent, controls, states, multipliers)
 
@@ -170,12 +170,12 @@ def _corrected(
 ) -> tuple[Solution, Multipliers, Array]:
     """The augmented problem's solution, the multipliers that it suggests, and how far constraints are violated."""
     solution = solve(augmented(problem, multipliers, weight), controls, states, **options)
-    found = _constraints(problem, solution.states, solution.controls)
-    pushed = jax.tree.map(lambda each, by: each + weight * by, multipliers, found)
-    pushed = pushed._replace(
-        inequality=_positive(pushed.inequality), final_inequality=_positive(pushed.final_inequality)
+    violations = _constraints(problem, solution.states, solution.controls)
+    next_multipliers = jax.tree.map(lambda each, by: each + weight * by, multipliers, violations)
+    next_multipliers = next_multipliers._replace(
+        inequality=_positive(next_multipliers.inequality), final_inequality=_positive(next_multipliers.final_inequality)
     )
-    return solution, pushed, _violation(found)
+    return solution, next_multipliers, _violation(violations)
 
 
 def augmented(problem: Problem, multipliers: Multipliers | None, weight: Array | float) -> Problem:
@@ -257,9 +257,11 @@ def _constraints(problem: Problem, states: Array, controls: Array) -> Multiplier
     )
 
 
-def _violation(found: Multipliers) -> Array:
-    equalities = [jnp.abs(each) for each in (found.equality, found.final_equality) if each is not None]
-    inequalities = [jnp.maximum(each, 0) for each in (found.inequality, found.final_inequality) if each is not None]
+def _violation(violations: Multipliers) -> Array:
+    equalities = [jnp.abs(each) for each in (violations.equality, violations.final_equality) if each is not None]
+    inequalities = [
+        jnp.maximum(each, 0) for each in (violations.inequality, violations.final_inequality) if each is not None
+    ]
     return jnp.max(jnp.concatenate([each.reshape(-1) for each in equalities + inequalities]))
 
 

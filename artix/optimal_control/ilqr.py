@@ -24,15 +24,14 @@ LEAST_DAMPING, MOST_DAMPING = 1e-9, 1e9
 
 
 class Iterations(NamedTuple):
-    """What the iterations of :func:`solve` found, each [iterations].
+    """How :func:`solve` proceeded, each [iterations].
 
     Attributes:
       cost: after each iteration.
       gap: sum of the absolute gaps after each iteration; zero in single shooting.
-      decrease: of the cost, as the linear-quadratic problem expected it before the iteration: half of Newton's
-        decrement.
-      step_length: of the step that was taken; zero where none was better.
-      damping: that was added to the controls' Hessians.
+      decrease: of the cost, as the linear-quadratic problem predicts it: half of the Newton decrement.
+      step_length: of the accepted step; zero where none was an improvement.
+      damping: what was added to the diagonals of the controls' Hessians.
 
     Examples:
       >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.02)
@@ -58,15 +57,15 @@ class Solution(NamedTuple):
       controls: [T, nu].
       gain: of the policy ``u = controls + gain (x - states)`` about the trajectory, [T, nu, ndx].
       cost: of the trajectory, [].
-      converged: whether less than ``tolerance`` of the cost was left to gain, and as little gap, [] of bool.
-      iterations: how it went.
+      converged: whether the predicted decrease and the gaps were within ``tolerance``, [] of bool.
+      iterations: cost, gap and step length of each iteration.
 
     Examples:
       >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.02)
       >>> effort, arrive = lambda knot: 0.1 * knot.control, lambda knot: knot.state.joint_position - 0.5
       >>> problem = optimal_control.Problem(dynamics, jnp.zeros(4), effort, arrive)
       >>> solution = optimal_control.solve(problem, jnp.zeros((10, 2)), iterations=5)
-      >>> deviation = dynamics.difference(solution.states[0], jnp.array([0.01, 0.0, 0.0, 0.0]))  # of what was measured
+      >>> deviation = dynamics.difference(solution.states[0], jnp.array([0.01, 0.0, 0.0, 0.0]))  # measured
       >>> (solution.controls[0] + solution.gain[0] @ deviation).shape
       (2,)
     """
@@ -93,7 +92,7 @@ class _Progress(NamedTuple):
 
 
 class Options(NamedTuple):
-    """Static choices of :func:`solve`, of the same names there."""
+    """Arguments of :func:`solve` that are static."""
 
     iterations: int
     step_lengths: int
@@ -112,45 +111,47 @@ def iterate(problem: Problem, states: Array, controls: Array, options: Options, 
 
     progress, (iterations, gains) = jax.lax.scan(body, start, length=options.iterations)
     last = progress.trajectory
-    left = iterations.decrease[-1] <= tolerance * (1 + jnp.abs(last.cost))
-    converged = left & (iterations.gap[-1] <= tolerance) & jnp.isfinite(last.cost)
+    is_flat = iterations.decrease[-1] <= tolerance * (1 + jnp.abs(last.cost))
+    converged = is_flat & (iterations.gap[-1] <= tolerance) & jnp.isfinite(last.cost)
     gain = jax.tree.map(lambda leaf: leaf[-1], gains)
     return Solution(last.states, last.controls, gain, last.cost, converged, iterations)
 
 
 def _improved(problem: Problem, progress: _Progress, options: Options) -> tuple[_Progress, tuple[Iterations, Array]]:
     """One iteration: approximate, solve, take the best of several step lengths if it is better."""
-    now, damping = progress
-    quadratic = approximate(problem, now.states, now.controls)
-    policy = _policy(problem, quadratic, now, damping, options)
+    current, damping = progress
+    quadratic = approximate(problem, current.states, current.controls)
+    policy = _policy(problem, quadratic, current, damping, options)
     deviations, _ = follow(quadratic, policy)
     costates = policy.value_gradient + _dot(policy.value_hessian, deviations[1:, :, None])[..., 0]
 
-    def merit(found: _Trajectory) -> Array:
-        # A gap costs more than closing it can gain.
-        return found.cost + 1.5 * jnp.sum(jnp.abs(costates * found.gaps))
+    def merit(trajectory: _Trajectory) -> Array:
+        # An exact penalty: a gap costs more than what closing it can cost.
+        return trajectory.cost + 1.5 * jnp.sum(jnp.abs(costates * trajectory.gaps))
 
-    lengths = 0.5 ** jnp.arange(options.step_lengths, dtype=now.cost.dtype)
+    lengths = 0.5 ** jnp.arange(options.step_lengths, dtype=current.cost.dtype)
     attempt = _linear_attempt if options.multiple_shooting else _rollout_attempt
-    found = jax.vmap(lambda length: attempt(problem, now, quadratic, policy, length))(lengths)
-    merits = jax.vmap(merit)(found)
+    attempts = jax.vmap(lambda length: attempt(problem, current, quadratic, policy, length))(lengths)
+    merits = jax.vmap(merit)(attempts)
     merits = jnp.where(jnp.isfinite(merits), merits, jnp.inf)
-    # Within rounding all are equally good: the longest step then leads on to the last digit.
-    rounding = 10 * jnp.finfo(now.cost.dtype).eps * jnp.abs(now.cost)
+    # Steps whose merits differ by rounding alone are equally good; the longest converges to the last digit.
+    rounding = 10 * jnp.finfo(current.cost.dtype).eps * jnp.abs(current.cost)
     best = jnp.argmax(merits <= jnp.min(merits) + rounding)
-    better = merits[best] <= merit(now) + rounding
-    chosen = jax.tree.map(lambda new, old: jnp.where(better, new[best], old), found, now)
-    changed = jnp.where(better, 0.1 * damping, jnp.maximum(10 * damping, 1e-6))
+    better = merits[best] <= merit(current) + rounding
+    accepted = jax.tree.map(lambda new, old: jnp.where(better, new[best], old), attempts, current)
+    next_damping = jnp.where(better, 0.1 * damping, jnp.maximum(10 * damping, 1e-6))
     report = Iterations(
-        chosen.cost, jnp.sum(jnp.abs(chosen.gaps)), policy.decrease, jnp.where(better, lengths[best], 0.0), damping
+        accepted.cost, jnp.sum(jnp.abs(accepted.gaps)), policy.decrease, jnp.where(better, lengths[best], 0.0), damping
     )
-    return _Progress(chosen, jnp.clip(changed, LEAST_DAMPING, MOST_DAMPING)), (report, policy.gain)
+    return _Progress(accepted, jnp.clip(next_damping, LEAST_DAMPING, MOST_DAMPING)), (report, policy.gain)
 
 
-def _policy(problem: Problem, quadratic: LinearQuadratic, now: _Trajectory, damping: Array, options: Options) -> Policy:
+def _policy(
+    problem: Problem, quadratic: LinearQuadratic, current: _Trajectory, damping: Array, options: Options
+) -> Policy:
     box = None
     if problem.control_lower is not None and problem.control_upper is not None:
-        box = Box(problem.control_lower - now.controls, problem.control_upper - now.controls)
+        box = Box(problem.control_lower - current.controls, problem.control_upper - current.controls)
 
     def backward(problem: LinearQuadratic) -> Policy:
         return parallel_riccati(problem, damping) if options.riccati == "parallel" else riccati(problem, damping, box)
@@ -158,42 +159,52 @@ def _policy(problem: Problem, quadratic: LinearQuadratic, now: _Trajectory, damp
     policy = backward(quadratic)
     if options.hessian == "gauss_newton":
         return policy
-    # The costates that belong to this trajectory, of which the approximation above gives a good account near the end.
+    # Costates of the current trajectory; the Gauss-Newton approximation is good enough for them near an optimum.
     costates = trajectory_costates(quadratic)
-    running, final = exact_hessians(problem, now.states, now.controls, costates)
+    running, final = exact_hessians(problem, current.states, current.controls, costates)
     exact = backward(quadratic._replace(hessian=running, final_hessian=final))
-    # Far from an optimum exact Hessians may be indefinite, and tell nothing.
+    # Far from an optimum the exact Hessians may be indefinite; the Gauss-Newton policy then serves.
     return jax.tree.map(lambda new, old: jnp.where(jnp.isfinite(exact.decrease), new, old), exact, policy)
 
 
 def _rollout_attempt(
-    problem: Problem, now: _Trajectory, quadratic: LinearQuadratic, policy: Policy, length: Array
+    problem: Problem, current: _Trajectory, quadratic: LinearQuadratic, policy: Policy, length: Array
 ) -> _Trajectory:
-    """The trajectory under the policy, its feedforward scaled; a part of each gap stays, as in Crocoddyl's FDDP."""
+    """A rollout under the policy, its feedforward scaled; gaps shrink by the step length, as in Crocoddyl's FDDP."""
     dynamics = problem.dynamics
-    kept = (1 - length) * now.gaps
+    remaining = (1 - length) * current.gaps
 
     def body(x: Array, knot: tuple[Array, ...]) -> tuple[Array, tuple[Array, ...]]:
         nominal, control, feedforward, gain, gap, time = knot
-        acting = control + length * feedforward + _dot(gain, dynamics.difference(nominal, x))
-        acting = _within(problem, acting)
-        end, contact_force = dynamics.step(x, acting, time)
-        return dynamics.integrate(end, -gap), (x, acting, contact_force)
+        applied = control + length * feedforward + _dot(gain, dynamics.difference(nominal, x))
+        applied = _within(problem, applied)
+        end, contact_force = dynamics.step(x, applied, time)
+        return dynamics.integrate(end, -gap), (x, applied, contact_force)
 
-    knots = (now.states[:-1], now.controls, policy.feedforward, policy.gain, kept, jnp.arange(len(now.controls)))
+    knots = (
+        current.states[:-1],
+        current.controls,
+        policy.feedforward,
+        policy.gain,
+        remaining,
+        jnp.arange(len(current.controls)),
+    )
     last, (states, controls, contact_forces) = jax.lax.scan(body, problem.start, knots)
     return _Trajectory(
-        jnp.concatenate([states, last[None]]), controls, kept, _cost(problem, states, controls, contact_forces, last)
+        jnp.concatenate([states, last[None]]),
+        controls,
+        remaining,
+        _cost(problem, states, controls, contact_forces, last),
     )
 
 
 def _linear_attempt(
-    problem: Problem, now: _Trajectory, quadratic: LinearQuadratic, policy: Policy, length: Array
+    problem: Problem, current: _Trajectory, quadratic: LinearQuadratic, policy: Policy, length: Array
 ) -> _Trajectory:
-    """States and controls moved along the linear dynamics; all knots are then evaluated at once."""
+    """States and controls moved along the linear dynamics: multiple shooting, whose knots are evaluated at once."""
     deviations, changes = follow(quadratic, policy, length)
-    states = jax.vmap(problem.dynamics.integrate)(now.states, deviations)
-    return _evaluated(problem, states, _within(problem, now.controls + changes))
+    states = jax.vmap(problem.dynamics.integrate)(current.states, deviations)
+    return _evaluated(problem, states, _within(problem, current.controls + changes))
 
 
 def _evaluated(problem: Problem, states: Array, controls: Array) -> _Trajectory:

@@ -53,7 +53,7 @@ def inverse_kinematics(
 ) -> InverseKinematics:
     """Damped least squares within the joints' limits from several seeds at once, of which the best counts.
 
-    Levenberg and Marquardt's method with Gauss and Newton's matrix of closed Jacobians; joints at a limit that would
+    Levenberg-Marquardt with the Gauss-Newton matrix of closed-form Jacobians; joints at a limit that would
     leave it are held there. Nakamura and Hanafusa, *Inverse kinematic solutions with singularity robustness for robot
     manipulator control*, 1986; Marquardt 1963. Batch over targets by ``jax.vmap``.
 
@@ -144,7 +144,7 @@ def _trial(
     damping: Array,
     weight: Array,
 ) -> artix.State:
-    """A damped step of Gauss and Newton's, within the limits."""
+    """A damped Gauss-Newton step, within the limits."""
     scale = jnp.concatenate([jnp.ones(3, weight.dtype), jnp.broadcast_to(weight, (3,))])
     error = _errors(articulation, frames, targets, state, weight)
     slope = jnp.concatenate(

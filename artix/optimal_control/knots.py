@@ -11,7 +11,7 @@ import numpy as np
 import artix
 
 Array = jax.Array
-#: Proximal iterations on Delassus' matrix: the error of what holds is of the order of the dtype's precision.
+#: Proximal iterations on the Delassus matrix: forces are then as exact as the dtype.
 ITERATIONS = 2
 
 
@@ -60,15 +60,15 @@ def advance(
     dt: Array,
     actuated: tuple[int, ...],
 ) -> tuple[Array, Array]:
-    """A step of smooth dynamics or of those by schedule, [nx], and the forces on the schedule's rows, [R]."""
+    """A step of smooth dynamics, or with a contact schedule, [nx], and the forces on the schedule's rows, [R]."""
     state, force = unpack(articulation, x), generalized_force(articulation, control, actuated)
     if constraints is None:
-        acceleration, held = artix.forward_dynamics(articulation, state, force), jnp.zeros(0, x.dtype)
+        acceleration, contact_force = artix.forward_dynamics(articulation, state, force), jnp.zeros(0, x.dtype)
     else:
-        acceleration, held, _ = artix.constrained_forward_dynamics(
+        acceleration, contact_force, _ = artix.constrained_forward_dynamics(
             articulation, state, force, constraints, damping=damping, iterations=ITERATIONS
         )
-    return _moved(articulation, state, acceleration, dt), held
+    return _moved(articulation, state, acceleration, dt), contact_force
 
 
 @artix.quantity
@@ -87,13 +87,17 @@ def linearized(
     if constraints is None:
         acceleration = artix.forward_dynamics(articulation, state, force)
         by = artix.forward_dynamics_derivatives(articulation, state, force)
-        held, held_matrix = jnp.zeros(0, x.dtype), jnp.zeros((0, 2 * nv + len(actuated)), x.dtype)
+        contact_force, contact_force_matrix = jnp.zeros(0, x.dtype), jnp.zeros((0, 2 * nv + len(actuated)), x.dtype)
     else:
         options: Any = {"damping": damping, "iterations": ITERATIONS}
-        acceleration, held, _ = artix.constrained_forward_dynamics(articulation, state, force, constraints, **options)
+        acceleration, contact_force, _ = artix.constrained_forward_dynamics(
+            articulation, state, force, constraints, **options
+        )
         derivatives = artix.constrained_forward_dynamics_derivatives(articulation, state, force, constraints, **options)
-        by, held_by = derivatives.acceleration, derivatives.constraint_force
-        held_matrix = jnp.concatenate([held_by.configuration, held_by.velocity, held_by.force[:, columns]], axis=1)
+        by, contact_force_by = derivatives.acceleration, derivatives.constraint_force
+        contact_force_matrix = jnp.concatenate(
+            [contact_force_by.configuration, contact_force_by.velocity, contact_force_by.force[:, columns]], axis=1
+        )
     velocity = x[-nv:] + dt * acceleration
     by_start, by_displacement = artix.integrate_derivatives(articulation, state, dt * velocity)
     unit = jnp.eye(nv, dtype=x.dtype)
@@ -101,7 +105,7 @@ def linearized(
     upper = dt * jnp.matmul(by_displacement, lower, precision=jax.lax.Precision.HIGHEST)
     matrix = jnp.concatenate([upper.at[:, :nv].add(by_start), lower])
     end = _moved(articulation, state, acceleration, dt)
-    return end, matrix[:, : 2 * nv], matrix[:, 2 * nv :], held, held_matrix
+    return end, matrix[:, : 2 * nv], matrix[:, 2 * nv :], contact_force, contact_force_matrix
 
 
 def simulated(

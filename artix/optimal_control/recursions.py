@@ -1,4 +1,4 @@
-"""Linear-quadratic problems solved by dynamic programming: knot after knot, or all knots at once."""
+"""Linear-quadratic problems solved by dynamic programming: knot by knot, or all knots at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Array = jax.Array
 
 
 class Policy(NamedTuple):
-    """The controls that are best for a linear-quadratic problem, ``du = feedforward + gain dx``, and what they cost.
+    """The optimal policy of a linear-quadratic problem, ``du = feedforward + gain dx``, and its value function.
 
     Attributes:
       feedforward: [T, m].
@@ -24,7 +24,7 @@ class Policy(NamedTuple):
       decrease: by how much the problem's cost falls, [].
 
     Examples:
-      >>> one = jnp.ones((5, 1, 1))  # x' = x + u, half of x^2 + u^2 to pay in each of five knots
+      >>> one = jnp.ones((5, 1, 1))  # x' = x + u, with cost (x^2 + u^2) / 2 at each of five knots
       >>> problem = optimal_control.LinearQuadratic(
       ...     one, one, jnp.zeros((5, 1)), jnp.zeros((5, 2)), one * jnp.eye(2)[None], jnp.ones(1), jnp.eye(1)
       ... )
@@ -51,19 +51,19 @@ class _Stage(NamedTuple):
 
 
 class _Expanded(NamedTuple):
-    """A knot's cost and what follows it, by deviation and control together: ``gradient z + 1/2 z hessian z``."""
+    """A knot's cost plus the cost to go after it, of ``z = (dx, du)``: ``gradient z + 1/2 z hessian z``."""
 
     gradient: Array
     hessian: Array
 
 
 def riccati(problem: LinearQuadratic, damping: Array | float = 0.0, box: Box | None = None) -> Policy:
-    """Backwards from knot to knot.
+    """Solves a linear-quadratic problem by the Riccati recursion, backwards from knot to knot.
 
     Args:
       problem: the linear-quadratic problem.
       damping: added to the diagonal of the controls' Hessians; the value is that of the damped policy.
-      box: bounds within which the controls' changes shall stay; ``None`` for none. Controls at a bound have no gain:
+      box: bounds of the changes of controls; ``None`` for none. Controls at a bound have no gain:
         Tassa, Mansard and Todorov, *Control-limited differential dynamic programming*, ICRA 2014.
 
     Returns:
@@ -80,8 +80,8 @@ def riccati(problem: LinearQuadratic, damping: Array | float = 0.0, box: Box | N
     num_deviations = problem.state_matrix.shape[-1]
 
     def body(value: tuple[Array, Array], knot: tuple[_Stage, Box | None]):
-        now, bounds = knot
-        expanded = _expanded(now, *value)
+        stage, bounds = knot
+        expanded = _expanded(stage, *value)
         (gradient, hessian), (feedforward, gain, decrease) = _minimised(expanded, num_deviations, damping, bounds)
         return (gradient, hessian), (feedforward, gain, decrease, *value)
 
@@ -91,11 +91,11 @@ def riccati(problem: LinearQuadratic, damping: Array | float = 0.0, box: Box | N
 
 
 def parallel_riccati(problem: LinearQuadratic, damping: Array | float = 0.0) -> Policy:
-    """All knots at once by an associative scan, in ``log2 T`` rounds of larger matrices.
+    """Solves a linear-quadratic problem by an associative scan over all knots, in ``log2 T`` rounds.
 
     Särkkä and García-Fernández, *Temporal parallelization of dynamic programming and linear quadratic control*, IEEE
-    TAC 2023. It does some four times the work of :func:`riccati`, and so pays where many processors wait: on a GPU
-    with few robots and long horizons. The controls' own Hessians must be positive definite at each knot.
+    TAC 2023. It takes about four times the operations of :func:`riccati`, so it pays where processors are idle: on a
+    GPU with few robots and long horizons. The controls' own Hessians must be positive definite at each knot.
 
     Args:
       problem: the linear-quadratic problem.
@@ -105,7 +105,7 @@ def parallel_riccati(problem: LinearQuadratic, damping: Array | float = 0.0) -> 
       The policy of :func:`riccati`; with damping a slightly different one.
 
     Examples:
-      >>> one = jnp.ones((5, 1, 1))  # x' = x + u, half of x^2 + u^2 to pay in each of five knots
+      >>> one = jnp.ones((5, 1, 1))  # x' = x + u, with cost (x^2 + u^2) / 2 at each of five knots
       >>> problem = optimal_control.LinearQuadratic(
       ...     one, one, jnp.zeros((5, 1)), jnp.zeros((5, 2)), one * jnp.eye(2)[None], jnp.ones(1), jnp.eye(1)
       ... )
@@ -125,26 +125,26 @@ def parallel_riccati(problem: LinearQuadratic, damping: Array | float = 0.0) -> 
     to_go = jax.lax.associative_scan(jax.vmap(lambda later, earlier: _combined(earlier, later)), joined, reverse=True)
     value = -to_go.slope[1:], to_go.curvature[1:]
 
-    def policy(now: _Stage, gradient: Array, hessian: Array) -> tuple[Array, Array, Array]:
-        return _minimised(_expanded(now, gradient, hessian), n, 0.0, None)[1]
+    def policy(stage: _Stage, gradient: Array, hessian: Array) -> tuple[Array, Array, Array]:
+        return _minimised(_expanded(stage, gradient, hessian), n, 0.0, None)[1]
 
     feedforward, gain, decrease = jax.vmap(policy)(stages, *value)
     return Policy(feedforward, gain, *value, jnp.sum(decrease))
 
 
 def follow(problem: LinearQuadratic, policy: Policy, step_length: Array | float = 1.0) -> tuple[Array, Array]:
-    """Deviations and changes of controls along the linear dynamics under a policy.
+    """Rolls out the linear dynamics under a policy.
 
     Args:
       problem: the linear-quadratic problem.
-      policy: of it.
+      policy: its policy.
       step_length: factor on the feedforward and on the gaps.
 
     Returns:
-      Deviations [T + 1, n], the first of them zero, and changes of controls [T, m].
+      Deviations of the states [T + 1, n], the first of them zero, and changes of the controls [T, m].
 
     Examples:
-      >>> one = jnp.ones((5, 1, 1))  # x' = x + u, half of x^2 + u^2 to pay in each of five knots
+      >>> one = jnp.ones((5, 1, 1))  # x' = x + u, with cost (x^2 + u^2) / 2 at each of five knots
       >>> problem = optimal_control.LinearQuadratic(
       ...     one, one, jnp.zeros((5, 1)), jnp.zeros((5, 2)), one * jnp.eye(2)[None], jnp.ones(1), jnp.eye(1)
       ... )
@@ -156,8 +156,8 @@ def follow(problem: LinearQuadratic, policy: Policy, step_length: Array | float 
     def body(deviation: Array, knot: tuple[Array, ...]) -> tuple[Array, tuple[Array, Array]]:
         state_matrix, control_matrix, gap, feedforward, gain = knot
         change = step_length * feedforward + _dot(gain, deviation)
-        after = _dot(state_matrix, deviation) + _dot(control_matrix, change) + step_length * gap
-        return after, (after, change)
+        next_deviation = _dot(state_matrix, deviation) + _dot(control_matrix, change) + step_length * gap
+        return next_deviation, (next_deviation, change)
 
     parts = (problem.state_matrix, problem.control_matrix, problem.gap, policy.feedforward, policy.gain)
     deviations, changes = jax.lax.scan(body, jnp.zeros_like(problem.gap[0]), parts)[1]
@@ -165,12 +165,12 @@ def follow(problem: LinearQuadratic, policy: Policy, step_length: Array | float 
 
 
 def trajectory_costates(quadratic: LinearQuadratic) -> Array:
-    """Derivatives of the cost by the state after each knot when controls are held, [T, ndx]."""
+    """Derivatives of the cost by the state after each knot, with the controls fixed, [T, ndx]."""
     n = quadratic.state_matrix.shape[-1]
 
-    def body(after: Array, knot: tuple[Array, Array]) -> tuple[Array, Array]:
+    def body(costate: Array, knot: tuple[Array, Array]) -> tuple[Array, Array]:
         state_matrix, gradient = knot
-        return gradient[:n] + _dot(after, state_matrix), after
+        return gradient[:n] + _dot(costate, state_matrix), costate
 
     return jax.lax.scan(body, quadratic.final_gradient, (quadratic.state_matrix, quadratic.gradient), reverse=True)[1]
 
@@ -178,25 +178,25 @@ def trajectory_costates(quadratic: LinearQuadratic) -> Array:
 # --- a knot ---------------------------------------------------------------------------------------------------------
 
 
-def _expanded(now: _Stage, gradient: Array, hessian: Array) -> _Expanded:
-    """A knot's cost with the value of the state after it substituted."""
-    flow = jnp.concatenate([now.state_matrix, now.control_matrix], axis=1)
-    after = gradient + _dot(hessian, now.gap)
-    return _Expanded(now.gradient + _dot(after, flow), now.hessian + _dot(flow.T, _dot(hessian, flow)))
+def _expanded(stage: _Stage, gradient: Array, hessian: Array) -> _Expanded:
+    """A knot's cost plus the cost to go, into which the linear dynamics are substituted."""
+    flow = jnp.concatenate([stage.state_matrix, stage.control_matrix], axis=1)
+    next_gradient = gradient + _dot(hessian, stage.gap)
+    return _Expanded(stage.gradient + _dot(next_gradient, flow), stage.hessian + _dot(flow.T, _dot(hessian, flow)))
 
 
 def _minimised(expanded: _Expanded, n: int, damping: Array | float, box: Box | None):
-    """The value at the beginning of a knot, and its policy with the decrease that it brings."""
+    """The value function before a knot, and the policy there with the decrease that it brings."""
     gradient, hessian = expanded
     by_control = hessian[n:, n:] + damping * jnp.eye(len(gradient) - n, dtype=gradient.dtype)
-    right = gradient[n:], hessian[n:, :n]
-    feedforward, gain = free_gains(by_control, *right) if box is None else box_gains(by_control, *right, box)
-    # The value of following the policy, which holds with damping and at bounds, too.
-    pushed = _dot(hessian[n:, n:], feedforward)
-    decrease = -(jnp.sum(feedforward * gradient[n:]) + 0.5 * jnp.sum(feedforward * pushed))
-    crossed = _dot(gain.T, hessian[n:, :n])
-    value_gradient = gradient[:n] + _dot(feedforward, hessian[n:, :n]) + _dot(gradient[n:] + pushed, gain)
-    value_hessian = hessian[:n, :n] + crossed + crossed.T + _dot(gain.T, _dot(hessian[n:, n:], gain))
+    rights = gradient[n:], hessian[n:, :n]
+    feedforward, gain = free_gains(by_control, *rights) if box is None else box_gains(by_control, *rights, box)
+    # The cost under this policy, which is exact with damping and at bounds, too.
+    curvature = _dot(hessian[n:, n:], feedforward)
+    decrease = -(jnp.sum(feedforward * gradient[n:]) + 0.5 * jnp.sum(feedforward * curvature))
+    cross = _dot(gain.T, hessian[n:, :n])
+    value_gradient = gradient[:n] + _dot(feedforward, hessian[n:, :n]) + _dot(gradient[n:] + curvature, gain)
+    value_hessian = hessian[:n, :n] + cross + cross.T + _dot(gain.T, _dot(hessian[n:, n:], gain))
     return (value_gradient, 0.5 * (value_hessian + value_hessian.T)), (feedforward, gain, decrease)
 
 
@@ -216,16 +216,16 @@ class _Element(NamedTuple):
     curvature: Array
 
 
-def _element(now: _Stage) -> _Element:
-    n = now.state_matrix.shape[-1]
-    feedforward, gain = free_gains(now.hessian[n:, n:], now.gradient[n:], now.hessian[n:, :n])
-    _, spread = free_gains(now.hessian[n:, n:], now.gradient[n:], now.control_matrix.T)
+def _element(stage: _Stage) -> _Element:
+    n = stage.state_matrix.shape[-1]
+    feedforward, gain = free_gains(stage.hessian[n:, n:], stage.gradient[n:], stage.hessian[n:, :n])
+    _, spread = free_gains(stage.hessian[n:, n:], stage.gradient[n:], stage.control_matrix.T)
     return _Element(
-        now.state_matrix + _dot(now.control_matrix, gain),
-        now.gap + _dot(now.control_matrix, feedforward),
-        -_dot(now.control_matrix, spread),
-        -(now.gradient[:n] + _dot(now.hessian[:n, n:], feedforward)),
-        now.hessian[:n, :n] + _dot(now.hessian[:n, n:], gain),
+        stage.state_matrix + _dot(stage.control_matrix, gain),
+        stage.gap + _dot(stage.control_matrix, feedforward),
+        -_dot(stage.control_matrix, spread),
+        -(stage.gradient[:n] + _dot(stage.hessian[:n, n:], feedforward)),
+        stage.hessian[:n, :n] + _dot(stage.hessian[:n, n:], gain),
     )
 
 

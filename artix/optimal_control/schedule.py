@@ -1,4 +1,4 @@
-"""Which feet stand when: contact by schedule, as data."""
+"""Contact schedules: which feet stand when, as data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import artix
 from artix.math import struct
 
 Array = jax.Array
-#: Damping of a row of Delassus' matrix that releases it: forces on it are 1e-12 of what would hold it.
+#: Damping of a row of the Delassus matrix that releases it: its force is 1e-12 of what would hold it.
 RELEASED = 1e12
 
 
@@ -48,7 +48,7 @@ class ContactSchedule(struct.PyTreeNode):
         type: str = "point",
         velocity_gain: float = 20.0,
     ) -> ContactSchedule:
-        """From the names of the frames.
+        """A schedule for frames by their names.
 
         A frame that comes down is stopped as fast as ``velocity_gain`` says: with ``1 / dt`` within one step, by the
         impulse of an impact without rebound.
@@ -82,19 +82,19 @@ class ContactSchedule(struct.PyTreeNode):
             artix.Constraint(frame_a=frame, type=type, axes="world_aligned", velocity_gain=velocity_gain)
             for frame in frames
         ]
-        # Within jax.jit, too, numbers that are known: kernels fold them.
+        # Known numbers even within jax.jit, so that kernels fold them.
         with jax.ensure_compile_time_eval():
             constraints = artix.Constraints.of(articulation, rows)
         return cls(constraints, pattern.astype(bool))
 
     def damping(self, active: Array) -> Array:
-        """What the diagonal of Delassus' matrix gets, so that rows of frames that do not stand carry nothing, [R].
+        """Damping of the diagonal of the Delassus matrix, [R]: large on rows of frames in the air, which carry nothing.
 
         Args:
           active: which frames stand, [K].
 
         Returns:
-          For rows that hold, the square root of the dtype's precision.
+          The square root of the dtype's precision for rows that hold, 1e12 for the others.
         """
         dtype = self.constraints.position_gain.dtype
         rows = active[np.asarray(self.constraints.anchors.row_anchor)]

@@ -26,9 +26,9 @@ Array = jax.Array
 def with_implicit_derivatives(
     problem: Problem, solved: Callable[..., Any], rule: Callable[..., Any], *guesses: Any
 ) -> Any:
-    """A solution whose derivatives by those of the problem's arrays that are traced follow a rule; guesses have none.
+    """A solution with a rule of its own for its derivatives by the problem's traced arrays; guesses have none.
 
-    What is known while JAX traces stays so, and becomes numbers of the kernels.
+    Arrays that are known while JAX traces stay known, and become constants of the kernels.
 
     Args:
       problem: the problem.
@@ -41,35 +41,37 @@ def with_implicit_derivatives(
     traced = [k for k, leaf in enumerate(leaves) if isinstance(leaf, jax.core.Tracer)]
     shapes = jax.eval_shape(lambda *each: each, *guesses)
 
-    def whole(values: list[Any]) -> Problem:
+    def problem_of(values: list[Any]) -> Problem:
         return structure.unflatten([*map(dict(zip(traced, values, strict=True)).get, range(len(leaves)), leaves)])
 
     def forward(values: list[Any], *guesses: Any) -> tuple[Any, Any]:
-        found = solved(whole(values), *guesses)
-        return found, (values, found)
+        solution = solved(problem_of(values), *guesses)
+        return solution, (values, solution)
 
-    def backward(kept: Any, cotangent: Any) -> tuple[Any, ...]:
+    def backward(residuals: Any, cotangent: Any) -> tuple[Any, ...]:
         nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-        return rule(whole, *kept, cotangent), *nothing
+        return rule(problem_of, *residuals, cotangent), *nothing
 
-    function = jax.custom_vjp(lambda values, *guesses: solved(whole(values), *guesses))
+    function = jax.custom_vjp(lambda values, *guesses: solved(problem_of(values), *guesses))
     function.defvjp(forward, backward)
     return function([leaves[k] for k in traced], *jax.lax.stop_gradient(guesses))
 
 
-def problem_cotangent(whole: Callable[[Any], Problem], values: Any, found: Solution, cotangent: Solution) -> Any:
-    """The cotangent of what a problem is made of, by one of its solution.
+def problem_cotangent(
+    problem_of: Callable[[Any], Problem], values: Any, solution: Solution, cotangent: Solution
+) -> Any:
+    """The cotangent of a problem's arrays, from one of its solution.
 
     Args:
-      whole: makes the problem of ``values``.
+      problem_of: makes the problem of ``values``.
       values: a pytree, some leaves of which may be of integers.
-      found: the solution.
+      solution: the solution.
       cotangent: of the solution.
 
     Returns:
       Like ``values``.
     """
-    problem, states, controls = whole(values), found.states, found.controls
+    problem, states, controls = problem_of(values), solution.states, solution.controls
     dynamics = problem.dynamics
     ndx = dynamics.num_deviations
     quadratic = approximate(problem, states, controls)
@@ -82,7 +84,7 @@ def problem_cotangent(whole: Callable[[Any], Problem], values: Any, found: Solut
     gradient = jnp.concatenate([by_deviation[:-1], cotangent.controls], axis=1)
     if problem.has_bounds:
         gradient, running, quadratic = _without_bound(problem, controls, gradient, running, quadratic, ndx)
-    sought = LinearQuadratic(
+    adjoint = LinearQuadratic(
         quadratic.state_matrix,
         quadratic.control_matrix,
         jnp.zeros_like(quadratic.gap),
@@ -91,29 +93,29 @@ def problem_cotangent(whole: Callable[[Any], Problem], values: Any, found: Solut
         by_deviation[-1],
         final,
     )
-    policy = riccati(sought)
-    deviations, changes = follow(sought, policy)
-    after = policy.value_gradient + _times(policy.value_hessian, deviations[1:])
-    # The cost alone moves as if nothing else did, also where Hessians are indefinite short of an optimum.
-    sought_any = jnp.any(gradient != 0) | jnp.any(by_deviation != 0)
-    deviations, changes, after = (
-        jnp.where(sought_any, each, jnp.zeros_like(each)) for each in (deviations, changes, after)
+    policy = riccati(adjoint)
+    deviations, changes = follow(adjoint, policy)
+    next_costates = policy.value_gradient + _times(policy.value_hessian, deviations[1:])
+    # A cotangent of the cost alone needs no adjoint, which would fail where Hessians are indefinite.
+    is_wanted = jnp.any(gradient != 0) | jnp.any(by_deviation != 0)
+    deviations, changes, next_costates = (
+        jnp.where(is_wanted, each, jnp.zeros_like(each)) for each in (deviations, changes, next_costates)
     )
-    first = by_deviation[0] + quadratic.state_matrix[0].T @ after[0] + running[0, :ndx, ndx:] @ changes[0]
+    first = by_deviation[0] + quadratic.state_matrix[0].T @ next_costates[0] + running[0, :ndx, ndx:] @ changes[0]
 
     def lagrangian(values: Any, change: tuple[Array, Array], multipliers: Array) -> Array:
-        task = whole(values)
-        moved, acting = jax.vmap(dynamics.integrate)(states, change[0]), _at_bounds(task, controls) + change[1]
-        ends = jax.vmap(task.dynamics)(moved[:-1], acting, jnp.arange(len(acting)))
-        missed = jax.vmap(dynamics.difference)(states[1:], ends) - change[0][1:]
-        return total_cost(task, moved, acting) + jnp.sum(multipliers * missed)
+        task = problem_of(values)
+        moved, applied = jax.vmap(dynamics.integrate)(states, change[0]), _at_bounds(task, controls) + change[1]
+        ends = jax.vmap(task.dynamics)(moved[:-1], applied, jnp.arange(len(applied)))
+        gaps = jax.vmap(dynamics.difference)(states[1:], ends) - change[0][1:]
+        return total_cost(task, moved, applied) + jnp.sum(multipliers * gaps)
 
     differentiable, rebuilt = _floats(values)
 
     def along(floats: list[Array]) -> Array:
         at = (zero, jnp.zeros_like(controls)), costates
-        value, slope = jax.jvp(lambda *z: lagrangian(rebuilt(floats), *z), at, ((deviations, changes), after))
-        task = whole(rebuilt(floats))
+        value, slope = jax.jvp(lambda *z: lagrangian(rebuilt(floats), *z), at, ((deviations, changes), next_costates))
+        task = problem_of(rebuilt(floats))
         start = dynamics.difference(states[0], task.start)
         moved = jnp.sum(first * start) + jnp.sum(cotangent.controls * _at_bounds(task, controls))
         return slope + moved + cotangent.cost * (value + jnp.sum(_first_costate(quadratic, costates) * start))
@@ -128,7 +130,7 @@ def _first_costate(quadratic: LinearQuadratic, costates: Array) -> Array:
 
 
 def _at_bounds(problem: Problem, controls: Array) -> Array:
-    """The controls, those at a bound as a function of the bound."""
+    """The controls, where those at a bound are a function of the bound."""
     if problem.control_lower is None or problem.control_upper is None:
         return controls
     lower, upper = problem.control_lower, problem.control_upper
@@ -138,15 +140,15 @@ def _at_bounds(problem: Problem, controls: Array) -> Array:
 def _without_bound(
     problem: Problem, controls: Array, gradient: Array, running: Array, quadratic: LinearQuadratic, ndx: int
 ) -> tuple[Array, Array, LinearQuadratic]:
-    """Controls at a bound stay there: nothing but the bound moves them."""
+    """The adjoint problem without controls at a bound, which only the bound moves."""
     box = Box(problem.control_lower, problem.control_upper)  # type: ignore[arg-type]
     free = (controls > box.lower) & (controls < box.upper)
-    both = jnp.concatenate([jnp.ones((len(controls), ndx), bool), free], axis=1)
-    kept = both[:, :, None] & both[:, None, :]
-    unit = jnp.eye(both.shape[1], dtype=controls.dtype)
+    free_entries = jnp.concatenate([jnp.ones((len(controls), ndx), bool), free], axis=1)
+    both_free = free_entries[:, :, None] & free_entries[:, None, :]
+    unit = jnp.eye(free_entries.shape[1], dtype=controls.dtype)
     return (
-        jnp.where(both, gradient, jnp.zeros_like(gradient)),
-        jnp.where(kept, running, unit),
+        jnp.where(free_entries, gradient, jnp.zeros_like(gradient)),
+        jnp.where(both_free, running, unit),
         quadratic._replace(
             control_matrix=jnp.where(free[:, None], quadratic.control_matrix, jnp.zeros_like(quadratic.control_matrix))
         ),
@@ -154,7 +156,7 @@ def _without_bound(
 
 
 def _floats(values: Any) -> tuple[list[Array], Callable[[list[Array]], Any]]:
-    """The leaves that have derivatives, and how to put them back."""
+    """The leaves of floating point, and a function that puts others in their place."""
     structure: Any
     leaves, structure = jax.tree.flatten(values)
     places = [k for k, leaf in enumerate(leaves) if jnp.issubdtype(leaf.dtype, jnp.floating)]
@@ -166,12 +168,12 @@ def _floats(values: Any) -> tuple[list[Array], Callable[[list[Array]], Any]]:
     return [leaves[k] for k in places], rebuilt
 
 
-def _filled(values: Any, found: list[Array]) -> Any:
-    """Cotangents of all leaves: of integers, JAX's zeros."""
-    rest = iter(found)
+def _filled(values: Any, floats: list[Array]) -> Any:
+    """Cotangents of all leaves, from those of floating point; integers get JAX's ``float0``."""
+    cotangents = iter(floats)
     return jax.tree.map(
         lambda leaf: (
-            next(rest) if jnp.issubdtype(leaf.dtype, jnp.floating) else jnp.zeros(leaf.shape, jax.dtypes.float0)
+            next(cotangents) if jnp.issubdtype(leaf.dtype, jnp.floating) else jnp.zeros(leaf.shape, jax.dtypes.float0)
         ),
         values,
     )

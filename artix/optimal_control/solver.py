@@ -1,4 +1,4 @@
-"""Solving a problem, and differentiating its solution by everything that the problem has in arrays."""
+"""Solving a problem, with derivatives of its solution by all its arrays."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def solve(
     """A trajectory of least cost near a guess, by a fixed number of iterations.
 
     Each iteration approximates the problem by a linear-quadratic one in the states' tangent spaces, solves that, and
-    takes the best of several step lengths if it is better; else the damping grows. Call it under ``jax.jit``, and
-    ``jax.vmap`` it over starts, references or robots.
+    takes the best of several step lengths if that is an improvement; else the damping grows. Call it under
+    ``jax.jit``, and ``jax.vmap`` it over starts, references or robots.
 
     From controls alone it is iLQR (single shooting). From states as well, which need not follow from the controls, gaps
     are closed on the way: by rolling out the policy with a part of each gap kept (feasibility-driven DDP), or, with
@@ -43,9 +43,9 @@ def solve(
 
     Args:
       problem: the problem; its constraints are for :func:`solve_constrained` and have no part here.
-      controls: a first guess, shape [T, nu]; a solution of a problem alike is a good one.
+      controls: a first guess, shape [T, nu]; the solution of a similar problem is a good one.
       states: a first guess of the flat states, shape [T + 1, nx], of which the first is replaced by the start; by
-        default those to which the controls lead.
+        default a rollout of the controls.
       iterations: number of iterations.
       hessian: ``"gauss_newton"`` for the squares of the residuals' derivatives, which is never indefinite; ``"exact"``
         for all second derivatives of costs and dynamics (differential dynamic programming), which converges
@@ -57,7 +57,7 @@ def solve(
       tolerance: see :class:`Solution`.
 
     Returns:
-      The trajectory, the policy about it, and how it went.
+      The trajectory, the policy about it, and how the iterations proceeded.
 
     Raises:
       ValueError: an array has the wrong shape, one bound is given without the other, or options contradict each other.

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from artix.math import struct
-from artix.model.articulation import Articulation
 from artix.model.checks import check_vector
 from artix.model.couplings import LoopJointType
 from artix.model.padding import Tree
 from artix.model.topology import Topology
-from artix.physx.simulation import ArticulationSimulation
+from artix.physx.simulation import AnyArticulation
 
 Array = jax.Array
-AnyArticulation: TypeAlias = Articulation | ArticulationSimulation
 
 
 class RootLinkData(struct.PyTreeNode):

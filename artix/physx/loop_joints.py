@@ -13,8 +13,8 @@ from artix.constraints.anchors import anchor_rows, loop_anchors
 from artix.constraints.dynamics import constrained_forward_dynamics
 from artix.constraints.model import Constraints
 from artix.model.checks import check_vector
-from artix.physx.cache import AnyArticulation, ArticulationCache, check_cache, num_loop_rows
-from artix.physx.simulation import ArticulationSimulation
+from artix.physx.cache import ArticulationCache, check_cache, num_loop_rows
+from artix.physx.simulation import AnyArticulation, ArticulationSimulation
 
 Array = jax.Array
 

@@ -6,9 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from artix.model.checks import check_vector, static_topology
-from artix.physx.cache import AnyArticulation
 from artix.physx.enums import ArticulationKinematicFlag
-from artix.physx.simulation import ArticulationSimulation
+from artix.physx.simulation import AnyArticulation, ArticulationSimulation
 from artix.physx.sleeping import wake_if
 
 Array = jax.Array

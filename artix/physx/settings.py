@@ -11,9 +11,8 @@ import numpy as np
 
 from artix.model.checks import static_topology
 from artix.model.joints import Axis
-from artix.physx.cache import AnyArticulation
 from artix.physx.enums import ArticulationDriveType, ArticulationFlag, ArticulationMotion
-from artix.physx.simulation import ArticulationSimulation
+from artix.physx.simulation import AnyArticulation, ArticulationSimulation
 from artix.simulation.common.report import Residual
 
 Array = jax.Array
@@ -44,7 +43,7 @@ def set_articulation_flags(simulation: ArticulationSimulation, flags: Articulati
     """``setArticulationFlags``: all flags at once; they are static.
 
     ``FIX_BASE`` changes the topology and with it the shape of every generalised vector: make a new cache afterwards.
-    ``DISABLE_SELF_COLLISION`` is stored without effect, as links do not collide with each other.
+    ``DISABLE_SELF_COLLISION`` is stored without effect: which shapes may touch each other is part of the articulation.
 
     Raises:
       TypeError: the articulation is padded to several topologies, where the base is data.

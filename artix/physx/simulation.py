@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import jax
 import jax.numpy as jnp
 
@@ -47,7 +49,8 @@ class ArticulationSimulation(struct.PyTreeNode):
         for none. Floating bases only; removed in PhysX 5.6.
       max_com_angular_velocity: limit of its angular velocity as a whole [rad/s], likewise.
       options: solver, iteration counts and ``drive_limits_are_forces``; static.
-      disable_self_collision: PhysX's ``eDISABLE_SELF_COLLISION``; has no effect, as links never collide; static.
+      disable_self_collision: PhysX's ``eDISABLE_SELF_COLLISION``, kept without effect: which shapes may touch each
+        other is part of the articulation (``topology.geometry_pairs``); static.
 
     Examples:
       >>> from artix import physx
@@ -86,6 +89,9 @@ class ArticulationSimulation(struct.PyTreeNode):
     def control(self) -> Control:
         """What acts during the next step, for :func:`artix.step`."""
         return Control(self.joint_force, self.drive_target, self.drive_target_velocity, self.external_force)
+
+
+AnyArticulation: TypeAlias = Articulation | ArticulationSimulation
 
 
 def create_simulation(

@@ -1,4 +1,4 @@
-"""Where a scene is seen from."""
+"""Cameras."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What robots stand on, as surfaces to draw."""
+"""The ground as surfaces to draw."""
 
 from __future__ import annotations
 

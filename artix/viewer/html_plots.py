@@ -1,4 +1,4 @@
-"""Plots of series below a recording in HTML, with a mark where it is.
+"""Plots of series below a recording in HTML, with a cursor at its time.
 
 The recording is viser's player, which has no plots. Its scrubber is a slider as assistive technology sees it, which
 tells the time and takes clicks; that is all that the plots know of the player.

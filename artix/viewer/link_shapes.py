@@ -1,4 +1,4 @@
-"""Robots without any shapes: what a look at their joints and inertias suggests."""
+"""Shapes for robots that have none, made of their joints and inertias."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is drawn of a robot: from its description, or without one."""
+"""Visuals of a robot: from its description, or without one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_TRIANGLES = 40_000
 
 
 def visuals_of(articulation: Articulation) -> tuple[Visual, ...]:
-    """What to draw of a robot of which no description is at hand.
+    """Visuals of a robot without its description.
 
     Robots of :mod:`artix.robots`, known by name and links, are drawn as their files say; others by the shapes with
     which they touch, and if these leave most links with mass bare, these by :func:`link_visuals`.
@@ -144,7 +144,7 @@ def _on_links(drawn: Sequence[Drawn], articulation: Articulation) -> tuple[Visua
 
 
 def _finished(visuals: tuple[Visual, ...], raw: dict[int, TriangleMesh], most: int | None) -> tuple[Visual, ...]:
-    """The same with fewer triangles in meshes of others, the largest of which lose most, and with sharp edges."""
+    """The same with sharp edges, and with fewer triangles in files' meshes, the largest of which lose most."""
     cap = _cap([len(visual.mesh.faces) for visual in visuals], most)
     finished = {key: with_sharp_edges(simplified(mesh, cap)) for key, mesh in raw.items()}
     return tuple(dataclasses.replace(one, mesh=finished.get(id(one.mesh), one.mesh)) for one in visuals)

@@ -1,4 +1,4 @@
-"""Files of meshes, opened with trimesh: what is in them, and fewer triangles where there are many."""
+"""Mesh files, read with trimesh, and simplified where they have many triangles."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def import_trimesh() -> Any:
 
 
 def read_mesh_file(path: Path) -> list[Part]:
-    """The surfaces of a file with their colours, ``None`` where it tells none.
+    """The surfaces of a file with their colours, ``None`` where it has none.
 
     Raises:
       ImportError: trimesh is not installed, or the package that it needs for this format.

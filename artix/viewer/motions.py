@@ -1,4 +1,4 @@
-"""Poses of all links of all robots over all frames, from states in any of the arrangements that users have."""
+"""Poses of all links of all robots over all frames, from states of stills, motions and batches."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Kind:
 
     @property
     def topology(self) -> Topology:
-        """What is static of them."""
+        """Their static structure."""
         return static_topology(self.articulation)
 
 

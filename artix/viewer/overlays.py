@@ -1,4 +1,4 @@
-"""What is drawn besides bodies: forces, commands, centres of mass and support polygons."""
+"""Overlays: forces, commands, centres of mass and support polygons."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def force_arrows(motion: Motion, contacts: ContactsToShow, offsets: np.ndarray, 
 
 
 def command_arrows(motion: Motion, commands: npt.ArrayLike, offsets: np.ndarray, size: float) -> list[Arrows]:
-    """Velocities that robots are told, above them: along the ground, and of yaw upwards.
+    """Commanded velocities, drawn above the robots: along the ground, and of yaw upwards.
 
     Raises:
       ValueError: the commands have another shape.

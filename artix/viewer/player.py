@@ -20,7 +20,7 @@ from artix.viewer.scene import LAYERS, Scene, make_scene
 from artix.viewer.servers import address, close_server, open_server, wait_for
 
 SPEEDS = ("0.1x", "0.25x", "0.5x", "1x", "2x", "4x")
-#: As often is a browser told where things are [1/s].
+#: How often a browser gets new poses [1/s].
 REFRESH_RATE = 50.0
 
 
@@ -87,13 +87,13 @@ class Viewer:
         self._is_playing.value = bool(value)
 
     def close(self) -> None:
-        """Ends the server."""
+        """Stops the server."""
         self._closed.set()
         self._thread.join(timeout=2.0)
         close_server(self.server)
 
     def wait(self) -> None:
-        """Waits until the process is interrupted (Ctrl-C), and ends the server."""
+        """Waits until the process is interrupted (Ctrl-C), and stops the server."""
         wait_for(self._closed, self.close)
 
     def _moved(self) -> None:
@@ -104,7 +104,7 @@ class Viewer:
             plot.show(frame)
 
     def _play(self) -> None:
-        """Steps the slider as time goes by, whose handler moves everything."""
+        """Moves the slider with time; its handler moves everything else."""
         before, place = time.perf_counter(), 0.0
         while not self._closed.wait(1.0 / REFRESH_RATE):
             now = time.perf_counter()

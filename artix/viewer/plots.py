@@ -1,4 +1,4 @@
-"""Plots of series over time beside a scene, with a mark where it is."""
+"""Plots of series over time beside a scene, with a cursor at its time."""
 
 from __future__ import annotations
 

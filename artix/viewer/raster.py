@@ -11,7 +11,7 @@ AT_ONCE = 3_000_000
 
 
 class Fragments(NamedTuple):
-    """What is seen in each pixel of a picture [H, W].
+    """The triangle and the depth of each pixel of a picture [H, W].
 
     Attributes:
       triangle: the number of the nearest triangle, -1 where there is none, [H, W].
@@ -72,7 +72,7 @@ def _chunks(counts: np.ndarray) -> list[np.ndarray]:
 def _keep_nearest(
     found: Fragments, triangle: np.ndarray, pixel: np.ndarray, weights: np.ndarray, z: np.ndarray, perspective: bool
 ) -> None:
-    """Enters what is nearer than what is there."""
+    """Keeps the nearer of old and new fragments."""
     if perspective:
         weights = weights / z[triangle]
         depth = 1.0 / weights.sum(axis=1)

@@ -1,4 +1,4 @@
-"""What there is to see, whoever shows it: robots with surfaces on their links, the ground, arrows, lines and marks."""
+"""A scene: robots with surfaces on their links, the ground, arrows, lines and marks."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from artix.viewer.transforms import transform
 from artix.viewer.visuals import Visual, checked_visuals, collision_visuals
 
 Layout: TypeAlias = Literal["grid", "overlaid"]
-#: What may be shown of robots; ``"visual"`` by default.
+#: What may be shown of robots; the default is ``"visual"``.
 LAYERS = ("visual", "collision", "frames", "center_of_mass", "support_polygon")
-#: For robots whose descriptions tell no colours, kind by kind.
+#: For robots whose descriptions have no colours, kind by kind.
 KIND_COLORS = ((0.30, 0.52, 0.75), (0.89, 0.34, 0.18), (0.91, 0.66, 0.15), (0.36, 0.55, 0.24), (0.49, 0.31, 0.66))
 
 
@@ -73,7 +73,7 @@ class Crowd:
 
 @dataclasses.dataclass(frozen=True)
 class Scene:
-    """What there is to see at T times.
+    """Robots and what is drawn with them, at T times.
 
     Attributes:
       crowds: the robots, kind by kind.
@@ -128,7 +128,7 @@ def make_scene(
     contacts: ContactsToShow | None = None,
     commands: npt.ArrayLike | None = None,
 ) -> Scene:
-    """Brings together what there is to see.
+    """Makes a scene of robots, their motion and what is drawn with it.
 
     Args:
       robots: one articulation, whose arrays may have a leading axis [N] of robots, or a fleet.

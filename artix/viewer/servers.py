@@ -1,4 +1,4 @@
-"""Servers of viser: on which port, and without a word but ours."""
+"""Servers of viser: their ports, and no messages of their own."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def open_server(host: str, port: int | None, title: str) -> Any:
 
 
 def close_server(server: Any) -> None:
-    """Ends a server and its threads."""
+    """Stops a server and its threads."""
     with _quiet():
         server.stop()
 
@@ -69,7 +69,7 @@ def wait_for(closed: threading.Event, close: Callable[[], None]) -> None:
 
 @contextlib.contextmanager
 def private_server() -> Iterator[Any]:
-    """A server that nobody is to visit, for recordings."""
+    """A server without visitors, for recordings."""
     server = open_server("127.0.0.1", 0, "artix")
     try:
         yield server
@@ -101,7 +101,7 @@ def _free_port(host: str, ports: range | tuple[int, ...]) -> int:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps viser from printing, which it does with rich."""
+    """Silences viser, which prints with rich."""
     import rich
 
     console = rich.get_console()

@@ -1,4 +1,4 @@
-"""A robot to pose by hand: a slider for each degree of freedom, and frames to drag."""
+"""Posing a robot by hand: a slider for each degree of freedom, and frames to drag."""
 
 from __future__ import annotations
 
@@ -104,12 +104,12 @@ class Poser:
             self.nodes.place(self._kind, np.asarray(self._poses(self._articulation, self._state), float))
 
     def close(self) -> None:
-        """Ends the server."""
+        """Stops the server."""
         self._closed.set()
         close_server(self.server)
 
     def wait(self) -> None:
-        """Waits until the process is interrupted (Ctrl-C), and ends the server."""
+        """Waits until the process is interrupted (Ctrl-C), and stops the server."""
         wait_for(self._closed, self.close)
 
     def _slider(self, name: str, dof: int) -> Any:
@@ -193,14 +193,14 @@ def pose(
 
 
 def _neutral_within_limits(articulation: Articulation) -> State:
-    """Many a leg cannot be stretched to where all positions are zero."""
+    """The neutral state, clipped to the limits: zero may lie outside the range of a joint."""
     neutral = artix.neutral_state(articulation)
     low, high = articulation.joint_lower_limit, articulation.joint_upper_limit
     return neutral.replace(joint_position=jnp.clip(neutral.joint_position, low, high))
 
 
 def joint_range(articulation: Articulation, dof: int) -> tuple[float, float]:
-    """The limits of a degree of freedom, or what is worth looking at where it has none [rad or m].
+    """The limits of a degree of freedom, or a sensible range where it has none [rad or m].
 
     Args:
       articulation: one articulation.
@@ -221,7 +221,7 @@ def joint_range(articulation: Articulation, dof: int) -> tuple[float, float]:
 
 
 def _followers(articulation: Articulation) -> dict[int, tuple[int, float, float]]:
-    """Degrees of freedom that follow others: of each the reference, the gear ratio and the offset."""
+    """Mimic DOFs: the reference, the gear ratio and the offset of each."""
     pairs = static_topology(articulation).mimic_dofs
     ratios, offsets = np.asarray(articulation.mimic.gear_ratio), np.asarray(articulation.mimic.offset)
     return {

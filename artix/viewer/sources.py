@@ -1,4 +1,4 @@
-"""What the readers of visuals share: surfaces on links that are known by their names."""
+"""What the readers of visuals share: surfaces on links that are given by name."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from artix.viewer.meshes import TriangleMesh
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Drawn:
-    """A surface as a file tells it: on a link by its name, in a pose [7] in the link's frame.
+    """A surface as a file has it: on a link by its name, in a pose [7] in the link's frame.
 
-    ``is_raw`` tells that the mesh is someone else's, which may have too many triangles and no sharp edges.
+    ``is_raw`` says that the mesh is from a file, and may have too many triangles and no sharp edges.
     """
 
     link: str
@@ -27,6 +27,6 @@ class Drawn:
 
 
 def warn_missing(document: str, link: str, file: str, reason: str) -> None:
-    """Says that a mesh is not drawn, by its file and link."""
+    """Warns that a mesh is not drawn, by its file and link."""
     message = f"{document}: link {link!r}: the mesh {file!r} is left out, and its collision shapes drawn: {reason}"
     warnings.warn(message, DescriptionWarning, stacklevel=2)

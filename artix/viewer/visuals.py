@@ -1,4 +1,4 @@
-"""What is drawn of a robot: surfaces with colours that ride on its links."""
+"""Visuals of a robot: coloured surfaces that ride on its links."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def static_topology(articulation: Articulation) -> Topology:
 
 
 def checked_visuals(visuals: Sequence[Visual], topology: Topology) -> tuple[Visual, ...]:
-    """The visuals, after a look at their links.
+    """The visuals, whose links are checked.
 
     Raises:
       ValueError: one rides on a link that is not there.

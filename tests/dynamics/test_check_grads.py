@@ -10,6 +10,7 @@ from jax.test_util import check_grads
 
 import artix
 from tests.support.models import random_states, state_at, tree_of
+from tests.support.quantities import FUNCTIONS as EVERYDAY
 
 PARAMETERS = (
     "link_mass",
@@ -21,28 +22,33 @@ PARAMETERS = (
     "gravity",
 )
 
+#: Of the dynamics, with armature where a function asks for it.
 FUNCTIONS = {
-    "forward_dynamics": lambda a, s, x, w: artix.forward_dynamics(a, s, x, w),
-    "inverse_dynamics": lambda a, s, x, w: artix.inverse_dynamics(a, s, x, w),
+    name: EVERYDAY[name]
+    for name in (
+        "forward_dynamics",
+        "inverse_dynamics",
+        "gravity_compensation",
+        "coriolis_compensation",
+        "bias_force",
+        "generalized_external_force",
+        "mass_matrix_solve",
+        "mass_matrix_inverse",
+        "mass_matrix_cholesky",
+        "centroidal_momentum_matrix",
+        "centroidal_momentum",
+        "potential_energy",
+        "inverse_dynamics_derivatives",
+        "forward_dynamics_derivatives",
+        "gravity_derivatives",
+        "centroidal_derivatives",
+        "link_velocity_derivatives",
+        "link_acceleration_derivatives",
+    )
+} | {
     "mass_matrix": lambda a, s, x, w: artix.mass_matrix(a, s, armature=True),
-    "gravity_compensation": lambda a, s, x, w: artix.gravity_compensation(a, s),
-    "coriolis_compensation": lambda a, s, x, w: artix.coriolis_compensation(a, s),
-    "bias_force": lambda a, s, x, w: artix.bias_force(a, s),
-    "generalized_external_force": lambda a, s, x, w: artix.generalized_external_force(a, s, w),
-    "mass_matrix_solve": lambda a, s, x, w: artix.mass_matrix_solve(a, s, x),
-    "mass_matrix_inverse": lambda a, s, x, w: artix.mass_matrix_inverse(a, s),
-    "mass_matrix_cholesky": lambda a, s, x, w: artix.mass_matrix_cholesky(a, s),
     "center_of_mass": lambda a, s, x, w: artix.center_of_mass(a, s, "root"),
-    "centroidal_momentum_matrix": lambda a, s, x, w: artix.centroidal_momentum_matrix(a, s),
-    "centroidal_momentum": lambda a, s, x, w: artix.centroidal_momentum(a, s),
     "kinetic_energy": lambda a, s, x, w: artix.kinetic_energy(a, s, armature=True),
-    "potential_energy": lambda a, s, x, w: artix.potential_energy(a, s),
-    "inverse_dynamics_derivatives": lambda a, s, x, w: artix.inverse_dynamics_derivatives(a, s, x, w),
-    "forward_dynamics_derivatives": lambda a, s, x, w: artix.forward_dynamics_derivatives(a, s, x, w),
-    "gravity_derivatives": lambda a, s, x, w: artix.gravity_derivatives(a, s),
-    "centroidal_derivatives": lambda a, s, x, w: artix.centroidal_derivatives(a, s, x),
-    "link_velocity_derivatives": lambda a, s, x, w: artix.link_velocity_derivatives(a, s),
-    "link_acceleration_derivatives": lambda a, s, x, w: artix.link_acceleration_derivatives(a, s, x),
 }
 OFTEN = ("forward_dynamics",)
 

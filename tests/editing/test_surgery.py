@@ -12,6 +12,7 @@ import pytest
 import artix
 from artix import ArticulationBuilder, Joint, LoopJoint, State
 from artix.editing import surgery
+from artix.model.articulation import PER_DOF, PER_LINK
 from tests.io.test_archive import with_couplings
 from tests.kinematics.test_configuration import BASES, close
 from tests.pinocchio.test_pinocchio import ROBOTS
@@ -234,7 +235,7 @@ def test_locking_takes_couplings_along() -> None:
 
 def test_every_array_is_taken_along() -> None:
     fields = {field.name for field in dataclasses.fields(artix.Articulation)} - {"topology", "gravity"}
-    assert fields == {*surgery._PER_LINK, *surgery._PER_DOF, *surgery._LISTED}
+    assert fields == {*PER_LINK, *PER_DOF, *surgery._LISTED}
 
 
 def robot_of_one_link() -> artix.Articulation:

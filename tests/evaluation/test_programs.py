@@ -18,7 +18,7 @@ import pytest
 import artix
 from artix import ArticulationBuilder, Axis, Joint
 from tests.support.models import random_states, state_at, tree_of
-from tests.support.quantity_programs import QUANTITIES
+from tests.support.quantities import FUNCTIONS, QUANTITIES
 
 #: Scalar operations of one robot whose parameters are known, by robot and function: measured plus 5 %. -1 stands for
 #: a program that is left to XLA.
@@ -54,49 +54,6 @@ ROBOTS = {
     "chain": _chain,
 }
 
-#: Every public function of the core as a function of articulation, state, an [nv] array and wrenches.
-FUNCTIONS = {
-    "link_poses": lambda a, s, x, w: artix.link_poses(a, s),
-    "link_velocities": lambda a, s, x, w: artix.link_velocities(a, s),
-    "forward_kinematics": lambda a, s, x, w: artix.forward_kinematics(a, s),
-    "link_accelerations": lambda a, s, x, w: artix.link_accelerations(a, s, x),
-    "dense_jacobian": lambda a, s, x, w: artix.dense_jacobian(a, s),
-    "frame_pose": lambda a, s, x, w: artix.frame_pose(a, s, "tool"),
-    "frame_velocity": lambda a, s, x, w: artix.frame_velocity(a, s, "tool"),
-    "frame_jacobian": lambda a, s, x, w: artix.frame_jacobian(a, s, "tool"),
-    "frame_jacobian_rate": lambda a, s, x, w: artix.frame_jacobian_rate(a, s, "tool"),
-    "mass_matrix": lambda a, s, x, w: artix.mass_matrix(a, s),
-    "gravity_compensation": lambda a, s, x, w: artix.gravity_compensation(a, s),
-    "coriolis_compensation": lambda a, s, x, w: artix.coriolis_compensation(a, s),
-    "bias_force": lambda a, s, x, w: artix.bias_force(a, s),
-    "inverse_dynamics": lambda a, s, x, w: artix.inverse_dynamics(a, s, x, w),
-    "forward_dynamics": lambda a, s, x, w: artix.forward_dynamics(a, s, x, w),
-    "generalized_external_force": lambda a, s, x, w: artix.generalized_external_force(a, s, w),
-    "center_of_mass": lambda a, s, x, w: artix.center_of_mass(a, s),
-    "center_of_mass_jacobian": lambda a, s, x, w: artix.center_of_mass_jacobian(a, s),
-    "centroidal_momentum_matrix": lambda a, s, x, w: artix.centroidal_momentum_matrix(a, s),
-    "centroidal_momentum": lambda a, s, x, w: artix.centroidal_momentum(a, s),
-    "kinetic_energy": lambda a, s, x, w: artix.kinetic_energy(a, s),
-    "potential_energy": lambda a, s, x, w: artix.potential_energy(a, s),
-    "integrate": lambda a, s, x, w: artix.integrate(a, s, x),
-    "difference": lambda a, s, x, w: artix.difference(a, s, s.replace(joint_position=2 * s.joint_position)),
-    "interpolate": lambda a, s, x, w: artix.interpolate(a, s, artix.integrate(a, s, x), 0.5),
-    "distance": lambda a, s, x, w: artix.distance(a, s, s.replace(joint_position=2 * s.joint_position)),
-    "difference_derivatives": lambda a, s, x, w: artix.difference_derivatives(a, s, artix.integrate(a, s, x)),
-    "configuration_rate_map": lambda a, s, x, w: artix.configuration_rate_map(a, s),
-    "mass_matrix_cholesky": lambda a, s, x, w: artix.mass_matrix_cholesky(a, s),
-    "mass_matrix_solve": lambda a, s, x, w: artix.mass_matrix_solve(a, s, x),
-    "mass_matrix_inverse": lambda a, s, x, w: artix.mass_matrix_inverse(a, s),
-    "inverse_dynamics_derivatives": lambda a, s, x, w: artix.inverse_dynamics_derivatives(a, s, x, w),
-    "forward_dynamics_derivatives": lambda a, s, x, w: artix.forward_dynamics_derivatives(a, s, x, w),
-    "gravity_derivatives": lambda a, s, x, w: artix.gravity_derivatives(a, s),
-    "centroidal_derivatives": lambda a, s, x, w: artix.centroidal_derivatives(a, s, x),
-    "link_velocity_derivatives": lambda a, s, x, w: artix.link_velocity_derivatives(a, s),
-    "link_acceleration_derivatives": lambda a, s, x, w: artix.link_acceleration_derivatives(a, s, x),
-    "integrate_derivatives": lambda a, s, x, w: artix.integrate_derivatives(a, s, x),
-    "linearize": lambda a, s, x, w: artix.linearize(a, s, x, 0.01),
-    "inverse_dynamics_second_derivatives": lambda a, s, x, w: artix.inverse_dynamics_second_derivatives(a, s, x),
-}
 #: Steps, by solver.
 STEPS = {solver: artix.SolverOptions(solver=solver) for solver in ("implicit", "pgs", "rk4")}
 
@@ -135,6 +92,35 @@ def _gradient_of_step(a, state):
         return jnp.sum(end.joint_position**2) + jnp.sum(end.joint_velocity**2)
 
     return jax.grad(loss)(state)
+
+
+#: Own robots on level ground, with options.
+ON_GROUND = {"quadruped": artix.SolverOptions(), "humanoid": artix.SolverOptions(max_contacts_per_geometry=4)}
+
+
+def counted_on_ground(robot: str) -> dict[str, Callable[[], int]]:
+    """What is counted of a robot on its feet."""
+    a, options, ground = artix.robots.load(robot), ON_GROUND[robot], artix.Ground.flat()
+    s, dt = artix.neutral_state(a), jnp.asarray(0.005, a.dtype)
+    memory = artix.ContactMemory.none(a, ground, options.max_contacts_per_geometry)
+
+    def step(a, s, dt=0.005):
+        return artix.step(a, s, None, dt, options, ground=ground)
+
+    def remembering(a, s, memory, dt):
+        return artix.step_with_contact_memory(a, s, memory, None, dt, options, ground=ground)
+
+    return {
+        "step without ground": lambda: operations(lambda a, s, dt: artix.step(a, s, None, dt, options), a, s, dt),
+        "step": lambda: operations(step, a, s, dt),
+        "step of a known length": lambda: operations(step, a, s),
+        "step with memory": lambda: operations(remembering, a, s, memory, dt),
+    }
+
+
+@pytest.mark.parametrize("robot", ["quadruped", pytest.param("humanoid", marks=pytest.mark.slow)])
+def test_operations_on_the_ground(robot: str) -> None:
+    assert within_budgets(f"{robot} on the ground", counted_on_ground(robot)) == {}
 
 
 @pytest.mark.parametrize(
@@ -243,6 +229,7 @@ def main() -> None:
     from tests.constraints.test_constraint_programs import counted as counted_of_constraints
 
     tables = {robot: counted(robot) for robot in ROBOTS} | {"standing": counted_of_constraints()}
+    tables |= {f"{robot} on the ground": counted_on_ground(robot) for robot in ON_GROUND}
     budgets: dict[str, dict[str, int]] = {}
     for table, functions in tables.items():
         budgets[table] = {}

@@ -13,10 +13,10 @@ import artix
 from artix import Control, SolverOptions
 from tests.constraints.test_constraint_programs import FUNCTIONS as CONSTRAINED
 from tests.constraints.test_constraint_programs import standing
-from tests.evaluation.test_programs import FUNCTIONS, ROBOTS
+from tests.evaluation.test_programs import ROBOTS
 from tests.simulation.test_stepping import SOLVERS, _everything
 from tests.support.models import random_states, tree_of
-from tests.support.quantity_programs import QUANTITIES
+from tests.support.quantities import FUNCTIONS, QUANTITIES
 
 BATCH, EVERYWHERE = jax.sharding.PartitionSpec("batch"), jax.sharding.PartitionSpec()
 

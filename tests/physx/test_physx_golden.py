@@ -16,13 +16,6 @@ TOLERANCE = 2e-6  # PhysX's float32 noise
 TOLERANCE_EXTERNAL_FORCE = 5e-6
 
 
-def error(found, wanted) -> float:
-    """The measure in which the recording states its accuracy."""
-    found, wanted = np.asarray(found, float), np.asarray(wanted, float)
-    assert found.shape == wanted.shape
-    return float(np.max(np.abs(found - wanted), initial=0.0) / max(1.0, np.max(np.abs(wanted), initial=0.0)))
-
-
 @functools.partial(jax.jit, static_argnames="floating")
 def _quantities(articulation, states, external_force, floating):
     def one(state, wrenches):
@@ -66,7 +59,7 @@ def test_static_quantities(name: str) -> None:
     wanted = data["st_link_pose"]
     same = np.sign(np.sum(wanted[..., 3:] * found["st_link_pose"][..., 3:], axis=-1, keepdims=True))
     wanted = np.concatenate([wanted[..., :3], wanted[..., 3:] * same], axis=-1)
-    errors = {key: error(value, wanted if key == "st_link_pose" else data[key]) for key, value in found.items()}
+    errors = {key: physx.error(value, wanted if key == "st_link_pose" else data[key]) for key, value in found.items()}
     bounds = {key: TOLERANCE if key.startswith("st_") else TOLERANCE_EXTERNAL_FORCE for key in errors}
     assert {key: value for key, value in errors.items() if not value <= bounds[key]} == {}
 

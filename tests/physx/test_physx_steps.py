@@ -74,13 +74,6 @@ def _steps(articulation, states, drifts, controls, dt, options):
     return jax.vmap(one)(states, drifts, controls)
 
 
-def _error(found, wanted) -> float:
-    """The measure in which the recording states its accuracy."""
-    found, wanted = np.asarray(found, float), np.asarray(wanted, float)
-    assert found.shape == wanted.shape
-    return float(np.max(np.abs(found - wanted), initial=0.0) / max(1.0, np.max(np.abs(wanted), initial=0.0)))
-
-
 def _controls(name: str, force, wrench) -> Control:
     """Joint forces [4, n] and wrenches [4, 6] on the last link."""
     links = len(physx.specification(name)["links"])
@@ -113,12 +106,12 @@ def _check_one_step(name: str, run: str) -> None:
     bounds = physx.law_errors(name)["s1"][run]
     assert set(bounds) == set(found)
     assert {key for key in data if key.startswith("s1_")} == {f"s1_{key}" for key in (*found, "link_pose")}
-    errors = {key: _error(value[first:], data[f"s1_{key}"][solver, first:]) for key, value in found.items()}
+    errors = {key: physx.error(value[first:], data[f"s1_{key}"][solver, first:]) for key, value in found.items()}
     assert {key: value for key, value in errors.items() if not value <= 3 * bounds[key] + 1e-6} == {}
     wanted = data["s1_link_pose"][solver]
     same = np.sign(np.sum(wanted[..., 3:] * poses[..., 3:], axis=-1, keepdims=True))
     wanted = np.concatenate([wanted[..., :3], wanted[..., 3:] * same], axis=-1)
-    assert _error(poses, wanted) < 2e-6
+    assert physx.error(poses, wanted) < 2e-6
 
 
 def _check_trajectory(name: str, run: str) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 import pinocchio as pin
 
-from artix import State
 from tests.support.oracles import Oracle
 
 
@@ -100,8 +99,3 @@ def differences(function, state_of, count: int, step: float = 1e-3) -> np.ndarra
         values = {h: np.asarray(function(state_of(k, h * step))) for h in (-2, -1, 1, 2)}
         columns.append((8 * (values[1] - values[-1]) - (values[2] - values[-2])) / (12 * step))
     return np.stack(columns, axis=-1)
-
-
-def oracle_of(model: pin.Model, articulation, state: State) -> Oracle:
-    """Shorthand."""
-    return Oracle.at(model, articulation, state)

@@ -70,6 +70,13 @@ def law_errors(name: str) -> dict[str, dict]:
     return json.loads((DATA / "law_errors" / "errors.json").read_text())[name]
 
 
+def error(found, wanted) -> float:
+    """The measure in which the recording states its accuracy."""
+    found, wanted = np.asarray(found, float), np.asarray(wanted, float)
+    assert found.shape == wanted.shape
+    return float(np.max(np.abs(found - wanted), initial=0.0) / max(1.0, np.max(np.abs(wanted), initial=0.0)))
+
+
 def unit_pose(pose) -> np.ndarray:
     """The pose with its quaternion rounded to unit length in float64 instead of float32."""
     pose = np.asarray(pose, float)

@@ -28,6 +28,7 @@ from artix.evaluation.kernels.transposition import (
     transpose_out,
 )
 from artix.evaluation.scalar_program import Kind, ScalarProgram
+from artix.evaluation.scalar_schedule import fewest_live_if_many
 
 #: Approximate nanoseconds per vector operation and per transposed array entry; for the number of threads.
 _OPERATION, _ENTRY = 0.2, 1.5
@@ -46,7 +47,7 @@ def build(program: ScalarProgram, numbered: tuple[bool, ...] | None = None) -> b
         items or are indexed by what is computed.
     """
     require()
-    return pack(compile_modules(module_texts(program, numbered)))
+    return pack(compile_modules(module_texts(fewest_live_if_many(program), numbered)))
 
 
 def lanes_of(program: ScalarProgram) -> int:

@@ -7,6 +7,7 @@ schemas, so that stages written with one are read by the other. ``pxr`` is impor
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from artix.io.usd.stage import import_pxr
@@ -47,6 +48,21 @@ class SchemaAttribute:
 
     def __bool__(self) -> bool:
         return bool(self._attribute)
+
+
+def _accessors(name: str, meaning: str) -> tuple[Callable[..., SchemaAttribute], Callable[..., SchemaAttribute]]:
+    """``GetXAttr()`` and ``CreateXAttr(defaultValue=None, writeSparsely=False)`` of an attribute."""
+
+    def get(self: PhysxTendonAttachmentAPI) -> SchemaAttribute:
+        return self._get(name)
+
+    def create(
+        self: PhysxTendonAttachmentAPI, defaultValue: Any = None, writeSparsely: bool = False
+    ) -> SchemaAttribute:
+        return self._create(name, defaultValue, writeSparsely)
+
+    get.__doc__ = create.__doc__ = meaning
+    return get, create
 
 
 class PhysxTendonAttachmentAPI:
@@ -157,29 +173,16 @@ class PhysxTendonAttachmentAPI:
 
     schemaType = schemaKind
 
-    def GetGearingAttr(self) -> SchemaAttribute:
-        """Factor on the length of the segment to the parent attachment (float, 1); of a root, unused."""
-        return self._get("gearing")
-
-    def CreateGearingAttr(self, defaultValue: Any = None, writeSparsely: bool = False) -> SchemaAttribute:
-        """See :meth:`GetGearingAttr`."""
-        return self._create("gearing", defaultValue, writeSparsely)
-
-    def GetLocalPosAttr(self) -> SchemaAttribute:
-        """The point in the body's coordinates [distance] (point3f, the origin)."""
-        return self._get("localPos")
-
-    def CreateLocalPosAttr(self, defaultValue: Any = None, writeSparsely: bool = False) -> SchemaAttribute:
-        """See :meth:`GetLocalPosAttr`."""
-        return self._create("localPos", defaultValue, writeSparsely)
-
-    def GetParentAttachmentAttr(self) -> SchemaAttribute:
-        """Name of the parent attachment on the parent link (uniform token, empty); of a root, unused."""
-        return self._get("parentAttachment")
-
-    def CreateParentAttachmentAttr(self, defaultValue: Any = None, writeSparsely: bool = False) -> SchemaAttribute:
-        """See :meth:`GetParentAttachmentAttr`."""
-        return self._create("parentAttachment", defaultValue, writeSparsely)
+    GetGearingAttr, CreateGearingAttr = _accessors(
+        "gearing", "Factor on the length of the segment to the parent attachment (float, 1); of a root, unused."
+    )
+    GetLocalPosAttr, CreateLocalPosAttr = _accessors(
+        "localPos", "The point in the body's coordinates [distance] (point3f, the origin)."
+    )
+    GetParentAttachmentAttr, CreateParentAttachmentAttr = _accessors(
+        "parentAttachment",
+        "Name of the parent attachment on the parent link (uniform token, empty); of a root, unused.",
+    )
 
     def GetParentLinkRel(self) -> Usd.Relationship:
         """Relationship to the body of the parent attachment, its first target; of a root, unused."""
@@ -254,45 +257,21 @@ class PhysxTendonAttachmentRootAPI(PhysxTendonAttachmentAPI):
         """The instance name in a path ``/prim.physxTendon:NAME``; ``None`` if the path is not of that form."""
         return PhysxTendonAttachmentRootAPI._name_in(import_pxr().Sdf.Path(path))
 
-    def GetTendonEnabledAttr(self) -> SchemaAttribute:
-        """Whether the tendon pulls (bool, true); if not, its three gains count as zero."""
-        return self._get("tendonEnabled")
-
-    def CreateTendonEnabledAttr(self, defaultValue: Any = None, writeSparsely: bool = False) -> SchemaAttribute:
-        """See :meth:`GetTendonEnabledAttr`."""
-        return self._create("tendonEnabled", defaultValue, writeSparsely)
-
-    def GetStiffnessAttr(self) -> SchemaAttribute:
-        """Spring towards each leaf's rest length [mass / second^2] (float, 0)."""
-        return self._get("stiffness")
-
-    def CreateStiffnessAttr(self, defaultValue: Any = None, writeSparsely: bool = False) -> SchemaAttribute:
-        """See :meth:`GetStiffnessAttr`."""
-        return self._create("stiffness", defaultValue, writeSparsely)
-
-    def GetDampingAttr(self) -> SchemaAttribute:
-        """Damper of the paths' lengths [mass / second] (float, 0)."""
-        return self._get("damping")
-
-    def CreateDampingAttr(self, defaultValue: Any = None, writeSparsely: bool = False) -> SchemaAttribute:
-        """See :meth:`GetDampingAttr`."""
-        return self._create("damping", defaultValue, writeSparsely)
-
-    def GetLimitStiffnessAttr(self) -> SchemaAttribute:
-        """Spring back into the leaves' limits [mass / second^2] (float, 0)."""
-        return self._get("limitStiffness")
-
-    def CreateLimitStiffnessAttr(self, defaultValue: Any = None, writeSparsely: bool = False) -> SchemaAttribute:
-        """See :meth:`GetLimitStiffnessAttr`."""
-        return self._create("limitStiffness", defaultValue, writeSparsely)
-
-    def GetOffsetAttr(self) -> SchemaAttribute:
-        """Added to the length of every path [distance] (float, 0); no part of an automatic rest length."""
-        return self._get("offset")
-
-    def CreateOffsetAttr(self, defaultValue: Any = None, writeSparsely: bool = False) -> SchemaAttribute:
-        """See :meth:`GetOffsetAttr`."""
-        return self._create("offset", defaultValue, writeSparsely)
+    GetTendonEnabledAttr, CreateTendonEnabledAttr = _accessors(
+        "tendonEnabled", "Whether the tendon pulls (bool, true); if not, its three gains count as zero."
+    )
+    GetStiffnessAttr, CreateStiffnessAttr = _accessors(
+        "stiffness", "Spring towards each leaf's rest length [mass / second^2] (float, 0)."
+    )
+    GetDampingAttr, CreateDampingAttr = _accessors(
+        "damping", "Damper of the paths' lengths [mass / second] (float, 0)."
+    )
+    GetLimitStiffnessAttr, CreateLimitStiffnessAttr = _accessors(
+        "limitStiffness", "Spring back into the leaves' limits [mass / second^2] (float, 0)."
+    )
+    GetOffsetAttr, CreateOffsetAttr = _accessors(
+        "offset", "Added to the length of every path [distance] (float, 0); no part of an automatic rest length."
+    )
 
 
 class PhysxTendonAttachmentLeafAPI(PhysxTendonAttachmentAPI):
@@ -309,26 +288,13 @@ class PhysxTendonAttachmentLeafAPI(PhysxTendonAttachmentAPI):
         """The instance name in a path ``/prim.physxTendon:NAME``; ``None`` if the path is not of that form."""
         return PhysxTendonAttachmentLeafAPI._name_in(import_pxr().Sdf.Path(path))
 
-    def GetRestLengthAttr(self) -> SchemaAttribute:
-        """Length of the path without force [distance] (float, -inf); a negative one is its length when it is read."""
-        return self._get("restLength")
-
-    def CreateRestLengthAttr(self, defaultValue: Any = None, writeSparsely: bool = False) -> SchemaAttribute:
-        """See :meth:`GetRestLengthAttr`."""
-        return self._create("restLength", defaultValue, writeSparsely)
-
-    def GetLowerLimitAttr(self) -> SchemaAttribute:
-        """Least length of the path [distance] (float, -inf)."""
-        return self._get("lowerLimit")
-
-    def CreateLowerLimitAttr(self, defaultValue: Any = None, writeSparsely: bool = False) -> SchemaAttribute:
-        """See :meth:`GetLowerLimitAttr`."""
-        return self._create("lowerLimit", defaultValue, writeSparsely)
-
-    def GetUpperLimitAttr(self) -> SchemaAttribute:
-        """Largest length of the path [distance] (float, inf)."""
-        return self._get("upperLimit")
-
-    def CreateUpperLimitAttr(self, defaultValue: Any = None, writeSparsely: bool = False) -> SchemaAttribute:
-        """See :meth:`GetUpperLimitAttr`."""
-        return self._create("upperLimit", defaultValue, writeSparsely)
+    GetRestLengthAttr, CreateRestLengthAttr = _accessors(
+        "restLength",
+        "Length of the path without force [distance] (float, -inf); a negative one is its length when it is read.",
+    )
+    GetLowerLimitAttr, CreateLowerLimitAttr = _accessors(
+        "lowerLimit", "Least length of the path [distance] (float, -inf)."
+    )
+    GetUpperLimitAttr, CreateUpperLimitAttr = _accessors(
+        "upperLimit", "Largest length of the path [distance] (float, inf)."
+    )

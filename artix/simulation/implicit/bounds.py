@@ -1,4 +1,4 @@
-"""The velocities of an implicit step within all bounds, while the hard relations hold."""
+"""The velocity of an implicit step within all bounds and under its hard constraints."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.step_start import HIGHEST, StepStart
 from artix.simulation.implicit.contact_bounds import Touching, contact_rows
 from artix.simulation.implicit.laws import Bounds, Impulses
+from artix.simulation.implicit.response import Response
 from artix.simulation.implicit.rows import bound_rows, distance_rows
 from artix.simulation.implicit.sweeps import sweep_over_bounds
 from artix.simulation.implicit.system import Acting, ImplicitSystem
@@ -58,9 +59,9 @@ def bounded(
         none = jnp.zeros_like(velocity, shape=0)
         return Bounded(velocity, velocity, corrections, corrections, none, impulses)
     hard, dt = system.hard, acting.dt
-    response = system.response if hard is None else hard.response_within(system.response)
+    response = system.response if hard is None else Response(None, hard.response_within(system.response.matrix))
     rows = bound_rows(articulation, state, acting, system.response, response)
-    distances = None if loops is None else distance_rows(articulation, loops, response, dt)
+    distances = None if loops is None else distance_rows(articulation, loops, response.matrix, dt)
     contacts = remembered = None
     if touching is not None:
         contacts = contact_rows(articulation, state, touching.touches, response, acting, options)
@@ -86,7 +87,7 @@ def _loop_impulses(
     bounds: Bounds,
     impulses: Impulses,
 ) -> Array:
-    """Impulses on all rows of the loop joints' anchors: what holds the velocity that the bounds alone would leave."""
+    """Impulses on all rows of the loop joints' anchors, which hold the velocity that the bounds alone would give."""
     given = jnp.zeros_like(system.velocity)
     distances, contacts = bounds.distances, bounds.contacts
     if loops is None or distances is None:
@@ -98,6 +99,6 @@ def _loop_impulses(
         given = given + matmul(contacts.on_links(impulses.contacts), contacts.links.direction)
     total = jnp.zeros_like(loops.rows.error).at[loops.distances].set(across)
     if len(loops.held) and system.hard is not None:
-        unheld = system.velocity + jnp.matmul(system.response, given, precision=HIGHEST)
+        unheld = system.velocity + system.response.to(given)
         total = total.at[loops.held].set(system.hard.impulses(unheld, system.hard.target)[-len(loops.held) :])
     return total

@@ -15,6 +15,7 @@ from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.implicit.contact_motions import contact_directions, contact_reaches
 from artix.simulation.implicit.contact_rows import ContactRow, ContactRows, LinkMotions
+from artix.simulation.implicit.response import Response
 from artix.simulation.implicit.system import ERROR_REDUCTION, Acting
 from artix.simulation.implicit.touches import Touches
 
@@ -34,14 +35,14 @@ def contact_rows(
     articulation: Articulation,
     state: State,
     contacts: Touches,
-    response: Array,
+    response: Response,
     acting: Acting,
     options: SolverOptions,
 ) -> ContactRows:
-    """The rows of all contacts, for a response [nv, nv] within the hard relations."""
+    """The rows of all contacts, for a response within the hard relations."""
     direction, reach = contact_reaches(articulation, state, contacts)
-    effect, dt = matmul(direction, response.T), acting.dt
-    coupling = matmul(direction, effect.T)
+    effect, dt = response.effect(direction), acting.dt
+    coupling = matmul(response.reading(direction), effect.T)
     if not any(group.transmitted is not None for group in acting.springs):  # PhysX's fixed tendons do not answer alike.
         coupling = jnp.where(np.tri(len(coupling), dtype=bool), coupling, coupling.T)
     links = LinkMotions(direction, effect, coupling)
@@ -50,7 +51,8 @@ def contact_rows(
     closing = matmul(reach[:, 2], links.of(generalized_velocity(articulation, state)))
     tangential = jnp.maximum(block[:, 0, 0], block[:, 1, 1]) + jnp.abs(block[:, 0, 1])
     # What hard relations lock shall get no impulse from a division by its vanishing mobility.
-    least = _LEAST_MOBILITY * jnp.finfo(dt.dtype).eps * jnp.max(jnp.abs(response))
+    # The largest entry of a response is on its diagonal, since impulses do not take energy.
+    least = _LEAST_MOBILITY * jnp.finfo(dt.dtype).eps * jnp.max(response.diagonal)
     normal = jnp.maximum(block[:, 2, 2] + softness, least)
     stiffened = block + jnp.diag(jnp.array([0, 0, 1], block.dtype)) * softness[:, None, None]
     stiffened = stiffened + least * jnp.eye(3, dtype=block.dtype)

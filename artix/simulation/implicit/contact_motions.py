@@ -1,12 +1,12 @@
-"""How contacts move as their links do.
+"""Velocities of contacts per generalised velocity.
 
 A contact with the ground moves as the point of its link. One between two links moves as the point of the first against
 that of the second, which is at the same place: by the difference of both motions there, in which what moves both links
 has no part. So what two links do to each other changes neither momentum of the whole.
 
 Links that touch are few, and their contacts may be many: a link with one contact has three motions that matter, those
-of the point; one with more, such as a flat foot, six, however many contacts there are. The same holds for two links
-that touch each other.
+of the point along the contact's axes; one with more, such as a flat foot, six, however many contacts there are. The
+same holds for two links that touch each other.
 """
 
 from __future__ import annotations
@@ -18,11 +18,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.constraints.anchor_sides import moves_links
-from artix.constraints.contact_points import contact_jacobian, contact_points, motions_at, motions_by
-from artix.constraints.contacts import Contacts, contact_frames
+from artix.constraints.contact_points import (
+    Contacts,
+    contact_frames,
+    contact_jacobian,
+    contact_points,
+    motions_at,
+    motions_by,
+)
 from artix.contact.link_contacts import LinkContacts, candidate_pairs_of, pair_links
 from artix.kinematics.solve import Kinematics, kinematics
 from artix.math import spatial
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
 from artix.simulation.implicit.touches import Touches
@@ -115,13 +122,19 @@ def _grouped(
     middle = jnp.stack([jnp.mean(place[:, which], axis=1) for which in groups], axis=1)
     moving = motions(middle)
     sizes = [3 if len(which) == 1 else 6 for which in groups]
-    direction = jnp.concatenate([moving[:size, k] for k, size in enumerate(sizes)])
+    direction: list[Array] = []
     reach: list[Array] = [frames[:0]] * len(frames)
     for k, which in enumerate(groups):
-        for contact in which:
-            local = frames[contact]
-            if sizes[k] == 6:
-                lever = place[:, contact] - middle[:, k]
-                local = jnp.concatenate([local, spatial.cross(lever[:, None], local.T).T], axis=1)
-            reach[contact] = jnp.pad(local, ((0, 0), (sum(sizes[:k]), sum(sizes[k + 1 :]))))
-    return direction, jnp.stack(reach)
+        if sizes[k] == 3:  # Along the contact's own axes, so that these motions are its velocity.
+            direction.append(matmul(frames[which[0]], moving[:3, k]))
+            local = [jnp.eye(3, dtype=frames.dtype)]
+        else:
+            direction.append(moving[:, k])
+            levers = [place[:, contact] - middle[:, k] for contact in which]
+            local = [
+                jnp.concatenate([frame, spatial.cross(lever[:, None], frame.T).T], axis=1)
+                for frame, lever in zip(frames[which], levers, strict=True)
+            ]
+        for contact, own in zip(which, local, strict=True):
+            reach[contact] = jnp.pad(own, ((0, 0), (sum(sizes[:k]), sum(sizes[k + 1 :]))))
+    return jnp.concatenate(direction), jnp.stack(reach)

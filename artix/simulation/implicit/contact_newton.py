@@ -44,11 +44,15 @@ def newton_change(contacts: ContactRows, impulse: Array, motions: Array) -> Arra
     inverse = jnp.moveaxis(spatial.inverse(own), -1, 0)
     answer = jnp.sum(inverse[:, :, :, None] * by_rate[:, None], axis=2)
     stiffness = jnp.sum(answer[:, :, :, None] * rows.reach[:, None], axis=2)
+    alone = -jnp.sum(inverse * missing[:, None], axis=2)
     size = len(motions)
+    if impulse.size <= size:  # The impulses themselves are the unknowns.
+        by_impulses = matmul(links.coupling, rows.reach.reshape(-1, size).T)
+        matrix = jnp.eye(impulse.size, dtype=impulse.dtype) + matmul(stiffness.reshape(-1, size), by_impulses)
+        return eliminated(matrix).solve(alone.reshape(-1)).reshape(impulse.shape)
     matrix = jnp.eye(size, dtype=impulse.dtype) + matmul(
         links.coupling, matmul(rows.reach.reshape(-1, size).T, stiffness.reshape(-1, size))
     )
-    alone = -jnp.sum(inverse * missing[:, None], axis=2)
     moved = eliminated(matrix).solve(matmul(links.coupling, contacts.on_links(alone)))
     return alone - jnp.sum(stiffness * moved, axis=2)
 

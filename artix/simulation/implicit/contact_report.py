@@ -1,4 +1,4 @@
-"""What the contacts of an implicit step have done."""
+"""Reports on an implicit step's contacts: forces, impulses and slip."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.constraints.contact_points import contact_points
-from artix.constraints.contacts import Contacts, contact_frames
+from artix.constraints.contact_points import Contacts, contact_frames, contact_points
 from artix.contact.link_contacts import LinkContacts, pair_links, shapes_of_pairs
 from artix.kinematics.solve import Kinematics, link_centers
 from artix.math import spatial

@@ -30,15 +30,18 @@ class LinkMotions(NamedTuple):
     """The motions of the links that touch, S in all: three of one contact's point, or six of a link with several."""
 
     direction: Array
-    """Per generalised velocity, [S, nv]."""
+    """Per generalised velocity, or per coordinate, [S, nv]."""
     effect: Array
-    """Change of the generalised velocity by unit impulses, [S, nv]."""
+    """Change of the coordinates by unit impulses, [S, nv]; see :mod:`artix.simulation.implicit.response`."""
     coupling: Array
     """Change of the motions by unit impulses, [S, S]."""
+    start: Array | None = None
+    """The motions where the coordinates are zero, [S]; ``None`` where these are the generalised velocity."""
 
     def of(self, velocity: Array) -> Array:
-        """The motions [S] of a generalised velocity [nv]."""
-        return matmul(self.direction, velocity)
+        """The motions [S] of a generalised velocity, or of coordinates, [nv]."""
+        motions = matmul(self.direction, velocity)
+        return motions if self.start is None else self.start + motions
 
 
 class ContactRow(NamedTuple):
@@ -100,7 +103,7 @@ def contact_rates(row: ContactRow, impulse: Array, motions: Array) -> Array:
 
 
 def solve_contact_row(row: ContactRow, old: Array, rate: Array) -> Array:
-    """One contact's turn in a sweep: its new impulse [3].
+    """Solves one contact in a sweep: its new impulse [3].
 
     If an impulse within the cone stops it, that one; else the normal law first, then friction for the tangential
     velocity that this leaves.
@@ -122,7 +125,7 @@ def solve_contact_row(row: ContactRow, old: Array, rate: Array) -> Array:
 
 
 def contact_imbalance(row: ContactRow, found: Array, rate: Array) -> Array:
-    """What an impulse [3] lacks by the laws at the velocity [3] that belongs to it; zero where they hold."""
+    """The residual [3] of the contact laws, as an impulse, at an impulse [3] and its velocity [3]."""
     normal = _normal(row, found[2], rate[2])
     tangents = _within_disc(found[:2] - rate[:2] / row.tangential, row.friction * normal)
     return jnp.concatenate([tangents, normal[None]]) - found

@@ -1,4 +1,4 @@
-"""What bounds the motion of a DOF in the implicit solver: actuator limits, dry friction, position and velocity limits.
+"""Bounds of a DOF in the implicit solver: actuator limits, dry friction, position and velocity limits.
 
 Springs and dampers are already in the solver's matrix, so that inequalities are left here, and drives beyond their
 limits. Each is an impulse that one projected Gauss-Seidel sweep after another corrects.
@@ -22,7 +22,7 @@ class BoundRow(NamedTuple):
     """One DOF (or all, with a leading axis [n])."""
 
     effect: Array
-    """Change of the generalised velocity by a unit impulse, [nv]."""
+    """Change of the coordinates by a unit impulse, [nv]; see :mod:`artix.simulation.implicit.response`."""
     response: Array
     """Velocity per impulse."""
     drive: DriveRow
@@ -38,6 +38,10 @@ class BoundRow(NamedTuple):
     upper_velocity: Array
     """Largest velocity that the upper limit allows."""
     max_velocity: Array
+    reading: Array | None = None
+    """Change of its velocity by the coordinates, [nv]; ``None`` where these are the generalised velocity."""
+    start: Array | None = None
+    """Its velocity where the coordinates are zero."""
 
 
 class BoundImpulses(NamedTuple):
@@ -72,7 +76,7 @@ class DistanceRow(NamedTuple):
 
 
 def solve_bounds(row: BoundRow, old: BoundImpulses, velocity: Array, sweep: Sweep) -> tuple[BoundImpulses, Array]:
-    """One DOF's turn in a sweep: the new impulses, and the sum of their changes."""
+    """Solves one DOF in a sweep: the new impulses, and the sum of their changes."""
     # A drive in the matrix that loses some of its impulse makes its joint softer, and what other rows did is wrong
     # then. Sweeps that give such rows everything at once can grow (joints at their limits beside limited drives: 1e43
     # rad/s after 60 sweeps). This share is safe, though slow; drives known to reach their limits are not in the matrix.
@@ -98,7 +102,7 @@ def solve_bounds(row: BoundRow, old: BoundImpulses, velocity: Array, sweep: Swee
 
 
 def bound_imbalance(row: BoundRow, found: BoundImpulses, velocity: Array, sweep: Sweep) -> Array:
-    """What impulses lack by the law of a DOF whose bounds act as they do now; zero once the sweeps have converged.
+    """The residual of a DOF's laws, as an impulse, for its bounds that are active; zero once the sweeps have converged.
 
     The law is an equation of the DOF's velocity and the sum of its impulses, from which both follow a change of the
     row: where a bound holds the DOF (friction that sticks is one), the bound is its velocity; elsewhere the impulse is
@@ -135,7 +139,7 @@ def distance_slope(row: DistanceRow, found: tuple[Array, Array]) -> Array:
 
 
 def solve_distance(row: DistanceRow, old: tuple[Array, Array], rate: Array) -> tuple[tuple[Array, Array], Array]:
-    """One distance's turn in a sweep: the impulses of its lower and upper bound, and the sum of their changes."""
+    """Solves one distance in a sweep: the impulses of its lower and upper bound, and the sum of their changes."""
     lower = _stopped(old[0], row.lower_velocity, rate, row.response, 1)
     rate = rate + row.response * (lower - old[0])
     upper = _stopped(old[1], row.upper_velocity, rate, row.response, -1)

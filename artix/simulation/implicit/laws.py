@@ -1,4 +1,4 @@
-"""All that bounds an implicit step's velocity, and by how much impulses fail its laws."""
+"""All bounds of an implicit step's velocity, and the residuals of their laws."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from artix.simulation.implicit.impulses import (
     distance_imbalance,
     distance_slope,
 )
+from artix.simulation.implicit.response import Response
 
 Array = jax.Array
 
@@ -33,6 +34,23 @@ class Bounds(NamedTuple):
     distances: DistanceRow | None = None
     """Of loop joints."""
     contacts: ContactRows | None = None
+
+    def in_coordinates(self, response: Response, velocity: Array, places: np.ndarray | Array) -> Bounds:
+        """As coordinates of the velocity's change see them.
+
+        Args:
+          response: to impulses, whose coordinates these are.
+          velocity: the generalised velocity where they are zero, [nv].
+          places: of the DOFs in it.
+        """
+        contacts = self.contacts
+        if contacts is not None:
+            links = contacts.links
+            reading, start = response.reading(links.direction), links.of(velocity)
+            contacts = contacts._replace(links=links._replace(direction=reading, start=start))
+        assert response.left is not None
+        dofs = self.dofs._replace(reading=take(response.left, places, 0), start=take(velocity, places))
+        return self._replace(dofs=dofs, contacts=contacts)
 
     def laws(self) -> Bounds:
         """Of changes of the rows those of the laws, which contain no response: it only says how far a sweep goes."""
@@ -79,7 +97,7 @@ class Sweeps(NamedTuple):
 
 
 def imbalances(sweeps: Sweeps, impulses: Impulses, bounds: Bounds, velocity: Array, dt: Array) -> Array:
-    """What each row's impulses lack, [R]."""
+    """The residual of each row's law, as an impulse, [R]."""
     missing = [bound_imbalance(bounds.dofs, impulses.dofs, sweeps.dofs(velocity), sweeps.over(dt))]
     if bounds.distances is not None:
         rates = matmul(bounds.distances.direction, velocity)

@@ -1,4 +1,4 @@
-"""What bounds the motion in the implicit solver: DOFs, and distances of loop joints."""
+"""Rows of the implicit solver: bounds of DOFs, and of distances of loop joints."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.step_start import HIGHEST, StepStart
 from artix.simulation.common.sweep import implicit_sweep
 from artix.simulation.implicit.impulses import BoundRow, DistanceRow
+from artix.simulation.implicit.response import Response
 from artix.simulation.implicit.system import ERROR_REDUCTION, Acting, drive_impulses, unlimited_velocity
 
 Array = jax.Array
@@ -22,27 +23,29 @@ Array = jax.Array
 _LOCKED = 100
 
 
-def bound_rows(articulation: Articulation, state: State, acting: Acting, free: Array, within: Array) -> BoundRow:
+def bound_rows(articulation: Articulation, state: State, acting: Acting, free: Response, within: Response) -> BoundRow:
     """The rows of all DOFs in the order of the sweep.
 
     Args:
       articulation: the articulation.
       state: at the start of the step.
       acting: what acts during it.
-      free: change of the generalised velocity per generalised impulse, without the hard relations, [nv, nv].
-      within: the same while they hold.
+      free: the response to impulses without the hard relations.
+      within: the same while they hold; ``free`` itself where there are none.
     """
     topology, q, dt = articulation.topology, state.joint_position, acting.dt
     base, friction = topology.num_base_dofs, articulation.friction
     if acting.smooth_friction:  # It is in the system.
         friction = friction.replace(static=jnp.zeros_like(q), dynamic=jnp.zeros_like(q))
-    unheld, response = (jnp.diagonal(matrix)[base:] for matrix in (free, within))
-    # What the hard relations lock has nothing left to bound; its impulses shall be finite.
-    moves = response > _LOCKED * jnp.finfo(dt.dtype).eps * unheld
-    response = jnp.where(moves, response, unheld)
+    response, effect = within.diagonal[base:], within.effects[base:]
+    if within is not free:
+        # What the hard relations lock has nothing left to bound; its impulses shall be finite.
+        unheld = free.diagonal[base:]
+        moves = response > _LOCKED * jnp.finfo(dt.dtype).eps * unheld
+        response, effect = jnp.where(moves, response, unheld), jnp.where(moves[:, None], effect, 0)
     drives = drive_impulses(articulation, state, acting)
     rows = BoundRow(
-        effect=jnp.where(moves[:, None], within[:, base:].T, 0),
+        effect=effect,
         response=response,
         drive=_drive_row(
             articulation, acting, response / (1 - acting.in_matrix * drives.gain * response), 1 / response

@@ -31,6 +31,7 @@ from artix.simulation.common.unconstrained import gravity_and_loads, link_resist
 from artix.simulation.implicit.bounds import Bounded, bounded
 from artix.simulation.implicit.contact_bounds import Touching, contact_rows
 from artix.simulation.implicit.contact_report import contact_reports
+from artix.simulation.implicit.response import Response
 from artix.simulation.implicit.rows import with_drives_chosen
 from artix.simulation.implicit.system import (
     Acting,
@@ -120,7 +121,7 @@ def _solved(
 
 
 def _end(articulation: Articulation, state: State, solved: _Solved) -> State:
-    """The state a step later."""
+    """The state after the step."""
     at_start, acting, loops, found = solved.at_start, solved.acting, solved.loops, solved.found
     base, dt = at_start.topology.num_base_dofs, acting.dt
     end, moved = _moved(articulation, state, solved.system, loops, dt * found.moving_velocity)
@@ -157,7 +158,9 @@ def _report(
     contacts = between = None
     if solved.touching:
         kin, hard = kinematics(articulation, state), solved.system.hard
-        response = solved.system.response if hard is None else hard.response_within(solved.system.response)
+        response = solved.system.response
+        if hard is not None:
+            response = Response(None, hard.response_within(response.matrix))
         touches = solved.touching.touches
         rows = contact_rows(articulation, state, touches, response, solved.acting, options)
         found_of = (touches, rows, found.impulses.contacts, found.velocity, dt)
@@ -180,7 +183,7 @@ def _report(
 
 
 def _memory(solved: _Solved) -> ContactMemory | None:
-    """What to remember of the contacts."""
+    """The impulses of contacts and of dry friction that the next step begins with."""
     if solved.touching is None:
         return None
     dofs, _, contacts = jax.lax.stop_gradient(solved.found.impulses)

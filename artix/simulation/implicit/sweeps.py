@@ -44,10 +44,10 @@ _LEAST_SWEEPS = 2
 
 
 class Swept(NamedTuple):
-    """What sweeps leave."""
+    """The result of the sweeps."""
 
     velocity: Array
-    """The generalised velocity, [nv]."""
+    """The generalised velocity, or coordinates of its change, [nv]."""
     impulses: Impulses
     """In the order of the rows."""
     corrections: Array
@@ -67,7 +67,7 @@ def sweep_over_bounds(
     Args:
       topology: the topology.
       bounds: its bounds.
-      velocity: the generalised velocity without bounds, [nv].
+      velocity: the generalised velocity without bounds, or coordinates of its change, [nv].
       dt: the step [s].
       options: how many sweeps.
       remembered: impulses to start from, which there are with contacts alone; from none if ``None``.
@@ -90,7 +90,7 @@ def follow_bounds(
     d_dt: Array,
     d_velocity: Array,
 ) -> Swept:
-    """The change of what sweeps over bounds leave.
+    """The tangent of the result of the sweeps.
 
     Args:
       topology: the topology.
@@ -139,7 +139,7 @@ def _sweeps_with_jvp(
 
 @functools.partial(_sweeps_with_jvp.defjvp, symbolic_zeros=True)
 def _sweeps_jvp(sweeps: Sweeps, primals, tangents):
-    """Where the sweeps started does not count."""
+    """The start of the sweeps has no part in the tangent."""
     found = _sweeps_with_jvp(sweeps, *primals)
     bounds, velocity, dt, _ = primals
     d_bounds, d_velocity, d_dt, _ = tangents
@@ -219,8 +219,11 @@ def _swept_once(sweeps: Sweeps, bounds: Bounds, dt: Array, now: Swept, with_cont
 
     def turn(velocity: Array, inputs: tuple[Array, BoundRow, BoundImpulses]):
         place, row, old = inputs
-        new, change = solve_bounds(row, old, _item(velocity, place), sweeps.over(dt))
-        return velocity + row.effect * change, (new, _item(row.effect, place) * change)
+        own, response = _item(velocity, place), _item(row.effect, place)
+        if row.reading is not None and row.start is not None:
+            own, response = row.start + jnp.sum(row.reading * velocity), row.response
+        new, change = solve_bounds(row, old, own, sweeps.over(dt))
+        return velocity + row.effect * change, (new, response * change)
 
     def turn_distance(velocity: Array, inputs: tuple[DistanceRow, tuple[Array, Array]]):
         row, old = inputs

@@ -13,16 +13,19 @@ from artix.dynamics.factorization import (
     inverse_of_matrix,
     inverse_of_unsymmetric,
     solve,
+    split_inverse,
 )
 from artix.dynamics.inverse import rigid_body_forces
 from artix.kinematics.velocities import generalized_velocity
 from artix.math import struct
 from artix.model.articulation import Articulation, State
+from artix.model.topology import Topology
 from artix.simulation.common.commands import Commands, position_error
 from artix.simulation.common.loop_closures import LoopClosures
 from artix.simulation.common.springs import Springs, spring_efforts
 from artix.simulation.common.step_start import HIGHEST, StepStart, inverse_with
 from artix.simulation.implicit.hard_rows import HardRows, hard_rows
+from artix.simulation.implicit.response import Response
 
 Array = jax.Array
 
@@ -52,8 +55,8 @@ class ImplicitSystem(NamedTuple):
 
     velocity: Array
     """[nv], before the hard relations act."""
-    response: Array
-    """Change of the generalised velocity [nv] per generalised impulse [nv], without the hard relations."""
+    response: Response
+    """To impulses, without the hard relations."""
     hard: HardRows | None
     """The hard relations; ``None`` if there can be none."""
 
@@ -103,17 +106,23 @@ def implicit_system(
 ) -> ImplicitSystem:
     """Solves ``(Mh + dt D + dt^2 K) (nu' - nu) = dt (force + forces of springs and dampers at nu)``."""
     matrix, diagonal = _matrix(articulation, state, at_start, acting)
-    if any(group.transmitted is not None for group in acting.springs):
-        # PhysX's fixed tendons: the matrix is not symmetric.
-        response = inverse_of_unsymmetric(matrix + jnp.diag(diagonal))
-    elif acting.springs:
-        response = inverse_of_matrix(matrix, diagonal)
-    else:  # It has the pattern of the mass matrix.
-        response = inverse_with(at_start, diagonal)
-    hard = hard_rows(articulation, state, at_start, loops, response, acting.dt, ERROR_REDUCTION)
+    topology, hard = at_start.topology, None
+    if isinstance(topology, Topology) and not (acting.springs or loops or len(topology.mimic_dofs)):
+        # It has the pattern of the mass matrix. Derivatives are those of the equation, see bounded_velocity.
+        product = jax.lax.stop_gradient(at_start.mass_product._replace(added=diagonal))
+        response = Response(*split_inverse(topology, product))
+    else:
+        if any(group.transmitted is not None for group in acting.springs):
+            # PhysX's fixed tendons: the matrix is not symmetric.
+            inverse = inverse_of_unsymmetric(matrix + jnp.diag(diagonal))
+        elif acting.springs:
+            inverse = inverse_of_matrix(matrix, diagonal)
+        else:
+            inverse = inverse_with(at_start, diagonal)
+        response = Response(None, inverse)
+        hard = hard_rows(articulation, state, at_start, loops, inverse, acting.dt, ERROR_REDUCTION)
     lacking = impulse_lacking(articulation, state, acting, None)
-    velocity = generalized_velocity(articulation, state)
-    return ImplicitSystem(velocity - jnp.matmul(response, lacking, precision=HIGHEST), response, hard)
+    return ImplicitSystem(generalized_velocity(articulation, state) - response.to(lacking), response, hard)
 
 
 def unlimited_velocity(articulation: Articulation, state: State, at_start: StepStart, acting: Acting) -> Array:

@@ -1,11 +1,11 @@
-"""Where an articulation touches the ground and itself, as the implicit solver sees it."""
+"""The contacts of an implicit step: with the ground, and between links."""
 
 from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
 
-from artix.constraints.contacts import Contacts
+from artix.constraints.contact_points import Contacts
 from artix.contact.link_contacts import LinkContacts
 from artix.math import struct
 

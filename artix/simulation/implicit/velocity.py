@@ -10,6 +10,7 @@ import functools
 from typing import TypeAlias
 
 import jax
+import jax.numpy as jnp
 
 from artix.kinematics.velocities import generalized_velocity
 from artix.math.arrays import matmul
@@ -19,6 +20,7 @@ from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.implicit.contact_bounds import Touching, contact_impulse, contact_rows
 from artix.simulation.implicit.laws import Bounds
+from artix.simulation.implicit.response import Response
 from artix.simulation.implicit.rows import bound_rows
 from artix.simulation.implicit.sweeps import Swept, follow_bounds, sweep_over_bounds
 from artix.simulation.implicit.system import Acting, ImplicitSystem, impulse_lacking
@@ -46,11 +48,15 @@ _Given: TypeAlias = tuple[Articulation, State, Acting, Touches | None]
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _swept(
-    options: SolverOptions, velocity: Array, response: Array, remembered: ContactMemory | None, given: _Given
+    options: SolverOptions, velocity: Array, response: Response, remembered: ContactMemory | None, given: _Given
 ) -> Swept:
-    articulation, dt = given[0], given[2].dt
+    topology, dt = given[0].topology, given[2].dt
     bounds = _bounds(options, response, given)
-    return sweep_over_bounds(articulation.topology, bounds, velocity, dt, options, remembered)
+    if response.left is None:
+        return sweep_over_bounds(topology, bounds, velocity, dt, options, remembered)
+    bounds = bounds.in_coordinates(response, velocity, topology.num_base_dofs + topology.depth_first_dofs)
+    found = sweep_over_bounds(topology, bounds, jnp.zeros_like(velocity), dt, options, remembered)
+    return found._replace(velocity=velocity + response.velocity(found.velocity))
 
 
 @functools.partial(_swept.defjvp, symbolic_zeros=True)
@@ -69,15 +75,17 @@ def _swept_jvp(options: SolverOptions, primals, tangents):
             else taken - contact_impulse(articulation, state, contacts, found.impulses.contacts)
         )
 
-    def bounds(now: _Given) -> tuple[Bounds, Array]:
-        return _bounds(options, response, now), now[2].dt
+    matrix = response.matrix
 
-    d_velocity = -matmul(response, value_and_change(lacking, given, d_given)[1])
+    def bounds(now: _Given) -> tuple[Bounds, Array]:
+        return _bounds(options, Response(None, matrix), now), now[2].dt
+
+    d_velocity = -matmul(matrix, value_and_change(lacking, given, d_given)[1])
     (rows, dt), (d_rows, d_dt) = value_and_change(bounds, given, d_given)
     return found, follow_bounds(given[0].topology, rows, dt, options, found, d_rows, d_dt, d_velocity)
 
 
-def _bounds(options: SolverOptions, response: Array, given: _Given) -> Bounds:
+def _bounds(options: SolverOptions, response: Response, given: _Given) -> Bounds:
     articulation, state, acting, contacts = given
     rows = bound_rows(articulation, state, acting, response, response)
     if contacts is None:

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.constraints.contacts import Contacts
+from artix.constraints.contact_points import Contacts
 from artix.contact.ground import Ground
 from artix.contact.ground_contacts import GroundContacts
 from artix.math import spatial

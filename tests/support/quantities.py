@@ -1,10 +1,57 @@
-"""Functions of what Pinocchio's ``Data`` holds; :mod:`tests.evaluation.test_programs` counts their operations."""
+"""Public functions by name, as functions of articulation, state, an [nv] array and wrenches [L, 6].
+
+``tests.evaluation.test_programs`` counts the operations of all of them, ``test_sharding`` splits them over devices,
+and ``tests.dynamics.test_check_grads`` names those whose derivatives it checks.
+"""
 
 from __future__ import annotations
 
 import artix
 
-#: As ``FUNCTIONS`` there, of articulation, state, an [nv] array and wrenches.
+#: Those that most users call; the articulation has a frame ``"tool"``.
+FUNCTIONS = {
+    "link_poses": lambda a, s, x, w: artix.link_poses(a, s),
+    "link_velocities": lambda a, s, x, w: artix.link_velocities(a, s),
+    "forward_kinematics": lambda a, s, x, w: artix.forward_kinematics(a, s),
+    "link_accelerations": lambda a, s, x, w: artix.link_accelerations(a, s, x),
+    "dense_jacobian": lambda a, s, x, w: artix.dense_jacobian(a, s),
+    "frame_pose": lambda a, s, x, w: artix.frame_pose(a, s, "tool"),
+    "frame_velocity": lambda a, s, x, w: artix.frame_velocity(a, s, "tool"),
+    "frame_jacobian": lambda a, s, x, w: artix.frame_jacobian(a, s, "tool"),
+    "frame_jacobian_rate": lambda a, s, x, w: artix.frame_jacobian_rate(a, s, "tool"),
+    "mass_matrix": lambda a, s, x, w: artix.mass_matrix(a, s),
+    "gravity_compensation": lambda a, s, x, w: artix.gravity_compensation(a, s),
+    "coriolis_compensation": lambda a, s, x, w: artix.coriolis_compensation(a, s),
+    "bias_force": lambda a, s, x, w: artix.bias_force(a, s),
+    "inverse_dynamics": lambda a, s, x, w: artix.inverse_dynamics(a, s, x, w),
+    "forward_dynamics": lambda a, s, x, w: artix.forward_dynamics(a, s, x, w),
+    "generalized_external_force": lambda a, s, x, w: artix.generalized_external_force(a, s, w),
+    "center_of_mass": lambda a, s, x, w: artix.center_of_mass(a, s),
+    "center_of_mass_jacobian": lambda a, s, x, w: artix.center_of_mass_jacobian(a, s),
+    "centroidal_momentum_matrix": lambda a, s, x, w: artix.centroidal_momentum_matrix(a, s),
+    "centroidal_momentum": lambda a, s, x, w: artix.centroidal_momentum(a, s),
+    "kinetic_energy": lambda a, s, x, w: artix.kinetic_energy(a, s),
+    "potential_energy": lambda a, s, x, w: artix.potential_energy(a, s),
+    "integrate": lambda a, s, x, w: artix.integrate(a, s, x),
+    "difference": lambda a, s, x, w: artix.difference(a, s, s.replace(joint_position=2 * s.joint_position)),
+    "interpolate": lambda a, s, x, w: artix.interpolate(a, s, artix.integrate(a, s, x), 0.5),
+    "distance": lambda a, s, x, w: artix.distance(a, s, s.replace(joint_position=2 * s.joint_position)),
+    "difference_derivatives": lambda a, s, x, w: artix.difference_derivatives(a, s, artix.integrate(a, s, x)),
+    "configuration_rate_map": lambda a, s, x, w: artix.configuration_rate_map(a, s),
+    "mass_matrix_cholesky": lambda a, s, x, w: artix.mass_matrix_cholesky(a, s),
+    "mass_matrix_solve": lambda a, s, x, w: artix.mass_matrix_solve(a, s, x),
+    "mass_matrix_inverse": lambda a, s, x, w: artix.mass_matrix_inverse(a, s),
+    "inverse_dynamics_derivatives": lambda a, s, x, w: artix.inverse_dynamics_derivatives(a, s, x, w),
+    "forward_dynamics_derivatives": lambda a, s, x, w: artix.forward_dynamics_derivatives(a, s, x, w),
+    "gravity_derivatives": lambda a, s, x, w: artix.gravity_derivatives(a, s),
+    "centroidal_derivatives": lambda a, s, x, w: artix.centroidal_derivatives(a, s, x),
+    "link_velocity_derivatives": lambda a, s, x, w: artix.link_velocity_derivatives(a, s),
+    "link_acceleration_derivatives": lambda a, s, x, w: artix.link_acceleration_derivatives(a, s, x),
+    "integrate_derivatives": lambda a, s, x, w: artix.integrate_derivatives(a, s, x),
+    "linearize": lambda a, s, x, w: artix.linearize(a, s, x, 0.01),
+    "inverse_dynamics_second_derivatives": lambda a, s, x, w: artix.inverse_dynamics_second_derivatives(a, s, x),
+}
+#: What else Pinocchio's ``Data`` holds, likewise.
 QUANTITIES = {
     "joint_placements": lambda a, s, x, w: artix.joint_placements(a, s),
     "link_frame_velocities": lambda a, s, x, w: artix.link_frame_velocities(a, s, axes="local"),

@@ -1,0 +1,62 @@
+"""How velocities answer impulses, in coordinates that follow the tree.
+
+The inverse of a mass matrix is dense, its factors are not: impulses on one leg reach another through the root alone. So
+sweeps do not carry the generalised velocity but coordinates of its change, in which a row reads and writes only what
+lies between its link and the root. Where hard relations or tendons couple everything, the coordinates are the change.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from artix.math import spatial, struct
+from artix.math.arrays import matmul
+
+Array = jax.Array
+
+
+class Response(struct.PyTreeNode):
+    """The change of the generalised velocity per generalised impulse: ``left diag(weight) left^T``, or a dense matrix.
+
+    A generalised impulse p changes the coordinates by ``diag(weight) left^T p``, and coordinates y change the velocity
+    by ``left y``. With a dense matrix, coordinates are the velocity's change itself.
+    """
+
+    left: Array | None
+    """[nv, nv]; ``None`` where the matrix is dense."""
+    weight: Array
+    """[nv]; the dense matrix [nv, nv] where there is one."""
+
+    @property
+    def matrix(self) -> Array:
+        """Multiplied out, [nv, nv]."""
+        return self.weight if self.left is None else spatial.mirrored(matmul(self.left * self.weight, self.left.T))
+
+    @property
+    def diagonal(self) -> Array:
+        """Of the matrix, [nv]."""
+        if self.left is None:
+            return jnp.diagonal(self.weight)
+        return jnp.sum(self.left * (self.left * self.weight), axis=1)
+
+    @property
+    def effects(self) -> Array:
+        """Changes of the coordinates by unit impulses, [nv, nv]."""
+        return self.weight.T if self.left is None else self.left * self.weight
+
+    def reading(self, direction: Array) -> Array:
+        """Changes of velocities along directions [S, nv] by the coordinates, [S, nv]."""
+        return direction if self.left is None else matmul(direction, self.left)
+
+    def effect(self, direction: Array) -> Array:
+        """Changes of the coordinates by unit impulses along directions [S, nv], [S, nv]."""
+        return matmul(direction, self.weight.T) if self.left is None else self.reading(direction) * self.weight
+
+    def velocity(self, coordinates: Array) -> Array:
+        """The change of the generalised velocity that coordinates [nv] are, [nv]."""
+        return coordinates if self.left is None else matmul(self.left, coordinates)
+
+    def to(self, impulse: Array) -> Array:
+        """The change of the generalised velocity by a generalised impulse [nv]."""
+        return self.velocity(self.effect(impulse[None])[0])
