@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import jax
 import numpy as np
+import numpy.typing as npt
 
 Array = jax.Array
 
@@ -22,7 +25,7 @@ def bits_of(words: Array, columns: int) -> Array:
     return ((words[:, :, None] & _BITS) != 0).reshape(len(words), -1)[:, :columns]
 
 
-def padded(array: np.ndarray, shape: tuple[int, ...], fill=0) -> np.ndarray:
+def padded(array: np.ndarray, shape: Sequence[int], fill: npt.ArrayLike = 0) -> np.ndarray:
     """Pads an array at the end of every axis with ``fill``."""
     kind = np.int32 if array.dtype.kind == "i" else array.dtype
     result = np.full(shape, fill, kind)

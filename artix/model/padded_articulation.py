@@ -12,13 +12,9 @@ import numpy as np
 from artix.model.articulation import PER_DOF, PER_LINK, Articulation
 from artix.model.checks import static_topology
 from artix.model.geometry import Geometries
-<<<<<<< HEAD
+from artix.model.joints import IDENTITY_POSE
 from artix.model.padded_arrays import padded
 from artix.model.padding import Padding, pad_topology
-=======
-from artix.model.joints import IDENTITY_POSE
-from artix.model.padding import Padding, pad_topology, padded
->>>>>>> main
 
 
 def pad_articulation(articulation: Articulation, padding: Padding) -> Articulation:

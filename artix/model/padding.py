@@ -9,7 +9,6 @@ from typing import Annotated, Any, ClassVar, TypeAlias, get_type_hints
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpy.typing as npt
 
 from artix.math import struct
 from artix.model.forests import pointer_table
@@ -108,18 +107,14 @@ class Padding:
 class PaddedTopology(struct.PyTreeNode):
     """A :class:`~artix.Topology` as arrays, padded; attributes of the same name mean the same.
 
-<<<<<<< HEAD
     Each link is a body of its own, one that a fixed joint attaches with no DOF: which links form a body would be data,
     and sums over it more work than the bodies that it saves. Padded links are massless and attached to the root, padded
-    DOFs move nothing, and results for both are exactly zero.
+    DOFs move nothing, and results for both are exactly zero. The type of an array that is only filled up with zeros
+    names the padding's sizes of its axes.
 
     What is known of every tree that fits the padding, is a constant of a program: a parent comes before its children,
     and DOFs are in the order of their links. That leaves half of a mask's entries, and of the places where a gather may
     have to look, and less where few links are rigid.
-=======
-    Padded links are massless and attached to the root, padded DOFs move nothing, and results for both are exactly zero.
-    The type of an array that is only filled up with zeros names the padding's sizes of its axes.
->>>>>>> main
 
     Examples:
       >>> fleet = artix.Fleet([artix.robots.load("arm7"), artix.robots.load("cart_pole")], layout="padded")
@@ -131,8 +126,7 @@ class PaddedTopology(struct.PyTreeNode):
     padding: Padding = struct.field(pytree_node=False)
     base_is_free: Array
     link_is_live: Array
-<<<<<<< HEAD
-    parent: Array
+    parent: Annotated[Array, "links"]
     pointers: Array
     body_axes: Array
     dofs_of_link: Array
@@ -142,49 +136,16 @@ class PaddedTopology(struct.PyTreeNode):
     body_is_helical: Array
     ancestors: Array
     dof_is_live: Array
-    dof_is_linear: Array
-    dof_is_spherical: Array
-    dof_wraps: Array
-    dof_column: Array
+    dof_is_linear: Annotated[Array, "dofs"]
+    dof_is_spherical: Annotated[Array, "dofs"]
+    dof_wraps: Annotated[Array, "dofs"]
+    dof_column: Annotated[Array, "dofs"]
     moves: Array
     dofs_above: Array
     link_of_dof: Array
-    dof_axis: Array
-    dof_is_one_of_several: Array
-    depth_first_dofs: Array
-=======
-    parent: Annotated[Array, "links"]
-    link_is_rigid: Annotated[Array, "links"]
-    link_body: Annotated[Array, "links"]
-    link_in_body: Annotated[Array, "links", "bodies"]
-    rigid_pointers: Array
-    body_link: Annotated[Array, "bodies"]
-    body_parent: Array
-    body_parent_link: Annotated[Array, "bodies"]
-    body_pointers: Array
-    body_axes: Array
-    body_dofs: Array
-    body_is_revolute: Annotated[Array, "bodies"]
-    body_is_prismatic: Annotated[Array, "bodies"]
-    body_is_spherical: Annotated[Array, "bodies"]
-    body_is_helical: Annotated[Array, "bodies"]
-    body_ancestors: Annotated[Array, "bodies", "bodies"]
-    bodies_below: Array
-    dof_is_live: Array
-    dof_is_linear: Annotated[Array, "dofs"]
-    dof_wraps: Annotated[Array, "dofs"]
-    dof_body: Annotated[Array, "dofs"]
-    dof_column: Annotated[Array, "dofs"]
-    dof_moves_body: Annotated[Array, "dofs", "bodies"]
-    dof_moves_link: Annotated[Array, "dofs", "links"]
-    mass_matrix_halves: tuple[Array, Array]
-    dof_link: Annotated[Array, "dofs"]
-    dof_parent_link: Annotated[Array, "dofs"]
     dof_axis: Annotated[Array, "dofs"]
     dof_is_one_of_several: Annotated[Array, "dofs"]
     depth_first_dofs: Array
-    link_ancestors: Annotated[Array, "links", "links"]
->>>>>>> main
     mimic_dofs: Array
 
     @property
@@ -353,8 +314,6 @@ def pad_topology(topology: Topology, padding: Padding) -> PaddedTopology:
     arrays |= {
         "base_is_free": np.bool_(not topology.fixed_base),
         "link_is_live": padded(np.ones(topology.num_links, bool), (links,)),
-<<<<<<< HEAD
-        "parent": padded(np.array(topology.parent), (links,)),
         "pointers": padded(_pointers(topology), (padding.rounds, links - 1)),
         "body_axes": axes,
         "dofs_of_link": by_link(body_dofs, dofs).astype(np.int32),
@@ -364,49 +323,17 @@ def pad_topology(topology: Topology, padding: Padding) -> PaddedTopology:
         "body_is_helical": by_link(topology.body_is_helical),
         "ancestors": packed(padded(topology.link_ancestors, (links, links))),
         "dof_is_live": padded(np.ones(topology.num_dofs, bool), (dofs,)),
-        "dof_is_linear": padded(topology.dof_is_linear, (dofs,)),
-        "dof_is_spherical": padded(topology.dof_is_spherical, (dofs,)),
-        "dof_wraps": padded(topology.dof_wraps, (dofs,)),
-        "dof_column": padded(topology.dof_column, (dofs,)),
         "moves": packed(padded(topology.dof_moves_link, (dofs, links))),
         "dofs_above": packed(padded(topology.dof_ancestors, (dofs, dofs))),
         "link_of_dof": padded(topology.dof_link, (dofs,)),
-        "dof_axis": padded(topology.dof_axis, (dofs,)),
-        "dof_is_one_of_several": padded(topology.dof_is_one_of_several, (dofs,)),
         "depth_first_dofs": np.concatenate([topology.depth_first_dofs, np.arange(topology.num_dofs, dofs)]).astype(
             np.int32
         ),
-=======
-        "rigid_pointers": padded(topology.rigid_pointers, (padding.rigid_rounds, links)),
-        "body_parent": padded(np.maximum(topology.body_parent, 0), (bodies,)),
-        "body_pointers": padded(_body_pointers(topology), (padding.rounds, bodies - 1)),
-        "body_axes": np.concatenate(
-            [padded(topology.body_axes[:3], (3, bodies)), padded(topology.body_axes[3:], (1, bodies), fill=1.0)]
-        ),
-        "body_dofs": padded(body_dofs, (3, bodies), fill=dofs),
-        "bodies_below": padded(topology.bodies_below, (bodies, 1 + dofs)),
-        "dof_is_live": padded(np.ones(topology.num_dofs, bool), (dofs,)),
-        "depth_first_dofs": np.concatenate([topology.depth_first_dofs, np.arange(topology.num_dofs, dofs)]),
->>>>>>> main
         "mimic_dofs": padded(np.array(topology.mimic_dofs, int).reshape(-1, 2), (padding.mimics, 2), fill=dofs),
     }
     return PaddedTopology(padding=padding, **jax.tree.map(jnp.asarray, arrays))
 
 
-<<<<<<< HEAD
 def _pointers(topology: Topology) -> np.ndarray:
     """Pointer-jumping table of links 1 .. L-1 relative to link 0, shape [rounds, L-1]."""
     return pointer_table(np.array(topology.parent[1:], int) - 1)
-=======
-def _body_pointers(topology: Topology) -> np.ndarray:
-    """Pointer-jumping table of bodies 1 .. B-1 relative to body 0, shape [rounds, B-1]."""
-    return pointer_table(topology.body_parent[1:] - 1)
-
-
-def padded(array: np.ndarray, shape: Sequence[int], fill: npt.ArrayLike = 0) -> np.ndarray:
-    """Pads an array at the end of every axis with ``fill``."""
-    kind = np.int32 if array.dtype.kind == "i" else array.dtype
-    result = np.full(shape, fill, kind)
-    result[tuple(slice(size) for size in array.shape)] = array
-    return result
->>>>>>> main
