@@ -108,9 +108,8 @@ def implicit_system(
     matrix, diagonal = _matrix(articulation, state, at_start, acting)
     topology, hard = at_start.topology, None
     if isinstance(topology, Topology) and not (acting.springs or loops or len(topology.mimic_dofs)):
-        # It has the pattern of the mass matrix. Derivatives are those of the equation, see bounded_velocity.
-        product = jax.lax.stop_gradient(at_start.mass_product._replace(added=diagonal))
-        response = Response(*split_inverse(topology, product))
+        # It has the pattern of the mass matrix.
+        response = Response(*split_inverse(topology, at_start.mass_product._replace(added=diagonal)))
     else:
         if any(group.transmitted is not None for group in acting.springs):
             # PhysX's fixed tendons: the matrix is not symmetric.
