@@ -32,14 +32,20 @@ CASES = {
     "panda": [(weld, "panda_joint7", None, "world_aligned")],
     "spherical": [(point, "fingertip"), (weld, "wrist", "camera"), (point, "slider", None, "world_aligned")],
 }
-#: Two of them every day.
+
+
+def _mark(robot: str) -> pytest.MarkDecorator:
+    return pytest.mark.exhaustive if robot == "panda" else pytest.mark.slow
+
+
+#: One of them every day.
 ON_PINOCCHIO = pytest.mark.parametrize(
     ("robot", "fixed_base"),
     [
         pytest.param(
             robot,
             fixed,
-            marks=() if (robot, fixed) == ("spherical", True) else pytest.mark.slow,
+            marks=() if (robot, fixed) == ("spherical", True) else _mark(robot),
         )
         for robot in CASES
         for fixed in (True, False)

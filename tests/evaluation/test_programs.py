@@ -126,8 +126,8 @@ def test_operations_on_the_ground(robot: str) -> None:
 @pytest.mark.parametrize(
     "robot",
     [
-        *(pytest.param(robot, marks=pytest.mark.slow) for robot in ("arm", "quadruped", "humanoid")),
-        pytest.param("chain", marks=pytest.mark.exhaustive),
+        *(pytest.param(robot, marks=pytest.mark.slow) for robot in ("quadruped", "humanoid")),
+        *(pytest.param(robot, marks=pytest.mark.exhaustive) for robot in ("arm", "chain")),
     ],
 )
 def test_operations(robot: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from artix.examples import ground_identification as example
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_walk_tells_friction_a_mass_and_the_height_of_the_ground():
     """To 0.1 % from guesses that are 30 % off."""
     robot = example.walker()

@@ -42,7 +42,7 @@ def _two(folder: Path, outputs: Path) -> list[subprocess.Popen[bytes]]:
     return [_start(folder, outputs / f"{host}.txt", host, port) for host in range(2)]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_host_that_dies_costs_what_came_after_the_last_checkpoint(tmp_path: Path) -> None:
     broken, whole = tmp_path / "broken", tmp_path / "whole"
     running = _two(broken, tmp_path)

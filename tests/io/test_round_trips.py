@@ -32,7 +32,10 @@ EVERYDAY_MJCF = ("gymnasium/ant.xml", "dm_control/humanoid_CMU.xml", "mjx/shadow
 
 
 def everyday_or_slow(names, everyday):
-    return [name if name in everyday else pytest.param(name, marks=pytest.mark.slow) for name in names]
+    """Names with marks: some every day, of the others every fourth with the slow tests, the rest with the exhaustive."""
+    others = [name for name in names if name not in everyday]
+    marks = {name: pytest.mark.exhaustive if k % 4 else pytest.mark.slow for k, name in enumerate(others)}
+    return [pytest.param(name, marks=marks[name]) if name in marks else name for name in names]
 
 
 def load_urdf(name: str, **options) -> Articulation:

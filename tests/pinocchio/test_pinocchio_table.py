@@ -36,9 +36,9 @@ ONLY_IN_CPP = re.findall(
 
 
 def _marks(robot: str, section: str) -> tuple:
-    if robot not in (EVERY_DAY, "tree, fixed"):
+    if robot != EVERY_DAY:
         return (pytest.mark.exhaustive,)
-    return () if robot == EVERY_DAY and section not in SOMETIMES else (pytest.mark.slow,)
+    return (pytest.mark.slow,) if section in SOMETIMES else ()
 
 
 @pytest.mark.parametrize(

@@ -170,9 +170,15 @@ def test_impulses_are_those_of_another_solver() -> None:
     assert float(found.residual) < 1e-9
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("friction", [0.05, 2.0], ids=["slides", "sticks"])
-@pytest.mark.parametrize("kinds", SHAPES)
+@pytest.mark.parametrize(
+    ("kinds", "friction"),
+    [
+        pytest.param(kinds, friction, marks=pytest.mark.slow if often else pytest.mark.exhaustive, id=f"{kinds}-{name}")
+        for kinds in SHAPES
+        for name, friction in (("slides", 0.05), ("sticks", 2.0))
+        for often in [(kinds, name) in {("boxes", "slides"), ("capsules", "sticks")}]
+    ],
+)
 def test_derivatives_of_a_step(kinds: str, friction: float) -> None:
     """By positions and velocities, friction and sizes, forwards and backwards: against differences."""
     robot = two_bodies(*SHAPES[kinds])

@@ -214,8 +214,9 @@ def test_sweeps_converge_beside_drives_at_their_limits() -> None:
     assert (np.where(beyond > 0, speed - back, 0).max() < 1e-6) and (np.where(beyond < 0, back - speed, 0).max() < 1e-6)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("sweeps", [4, 1000])
+@pytest.mark.parametrize(
+    "sweeps", [pytest.param(4, marks=pytest.mark.slow), pytest.param(1000, marks=pytest.mark.exhaustive)]
+)
 def test_derivatives_beside_drives_at_their_limits(sweeps: int) -> None:
     """Forward and reverse agree however many sweeps there are; with enough of them, with central differences too."""
     articulation, states, options = _crowded(sweeps)
@@ -470,8 +471,13 @@ def test_substeps_are_steps() -> None:
         np.testing.assert_allclose(whole.joint_velocity, parts.joint_velocity, rtol=1e-13)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("solver", [*SOLVERS, "rk4"])
+@pytest.mark.parametrize(
+    "solver",
+    [
+        *(pytest.param(solver, marks=pytest.mark.slow) for solver in ("implicit", "tgs")),
+        *(pytest.param(solver, marks=pytest.mark.exhaustive) for solver in ("pgs", "rk4")),
+    ],
+)
 def test_the_derivative_by_the_step_is_the_vector_field_where_the_step_is_zero(solver: str) -> None:
     for dtype, tolerance in (("float64", 2e-6), ("float32", 1e-4)):
         arm = pendulum(dtype=dtype, drive=artix.Drive(stiffness=30.0, damping=2.0), max_velocity=50.0)
