@@ -11,6 +11,9 @@ import numpy as np
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
 
+#: Half precision has three digits at most, too few for dynamics.
+_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
+
 _BATCH = "the function takes one articulation and one state; use jax.vmap over batches"
 
 
@@ -35,6 +38,11 @@ def check_vector(name: str, value: jax.Array, shape: tuple[int, ...], dtype, mea
 def check_state(articulation: Articulation, state: State) -> None:
     """Checks the shapes and dtypes of a state against its articulation; see :func:`check_vector`."""
     tree, dtype = articulation.topology, articulation.dtype
+    if dtype not in _DTYPES:
+        raise TypeError(
+            f"articulation: artix computes in float32 or float64, found {dtype}; convert it with "
+            "articulation.astype('float32'), and the state likewise"
+        )
     n = tree.num_dofs
     check_vector("articulation.link_mass", articulation.link_mass, (tree.num_links,), dtype, "L")
     check_vector("state.root_pose", state.root_pose, (7,), dtype, "position, quaternion xyzw")

@@ -221,6 +221,13 @@ def test_states(arm, function, field: str) -> None:
         function(articulation, state.replace(**{field: value.astype("float32")}))
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "complex64"])
+def test_other_precisions(arm, dtype: str) -> None:
+    articulation, state = jax.tree.map(lambda x: x.astype(dtype), arm)
+    with pytest.raises(TypeError, match=rf"^articulation: .* float32 or float64, found {dtype}; .*astype"):
+        artix.mass_matrix(articulation, state)
+
+
 @pytest.mark.parametrize(
     ("name", "size", "function"),
     [
