@@ -49,10 +49,11 @@ def groups_of(axes: Axes, num_values: int) -> tuple[Axes, ...]:
 
 def merged(groups: Sequence[Axes]) -> Axes:
     """Each group as one batch."""
-    return tuple(
-        Axis(math.prod(axis.size for axis in group), tuple(map(any, zip(*(axis.mapped for axis in group), strict=True))))
-        for group in groups
-    )
+    found = []
+    for group in groups:
+        by_operand = zip(*(axis.mapped for axis in group), strict=True)
+        found.append(Axis(math.prod(axis.size for axis in group), tuple(map(any, by_operand))))
+    return tuple(found)
 
 
 def merge_operands(groups: Sequence[Axes], operands: Sequence[Array]) -> list[Array]:
