@@ -78,6 +78,8 @@ class Fleet:
     def __init__(
         self, articulations: Sequence[Articulation], *, padding: Padding | None = None, layout: Layout | None = None
     ) -> None:
+        if isinstance(articulations, Articulation):
+            raise TypeError("a fleet takes a sequence of articulations, found a single one; artix.Fleet([robot] * n)")
         members = list(articulations)
         if not members:
             raise ValueError("a fleet needs at least one articulation")
@@ -156,7 +158,8 @@ class Fleet:
             hash(static)
         except TypeError as error:
             raise TypeError(
-                f"keyword arguments are static and must be hashable ({error}); pass arrays by position, after the state"
+                f"keyword arguments are static and must be hashable ({error}); pass arrays with a leading axis of members "
+                "by position, and bind what all members share: functools.partial(artix.step, ground=ground)"
             ) from None
         width, dtype = self.articulation.joint_lower_limit.shape[-1], self.articulation.dtype
         given = batches_of(len(self), width, dtype, state, arguments)
