@@ -1,7 +1,7 @@
-"""The JAX primitive that evaluates a batch whose rows have different programs, each writing its rows of the results.
+"""The JAX primitive for batches whose rows have different programs, each of which writes its rows of the results.
 
-The kernels read and write the rows of arrays that all share, one kernel after the other, so that nothing is gathered or
-copied. Where there are no kernels, and for derivatives and batches of batches, a function of the same arrays stands in.
+The kernels run one after the other on shared arrays and touch only their own rows, so nothing is gathered or copied.
+Where there are no kernels, and for derivatives and batches of batches, a function of the same arrays stands in.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class RowProgram(NamedTuple):
       program: the program of one row.
       rows: the numbers of its rows.
       operands: the numbers of its operands among those of the operation.
-      levels: of each operand, 0 if all rows share it, 1 if each has its own.
-      numbered: of each operand, whether its rows are those of the whole batch; else it has but the program's own.
+      levels: for each operand, 0 if all rows share it, 1 if each has its own.
+      numbered: for each operand, whether it has rows for the whole batch, rather than only for the program's own.
     """
 
     program: Program
@@ -46,7 +46,7 @@ class RowProgram(NamedTuple):
 
 
 class RowPrograms:
-    """The programs of a batch, whose results have the same types; compared by identity.
+    """The programs of a batch, which have results of the same types; compared by identity.
 
     Args:
       programs: the programs; each row has one.
@@ -139,7 +139,7 @@ def _lower(context: Any, *operands: Any, programs: RowPrograms) -> Any:
 
 
 def _lower_for_cpu(context: Any, *operands: Any, programs: RowPrograms) -> Any:
-    """A kernel for each program, where all have one; not for exports, and not for arrays on several devices."""
+    """A kernel for each program, if all have one; not for exports, nor for arrays on several devices."""
     module = context.module_context
     if module.lowering_parameters.for_export or not is_for_one_device(module):
         return mlir.lower_fun(programs.otherwise, multiple_results=True)(context, *operands)

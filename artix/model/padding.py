@@ -20,7 +20,7 @@ Array = jax.Array
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Padding:
-    """The maxima to which the members of a fleet are padded: all that a compiled program knows of their topologies.
+    """The maxima to which the members of a fleet are padded: all that a compiled program knows about their topologies.
 
     Attributes:
       links: largest number of links (PhysX's ``maxLinks``).
@@ -105,16 +105,16 @@ class Padding:
 
 
 class PaddedTopology(struct.PyTreeNode):
-    """A :class:`~artix.Topology` as arrays, padded; attributes of the same name mean the same.
+    """A :class:`~artix.Topology` as padded arrays; attributes of the same name mean the same.
 
-    Each link is a body of its own, one that a fixed joint attaches with no DOF: which links form a body would be data,
-    and sums over it more work than the bodies that it saves. Padded links are massless and attached to the root, padded
-    DOFs move nothing, and results for both are exactly zero. The type of an array that is only filled up with zeros
-    names the padding's sizes of its axes.
+    Each link is a body of its own, even one attached by a fixed joint, which then has no DOF: which links form a body
+    would be data, and sums over that data cost more than the bodies it saves. Padded links are massless and attached to
+    the root, padded DOFs move nothing, and results for both are exactly zero. Where an array is only filled up with
+    zeros, its annotation names the padding's sizes of its axes.
 
-    What is known of every tree that fits the padding, is a constant of a program: a parent comes before its children,
-    and DOFs are in the order of their links. That leaves half of a mask's entries, and of the places where a gather may
-    have to look, and less where few links are rigid.
+    What holds for every tree that fits the padding is a constant of the program: parents come before their children,
+    and DOFs follow the order of their links. That leaves half of a mask's entries, and half of the places where a
+    gather may have to look; fewer if few links are rigid.
 
     Examples:
       >>> fleet = artix.Fleet([artix.robots.load("arm7"), artix.robots.load("cart_pole")], layout="padded")
@@ -191,7 +191,7 @@ class PaddedTopology(struct.PyTreeNode):
     # --- each link is a body ------------------------------------------------------------------------------------
 
     has_rigid_links: ClassVar[bool] = True
-    """So that what acts on padded links, which are in no body, is left out; those of members are bodies each."""
+    """True, so that whatever acts on padded links, which are in no body, is left out."""
 
     @property
     def link_body(self) -> np.ndarray:
@@ -233,13 +233,13 @@ class PaddedTopology(struct.PyTreeNode):
     @property
     def body_pointers(self) -> Array:
         """Pointer-jumping table of bodies 1 .. L-1 relative to body 0, [rounds, L-1]."""
-        # 2 to the power k levels above link l there is one of at most l less as many.
+        # The link 2^k levels above link l has a number of at most l - 2^k.
         most = [np.arange(1, self.num_links, dtype=np.int32) - 2**k for k in range(self.padding.rounds)]
         return jnp.clip(self.pointers, 0, np.maximum(np.reshape(most, self.pointers.shape), 0))
 
     @property
     def body_dofs(self) -> Array:
-        """The DOFs of each body's joint by place within the joint, n where there is none, [3, L]."""
+        """The DOFs of each body's joint by their place within the joint, n where there is none, [3, L]."""
         least = np.maximum(np.arange(self.num_links, dtype=np.int32) - 1 - self.padding.rigid_links, 0)
         return jnp.clip(self.dofs_of_link, np.minimum(least, self.num_dofs), self.num_dofs)
 
@@ -272,7 +272,7 @@ class PaddedTopology(struct.PyTreeNode):
 
     @property
     def mass_matrix_halves(self) -> tuple[Array, Array]:
-        """Where the upper half (with the diagonal) and the lower half of the mass matrix may not be zero, [nv, nv]."""
+        """Where the mass matrix may be nonzero: in the upper half (with the diagonal), in the lower half, [nv, nv]."""
         base = self.num_base_dofs
         above = bits_of(self.dofs_above, self.num_dofs)
         above = jnp.pad(above, ((base, 0), (base, 0)), constant_values=True)
