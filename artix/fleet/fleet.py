@@ -187,7 +187,8 @@ class Fleet:
         if parts == 1:
             return partial(jax.jit(evaluate_by_kind(kinds, self.padding, function, options)), parameters)
         local = each_part_alike(kinds, parts)
-        assert isinstance(sharding, NamedSharding) and local is not None, "``shard`` makes other fleets padded"
+        assert isinstance(sharding, NamedSharding)  # ``shard`` makes other fleets padded
+        assert local is not None
         members = PartitionSpec(sharding.spec[0])
         specs = [[members if flag else PartitionSpec() for flag in kind.differs_of_operands] for kind in kinds]
         by_kind = evaluate_by_kind(local, self.padding, function, options)
