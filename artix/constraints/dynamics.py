@@ -20,7 +20,7 @@ from artix.kinematics.displacements import has_all_displacements
 from artix.kinematics.solve import kinematics
 from artix.kinematics.velocities import generalized_velocity
 from artix.math.arrays import matmul
-from artix.math.tangents import add, along, is_zero
+from artix.math.tangents import add, directional_derivative, is_zero
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
 
@@ -166,7 +166,7 @@ def _constrained_forward_dynamics_jvp(iterations, primals, tangents):
     def rows_of(inputs) -> Array:
         return _forces_and_rows(inputs[0], inputs[1], inputs[2], acceleration, constraint_force)
 
-    rows = along(rows_of, (articulation, state, constraints), (d_articulation, d_state, d_constraints))
+    rows = directional_derivative(rows_of, (articulation, state, constraints), (d_articulation, d_state, d_constraints))
     sides = anchor_sides(articulation, state, kin, constraints.anchors)
     jacobian = anchor_jacobian(articulation, kin, constraints.anchors, *sides)
     change = add(None if is_zero(d_force) else d_force, None if required is None else -required)

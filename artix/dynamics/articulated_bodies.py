@@ -100,7 +100,7 @@ def _eliminated(tree: Topology, motions: Array, inertias: Inertias, added: Array
         inertia = rigid[..., level] + _to_parents(paths, depth + 1, passed, (6, 6), motions)
         force = spatial.apply(inertia, motions[:, level])
         inverse = 1 / (spatial.dot(motions[:, level], force) + added[level])
-        passed = inertia - spatial.mirrored(force[:, None] * (force * inverse[None])[None])
+        passed = inertia - spatial.symmetric_from_upper(force[:, None] * (force * inverse[None])[None])
         levels.append((force, inverse, passed))
     forces, inverses, passed = (jnp.concatenate(parts, axis=-1) for parts in zip(*levels[::-1], strict=True))
     return ArticulatedFactors(motions, forces, inverses, paths), take(passed, paths.place)

@@ -89,7 +89,7 @@ def inverse_of(factors: Factors) -> Array:
     """The inverse of a factorised matrix, [n, n]."""
     diagonal = factors.inverse_diagonal
     half = factors.solve_upper(jnp.eye(len(diagonal), dtype=diagonal.dtype))
-    return spatial.mirrored(matmul(half.T, half * diagonal[:, None]))
+    return spatial.symmetric_from_upper(matmul(half.T, half * diagonal[:, None]))
 
 
 def split_inverse(tree: Tree, product: MassProduct) -> tuple[Array, Array]:

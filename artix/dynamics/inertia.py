@@ -44,7 +44,7 @@ def _about_reference(inertias: Inertias, rotation: Array, position: Array) -> In
     half = spatial.multiply(rotation, second) + position[:, None] * first[None]
     first = spatial.apply(rotation, first) + mass[None] * position
     second = spatial.multiply_transposed(half, rotation) + first[:, None] * position[None]
-    return Inertias(mass, first, spatial.mirrored(second))
+    return Inertias(mass, first, spatial.symmetric_from_upper(second))
 
 
 def composite_inertias(tree: Tree, inertias: Inertias) -> tuple[Inertias, Inertias]:

@@ -17,7 +17,7 @@ from artix.kinematics.solve import Kinematics, dof_motions, kinematics, root_mot
 from artix.kinematics.tree import subtree_sums
 from artix.math import spatial
 from artix.math.arrays import matmul
-from artix.math.tangents import add, along, is_zero
+from artix.math.tangents import add, directional_derivative, is_zero
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
 
@@ -281,7 +281,7 @@ def force_change(gravity: bool, primals, tangents, kin: Kinematics, rnea: Newton
     change = change if d_velocity is None else add(change, matmul(by.velocity, d_velocity))
     if not is_zero(d_external_force):
         change = add(change, -_generalized_wrenches(articulation, kin, d_external_force))
-    by_parameters = along(
+    by_parameters = directional_derivative(
         lambda a: _inverse_dynamics(gravity, a, state, acceleration, external_force), articulation, d_articulation
     )
     return add(change, by_parameters)

@@ -18,7 +18,7 @@ from artix.kinematics.bodies import Inertias
 from artix.kinematics.displacements import displaced_bodies, displacement_of, has_all_displacements
 from artix.kinematics.solve import Kinematics, Motion, generalized_motions, kinematics, motion_rates
 from artix.math.arrays import matmul
-from artix.math.tangents import add, along
+from artix.math.tangents import add, directional_derivative
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state
 from artix.model.padding import Tree
@@ -125,7 +125,7 @@ def _mass_matrix_jvp(primals, tangents):
     kin = kinematics(articulation, state)
     motions, momenta = generalized_momenta(articulation, kin)
     matrix = _from_upper_half(tree, matmul(motions.T, momenta))
-    change = along(lambda a: _mass_matrix(a, state), articulation, d_articulation)
+    change = directional_derivative(lambda a: _mass_matrix(a, state), articulation, d_articulation)
     displacement = displacement_of(tree, state, d_state.root_pose, d_state.joint_position)
     if displacement is not None:
         joints = Motion.from_rows(motions[:, base:])

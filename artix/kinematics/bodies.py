@@ -148,7 +148,7 @@ def link_inertias(articulation: Articulation, placements: Placement) -> Inertias
     rotation = spatial.rotation_matrix(frame.rotation)
     first = mass[None] * center
     second = spatial.multiply_transposed(spatial.multiply(rotation, at_center), rotation)
-    return Inertias(mass, first, spatial.mirrored(second + first[:, None] * center[None]))
+    return Inertias(mass, first, spatial.symmetric_from_upper(second + first[:, None] * center[None]))
 
 
 def lumped_masses(articulation: Articulation, placements: Placement, mass: Array) -> tuple[Array, Array]:

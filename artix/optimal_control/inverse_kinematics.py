@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 import artix
-from artix.math.gaussian_elimination import eliminated
+from artix.math.gaussian_elimination import lu_factorize
 from artix.optimal_control.residuals import pose_difference
 
 Array = jax.Array
@@ -160,7 +160,7 @@ def _trial(
     matrix = jnp.matmul(slope.T, slope, precision=jax.lax.Precision.HIGHEST) + damping * jnp.eye(
         len(free), dtype=weight.dtype
     )
-    moved = artix.integrate(articulation, state, -eliminated(matrix).solve(gradient))
+    moved = artix.integrate(articulation, state, -lu_factorize(matrix).solve(gradient))
     return moved.replace(joint_position=jnp.clip(moved.joint_position, lower, upper))
 
 

@@ -21,7 +21,7 @@ from artix.kinematics.solve import (
     state_velocities,
 )
 from artix.math import spatial
-from artix.math.tangents import along
+from artix.math.tangents import directional_derivative
 from artix.model.articulation import Articulation, State
 from artix.model.padding import Tree
 from artix.simulation.common.momentum_correction import Momentum, turn_to_momentum
@@ -98,9 +98,9 @@ def _mass_and_momentum_jvp(primals, tangents):
     root, qd = root_motion(tree, state.root_velocity), state.joint_velocity
     velocity = body_velocities(tree, motions, root, qd)
     found = _summed(inertias, velocity)
-    by_parameters = along(lambda a: _mass_and_momentum(a, state), articulation, d_articulation)
+    by_parameters = directional_derivative(lambda a: _mass_and_momentum(a, state), articulation, d_articulation)
     moments, d_momentum = jax.tree.map(jnp.zeros_like, found) if by_parameters is None else by_parameters
-    d_velocity = along(
+    d_velocity = directional_derivative(
         lambda now: body_velocities(tree, motions, root_motion(tree, now[0]), now[1]),
         (state.root_velocity, qd),
         (d_state.root_velocity, d_state.joint_velocity),

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 
 from artix.evaluation.devices import scan, varying_alike
 from artix.math.arrays import matmul
-from artix.math.gaussian_elimination import eliminated_regularized
+from artix.math.gaussian_elimination import lu_factorize_regularized
 from artix.simulation.implicit.contact_newton import answers_to_rates, block_diagonal
 
 Array = jax.Array
@@ -77,7 +77,7 @@ def impulse_changes(acting: ActingBounds, missing: Array, repetitions: int) -> A
 def _eliminated_changes(acting: ActingBounds, missing: Array) -> Array:
     """The same by elimination."""
     matrix = acting.matrix()
-    factors = eliminated_regularized(jax.lax.stop_gradient(matrix))
+    factors = lu_factorize_regularized(jax.lax.stop_gradient(matrix))
 
     def solve(_, b: Array) -> Array:
         x = factors.solve(b)
