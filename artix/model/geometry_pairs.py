@@ -1,4 +1,4 @@
-"""Which shapes of an articulation may touch each other."""
+"""Which shapes of an articulation may collide with each other."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Iterator, Sequence
 from artix.model.geometry import GeometryType
 from artix.model.topology import Topology
 
-#: The kinds that have distances from each other.
+#: The kinds of shapes between which distances can be computed.
 PAIRED_TYPES = (GeometryType.SPHERE, GeometryType.CAPSULE, GeometryType.BOX)
 
 
 def checked_pairs(topology: Topology, pairs: Sequence[Sequence[str]]) -> tuple[tuple[str, str], ...]:
-    """Pairs of names of shapes that can touch, as they are given.
+    """Checks pairs of shape names and returns them as tuples.
 
     Raises:
-      ValueError: a pair has not two names, a name is unknown, the two do not move against each other, there is no
-        distance between their kinds, or a pair is given twice.
+      ValueError: a pair does not consist of two names, a name is unknown, the two do not move relative to each other,
+        their distance cannot be computed, or a pair is given twice.
     """
     checked: list[tuple[str, str]] = []
     for pair in pairs:
@@ -43,10 +43,10 @@ def checked_pairs(topology: Topology, pairs: Sequence[Sequence[str]]) -> tuple[t
 
 
 def candidate_pairs(topology: Topology) -> tuple[tuple[str, str], ...]:
-    """All pairs of shapes that could touch, but for those of neighbours in the tree, whose shapes mostly overlap.
+    """All pairs of shapes that could collide, except on neighbouring bodies, whose shapes usually overlap.
 
-    Neighbours are two bodies of which one is the next above the other that has shapes. Shapes of kinds without
-    distances from each other are left out, and so are sensors.
+    Two bodies are neighbours if one is the nearest ancestor of the other that has shapes. Sensors, and kinds of shapes
+    without distances, are left out.
     """
     shapes = [shape for shape in topology.geometries if shape.type in PAIRED_TYPES and not shape.sensor]
     bodies = [int(topology.link_body[shape.link]) for shape in shapes]
@@ -59,14 +59,14 @@ def candidate_pairs(topology: Topology) -> tuple[tuple[str, str], ...]:
 
 
 def _above(topology: Topology, body: int) -> Iterator[int]:
-    """The bodies above one, the next first."""
+    """The ancestors of a body, nearest first."""
     while body > 0:
         body = int(topology.body_parent[body])
         yield body
 
 
 def moving_pairs(topology: Topology) -> tuple[tuple[str, str], ...]:
-    """The pairs of a topology whose shapes move against each other, as those of two links that were joined do not."""
+    """The topology's pairs whose shapes still move relative to each other, after joints between them may be locked."""
 
     def body(name: str) -> int:
         return int(topology.link_body[topology.geometries[topology.geometry_index(name)].link])

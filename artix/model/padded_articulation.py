@@ -20,10 +20,10 @@ from artix.model.padding import Padding, pad_topology
 def pad_articulation(articulation: Articulation, padding: Padding) -> Articulation:
     """The articulation with padded arrays and its topology as data; padded links are massless, padded limits zero.
 
-    Shapes on links are left out, since their kinds and links are static but differ between the members of a fleet.
+    Shapes on links are dropped, since their kinds and links are static but differ between the members of a fleet.
 
     Raises:
-      TypeError: the articulation is padded already.
+      TypeError: the articulation is already padded.
       ValueError: it does not fit the padding.
     """
     topology = static_topology(
@@ -32,7 +32,7 @@ def pad_articulation(articulation: Articulation, padding: Padding) -> Articulati
     tree = pad_topology(topology, padding)
 
     def pad(name: str, size: int, **other_sizes: int) -> Any:
-        """An array, or those of a group, filled up along the first axis; ``other_sizes`` are for single ones."""
+        """Pads an array, or the arrays of a group, along the first axis; ``other_sizes`` overrides single arrays."""
         group, fill = getattr(articulation, name), IDENTITY_POSE if name.endswith("_pose") else 0.0
         if isinstance(group, jax.Array | np.ndarray):
             return jnp.asarray(padded(np.asarray(group), (size, *group.shape[1:]), fill))
