@@ -7,10 +7,10 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from artix.dynamics.inertia import displaced_inertias, momentum_of_motion, reference_inertias
+from artix.dynamics.inertia import inertia_rates, momentum_of_motion, reference_inertias
 from artix.dynamics.momentum import about
 from artix.kinematics.bodies import Inertias
-from artix.kinematics.displacements import displaced_bodies, displacement_of, has_all_displacements
+from artix.kinematics.displacements import displaced_bodies, displacement_from_tangents, has_all_displacements
 from artix.kinematics.solve import (
     Motion,
     body_velocities,
@@ -107,7 +107,7 @@ def _mass_and_momentum_jvp(primals, tangents):
     )
     if d_velocity is not None:
         d_momentum = d_momentum + _carried(inertias, d_velocity)
-    displacement = displacement_of(tree, state, d_state.root_pose, d_state.joint_position)
+    displacement = displacement_from_tangents(tree, state, d_state.root_pose, d_state.joint_position)
     if displacement is not None:
         moved = displaced_bodies(tree, kin, motions, displacement)
         d_inertias, by_configuration = _displaced(tree, inertias, motions, velocity, qd, moved)
@@ -120,7 +120,7 @@ def _displaced(
     tree: Tree, inertias: Inertias, motions: Motion, velocity: Motion, qd: Array, moved: Motion
 ) -> tuple[Inertias, Array]:
     """Changes of the bodies' mass moments, and of the whole momentum, where bodies and DOFs move by displacements."""
-    d_inertias, still = displaced_inertias(inertias, moved), Motion(*(jnp.zeros_like(part[:, :1]) for part in velocity))
+    d_inertias, still = inertia_rates(inertias, moved), Motion(*(jnp.zeros_like(part[:, :1]) for part in velocity))
     turned = body_velocities(tree, motion_rates(tree, moved, motions), still, qd)
     return d_inertias, _carried(d_inertias, velocity) + _carried(inertias, turned)
 
