@@ -44,7 +44,7 @@ def possible_geometry_pairs(articulation: Articulation) -> tuple[tuple[str, str]
     """All pairs of shapes that could collide with each other, to choose from.
 
     They exclude sensors, cylinders and hulls, shapes that do not move relative to each other, and neighbours, which
-    usually overlap at their joint. Two links are neighbours if one is the nearest ancestor of the other that has shapes.
+    usually overlap at their joint: links of which one is the nearest ancestor of the other that has shapes.
 
     Args:
       articulation: the articulation.
