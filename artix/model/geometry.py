@@ -20,7 +20,7 @@ from artix.model.validation import check_fields, finite_array, number, unit_pose
 
 Array = jax.Array
 
-MOST_HULL_POINTS = 16
+MAX_HULL_POINTS = 16
 
 
 class GeometryType(enum.Enum):
@@ -164,10 +164,8 @@ def check_material(owner: object, where: str) -> None:
 
 def _hull_points(points: npt.ArrayLike) -> np.ndarray:
     array = np.asarray(points, float)
-    if array.ndim != 2 or array.shape[1] != 3 or not 1 <= len(array) <= MOST_HULL_POINTS:
-        raise ValueError(
-            f"hull: points must have shape [P, 3] with P from 1 to {MOST_HULL_POINTS}; found {array.shape}"
-        )
+    if array.ndim != 2 or array.shape[1] != 3 or not 1 <= len(array) <= MAX_HULL_POINTS:
+        raise ValueError(f"hull: points must have shape [P, 3] with P from 1 to {MAX_HULL_POINTS}; found {array.shape}")
     return finite_array(array, array.shape, "hull: points")
 
 

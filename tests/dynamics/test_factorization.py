@@ -253,7 +253,7 @@ def test_the_algorithm_is_that_of_fewer_operations(
 
         factorization._is_deep.cache_clear()
         jaxpr, _ = trace(of_arrays, [jax.ShapeDtypeStruct(x.shape, "float32") for x in leaves])
-        return scalarize(jaxpr, [1] * len(leaves), {}, most_operations=100_000).size
+        return scalarize(jaxpr, [1] * len(leaves), {}, max_operations=100_000).size
 
     found, others = operations(), []
     for deepest in (0, 100):

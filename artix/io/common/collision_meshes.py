@@ -9,7 +9,7 @@ import numpy as np
 from artix.io.common.diagnostics import Place, Report
 from artix.io.common.names import listed
 from artix.io.common.poses import IDENTITY, compose
-from artix.model.geometry import MOST_HULL_POINTS, Geometry
+from artix.model.geometry import MAX_HULL_POINTS, Geometry
 
 Meshes: TypeAlias = Literal["hull", "capsule"]
 """What a reader takes large meshes for, when it is asked to."""
@@ -57,7 +57,7 @@ def mesh_shape(points: np.ndarray, meshes: Meshes, pose: np.ndarray, **material:
     while True:
         lacking = reach - (directions @ points[chosen].T).max(axis=1)
         worst = int(np.argmax(lacking))
-        if len(chosen) == MOST_HULL_POINTS or lacking[worst] <= 1e-9 * size:
+        if len(chosen) == MAX_HULL_POINTS or lacking[worst] <= 1e-9 * size:
             return MeshShape(Geometry.hull(points[chosen], pose=pose, **material), float(max(lacking[worst], 0)))
         chosen.append(int(farthest[worst]))
 
@@ -74,7 +74,7 @@ def tell_errors(report: Report, place: Place, meshes: Meshes, errors: dict[str, 
     if not errors:
         return
     worst = max(errors, key=lambda name: errors[name])
-    kind = f"hulls of at most {MOST_HULL_POINTS} points" if meshes == "hull" else "the capsules around them"
+    kind = f"hulls of at most {MAX_HULL_POINTS} points" if meshes == "hull" else "the capsules around them"
     message = f"meshes of colliders are taken as {kind} (links {listed(list(errors))})"
     found = f"planes touch them up to {1e3 * errors[worst]:.2g} mm elsewhere, at most on {worst!r}"
     report.warning(place, f"{message}; {found}", "where that matters, describe the shape by primitives")

@@ -18,7 +18,7 @@ from artix.model.validation import (
 )
 
 #: Smaller moments are raised to this fraction of the largest one.
-_LEAST_MOMENT = 1e-6
+_MIN_MOMENT = 1e-6
 
 
 class _Link(Protocol):
@@ -124,7 +124,7 @@ def repaired_inertia(inertia: np.ndarray) -> np.ndarray:
     """
     moments, axes = np.linalg.eigh(inertia)
     size = np.abs(moments).max()
-    moments = np.maximum(moments, _LEAST_MOMENT * size)
+    moments = np.maximum(moments, _MIN_MOMENT * size)
     missing = moments[2] - moments[0] - moments[1]
     moments[:2] += 0.5 * max(missing, 0.0)
     result = (axes * moments) @ axes.T

@@ -10,7 +10,7 @@ import numpy as np
 from artix.io.common.collision_meshes import MeshShape, mesh_shape, tell_errors
 from artix.io.mjcf.bodies import pose_from_wxyz
 from artix.io.mjcf.source import MjcfPlace, MjcfSource, import_mujoco
-from artix.model.geometry import MOST_HULL_POINTS, SIZE_NUMBERS, Geometry, GeometryType
+from artix.model.geometry import MAX_HULL_POINTS, SIZE_NUMBERS, Geometry, GeometryType
 
 if TYPE_CHECKING:
     import mujoco
@@ -102,7 +102,7 @@ def check_geoms(source: MjcfSource, bodies: list[int], touching: dict[int, float
     for kind, geoms in left.items():
         named = ", ".join(sorted({source.name("body", int(model.geom_bodyid[geom])) for geom in geoms})[:10])
         message = f"{len(geoms)} geoms of type {kind} are left out and touch nothing (bodies {named})"
-        fix = f"where contact matters, use a primitive, or a mesh of at most {MOST_HULL_POINTS} vertices"
+        fix = f"where contact matters, use a primitive, or a mesh of at most {MAX_HULL_POINTS} vertices"
         fix += ", or read them by meshes='hull' or 'capsule'" if kind == "mesh" else ""
         source.report.warning(MjcfPlace("<worldbody>"), message, fix)
 
@@ -121,7 +121,7 @@ def _shape(source: MjcfSource, geom: int, friction: float) -> MeshShape | None:
     mesh = int(model.geom_dataid[geom])
     first, count = int(model.mesh_vertadr[mesh]), int(model.mesh_vertnum[mesh])
     points = np.array(model.mesh_vert[first : first + count], float)
-    if count <= MOST_HULL_POINTS:
+    if count <= MAX_HULL_POINTS:
         return MeshShape(Geometry.hull(points, pose=pose, friction=friction), 0.0)
     return None if source.meshes is None else mesh_shape(points, source.meshes, pose, friction=friction)
 
