@@ -52,7 +52,7 @@ def test_the_examples_of_the_formats_run(tmp_path, monkeypatch, capsys):
     for block in blocks:
         exec(compile(block, "formats.md", "exec"), namespace)
     out = capsys.readouterr().out
-    assert "MJCF has no word for its speed limit" in out
+    assert "MJCF cannot express its speed limit" in out
     assert "[100.] [0.5]" in out
     assert "[0. 0. 1. 0. 0. 0. 1.]" in out
 

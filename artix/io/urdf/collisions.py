@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from artix.io.common.collision_meshes import Meshes, MeshShape, mesh_shape, tell_errors
+from artix.io.common.collision_meshes import Meshes, MeshShape, mesh_shape, summarize_errors
 from artix.io.common.diagnostics import Report
 from artix.io.common.mesh_files import find_file, read_vertices
 from artix.io.common.names import listed
@@ -75,7 +75,7 @@ def _mesh(collision: Element, report: Report, folder: MeshFolder, meshes: Meshes
 def warn_of_meshes(robot: Element, report: Report, folder: MeshFolder) -> None:
     """Reports the links whose shapes are meshes, in a single warning."""
     if folder.meshes is not None:
-        tell_errors(report, robot, folder.meshes, folder.errors)
+        summarize_errors(report, robot, folder.meshes, folder.errors)
         return
     links = [
         link.attributes.get("name", "")

@@ -115,7 +115,7 @@ def parse_urdf(path_or_text: str | Path, report: Report, meshes: Meshes | None =
         if joint is not None:
             joints[joint.name] = joint
     if not element.all("link"):
-        report.error(element, "there is no <link> in it", "describe at least one link")
+        report.error(element, "it has no <link>", "describe at least one link")
     return UrdfRobot(element.attributes.get("name", "").strip() or "robot", element, links, joints)
 
 

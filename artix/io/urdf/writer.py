@@ -10,14 +10,14 @@ import numpy as np
 from artix.io.common.diagnostics import DescriptionError, Issue
 from artix.io.common.poses import compose, inverse, rotation_matrix, rpy_from_quaternion, translation
 from artix.io.common.text import number, numbers
-from artix.io.common.unsaid import check_xml_names, unsaid, writable_topology
+from artix.io.common.unsupported import check_xml_names, unsupported_features, writable_topology
 from artix.io.urdf.reader import WORLD_LINK
 from artix.model.articulation import Articulation
 from artix.model.geometry import GeometryType
 from artix.model.joints import JointType
 from artix.model.topology import Topology
 
-_SAYS = ("max_velocity", "max_force", "viscous", "friction", "mimic", "geometry")
+_SUPPORTED = ("max_velocity", "max_force", "viscous", "friction", "mimic", "geometry")
 
 
 def save_urdf(articulation: Articulation, path: str | Path) -> list[Issue]:
@@ -60,7 +60,7 @@ class _Writer:
         self.articulation = articulation
         self.topology = writable_topology(articulation)
         check_xml_names(self.topology, file)
-        self.issues = unsaid(articulation, "URDF", file, _SAYS)
+        self.issues = unsupported_features(articulation, "URDF", file, _SUPPORTED)
         #: Pose of the written frame of each link in the link's own frame.
         self.written_frame = [self._written_frame(link) for link in range(self.topology.num_links)]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from artix.io.common.collision_meshes import mesh_shape, tell_errors
+from artix.io.common.collision_meshes import mesh_shape, summarize_errors
 from artix.io.common.diagnostics import Report
 from artix.io.common.poses import IDENTITY, compose
 from artix.io.usd.stage import UsdPrim, UsdScene, import_pxr
@@ -102,7 +102,7 @@ def _mesh(
     if scene.meshes is None:
         return None
     found = mesh_shape(points[np.sort(first)], scene.meshes, pose, **material)
-    tell_errors(scene.report, collider, scene.meshes, {collider.name: found.error})
+    summarize_errors(scene.report, collider, scene.meshes, {collider.name: found.error})
     return found.geometry
 
 
