@@ -210,7 +210,7 @@ def test_shapes_of_urdf_are_mujocos(merge, tmp_path) -> None:
         np.testing.assert_allclose(np.sort(found), np.sort(expected), atol=1e-12)
     issues = artix.save(robot, tmp_path / "robot.urdf")
     assert {issue.message for issue in issues if "geometry" in issue.element} == {
-        "not every reader of URDF knows <capsule>"
+        "not every URDF reader supports <capsule>"
     }
     again = artix.load_urdf(tmp_path / "robot.urdf", fixed_base=False, merge_fixed_joints=merge)
     assert again.topology.geometries == robot.topology.geometries

@@ -99,7 +99,7 @@ def test_urdf_round_trip(name, merge, tmp_path):
     again = in_order(artix.load(path, fixed_base=False, merge_fixed_joints=merge))
     assert differences(robot, again) == {}
     # A limited joint without limits is all that these robots say in a way that URDF itself does not provide for.
-    unlimited = any("revolute_unwrapped joint like it" in issue.message for issue in issues)
+    unlimited = any("revolute_unwrapped joint without limits" in issue.message for issue in issues)
     types = again.topology.joint_types if unlimited else robot.topology.joint_types
     assert again.topology == dataclasses.replace(robot.topology, joint_types=types)
 

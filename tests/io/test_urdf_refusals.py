@@ -93,7 +93,7 @@ REFUSALS = {
     "a negative moment": ('izz="0.1"', 'izz="-0.1"', 4, "the inertia is not positive definite"),
     "a negative moment beyond rounding": ('izz="0.1"', 'izz="-2e-6"', 4, "the inertia is not positive definite"),
     "large products of inertia": ('ixy="0"', 'ixy="0.3"', 4, "the inertia is not positive definite"),
-    "an axis without length": ('xyz="0 1 0"', 'xyz="0 0 0"', 20, "the joint axis has no length"),
+    "an axis without length": ('xyz="0 1 0"', 'xyz="0 0 0"', 20, "the joint axis has length zero"),
     "limits exchanged": ('lower="-1"', 'lower="2"', 21, "the lower limit 2 exceeds the upper limit 1"),
     "a negative effort": ('effort="10"', 'effort="-10"', 21, "effort is -10, but must not be negative"),
     "a negative velocity": ('velocity="3"', 'velocity="-3"', 21, "velocity is -3, but must not be negative"),
@@ -134,7 +134,7 @@ WARNINGS = {
     "neither lower nor upper": ('lower="-1" upper="1" ', "", 21, "neither lower nor upper is given"),
     "equal limits": ('lower="-1"', 'lower="1"', 21, "both limits are 1, which locks the joint"),
     "a massless leaf": ('<mass value="1"/>\n      <inertia ixx="0.1"', '<mass value="0"/>\n      <inertia ixx="0"', 24, "singular"),
-    "a fixed joint that mimics": (TYPE, 'name="elbow" type="fixed"', 28, "a fixed joint follows nothing"),
+    "a fixed joint that mimics": (TYPE, 'name="elbow" type="fixed"', 28, "a fixed joint cannot follow another"),
 }  # fmt: skip
 
 
