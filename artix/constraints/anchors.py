@@ -26,7 +26,7 @@ Array = jax.Array
 
 
 class AnchorRows(NamedTuple):
-    """The R rows of anchors, in their order, each anchor's in the order of its ``rows``; units m and rad.
+    """The R rows of anchors, in their order, each anchor's in the order of its ``rows``; in m, rad and s.
 
     Attributes:
       error: what shall vanish, [R]: ``R_a^T (p_a - p_b)`` and ``-log(R_a^T R_b)``; of a weld ``-log6`` of the placement
