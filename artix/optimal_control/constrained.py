@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.optimal_control.checks import check_count, check_positive
 from artix.optimal_control.ilqr import Solution
-from artix.optimal_control.problem import Knot, Problem, Residual, residual
+from artix.optimal_control.problem import Knot, Problem, Residual, residual, vector
 from artix.optimal_control.sensitivity import with_implicit_derivatives
 from artix.optimal_control.solver import solve
 
@@ -108,7 +109,7 @@ def solve_constrained(
       The trajectory, the multipliers and how far constraints are violated.
 
     Raises:
-      ValueError: the problem has no constraints, or an argument of :func:`solve` is refused.
+      ValueError: the problem has no constraints, multipliers do not fit them, or :func:`solve` refuses an argument.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -122,15 +123,19 @@ def solve_constrained(
       >>> float(find(jnp.zeros((10, 2))).violation[-1]) < 1e-3
       True
     """
-    functions = problem.equality, problem.inequality, problem.final_equality, problem.final_inequality
-    if all(function is None for function in functions):
+    check_count("outer_iterations", outer_iterations)
+    check_positive("weight", weight, "1")
+    if not problem.constraints:
         raise ValueError("the problem has no constraints: give equality, inequality, ...; or use solve")
     dtype = problem.start.dtype
 
     def solved(problem: Problem, controls: Array, states: Array | None, multipliers: Multipliers | None):
         first = solve(augmented(problem, None, weight), controls, states, **options | {"iterations": 1})
         violations = _constraints(problem, first.states, first.controls)
-        guess: Multipliers = jax.tree.map(jnp.zeros_like, violations) if multipliers is None else multipliers
+        guess = jax.tree.map(jnp.zeros_like, violations)
+        if multipliers is not None:
+            _check_multipliers(multipliers, guess)
+            guess = multipliers
 
         def body(carry: Any, _: None) -> tuple[Any, tuple[Array, Solution]]:
             states, controls, multipliers, weight = carry
@@ -165,6 +170,14 @@ def solve_constrained(
     return with_implicit_derivatives(problem, solved, cotangent, controls, states, multipliers)
 
 
+def _check_multipliers(multipliers: Multipliers, wanted: Multipliers) -> None:
+    """Raises unless multipliers fit the constraints."""
+    for name, found, needed in zip(wanted._fields, multipliers, wanted, strict=True):
+        shapes = [None if each is None else jnp.shape(each) for each in (needed, found)]
+        if shapes[0] != shapes[1]:
+            raise ValueError(f"multipliers.{name}: expected shape {shapes[0]}; found {shapes[1]}")
+
+
 def _corrected(
     problem: Problem, controls: Array, states: Array, multipliers: Multipliers, weight: Array, options: dict[str, Any]
 ) -> tuple[Solution, Multipliers, Array]:
@@ -195,9 +208,13 @@ def augmented(problem: Problem, multipliers: Multipliers | None, weight: Array |
     ]
     final = given.final_equality, given.final_inequality
     return problem.replace(
-        running=_Augmented(problem.running, problem.equality, problem.inequality, False),
-        final=_Augmented(problem.final, problem.final_equality, problem.final_inequality, True),
+        running=_augmented(problem.running, problem.equality, problem.inequality, False),
+        final=_augmented(problem.final, problem.final_equality, problem.final_inequality, True),
         references=(problem.references, *padded),
+        equality=None,
+        inequality=None,
+        final_equality=None,
+        final_inequality=None,
         parameters=(problem.parameters, *final, jnp.asarray(weight, problem.start.dtype)),
     )
 
@@ -206,7 +223,7 @@ def augmented(problem: Problem, multipliers: Multipliers | None, weight: Array |
 class _Augmented:
     """A residual with those of constraints; compared by what it is made of, so that programs of it are found again."""
 
-    cost: Residual
+    cost: Residual | None
     equality: Residual | None
     inequality: Residual | None
     is_final: bool
@@ -216,12 +233,20 @@ class _Augmented:
         parameters, *at_end, weight = knot.parameters
         equality, inequality = at_end if self.is_final else of_knot
         inner = knot._replace(reference=reference, parameters=parameters)
-        parts, root = [self.cost(inner)], jnp.sqrt(weight)
+        root = jnp.sqrt(weight)
+        parts = [] if self.cost is None else [vector(self.cost, inner)]
         if self.equality is not None:
-            parts.append(root * _shifted(self.equality(inner), equality, weight))
+            parts.append(root * _shifted(vector(self.equality, inner), equality, weight))
         if self.inequality is not None:
-            parts.append(root * jnp.maximum(_shifted(self.inequality(inner), inequality, weight), 0))
+            parts.append(root * jnp.maximum(_shifted(vector(self.inequality, inner), inequality, weight), 0))
         return jnp.concatenate(parts)
+
+
+def _augmented(
+    cost: Residual | None, equality: Residual | None, inequality: Residual | None, is_final: bool
+) -> _Augmented | None:
+    is_empty = cost is None and equality is None and inequality is None
+    return None if is_empty else _Augmented(cost, equality, inequality, is_final)
 
 
 def _shifted(value: Array, multiplier: Array | None, weight: Array) -> Array:

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import artix
 from artix.math import struct
 from artix.optimal_control import knots
+from artix.optimal_control.checks import check_names, check_positive, known
 from artix.optimal_control.schedule import ContactSchedule
 
 Array = jax.Array
@@ -194,6 +195,9 @@ class DiscreteDynamics(struct.PyTreeNode):
         schedule = self.contact_schedule
         if schedule is None:
             return self.articulation, None, None
+        knot, count = known(time), len(schedule.active)
+        if knot is not None and not -count <= knot < count:
+            raise IndexError(f"time: the contact schedule has {count} knots; there is no knot {knot}")
         return self.articulation, schedule.constraints, schedule.damping(schedule.active[time])
 
 
@@ -241,6 +245,9 @@ def discrete_dynamics(
             "a contact schedule holds what stands by constraints; ground and options are for the step's own contact: "
             "give one or the other"
         )
+    check_positive("dt", dt, "s")
+    if contact_schedule is not None:
+        contact_schedule.check_articulation(articulation)
     if options is None and ground is not None:
         options = artix.SolverOptions()
     return DiscreteDynamics(
@@ -260,6 +267,7 @@ def _actuated(articulation: artix.Articulation, names: Sequence[str] | None) -> 
         raise ValueError("the members of a padded fleet are optimised one by one; take an articulation of its own")
     if names is None:
         return tuple(range(tree.num_dofs))
+    check_names("actuated", names)
     found: list[int] = []
     for name in names:
         dofs = tree.dofs(name)

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 import artix
 from artix.math import struct
 from artix.optimal_control import knots
+from artix.optimal_control.checks import as_array, known
 from artix.optimal_control.dynamics import DiscreteDynamics
 
 Array = jax.Array
@@ -57,8 +59,8 @@ class Problem(struct.PyTreeNode):
     Attributes:
       dynamics: the dynamics.
       start: the state at the beginning, flat, [nx].
-      running: the residual of a knot, shape [r].
-      final: the residual of the state after the last knot, shape [f].
+      running: the residual of a knot, shape [r]; ``None`` for none.
+      final: the residual of the state after the last knot, shape [f]; ``None`` for none.
       references: a pytree of arrays with a leading axis [T + 1], of which each knot sees its own.
       parameters: a pytree of arrays that all knots see.
       control_lower: least controls, [nu]; ``None`` for no bounds. Give both or neither.
@@ -81,8 +83,8 @@ class Problem(struct.PyTreeNode):
 
     dynamics: DiscreteDynamics
     start: Array
-    running: Residual = struct.field(pytree_node=False)
-    final: Residual = struct.field(pytree_node=False)
+    running: Residual | None = struct.field(pytree_node=False)
+    final: Residual | None = struct.field(pytree_node=False, default=None)
     references: Any = None
     parameters: Any = None
     control_lower: Array | None = None
@@ -96,6 +98,12 @@ class Problem(struct.PyTreeNode):
     def has_bounds(self) -> bool:
         """Whether controls are bounded."""
         return self.control_lower is not None
+
+    @property
+    def constraints(self) -> tuple[str, ...]:
+        """Names of the kinds of constraints that there are."""
+        kinds = ("equality", "inequality", "final_equality", "final_inequality")
+        return tuple(kind for kind in kinds if getattr(self, kind) is not None)
 
     def reference(self, time: int | Array) -> Any:
         """What ``references`` have for a knot."""
@@ -119,6 +127,7 @@ def rollout(problem: Problem, controls: Array) -> Array:
       >>> optimal_control.rollout(problem, jnp.zeros((10, 2))).shape
       (11, 4)
     """
+    problem, controls, _ = checked(problem, controls)
 
     def body(x: Array, inputs: tuple[Array, Array]) -> tuple[Array, Array]:
         end = problem.dynamics(x, *inputs)
@@ -146,7 +155,9 @@ def total_cost(problem: Problem, states: Array, controls: Array) -> Array:
       >>> print(optimal_control.total_cost(problem, jnp.zeros((11, 4)), jnp.ones((10, 2))))  # 0.1 and 0.25
       0.35
     """
-    return jnp.sum(running_costs(problem, states[:-1], controls)) + final_cost(problem, states[-1])
+    problem, controls, along = checked(problem, controls, states)
+    assert along is not None
+    return jnp.sum(running_costs(problem, along[:-1], controls)) + final_cost(problem, along[-1])
 
 
 def running_costs(problem: Problem, states: Array, controls: Array) -> Array:
@@ -161,18 +172,20 @@ def running_costs(problem: Problem, states: Array, controls: Array) -> Array:
 def running_cost(problem: Problem, x: Array, control: Array, contact_force: Array, reference: Any) -> Array:
     """The cost of a knot whose contact forces are known."""
     seen = (problem.running, x, control, contact_force, reference, problem.parameters)
-    return half_square(residual(problem.dynamics.articulation, *seen))
+    return residual_cost(problem.dynamics.articulation, *seen)
 
 
 def final_cost(problem: Problem, x: Array) -> Array:
     """The cost of the last state."""
     articulation, reference = problem.dynamics.articulation, problem.reference(-1)
-    return half_square(residual(articulation, problem.final, x, None, None, reference, problem.parameters))
+    return residual_cost(articulation, problem.final, x, None, None, reference, problem.parameters)
 
 
-def half_square(x: Array) -> Array:
-    """Half the sum of squares."""
-    return 0.5 * jnp.sum(x**2)
+def residual_cost(articulation: artix.Articulation, function: Residual | None, x: Array, *seen: Any) -> Array:
+    """Half the sum of squares of a residual; zero without one."""
+    if function is None:
+        return jnp.zeros((), x.dtype)
+    return 0.5 * jnp.sum(residual(articulation, function, x, *seen) ** 2)
 
 
 @artix.quantity
@@ -186,10 +199,80 @@ def residual(
     parameters: Any,
 ) -> Array:
     """A residual, [r]."""
-    knot = Knot(articulation, knots.unpack(articulation, x), control, contact_force, reference, parameters)
-    found = function(knot)
-    if found.ndim != 1:
-        raise ValueError(
-            f"{getattr(function, '__name__', function)}: a residual is a vector; found shape {found.shape}"
+    return vector(
+        function, Knot(articulation, knots.unpack(articulation, x), control, contact_force, reference, parameters)
+    )
+
+
+def vector(function: Residual, knot: Knot) -> Array:
+    """What a user's function makes of a knot.
+
+    Raises:
+      TypeError: it is no array, or of another dtype than the articulation.
+      ValueError: it is no vector.
+    """
+    found, name = function(knot), getattr(function, "__qualname__", repr(function))
+    if not isinstance(found, jax.Array | np.ndarray):
+        missing = "; at the end of the horizon knot.control and knot.contact_force are None"
+        raise TypeError(
+            f"residual {name}: expected a vector, as jnp.concatenate makes one of several; found "
+            f"{type(found).__name__}{missing if knot.control is None else ''}"
         )
-    return found
+    if found.ndim != 1:
+        raise ValueError(f"residual {name}: expected a vector; found shape {found.shape}")
+    dtype = knot.articulation.dtype
+    if found.dtype != dtype:
+        raise TypeError(
+            f"residual {name}: expected dtype {dtype}, that of the articulation; found {found.dtype}. Weights, "
+            "references and parameters need the articulation's dtype, too"
+        )
+    return jnp.asarray(found)
+
+
+def checked(problem: Problem, controls: Any, states: Any = None) -> tuple[Problem, Array, Array | None]:
+    """A problem, controls and states whose shapes and dtypes fit together, as JAX arrays.
+
+    Raises:
+      TypeError: an array has another dtype than the articulation, or is none.
+      ValueError: an array has the wrong shape or size, a known start is not finite, or bounds are wrong.
+    """
+    dynamics, nu, dtype = problem.dynamics, problem.dynamics.num_controls, problem.dynamics.articulation.dtype
+    if isinstance(problem.start, artix.State):
+        raise TypeError("problem.start: expected a flat state; found a State: use dynamics.pack(state)")
+    start = as_array("problem.start", problem.start, (dynamics.num_states,), dtype, "a flat state")
+    controls = as_array("controls", controls, ("T", nu), dtype, "a force for each actuated DOF in each knot")
+    count = len(controls)
+    if not count:
+        raise ValueError(f"controls: expected at least one knot; found shape {controls.shape}")
+    if (values := known(start)) is not None and not np.isfinite(values).all():
+        raise ValueError(f"problem.start: expected finite numbers; found {values}")
+    if states is not None:
+        meaning = "flat states, one more than controls"
+        states = as_array("states", states, (count + 1, dynamics.num_states), dtype, meaning)
+    lengths = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(problem.references)}
+    if lengths - {(count + 1,)}:
+        raise ValueError(
+            f"problem.references: expected a leading axis [{count + 1}], one more than controls, on each array; "
+            f"found {sorted(lengths)}"
+        )
+    schedule = dynamics.contact_schedule
+    if schedule is not None and (schedule.active.ndim != 2 or len(schedule.active) != count):
+        raise ValueError(
+            f"the contact schedule has shape {schedule.active.shape}, a row for each knot, but controls have "
+            f"{count} knots"
+        )
+    _check_bounds(problem, nu, dtype)
+    return problem.replace(start=start), controls, states
+
+
+def _check_bounds(problem: Problem, nu: int, dtype: Any) -> None:
+    lower, upper = problem.control_lower, problem.control_upper
+    if (lower is None) != (upper is None):
+        raise ValueError("control_lower and control_upper: give both, or neither; use infinities for what is free")
+    if lower is None or upper is None:
+        return
+    for name, bound in (("control_lower", lower), ("control_upper", upper)):
+        as_array(f"problem.{name}", bound, (nu,), dtype, "a bound for each control")
+    least, most = known(lower), known(upper)
+    if least is not None and most is not None and not np.all(least <= most):
+        raise ValueError(f"control_lower: expected no entry above control_upper; found {least} and {most}")

@@ -118,6 +118,8 @@ def friction_cone(contact_force: Array, friction: float | Array, least_normal: f
       >>> optimal_control.friction_cone(jnp.array([3.0, 4.0, 20.0]), 0.5).tolist()
       [-5.0, -20.0]
     """
+    if contact_force.ndim != 1 or len(contact_force) % 3:
+        raise ValueError(f"contact_force: expected shape [3 K], the forces on K points; found {contact_force.shape}")
     x, y, normal = contact_force.reshape(-1, 3).T
     square = x**2 + y**2
     some = square > 0  # the norm has no derivative at zero; there it is taken as zero

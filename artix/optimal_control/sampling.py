@@ -7,6 +7,8 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from artix.optimal_control.checks import check_count
+
 Array = jax.Array
 
 
@@ -47,8 +49,11 @@ def mppi(
     def improve(controls: Array, key: Array) -> tuple[Array, None]:
         drawn, costs = _drawn(cost, controls, key, noise, samples)
         weights = jax.nn.softmax(-costs / temperature)
-        return jnp.tensordot(weights, drawn, 1), None
+        average = jnp.tensordot(weights, drawn, 1)
+        return jnp.where(jnp.any(jnp.isfinite(costs)), average, controls), None
 
+    check_count("samples", samples)
+    check_count("iterations", iterations)
     return jax.lax.scan(improve, controls, jax.random.split(key, iterations))[0]
 
 
@@ -90,6 +95,11 @@ def cross_entropy(
         best = drawn[jnp.argsort(costs)[:elites]]
         return (jnp.mean(best, axis=0), jnp.std(best, axis=0)), None
 
+    check_count("samples", samples)
+    check_count("iterations", iterations)
+    check_count("elites", elites)
+    if elites > samples:
+        raise ValueError(f"elites: expected at most the {samples} samples; found {elites}")
     deviation = jnp.broadcast_to(jnp.asarray(noise, controls.dtype), controls.shape)
     return jax.lax.scan(improve, (controls, deviation), jax.random.split(key, iterations))[0][0]
 
@@ -99,4 +109,6 @@ def _drawn(cost, controls: Array, key: Array, noise: float | Array, samples: int
     drawn = jax.random.normal(key, (samples, *controls.shape), controls.dtype).at[0].set(0)
     drawn = controls + jnp.asarray(noise, controls.dtype) * drawn
     costs = jax.vmap(cost)(drawn)
+    if costs.shape != (samples,):
+        raise ValueError(f"cost: expected a number for each sequence of controls; found shape {costs.shape[1:]}")
     return drawn, jnp.where(jnp.isfinite(costs), costs, jnp.inf)

@@ -11,6 +11,7 @@ import numpy as np
 
 import artix
 from artix.math import struct
+from artix.optimal_control.checks import check_count, check_names, check_positive, known
 
 Array = jax.Array
 #: Damping of a row of the Delassus matrix that releases it: its force is 1e-12 of what would hold it.
@@ -74,7 +75,10 @@ class ContactSchedule(struct.PyTreeNode):
           >>> optimal_control.ContactSchedule.of(robot, feet, pattern).active.shape
           (50, 4)
         """
-        pattern = jnp.asarray(active)
+        check_names("frames", frames)
+        pattern, values = jnp.asarray(active), known(active)
+        if values is not None and not np.isin(values, (0, 1)).all():
+            raise ValueError("active: expected True where a frame stands and False elsewhere; found other values")
         if pattern.ndim != 2 or pattern.shape[1] != len(frames):
             raise ValueError(f"active: expected shape [T, {len(frames)}], a column for each of {list(frames)}; found "
                              f"{pattern.shape}")  # fmt: skip
@@ -86,6 +90,22 @@ class ContactSchedule(struct.PyTreeNode):
         with jax.ensure_compile_time_eval():
             constraints = artix.Constraints.of(articulation, rows)
         return cls(constraints, pattern.astype(bool))
+
+    def check_articulation(self, articulation: artix.Articulation) -> None:
+        """Raises unless the schedule can be one of this articulation.
+
+        Raises:
+          TypeError: it was made for an articulation of another dtype.
+          ValueError: it was made for an articulation with more links, or is a batch of schedules.
+        """
+        dtype = self.constraints.position_gain.dtype
+        if dtype != articulation.dtype:
+            raise TypeError(
+                f"contact_schedule: made for an articulation of {dtype}; this one has {articulation.dtype}. Make it "
+                "from the converted articulation"
+            )
+        if max(each.link_a for each in self.constraints.anchors.structure) >= articulation.topology.num_links:
+            raise ValueError("contact_schedule: made for another articulation, which has more links than this one")
 
     def damping(self, active: Array) -> Array:
         """Damping of the diagonal of the Delassus matrix, [R]: large on rows of frames in the air, which carry nothing.
@@ -129,7 +149,10 @@ def gait(
       >>> optimal_control.gait([0.0, 0.5], period=0.4, dt=0.1, num_knots=4).astype(int).tolist()
       [[1, 0], [1, 0], [0, 1], [0, 1]]
     """
-    dtype = jnp.result_type(start, dt, period, duty)
+    check_count("num_knots", num_knots)
+    check_positive("period", period, "s")
+    check_positive("dt", dt, "s")
+    dtype = jnp.result_type(start, dt, period, duty, jnp.float32)
     middle = start + (jnp.arange(num_knots, dtype=dtype) + 0.5) * dt
     phase = jnp.mod(middle[:, None] / period + jnp.asarray(offsets, dtype)[None], 1.0)
     return phase < duty

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import jax
 
 from artix.optimal_control.approximation import Hessian
+from artix.optimal_control.checks import check_choice, check_count
 from artix.optimal_control.ilqr import Options, Riccati, Solution, iterate
-from artix.optimal_control.problem import Problem, rollout
+from artix.optimal_control.problem import Problem, checked, rollout
 from artix.optimal_control.sensitivity import problem_cotangent, with_implicit_derivatives
 
 Array = jax.Array
@@ -72,22 +75,22 @@ def solve(
       >>> solution.states.shape, solution.gain.shape
       ((21, 4), (20, 2, 4))
     """
-    dynamics = problem.dynamics
-    if controls.ndim != 2 or controls.shape[1] != dynamics.num_controls:
-        raise ValueError(f"controls: expected shape [T, {dynamics.num_controls}]; found {controls.shape}")
-    if problem.start.shape != (dynamics.num_states,):
-        raise ValueError(f"problem.start: expected shape ({dynamics.num_states},); found {problem.start.shape}")
-    if (problem.control_lower is None) != (problem.control_upper is None):
-        raise ValueError("control_lower and control_upper: give both, or neither; use infinities for what is free")
+    check_choice("hessian", hessian, get_args(Hessian))
+    check_choice("riccati", riccati, get_args(Riccati))
+    check_count("iterations", iterations)
+    check_count("step_lengths", step_lengths)
+    problem, controls, states = checked(problem, controls, states)
+    if problem.constraints:
+        raise ValueError(
+            f"the problem has constraints ({', '.join(problem.constraints)}): use solve_constrained, or leave them out "
+            "by problem.replace(...=None)"
+        )
     if problem.has_bounds and riccati == "parallel":
         raise ValueError("riccati='parallel' knows no bounds; use 'sequential', or leave the bounds to costs")
     if states is None:
         if multiple_shooting:
             raise ValueError("multiple_shooting starts from states, too; give a first guess of them")
         states = rollout(problem, controls)
-    elif states.shape != (len(controls) + 1, dynamics.num_states):
-        expected = (len(controls) + 1, dynamics.num_states)
-        raise ValueError(f"states: expected shape {expected}, one more than controls; found {states.shape}")
     else:
         states = states.at[0].set(problem.start)
     options = Options(iterations, step_lengths, hessian, riccati, multiple_shooting)

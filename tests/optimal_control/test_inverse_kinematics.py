@@ -75,7 +75,7 @@ def test_the_jacobian_is_that_of_the_error():
 
 def test_what_is_asked_is_checked():
     arm = artix.robots.load("arm7")
-    with pytest.raises(ValueError, match=r"targets: expected shape \(1, 7\)"):
+    with pytest.raises(ValueError, match=r"targets: expected shape \[1, 7\]"):
         optimal_control.inverse_kinematics(arm, ["tool"], jnp.zeros(7), artix.neutral_state(arm))
     with pytest.raises(ValueError, match="a leading axis over seeds"):
         optimal_control.inverse_kinematics(arm, ["tool"], jnp.zeros((1, 7)), artix.neutral_state(arm))
