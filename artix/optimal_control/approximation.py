@@ -22,11 +22,11 @@ class LinearQuadratic(NamedTuple):
     Attributes:
       state_matrix: A, [T, n, n].
       control_matrix: B, [T, n, m].
-      gap: c, from each next state to where the step leads, [T, n]; zero along a rollout.
+      gap: c, from each given next state to the one that the step reaches, [T, n]; zero along a rollout.
       gradient: g, [T, n + m].
       hessian: H, symmetric, [T, n + m, n + m].
-      final_gradient: of the last deviation, [n].
-      final_hessian: likewise, [n, n].
+      final_gradient: gradient by the last deviation, [n].
+      final_hessian: Hessian by the last deviation, [n, n].
 
     Examples:
       >>> one = jnp.ones((5, 1, 1))  # x' = x + u, with cost (x^2 + u^2) / 2 at each of five knots
@@ -102,7 +102,7 @@ def approximate(problem: Problem, states: Array, controls: Array) -> LinearQuadr
 
 
 def exact_hessians(problem: Problem, states: Array, controls: Array, costates: Array) -> tuple[Array, Array]:
-    """Second derivatives of cost and dynamics, the latter weighted by costates: those of the Lagrangian.
+    """Hessians of the Lagrangian: second derivatives of the cost and, weighted by costates, of the dynamics.
 
     Args:
       problem: the problem.
@@ -111,7 +111,7 @@ def exact_hessians(problem: Problem, states: Array, controls: Array, costates: A
       costates: derivatives of the cost to go by the states after each knot, shape [T, ndx].
 
     Returns:
-      Of each knot by deviation and control, [T, ndx + nu, ndx + nu], and of the last state, [ndx, ndx].
+      Hessians of each knot by deviation and control, [T, ndx + nu, ndx + nu], and of the last state, [ndx, ndx].
     """
     dynamics, ndx = problem.dynamics, problem.dynamics.num_deviations
 
@@ -143,7 +143,7 @@ class Expansion(NamedTuple):
 
 
 def _no_expansion(size: int, like: Array) -> Expansion:
-    """That of no cost."""
+    """The expansion of no cost."""
     return Expansion(jnp.zeros(size, like.dtype), jnp.zeros((size, size), like.dtype))
 
 

@@ -61,7 +61,7 @@ def advance(
     dt: Array,
     actuated: tuple[int, ...],
 ) -> tuple[Array, Array]:
-    """A step of smooth dynamics, or with a contact schedule, [nx], and the forces on the schedule's rows, [R]."""
+    """A step of smooth or scheduled dynamics, [nx], and the forces on the schedule's rows, [R]."""
     state, force = unpack(articulation, x), generalized_force(articulation, control, actuated)
     if constraints is None:
         acceleration, contact_force = artix.forward_dynamics(articulation, state, force), jnp.zeros(0, x.dtype)

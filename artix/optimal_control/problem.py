@@ -1,4 +1,4 @@
-"""What is to be optimised: dynamics, a start, and costs that are half a sum of squared residuals."""
+"""An optimal control problem: dynamics, a start, and costs that are half the sum of squared residuals."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ Array = jax.Array
 
 
 class Knot(NamedTuple):
-    """What a residual may look at: one knot of a trajectory.
+    """What a residual sees: one knot of a trajectory.
 
     Attributes:
-      articulation: the articulation, as in the dynamics.
+      articulation: the articulation of the dynamics.
       state: the state at the beginning of the knot.
-      control: the control during it, [nu]; ``None`` at the end of the horizon.
-      contact_force: forces on the rows of the contact schedule during it, [R]; ``None`` at the end of the horizon.
-      reference: what the problem's ``references`` have for this knot.
+      control: the control during the knot, [nu]; ``None`` at the end of the horizon.
+      contact_force: forces on the rows of the contact schedule during the knot, [R], empty without a schedule; ``None``
+        at the end of the horizon.
+      reference: this knot's entry of the problem's ``references``.
       parameters: the problem's ``parameters``.
 
     Examples:
@@ -50,25 +51,25 @@ Residual = Callable[[Knot], Array]
 
 
 class Problem(struct.PyTreeNode):
-    """A trajectory of least cost ``1/2 |final|^2 + sum_t 1/2 |running_t|^2`` from a given state.
+    """Minimise ``1/2 |final|^2 + sum_t 1/2 |running_t|^2`` over the trajectories from a given state.
 
-    The residuals are plain functions of a :class:`Knot`; what they need besides comes through ``references`` and
-    ``parameters``, which are arrays: they may be batched, and solutions be differentiated by them. A pytree, whose
-    functions are static: write them once, at the top level of a module, so that programs of them are found again.
+    Residuals are plain functions of a :class:`Knot`. Pass them numbers through ``references`` and ``parameters``, whose
+    arrays can be batched, and by which solutions can be differentiated. The problem is a pytree whose functions are
+    static: define them once, at the top level of a module, so that their compiled programs are reused.
 
     Attributes:
       dynamics: the dynamics.
       start: the state at the beginning, flat, [nx].
       running: the residual of a knot, shape [r]; ``None`` for none.
       final: the residual of the state after the last knot, shape [f]; ``None`` for none.
-      references: a pytree of arrays with a leading axis [T + 1], of which each knot sees its own.
+      references: a pytree of arrays with a leading axis [T + 1]; each knot sees its own entry, ``final`` the last.
       parameters: a pytree of arrays that all knots see.
-      control_lower: least controls, [nu]; ``None`` for no bounds. Give both or neither.
-      control_upper: largest controls, [nu].
-      equality: residuals that shall vanish at each knot, for :func:`solve_constrained`.
-      inequality: numbers that shall not be positive at each knot, likewise.
-      final_equality: residuals that shall vanish at the end, likewise.
-      final_inequality: numbers that shall not be positive at the end, likewise.
+      control_lower: lower bounds of the controls, [nu]; ``None`` for no bounds. Give both or neither.
+      control_upper: upper bounds, [nu].
+      equality: numbers that must vanish at each knot, for :func:`solve_constrained`, as are the following.
+      inequality: numbers that must not be positive at each knot.
+      final_equality: numbers that must vanish at the end.
+      final_inequality: numbers that must not be positive at the end.
 
     Examples:
       >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.02)
@@ -101,12 +102,12 @@ class Problem(struct.PyTreeNode):
 
     @property
     def constraints(self) -> tuple[str, ...]:
-        """Names of the kinds of constraints that there are."""
+        """Names of the constraint fields that are set."""
         kinds = ("equality", "inequality", "final_equality", "final_inequality")
         return tuple(kind for kind in kinds if getattr(self, kind) is not None)
 
     def reference(self, time: int | Array) -> Any:
-        """What ``references`` have for a knot."""
+        """The entry of ``references`` for a knot."""
         return jax.tree.map(lambda leaf: leaf[time], self.references)
 
 
@@ -114,11 +115,15 @@ def rollout(problem: Problem, controls: Array) -> Array:
     """The states that controls lead to.
 
     Args:
-      problem: the problem, of which dynamics and start matter.
+      problem: the problem; only its dynamics and start matter.
       controls: shape [T, nu].
 
     Returns:
       Flat states from the start to the end, shape [T + 1, nx].
+
+    Raises:
+      TypeError: an array has another dtype than the articulation.
+      ValueError: an array does not fit the problem.
 
     Examples:
       >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.01)
@@ -146,7 +151,7 @@ def total_cost(problem: Problem, states: Array, controls: Array) -> Array:
       controls: shape [T, nu].
 
     Returns:
-      A number; constraints have no part in it.
+      The cost, []; constraints do not contribute.
 
     Examples:
       >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.02)
@@ -205,11 +210,11 @@ def residual(
 
 
 def vector(function: Residual, knot: Knot) -> Array:
-    """What a user's function makes of a knot.
+    """The value of a user's function at a knot.
 
     Raises:
-      TypeError: it is no array, or of another dtype than the articulation.
-      ValueError: it is no vector.
+      TypeError: it is not an array, or has another dtype than the articulation.
+      ValueError: it is not a vector.
     """
     found, name = function(knot), getattr(function, "__qualname__", repr(function))
     if not isinstance(found, jax.Array | np.ndarray):
@@ -230,11 +235,11 @@ def vector(function: Residual, knot: Knot) -> Array:
 
 
 def checked(problem: Problem, controls: Any, states: Any = None) -> tuple[Problem, Array, Array | None]:
-    """A problem, controls and states whose shapes and dtypes fit together, as JAX arrays.
+    """The problem, controls and states as JAX arrays, once their shapes and dtypes are known to fit together.
 
     Raises:
-      TypeError: an array has another dtype than the articulation, or is none.
-      ValueError: an array has the wrong shape or size, a known start is not finite, or bounds are wrong.
+      TypeError: an argument is not an array, or has another dtype than the articulation.
+      ValueError: an array has the wrong shape, a known start is not finite, or bounds are wrong.
     """
     dynamics, nu, dtype = problem.dynamics, problem.dynamics.num_controls, problem.dynamics.articulation.dtype
     if isinstance(problem.start, artix.State):
