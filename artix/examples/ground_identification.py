@@ -1,11 +1,10 @@
 """Identification of friction, a mass and the ground's height from a quadruped's walk, by gradients through contact.
 
-Joint drives follow a clock, and the robot trots on slippery ground. From its recorded states short windows are
-predicted by :func:`artix.step`, with contact; the Gauss-Newton method finds the numbers whose predictions fit best.
-Windows are short because a long prediction soon depends on everything: where contacts begin a little earlier, another
-walk follows.
+Joint drives follow a clock, and the robot trots on slippery ground. :func:`artix.step`, with contact, predicts short
+windows from the recorded states; the Levenberg-Marquardt method finds the numbers whose predictions fit best. Windows
+are short because small errors grow with every contact: one that begins a little earlier leads to another walk.
 
-``python -m artix.examples.ground_identification`` prints what is found, iteration by iteration.
+``python -m artix.examples.ground_identification`` prints the estimates, iteration by iteration.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from artix.examples import trot
 
 Array = jax.Array
 DT = 0.005
-#: Rigid contacts that penetrate separate as fast as need be, so that the depth always has a derivative.
+#: Contacts that penetrate separate as fast as they need to, so that the depth always has a derivative.
 OPTIONS = artix.SolverOptions(max_separation_speed=100.0, smooth_friction=0.05, contact_iterations=3)
 
 
 class Unknowns(NamedTuple):
-    """What is to be found."""
+    """The unknowns."""
 
     friction: Array
     """Of the ground."""
@@ -36,14 +35,14 @@ class Unknowns(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """States at N + 1 moments, every array with a leading axis, and the drives' targets between them, [N, 12]."""
+    """States at N + 1 times, every array with a leading axis, and the drives' targets between them, [N, 12]."""
 
     states: artix.State
     targets: Array
 
 
 def walker() -> artix.Articulation:
-    """The quadruped in float64 with drives in its joints."""
+    """The quadruped in float64, with drives in its joints."""
     robot = artix.robots.load("quadruped", dtype="float64")
     drive = robot.drive.replace(stiffness=jnp.full(12, 80.0), damping=jnp.full(12, 3.0))
     return robot.replace(drive=drive)
@@ -84,7 +83,7 @@ def record(robot: artix.Articulation, unknowns: Unknowns, count: int) -> Recordi
 
 
 def errors(robot: artix.Articulation, unknowns: Unknowns, recorded: Recording, window: int) -> Array:
-    """How far predictions of all windows are from what was recorded, step by step, [N * 18] [m and rad]."""
+    """Differences between the predictions of all windows and the recording, step by step, [N * 18] [m and rad]."""
     starts = jnp.arange(0, len(recorded.targets) - window + 1, window)
 
     def one(start: Array) -> Array:
@@ -100,17 +99,17 @@ def errors(robot: artix.Articulation, unknowns: Unknowns, recorded: Recording, w
 def identify(
     robot: artix.Articulation, guess: Unknowns, recorded: Recording, *, window: int = 20, iterations: int = 15
 ) -> Unknowns:
-    """Levenberg and Marquardt's method on the errors of all windows.
+    """The Levenberg-Marquardt method on the errors of all windows.
 
     Args:
-      robot: the robot, of which the trunk's mass has no part.
-      guess: numbers to begin with.
+      robot: the robot; the mass of its trunk does not matter.
+      guess: first guesses.
       recorded: the walk.
-      window: number of steps that are predicted at once.
+      window: number of steps to predict from each recorded state.
       iterations: number of iterations.
 
     Returns:
-      What was found after each iteration, every array with a leading axis.
+      The estimates after each iteration, every array with a leading axis.
     """
     scale = jnp.stack(guess)
 
@@ -132,7 +131,7 @@ def identify(
 
 
 def example(robot: artix.Articulation) -> tuple[Unknowns, Unknowns]:
-    """True numbers, and a guess that is 30 % off."""
+    """True values, and guesses that are 30 % off."""
     true = Unknowns(*map(jnp.asarray, (0.4, 1.2 * robot.link_mass[0], 0.02)))
     return true, Unknowns(*(each * factor for each, factor in zip(true, (1.3, 0.7, 0.7), strict=True)))
 
