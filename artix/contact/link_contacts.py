@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.contact.candidates import shapes_of
-from artix.contact.cores import Core, cores_of
+from artix.contact.cores import cores_of
 from artix.contact.materials import COMBINATIONS, Softness
 from artix.contact.pair_points import meetings_of
 from artix.contact.selection import Choice, lowest
@@ -115,7 +115,8 @@ def contacts_of_pairs(
     Returns:
       The points, relative to the reference point of the first articulation.
     """
-    cores, first = {}, 0
+    cores: dict[int, Core] = {}
+    first = 0
     for articulation, kin in zip(articulations, kins, strict=True):
         count = len(articulation.geometry.friction)
         used = np.unique(pairs.numbers[(pairs.numbers >= first) & (pairs.numbers < first + count)])

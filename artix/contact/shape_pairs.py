@@ -65,16 +65,19 @@ class ShapePairs:
 
         1 and -1 for what moves one of them, 0 for what moves both or none.
         """
-        blocks = [moves_links(tree, np.arange(tree.num_links)).astype(int) for tree in self.topologies]
         columns = np.cumsum([0, *(tree.nv for tree in self.topologies)])
-        every = np.concatenate(
-            [np.pad(block, ((0, 0), (at, columns[-1] - at - block.shape[1]))) for block, at in zip(blocks, columns)]
-        )
+        every = []
+        for k, tree in enumerate(self.topologies):
+            own = moves_links(tree, np.arange(tree.num_links)).astype(int)
+            every.append(np.pad(own, ((0, 0), (columns[k], columns[-1] - columns[k + 1]))))
+        moved = np.concatenate(every)
         first, second = self.links[self.candidate_pairs].T
-        return every[first] - every[second]
+        return moved[first] - moved[second]
 
     @cached_property
     def _shape_links(self) -> np.ndarray:
-        first = np.cumsum([0, *(tree.num_links for tree in self.topologies)])
-        found = [at + shape.link for tree, at in zip(self.topologies, first) for shape in tree.geometries]
+        found, first = [], 0
+        for tree in self.topologies:
+            found += [first + shape.link for shape in tree.geometries]
+            first += tree.num_links
         return np.array(found, int)

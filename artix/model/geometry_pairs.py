@@ -31,9 +31,7 @@ def checked_pairs(topology: Topology, pairs: Sequence[Sequence[str]]) -> tuple[t
     return tuple(checked)
 
 
-def checked_shapes(
-    pair: Sequence[str], names: Sequence[str], shapes: Sequence[GeometryStructure]
-) -> tuple[str, str]:
+def checked_shapes(pair: Sequence[str], names: Sequence[str], shapes: Sequence[GeometryStructure]) -> tuple[str, str]:
     """The two names of a pair, both of shapes that have distances from each other.
 
     Raises:

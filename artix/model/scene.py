@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any
-
-import jax
-import numpy as np
 
 from artix.math import struct
 from artix.model.articulation import Articulation, State
@@ -137,7 +133,9 @@ class Scene(struct.PyTreeNode):
         self.check_names("states", states)
         missing = [name for name in self.names if name not in states]
         if missing:
-            raise ValueError(f"states: no state of {', '.join(missing)}; scene.neutral_states() has one for each member")
+            raise ValueError(
+                f"states: no state of {', '.join(missing)}; scene.neutral_states() has one for each member"
+            )
         for name in self.names:
             check_state(self[name], states[name])
         return tuple(states[name] for name in self.names)

@@ -236,8 +236,8 @@ def scene_rollout(
     Args:
       scene: as for :func:`scene_step`.
       states: where the members start, by name.
-      controls: with ``num_steps``, the controls that hold during all steps; without, one for each step, every array with
-        a leading axis [T].
+      controls: with ``num_steps``, the controls that hold during all steps; without, one for each step, every array
+        with a leading axis [T].
       dt: the step [s].
       options: as for :func:`scene_step`.
       num_steps: number of steps T under constant controls.

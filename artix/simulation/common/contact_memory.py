@@ -87,7 +87,7 @@ def grounded(articulation: Articulation | Scene) -> tuple[int, ...]:
     found = tuple(k for k, tree in enumerate(articulation.topologies) if touching_shapes(tree))
     if not found:
         raise ValueError(
-            f"no member of the scene ({', '.join(articulation.names)}) has geometry that could touch the ground; sensors "
-            "and shapes on a fixed root do not count"
+            f"no member of the scene ({', '.join(articulation.names)}) has geometry that could touch the ground; "
+            "sensors and shapes on a fixed root do not count"
         )
     return found

@@ -83,18 +83,14 @@ def _all_bounds(parts: Sequence[Prepared], touching: Touching | None, options: S
     """The rows of all articulations, as changes of the generalised velocity."""
     articulations, states, acting = zip(*((one.articulation, one.state, one.acting) for one in parts), strict=True)
     free = [Response(None, one.system.response.matrix) for one in parts]
-    within = [
-        response if one.system.hard is None else one.response for response, one in zip(free, parts, strict=True)
-    ]
+    within = [response if one.system.hard is None else one.response for response, one in zip(free, parts, strict=True)]
     rows = all_bound_rows(articulations, states, acting, free, within)
     distances, sizes = [], [len(response.weight) for response in within]
     for k, (one, response) in enumerate(zip(parts, within, strict=True)):
         if one.loops is not None:
             own = distance_rows(one.articulation, one.loops, response.matrix, one.acting.dt)
             distances.append(
-                own._replace(
-                    direction=in_columns(own.direction, sizes, k), effect=in_columns(own.effect, sizes, k)
-                )
+                own._replace(direction=in_columns(own.direction, sizes, k), effect=in_columns(own.effect, sizes, k))
             )
     contacts = None
     if touching is not None:

@@ -46,7 +46,9 @@ def contact_rows(
     direction, reach = contact_reaches(articulations, states, contacts)
     effect, dt = response.effect(direction), acting[0].dt
     coupling = matmul(response.reading(direction), effect.T)
-    if not any(group.transmitted is not None for one in acting for group in one.springs):  # PhysX's fixed tendons do not answer alike.
+    if not any(
+        group.transmitted is not None for one in acting for group in one.springs
+    ):  # PhysX's fixed tendons do not answer alike.
         coupling = jnp.where(np.tri(len(coupling), dtype=bool), coupling, coupling.T)
     links = LinkMotions(direction, effect, coupling)
     block = jnp.sum(matmul(reach, links.coupling)[:, :, None] * reach[:, None], axis=3)

@@ -57,9 +57,7 @@ def contact_reaches(
     return jnp.concatenate(directions), side_by_side(reaches, counts)
 
 
-def contact_directions(
-    articulations: Sequence[Articulation], states: Sequence[State], touches: Touches
-) -> Array:
+def contact_directions(articulations: Sequence[Articulation], states: Sequence[State], touches: Touches) -> Array:
     """The contacts' velocities along two tangents and the normal, per generalised velocity, [K, 3, nv]."""
     kins = [kinematics(*member) for member in zip(articulations, states, strict=True)]
     sizes, parts = [one.topology.nv for one in articulations], []
@@ -102,9 +100,7 @@ def _between_links(
     )
 
 
-def _moved_by(
-    articulations: Sequence[Articulation], kins: Sequence[Kinematics], moves: Any, point: Array
-) -> Array:
+def _moved_by(articulations: Sequence[Articulation], kins: Sequence[Kinematics], moves: Any, point: Array) -> Array:
     """:func:`motions_by` of all articulations, for points relative to the first one's reference point, [6, K, nv]."""
     columns = np.cumsum([0, *(one.topology.nv for one in articulations)])
     found = []

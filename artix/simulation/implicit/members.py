@@ -46,7 +46,7 @@ def parted(array: Array, sizes: Sequence[int]) -> list[Array]:
 
 
 def dof_places(trees: Sequence[Tree]) -> Any:
-    """Where the DOFs are in the generalised velocity of all, in the order of the sweep; static unless a tree is data."""
+    """Where the DOFs are in the velocity of all, in the order of the sweep; static unless a tree is data."""
     if not all(isinstance(tree, Topology) for tree in trees):
         (tree,) = trees
         return tree.num_base_dofs + tree.depth_first_dofs

@@ -94,9 +94,7 @@ def _solved(
     options: SolverOptions,
     touching: Touching | None,
 ) -> _Solved:
-    parts = [
-        _prepared(*member, dt, options) for member in zip(articulations, states, controls, strict=True)
-    ]
+    parts = [_prepared(*member, dt, options) for member in zip(articulations, states, controls, strict=True)]
     return _Solved(parts, touching, bounded(parts, touching, options))
 
 
@@ -126,9 +124,7 @@ def _prepared(
 
 def _ends(solved: _Solved) -> list[State]:
     """The states after the step."""
-    touched = [
-        solved.touching is not None and solved.touching.touches.is_external(k) for k in range(len(solved.parts))
-    ]
+    touched = [solved.touching is not None and solved.touching.touches.is_external(k) for k in range(len(solved.parts))]
     return [_end(*one) for one in zip(solved.parts, solved.found.each, touched, strict=True)]
 
 
@@ -163,8 +159,8 @@ def _reports(solved: _Solved, ends: list[State], options: SolverOptions) -> list
         touches, acting = solved.touching.touches, [part.acting for part in parts]
         response = Response.joined([part.response for part in parts])
         rows = contact_rows(*members, touches, response, acting, options)
-        found_of = (touches, rows, found.impulses.contacts, found.velocity, acting[0].dt)
-        grounds, between, on_links = contact_reports(*members, *found_of)
+        impulses, dt = found.impulses.contacts, acting[0].dt
+        grounds, between, on_links = contact_reports(*members, touches, rows, impulses, found.velocity, dt)
         wrenches = [wrench + contact for wrench, contact in zip(wrenches, on_links, strict=True)]
     reports = []
     for part, own, wrench, end, ground in zip(parts, found.each, wrenches, ends, grounds, strict=True):
