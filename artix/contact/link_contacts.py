@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.contact.candidates import shapes_of
-from artix.contact.cores import cores_of
+from artix.contact.cores import Core, cores_of
 from artix.contact.materials import COMBINATIONS, Softness
 from artix.contact.pair_points import meetings_of
 from artix.contact.selection import Choice, lowest
