@@ -1,8 +1,8 @@
 """Arrays within ``jax.shard_map``.
 
-There, JAX tracks the mesh axes over which each array varies, and requires all operands of an operation to vary over
-the same ones. Functions of ``jax.numpy`` and ``jax.lax`` see to that; primitives that are bound directly, and the
-carries of loops, do not.
+There, JAX tracks the mesh axes over which each array varies, and requires all operands of an operation to vary over the
+same axes. The functions of ``jax.numpy`` and ``jax.lax`` ensure this; directly bound primitives and the carries of
+loops do not.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from jax import lax
 _Tree = TypeVar("_Tree")
 
 
-def varying_alike(tree: _Tree, *others: Any) -> _Tree:
-    """The same pytree, every array varying over all mesh axes over which any array in it or in the others varies."""
+def match_varying_axes(tree: _Tree, *others: Any) -> _Tree:
+    """The pytree, with every array varying over all axes over which any array in it or in the others varies."""
     axes = frozenset[Any]().union(*map(_varying_axes, jax.tree.leaves((tree, others))))
     if not axes:
         return tree
@@ -25,7 +25,7 @@ def varying_alike(tree: _Tree, *others: Any) -> _Tree:
 
 
 def type_like(others: Sequence[Any], shape: tuple[int, ...], dtype: Any) -> Any:
-    """The type of an array that varies over the same mesh axes as the others, which agree with each other."""
+    """The type of an array that varies over the same devices as the arrays of these types, which all agree."""
     for other in others:
         if _axes_of_type(other):
             sharding = other.sharding.update(spec=jax.sharding.PartitionSpec(*(None for _ in shape)))
@@ -41,8 +41,8 @@ def scan(
     reverse: bool = False,
     unroll: int = 1,
 ) -> tuple[Any, Any]:
-    """``jax.lax.scan`` with an initial carry that may be constant even if later ones vary over devices."""
-    return lax.scan(body, varying_alike(start, items), items, length, reverse, unroll)
+    """``jax.lax.scan`` whose carry may start as a constant and later vary over devices."""
+    return lax.scan(body, match_varying_axes(start, items), items, length, reverse, unroll)
 
 
 def _varying_axes(array: Any) -> frozenset[Any]:

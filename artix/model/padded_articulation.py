@@ -20,10 +20,10 @@ from artix.model.padding import Padding, pad_topology
 def pad_articulation(articulation: Articulation, padding: Padding) -> Articulation:
     """The articulation with padded arrays and its topology as data; padded links are massless, padded limits zero.
 
-    Shapes on links are left out: their kinds and links are static, but differ between the members of a fleet.
+    Shapes on links are dropped, since their kinds and links are static but differ between the members of a fleet.
 
     Raises:
-      TypeError: the articulation is padded already.
+      TypeError: the articulation is already padded.
       ValueError: it does not fit the padding.
     """
     topology = static_topology(
@@ -32,12 +32,14 @@ def pad_articulation(articulation: Articulation, padding: Padding) -> Articulati
     tree = pad_topology(topology, padding)
 
     def pad(name: str, size: int, **other_sizes: int) -> Any:
-        """An array, or each array of a group, filled up along its first axis; ``other_sizes`` are for some of them."""
+        """Pads an array, or the arrays of a group, along the first axis; ``other_sizes`` overrides single arrays."""
         group, fill = getattr(articulation, name), IDENTITY_POSE if name.endswith("_pose") else 0.0
         if isinstance(group, jax.Array | np.ndarray):
             return _filled_up(group, size, fill)
         arrays = {field.name: getattr(group, field.name) for field in dataclasses.fields(group)}
-        return group.replace(**{key: _filled_up(array, other_sizes.get(key, size)) for key, array in arrays.items()})
+        return group.replace(
+            **{key: _filled_up(array, other_sizes.get(key, size)) for key, array in arrays.items()}
+        )
 
     of_tendon_joints = dict.fromkeys(("coefficient", "recip_coefficient"), padding.tendon_joints)
     of_attachments = ("position", "coefficient", "rest_length", "lower_limit", "upper_limit")
