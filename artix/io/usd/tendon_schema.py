@@ -1,8 +1,8 @@
-"""PhysX's tendon attachment schemas over stock ``pxr``: accessors with the names of the generated schema classes.
+"""PhysX's tendon attachment schemas for stock USD: accessors with the names of the generated schema classes.
 
-NVIDIA's ``PhysxSchema`` plugin generates these classes; stock USD does not know the schemas, drops them from
-``Usd.Prim.GetAppliedSchemas`` and knows no fallbacks. The classes here read and write the same properties and applied
-schemas, so that stages written with one are read by the other. ``pxr`` is imported when it is first used.
+NVIDIA's ``PhysxSchema`` plugin provides these classes. Stock USD does not define the schemas, so it omits them from
+``Usd.Prim.GetAppliedSchemas`` and has no fallback values. The classes here read and write the same properties and
+applied schemas, so stages are interchangeable between the two. ``pxr`` is imported on first use.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NAMESPACE = "physxTendon"
 
 
 class _Definition(NamedTuple):
-    """An attribute of a schema: its value type's name, its fallback, and whether it is uniform."""
+    """An attribute of a schema: the name of its value type, its fallback value, and whether it is uniform."""
 
     type_name: str
     fallback: Any
@@ -27,7 +27,7 @@ class _Definition(NamedTuple):
 
 
 class SchemaAttribute:
-    """A ``Usd.Attribute`` that knows its schema's fallback; everything else is the attribute's own.
+    """A ``Usd.Attribute`` with the fallback value of its schema; everything else is forwarded to the attribute.
 
     Args:
       attribute: the attribute, valid only if it is authored.
@@ -38,7 +38,7 @@ class SchemaAttribute:
         self._attribute, self._fallback = attribute, fallback
 
     def Get(self, time: Usd.TimeCode | float | None = None) -> Any:
-        """The value at a time, the default one when ``None``; the fallback where nothing is authored."""
+        """The value at a time, the default value when ``None``; the fallback if nothing is authored."""
         if not self._attribute or not self._attribute.HasAuthoredValue():
             return self._fallback
         return self._attribute.Get() if time is None else self._attribute.Get(time)
