@@ -1,4 +1,4 @@
-"""Small built-in robots for learning and testing, described without meshes."""
+"""Small built-in robots for learning and testing, without meshes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from artix.io.urdf.reader import load_urdf
 from artix.model.articulation import Articulation
 
-#: Each robot and whether its base is fixed unless told otherwise.
+#: Whether the base is fixed by default, by robot.
 _FIXED_BASE = {"arm7": True, "cart_pole": True, "double_pendulum": True, "humanoid": False, "quadruped": False}
 
 
 def names() -> tuple[str, ...]:
-    """The names of the robots that :func:`load` knows.
+    """The names of the built-in robots.
 
     Examples:
       >>> print(artix.robots.names())
@@ -24,10 +24,13 @@ def names() -> tuple[str, ...]:
 
 
 def path(name: str) -> Path:
-    """The path of a robot's URDF.
+    """The path of a built-in robot's URDF.
+
+    Args:
+      name: one of :func:`names`.
 
     Raises:
-      ValueError: there is no robot of this name; the message lists those that there are.
+      ValueError: there is no robot of this name; the message lists all names.
 
     Examples:
       >>> print(artix.robots.path("arm7").name)
@@ -39,15 +42,15 @@ def path(name: str) -> Path:
 
 
 def load(name: str, **options: Any) -> Articulation:
-    """Reads one of the robots.
+    """Loads a built-in robot.
 
     Args:
       name: ``"cart_pole"`` and ``"double_pendulum"`` (2 DOFs), ``"arm7"`` (7), ``"quadruped"`` (12), ``"humanoid"``
         (25).
-      **options: as for :func:`~artix.load_urdf`; the last two robots float unless ``fixed_base=True`` is given.
+      **options: as for :func:`~artix.load_urdf`; the last two robots float unless you pass ``fixed_base=True``.
 
     Raises:
-      ValueError: there is no robot of this name; the message lists those that there are.
+      ValueError: there is no robot of this name; the message lists all names.
 
     Examples:
       >>> arm = artix.robots.load("arm7")

@@ -296,7 +296,7 @@ class _Computation:
         code.lines.append(f"  store {scalar} {name}, ptr {pointer}, align {BYTES[kind]}")
 
     def _address(self, _: Instructions, array: int) -> tuple[str, str]:
-        """The address of an array of which entries are loaded."""
+        """The address of an array to load from."""
         count = len(self._arguments)
         return (self._arguments[array] if array < count else table_name(array - count)), "ptr"
 
