@@ -25,7 +25,7 @@ Array = jax.Array
 
 
 class AnchorRows(NamedTuple):
-    """The R rows of anchors, anchor by anchor, each anchor's in the order of its ``rows``; units m and rad.
+    """The R rows of anchors, anchor by anchor, each anchor's in the order of its ``rows``; in m, rad and s.
 
     Attributes:
       error: what should be zero, [R]: ``R_a^T (p_a - p_b)`` and ``-log(R_a^T R_b)``; for a weld ``-log6`` of the

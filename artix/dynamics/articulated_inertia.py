@@ -54,7 +54,8 @@ def articulated_body_inertias(
       TypeError: an array of the state has another dtype than the articulation, or the articulation belongs to a mixed
         fleet, whose tree is not known while JAX traces.
 
-    Identity: ``S_j . I^A_j S_j`` is D_j of :func:`artix.mass_matrix_cholesky` for joints of one DOF.
+    Identity: with ``axes="world"`` and the columns S of :func:`artix.joint_jacobians`, ``S_j . I^A_j S_j`` is D_j of
+    :func:`artix.mass_matrix_cholesky` for joints of one DOF.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")

@@ -21,6 +21,7 @@ from artix.evaluation.scalar_order import live
 from artix.evaluation.scalar_program import Op, ScalarProgram, array_operand
 from artix.evaluation.scalarize import TooManyOperations, UnsupportedOperation
 from artix.model.articulation import Articulation
+from artix.model.scene import Scene
 from artix.model.states import neutral_state
 
 _LEVELS = ("for all robots", "a robot", "a tangent of a robot")
@@ -88,7 +89,7 @@ class Explanation:
         return "\n".join(map(str, self.operations)) or "no operation of artix"
 
 
-def explain(function: Callable[..., Any], articulation: Articulation, *arguments: Any) -> Explanation:
+def explain(function: Callable[..., Any], articulation: Articulation | Scene, *arguments: Any) -> Explanation:
     """The cost, per robot, of ``jax.jit(jax.vmap(lambda *x: function(articulation, *x)))``.
 
     Nothing is compiled or run. The run time of a kernel is proportional to its operations or, if its results are large,
@@ -96,9 +97,10 @@ def explain(function: Callable[..., Any], articulation: Articulation, *arguments
 
     Args:
       function: a function of artix, or one that calls functions of artix (such as their ``jax.grad``).
-      articulation: its first argument, whose parameters count as known.
+      articulation: its first argument, an articulation or a scene, whose parameters count as known.
       arguments: examples of the other arguments, for one robot. Required arguments may be omitted if they have one of
-        artix's names: ``state``, ``force``, ``acceleration``, ``right``, ``external_force``, ``control`` and ``dt``.
+        artix's names: ``state``, ``force``, ``acceleration``, ``right``, ``external_force``, ``control`` and ``dt``;
+        for a scene ``states``, ``controls`` and ``dt``.
 
     Returns:
       The cost of each operation.
@@ -169,15 +171,23 @@ def _operations(jaxpr: Any) -> Iterator[tuple[Program, Axes]]:
                 yield from _operations(inner)
 
 
-def _examples(function: Callable[..., Any], articulation: Articulation, num_given: int) -> list[Any]:
+def _defaults(articulation: Articulation | Scene) -> dict[str, Callable[[], Any]]:
+    """Examples of arguments by their names in artix."""
+    dt = jnp.asarray(0.01, articulation.dtype)
+    if isinstance(articulation, Scene):
+        return {"states": articulation.neutral_states, "controls": lambda: None, "dt": lambda: dt}
     topology, dtype = articulation.topology, articulation.dtype
     vector = jnp.zeros(topology.nv, dtype)
-    defaults = {
+    return {
         "state": lambda: neutral_state(articulation),
         "external_force": lambda: jnp.zeros((topology.num_links, 6), dtype),
         "control": lambda: None,
-        "dt": lambda: jnp.asarray(0.01, dtype),
+        "dt": lambda: dt,
     } | dict.fromkeys(("force", "acceleration", "right"), lambda: vector)
+
+
+def _examples(function: Callable[..., Any], articulation: Articulation | Scene, num_given: int) -> list[Any]:
+    defaults = _defaults(articulation)
     examples = []
     for parameter in list(inspect.signature(function).parameters.values())[1 + num_given :]:
         if parameter.default is not parameter.empty or parameter.kind not in (

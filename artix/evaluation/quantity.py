@@ -16,6 +16,7 @@ from artix.evaluation.operation import evaluate
 from artix.evaluation.program import Program, is_tracing, trace
 from artix.evaluation.signature import program_key, read_signature, signature_of, write_signature
 from artix.model.articulation import Articulation
+from artix.model.scene import Scene
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -214,6 +215,6 @@ def _have_same_bytes(a: jax.Array, b: jax.Array) -> bool:
 
 
 def _num_parameters(structure: Any) -> int:
-    """The number of arrays in the first argument if it is an articulation, otherwise 0."""
+    """The number of arrays in the first argument if it is an articulation or a scene, otherwise 0."""
     first = structure.children()[0].children()[:1]
-    return first[0].num_leaves if first and (first[0].node_data() or [None])[0] is Articulation else 0
+    return first[0].num_leaves if first and (first[0].node_data() or [None])[0] in (Articulation, Scene) else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from artix.model.geometry import GeometryType
+from artix.model.geometry import GeometryStructure, GeometryType
 from artix.model.topology import Topology
 
 #: The kinds of shapes between which distances can be computed.
@@ -19,27 +19,36 @@ def checked_pairs(topology: Topology, pairs: Sequence[Sequence[str]]) -> tuple[t
       ValueError: a pair does not consist of two names, a name is unknown, the two do not move relative to each other,
         their distance cannot be computed, or a pair is given twice.
     """
-    checked: list[tuple[str, str]] = []
+    names, checked = [shape.name for shape in topology.geometries], []
     for pair in pairs:
-        if isinstance(pair, str) or len(pair) != 2:
-            raise ValueError(f"geometry_pairs: a pair has two names of shapes; found {pair!r}")
-        first, second = pair
-        try:
-            shapes = [topology.geometries[topology.geometry_index(name)] for name in pair]
-        except KeyError as error:
-            raise ValueError(f"geometry_pairs: {error.args[0]}") from None
-        if topology.link_body[shapes[0].link] == topology.link_body[shapes[1].link]:
+        first, second = checked_shapes(pair, names, topology.geometries)
+        links = [topology.geometries[topology.geometry_index(name)].link for name in (first, second)]
+        if topology.link_body[links[0]] == topology.link_body[links[1]]:
             raise ValueError(f"geometry_pairs: {first!r} and {second!r} do not move against each other")
-        for shape in shapes:
-            if shape.type not in PAIRED_TYPES:
-                raise ValueError(
-                    f"geometry_pairs: {shape.name!r} is a {shape.type.value}; spheres, capsules and boxes touch each "
-                    "other: give the link one of these, a sensor if it shall not touch the ground"
-                )
         if (first, second) in checked or (second, first) in checked:
             raise ValueError(f"geometry_pairs: {first!r} and {second!r} are given twice")
         checked.append((first, second))
     return tuple(checked)
+
+
+def checked_shapes(pair: Sequence[str], names: Sequence[str], shapes: Sequence[GeometryStructure]) -> tuple[str, str]:
+    """The two names of a pair, both of shapes that have distances from each other.
+
+    Raises:
+      ValueError: there are not two names, one is unknown, or there is no distance between their kinds.
+    """
+    if isinstance(pair, str) or len(pair) != 2:
+        raise ValueError(f"geometry_pairs: a pair has two names of shapes; found {pair!r}")
+    for name in pair:
+        if name not in names:
+            raise ValueError(f"geometry_pairs: no geometry called {name!r}; there are: {', '.join(names)}")
+        shape = shapes[list(names).index(name)]
+        if shape.type not in PAIRED_TYPES:
+            raise ValueError(
+                f"geometry_pairs: {name!r} is a {shape.type.value}; spheres, capsules and boxes touch each "
+                "other: give the link one of these, a sensor if it shall not touch the ground"
+            )
+    return pair[0], pair[1]
 
 
 def candidate_pairs(topology: Topology) -> tuple[tuple[str, str], ...]:

@@ -35,11 +35,10 @@ def pad_articulation(articulation: Articulation, padding: Padding) -> Articulati
         """Pads an array, or the arrays of a group, along the first axis; ``other_sizes`` overrides single arrays."""
         group, fill = getattr(articulation, name), IDENTITY_POSE if name.endswith("_pose") else 0.0
         if isinstance(group, jax.Array | np.ndarray):
-            return jnp.asarray(padded(np.asarray(group), (size, *group.shape[1:]), fill))
-        arrays = {field.name: np.asarray(getattr(group, field.name)) for field in dataclasses.fields(group)}
-        sizes = {key: other_sizes.get(key, size) for key in arrays}
+            return _filled_up(group, size, fill)
+        arrays = {field.name: getattr(group, field.name) for field in dataclasses.fields(group)}
         return group.replace(
-            **{key: jnp.asarray(padded(array, (sizes[key], *array.shape[1:]))) for key, array in arrays.items()}
+            **{key: _filled_up(array, other_sizes.get(key, size)) for key, array in arrays.items()}
         )
 
     of_tendon_joints = dict.fromkeys(("coefficient", "recip_coefficient"), padding.tendon_joints)
@@ -57,3 +56,11 @@ def pad_articulation(articulation: Articulation, padding: Padding) -> Articulati
         loop_joints=pad("loop_joints", padding.loop_joints),
         geometry=jax.tree.map(lambda leaf: jnp.asarray(leaf, articulation.dtype), Geometries.of([])),
     )
+
+
+def _filled_up(array: Any, size: int, fill: Any = 0.0) -> jax.Array:
+    """An array with ``size`` rows, by NumPy unless JAX traces it: JAX would compile a program for each shape."""
+    shape = (size, *array.shape[1:])
+    if isinstance(array, jax.core.Tracer):
+        return jnp.full(shape, fill, array.dtype).at[: array.shape[0]].set(array)
+    return jnp.asarray(padded(np.asarray(array), shape, fill))

@@ -27,7 +27,7 @@ class TendonJoint:
 
     Attributes:
       dof: name of the DOF, or of a joint with one DOF.
-      coefficient: length of the tendon per joint position [m/rad, or 1].
+      coefficient: change of the tendon's length per joint position, [m/rad] for a rotation, [1] for a translation.
       recip_coefficient: joint effort per tendon force; equal to ``coefficient`` if the forces are to conserve energy.
       parent: index, in the tendon's list, of the tendon joint on the parent link; -1 for those next to the root link.
 

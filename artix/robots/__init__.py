@@ -1,4 +1,4 @@
-"""Small built-in robots for learning and testing, without meshes."""
+"""Small built-in robots without meshes, for learning and testing."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from artix.io.urdf.reader import load_urdf
 from artix.model.articulation import Articulation
 
-#: Whether the base is fixed by default, by robot.
+#: The robots, and whether their base is fixed by default.
 _FIXED_BASE = {"arm7": True, "cart_pole": True, "double_pendulum": True, "humanoid": False, "quadruped": False}
 
 
 def names() -> tuple[str, ...]:
-    """The names of the built-in robots.
+    """The names of the robots that :func:`load` knows.
 
     Examples:
       >>> print(artix.robots.names())
@@ -24,13 +24,10 @@ def names() -> tuple[str, ...]:
 
 
 def path(name: str) -> Path:
-    """The path of a built-in robot's URDF.
-
-    Args:
-      name: one of :func:`names`.
+    """The path of a robot's URDF.
 
     Raises:
-      ValueError: there is no robot of this name; the message lists all names.
+      ValueError: there is no robot of this name; the message lists the names.
 
     Examples:
       >>> print(artix.robots.path("arm7").name)
@@ -42,15 +39,19 @@ def path(name: str) -> Path:
 
 
 def load(name: str, **options: Any) -> Articulation:
-    """Loads a built-in robot.
+    """Loads one of the built-in robots.
 
     Args:
-      name: ``"cart_pole"`` and ``"double_pendulum"`` (2 DOFs), ``"arm7"`` (7), ``"quadruped"`` (12), ``"humanoid"``
+      name: ``"cart_pole"`` or ``"double_pendulum"`` (2 DOFs), ``"arm7"`` (7), ``"quadruped"`` (12) or ``"humanoid"``
         (25).
-      **options: as for :func:`~artix.load_urdf`; the last two robots float unless you pass ``fixed_base=True``.
+      **options: options of :func:`~artix.load_urdf`. The quadruped and the humanoid have a floating base unless
+        ``fixed_base=True``; the others have a fixed base.
+
+    Returns:
+      The articulation.
 
     Raises:
-      ValueError: there is no robot of this name; the message lists all names.
+      ValueError: there is no robot of this name; the message lists the names.
 
     Examples:
       >>> arm = artix.robots.load("arm7")

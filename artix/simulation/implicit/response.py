@@ -7,11 +7,14 @@ lies between its link and the root. Where hard relations or tendons couple every
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 
 from artix.math import spatial, struct
 from artix.math.arrays import matmul
+from artix.simulation.implicit.members import joined, side_by_side
 
 Array = jax.Array
 
@@ -27,6 +30,17 @@ class Response(struct.PyTreeNode):
     """[nv, nv]; ``None`` where the matrix is dense."""
     weight: Array
     """[nv]; the dense matrix [nv, nv] where there is one."""
+
+    @classmethod
+    def joined(cls, parts: Sequence[Response]) -> Response:
+        """Of several articulations, none of which answers impulses on another."""
+        if len(parts) == 1:
+            return parts[0]
+        sizes = [len(part.weight) for part in parts]
+        if any(part.left is None for part in parts):
+            return cls(None, side_by_side([part.matrix for part in parts], sizes))
+        left = [part.left for part in parts if part.left is not None]
+        return cls(side_by_side(left, sizes), joined([part.weight for part in parts]))
 
     @property
     def matrix(self) -> Array:
