@@ -194,7 +194,7 @@ def _implicit(
     is_wide = slope.shape[0] <= slope.shape[1]
     matrix = _product(slope, slope.T) if is_wide else _product(slope.T, slope)
     damping = 10 * jnp.finfo(matrix.dtype).eps * (jnp.trace(matrix) + jnp.finfo(matrix.dtype).tiny)
-    inverse = eliminated(matrix + damping * jnp.eye(len(matrix), dtype=matrix.dtype))
+    inverse = lu_factorize(matrix + damping * jnp.eye(len(matrix), dtype=matrix.dtype))
     step = _product(slope.T, inverse.solve(change)) if is_wide else inverse.solve(_product(slope.T, change))
     return artix.integrate(articulation, state, -step)
 
