@@ -30,7 +30,7 @@ def description_path(robot: str) -> Path:
     path = Path(robot)
     if not path.exists():
         raise UnreadableRobot(
-            f"there is no file {robot!r} and no built-in robot of that name; there are: {', '.join(robots.names())}"
+            f"there is no file {robot!r} and no built-in robot of that name; choose from: {', '.join(robots.names())}"
         )
     if not path.is_file():
         raise UnreadableRobot(f"{robot!r} is not a file; give the path of a robot description")

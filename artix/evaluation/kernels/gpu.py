@@ -45,7 +45,7 @@ def build_for_gpu(program: ScalarProgram, mapped: Sequence[Mapped], has_items: b
 
     Args:
       program: the program of one robot.
-      mapped: for each argument, the batches by which it has rows.
+      mapped: for each argument, which of the batches it has rows for.
       has_items: whether each robot has a batch of items.
 
     Raises:
