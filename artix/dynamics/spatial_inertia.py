@@ -64,8 +64,8 @@ def composite_spatial_inertias(articulation: Articulation, state: State, *, axes
       ValueError: an array of the state has the wrong shape, or ``axes`` is not one of the three.
       TypeError: an array of the state has another dtype than the articulation.
 
-    Identity: with ``axes="world"`` and the columns S of :func:`artix.joint_jacobians`, ``S_i . I^c_j S_j`` for i above j
-    is the mass matrix.
+    Identity: with ``axes="world"`` and the columns S of :func:`artix.joint_jacobians`, ``S_i . I^c_j S_j`` for i above
+    j is the mass matrix.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
