@@ -77,7 +77,7 @@ def report(table: Table, machine: Machine | None) -> str:
     if machine is not None:
         parts.append(_roofline(table, machine))
     if table.reasons:
-        parts.append("## Why there is no number\n\n" + "\n".join(f"{k}. {r}" for k, r in enumerate(table.reasons, 1)))
+        parts.append("## Why numbers are missing\n\n" + "\n".join(f"{k}. {r}" for k, r in enumerate(table.reasons, 1)))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -113,7 +113,7 @@ def _aims(table: Table) -> str:
         return ""
     heads = ("quantity", "best JAX peer / artix", "Pinocchio C++ / artix", "compiling: best JAX peer / artix")
     head = f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|"
-    return "\n".join([f"## What is aimed at, batch {table.batch}\n", head, *lines])
+    return "\n".join([f"## Targets, batch {table.batch}\n", head, *lines])
 
 
 def _aim(aim: float, found: Mapping[str, float | None]) -> str:
