@@ -138,7 +138,7 @@ def torque_error(robot: artix.Articulation, measured: Measurements) -> Array:
 
 
 def main() -> None:
-    """Identifies the seven-axis arm from 4,000 noisy samples, starting from inertias that are wrong by a third."""
+    """Identifies the seven-axis arm from 4,000 noisy samples, starting from inertias a third off."""
     jax.config.update("jax_enable_x64", True)
     arm, noise = artix.robots.load("arm7", dtype="float64"), 0.1
     links = list(movable_links(arm))
