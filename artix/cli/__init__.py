@@ -46,9 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
 
     demo = commands.add_parser("demo", help="compute, time and check every quantity for a mixed fleet, and draw it")
-    demo.add_argument(
-        "--members", type=_positive, default=4096, help="size of the fleet (default: %(default)s)"
-    )
+    demo.add_argument("--members", type=_positive, default=4096, help="size of the fleet (default: %(default)s)")
     demo.add_argument("--output", help="PNG file to write (default: artix_demo.png or artix_trajectories.png)")
     demo.add_argument("--seed", type=int, default=0, help="seed for the random states (default: %(default)s)")
     trajectory_help = "instead, optimise a swing-up by gradient descent and a reach by iLQR, and plot them"
@@ -63,9 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_reading_options(info)
     info.set_defaults(run=_info)
 
-    check = commands.add_parser(
-        "check", help="report what is wrong with a description; exits with 1 on errors"
-    )
+    check = commands.add_parser("check", help="report what is wrong with a description; exits with 1 on errors")
     check.add_argument("robot", help=robot_help)
     _add_checking_options(check)
     check.set_defaults(run=_check)
@@ -74,20 +70,17 @@ def _parser() -> argparse.ArgumentParser:
     convert.add_argument("robot", help=robot_help)
     convert.add_argument("output", help="file to write: .urdf, .xml (MJCF), .usda, or .npz, which keeps everything")
     _add_reading_options(convert)
-    convert.add_argument(
-        "--merge-fixed-joints", action="store_true", default=None, help="merge links on fixed joints"
-    )
+    convert.add_argument("--merge-fixed-joints", action="store_true", default=None, help="merge links on fixed joints")
     convert.set_defaults(run=_convert)
 
-    view = commands.add_parser(
-        "view", help="show a robot in a browser with a slider per joint, or save it"
-    )
+    view = commands.add_parser("view", help="show a robot in a browser with a slider per joint, or save it")
     view.add_argument("robot", help=robot_help)
     view.add_argument("--html", metavar="FILE", help="instead, save one HTML file in which each joint moves in turn")
     view.add_argument("--png", metavar="FILE", help="instead, save a picture")
     view.add_argument("--collision", action="store_true", help="also show the collision shapes")
     package_help = "folders to search for the meshes of package:// URLs"
     view.add_argument("--package-dirs", nargs="+", metavar="DIR", default=[], help=package_help)
+    host_help = "address to listen on (default: %(default)s); 0.0.0.0 accepts other machines"
     view.add_argument(
         "--host",
         default="127.0.0.1",

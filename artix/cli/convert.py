@@ -46,9 +46,7 @@ def run_convert(robot: str, output: str, **options: Any) -> int:
     for issue in [*issues, *unsaid]:
         print(issue)
     print(f"{output}: {articulation.topology.num_links} links, {articulation.topology.num_dofs} DOFs", end="")
-    print(
-        f"; {len(unsaid)} of its properties cannot be written as {Path(output).suffix}" if unsaid else ", nothing lost"
-    )
+    print(f"; {len(unsaid)} of its properties do not fit into {Path(output).suffix}" if unsaid else ", nothing lost")
     return 0
 
 

@@ -50,7 +50,7 @@ def writable(output: str) -> bool:
     if folder.is_dir():
         return True
     print(
-        f"artix: there is no folder {str(folder)!r}; create it, or save {Path(output).name!r} elsewhere",
+        f"artix: there is no folder {str(folder)!r}; create it or save elsewhere",
         file=sys.stderr,
     )
     return False
