@@ -1,4 +1,4 @@
-"""Rules that convert operations on arrays with unknown entries to scalars."""
+"""Rules that convert operations on arrays with unknown entries to scalar operations."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from artix.evaluation.scalar_sums import accumulate_rows, matrix_product, reduce
 
 
 def symbolic_rule(equation: Any) -> Rule:
-    """The rule of an equation of a program.
+    """The rule for an equation of a program.
 
     Args:
-      equation: of a jaxpr.
+      equation: an equation of a jaxpr.
 
     Raises:
       UnsupportedOperation: there is none.
@@ -166,7 +166,7 @@ def _select(equation: Any) -> Rule:
             flags, (no, yes) = expand_which(builder.references(which, Kind.BOOL)), branches
             results = [select(builder, kind, flag, x, y) for flag, x, y in zip(flags, yes, no, strict=False)]
         else:
-            raise UnsupportedOperation("select_n by an integer that is not known")
+            raise UnsupportedOperation("select_n by an unknown integer")
         return [builder.as_value(results, shape, dtype)]
 
     return apply

@@ -184,7 +184,7 @@ def test_convert_between_formats(tmp_path, capsys):
     assert main(["convert", npz, urdf]) == 0
     assert "whether the base is fixed" in capsys.readouterr().out
     assert main(["convert", urdf, xml, "--fixed-base"]) == 0
-    assert "MJCF has no word for its speed limit" in capsys.readouterr().out
+    assert "MJCF cannot express its speed limit" in capsys.readouterr().out
     original, again = robots.load("arm7"), artix.load(urdf, fixed_base=True)
     np.testing.assert_allclose(again.link_inertia, original.link_inertia, rtol=1e-12)
 

@@ -485,9 +485,9 @@ def test_what_has_no_rule_is_refused(function: Callable[..., Any], name: str) ->
 
 def test_programs_may_be_too_large() -> None:
     closed = jax.make_jaxpr(lambda x: lax.fori_loop(0, 100, lambda _, y: jnp.sin(y), x))(np.ones(3))
-    assert scalarize(closed, [1], {}, most_operations=303).size == 300
+    assert scalarize(closed, [1], {}, max_operations=303).size == 300
     with pytest.raises(TooManyOperations, match="302"):
-        scalarize(closed, [1], {}, most_operations=302)
+        scalarize(closed, [1], {}, max_operations=302)
 
 
 def test_orders_and_live_scalars() -> None:

@@ -382,7 +382,7 @@ def test_couplings_across_articulations_are_refused_once():
                 '<site site="mark"/><site site="far"/></spatial></tendon>'
             ),
             "tendon",
-            '<spatial name="p">: its path has what no tendon of artix has: pulley',
+            '<spatial name="p">: artix does not support this element of its path: pulley',
         ),
     ],
 )

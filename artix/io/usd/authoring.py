@@ -25,7 +25,7 @@ class Author:
         pxr = import_pxr()
         self.stage = pxr.Usd.Stage.CreateInMemory()
         self._report = report
-        self._unsaid: dict[tuple[str, str], list[Usd.Prim]] = {}
+        self._warnings: dict[tuple[str, str], list[Usd.Prim]] = {}
         pxr.UsdGeom.SetStageUpAxis(self.stage, pxr.UsdGeom.Tokens.z)
         pxr.UsdGeom.SetStageMetersPerUnit(self.stage, 1.0)
         pxr.UsdPhysics.SetStageKilogramsPerUnit(self.stage, 1.0)
@@ -45,13 +45,13 @@ class Author:
             prim.SetCustomDataByKey(NAME_KEY, name)
         return prim
 
-    def cannot_say(self, prim: Usd.Prim, message: str, fix: str = "nothing, or set it after reading") -> None:
+    def report_unsupported(self, prim: Usd.Prim, message: str, fix: str = "nothing, or set it after reading") -> None:
         """Remembers something that USD cannot express."""
-        self._unsaid.setdefault((message, fix), []).append(prim)
+        self._warnings.setdefault((message, fix), []).append(prim)
 
     def finish(self) -> Usd.Stage:
         """The stage; reports what it cannot express, one warning for all prims with the same remark."""
-        for (message, fix), prims in self._unsaid.items():
+        for (message, fix), prims in self._warnings.items():
             names = ", ".join(f"<{prim.GetPath()}>" for prim in prims)
             self._report.left_out(Location(names), message, fix)
         return self.stage

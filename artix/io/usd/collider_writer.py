@@ -70,7 +70,9 @@ def _write_pairs(out: Author, topology: Topology, root: Usd.Prim, prims: dict[st
     paired = {name for pair in topology.geometry_pairs for name in pair}
     for shape in topology.geometries:
         if shape.sensor and shape.name in paired:
-            out.cannot_say(prims[shape.name], "a trigger, which the ground does not feel, does not touch others either")
+            out.report_unsupported(
+                prims[shape.name], "a trigger, which the ground does not feel, does not touch others either"
+            )
     for k, a in enumerate(topology.geometries):
         apart = [b.name for b in topology.geometries[k + 1 :] if frozenset((a.name, b.name)) not in touching]
         if apart:
@@ -92,7 +94,7 @@ def _write_size(out: Author, prim: Usd.Prim, shape: GeometryStructure, size: np.
         prim.AddAppliedSchema("PhysicsMeshCollisionAPI")
         author(prim, "token", "physics:approximation", "convexHull", uniform=True)
         if size[0]:
-            out.cannot_say(prim, "the radius about the points of a hull is dropped")
+            out.report_unsupported(prim, "the radius about the points of a hull is dropped")
     else:
         author(prim, "double", "radius", float(size[0]))
         if shape.type is not GeometryType.SPHERE:

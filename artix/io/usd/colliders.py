@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from artix.io.common.collision_meshes import mesh_shape, tell_errors
+from artix.io.common.collision_meshes import mesh_shape, summarize_errors
 from artix.io.common.diagnostics import Report
 from artix.io.common.poses import IDENTITY, compose
 from artix.io.usd.stage import UsdPrim, UsdScene, import_pxr
-from artix.model.geometry import MOST_HULL_POINTS, Geometry, GeometryType
+from artix.model.geometry import MAX_HULL_POINTS, Geometry, GeometryType
 
 #: Schema of PhysX's triggers, shapes that report overlaps and exert no force: sensors.
 TRIGGER_SCHEMA = "PhysxTriggerAPI"
@@ -43,9 +43,7 @@ def collider_shapes(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
         if shape is None or problem is not None:
             kind = str(collider.prim.GetTypeName()) or "no type"
             message = problem or f"a collider of type {kind} that is no shape of artix"
-            fix = (
-                f"where contact matters, use a Cube, Sphere, Capsule, Cylinder, or a Mesh of {MOST_HULL_POINTS} points"
-            )
+            fix = f"where contact matters, use a Cube, Sphere, Capsule, Cylinder, or a Mesh of {MAX_HULL_POINTS} points"
             fix += ", or read them by meshes='hull' or 'capsule'" if kind == "Mesh" else ""
             scene.report.warning(collider, f"touches nothing: {message}", fix)
             continue
@@ -99,12 +97,12 @@ def _mesh(
         return Geometry(type=GeometryType.SPHERE, size=(radius,), pose=center, **material)
     # Exporters repeat a vertex for each of its normals.
     _, first = np.unique(points, axis=0, return_index=True)
-    if len(first) <= MOST_HULL_POINTS:
+    if len(first) <= MAX_HULL_POINTS:
         return Geometry.hull(points[np.sort(first)], pose=pose, **material)
     if scene.meshes is None:
         return None
     found = mesh_shape(points[np.sort(first)], scene.meshes, pose, **material)
-    tell_errors(scene.report, collider, scene.meshes, {collider.name: found.error})
+    summarize_errors(scene.report, collider, scene.meshes, {collider.name: found.error})
     return found.geometry
 
 

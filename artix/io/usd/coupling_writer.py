@@ -56,7 +56,7 @@ def write_fixed_tendons(out: Author, topology: Topology, arrays: Articulation, j
     for index, tendon in enumerate(topology.fixed_tendons):
         reason = _unsayable(topology, tendon)
         if reason:
-            out.cannot_say(out.top, f"fixed tendon {tendon.name!r} is not written: {reason}")
+            out.report_unsupported(out.top, f"fixed tendon {tendon.name!r} is not written: {reason}")
         else:
             _write_fixed_tendon(topology, arrays, joints, index, first)
         first += len(tendon.dofs)
@@ -113,7 +113,9 @@ def _write_spatial_tendon(
 ) -> None:
     numbers, names = arrays.spatial_tendons, _attachment_names(tendon, bodies)
     if float(numbers.coefficient[first]) != 1.0:
-        out.cannot_say(bodies[tendon.links[0]], f"the root of tendon {tendon.name!r} is read with the coefficient 1")
+        out.report_unsupported(
+            bodies[tendon.links[0]], f"the root of tendon {tendon.name!r} is read with the coefficient 1"
+        )
     for number, (link, parent) in enumerate(zip(tendon.links, tendon.parents, strict=True)):
         at = first + number
         point: PhysxTendonAttachmentAPI

@@ -112,10 +112,10 @@ def _write_limits(out: Author, prim: Usd.Prim, arrays: Articulation, dof: int, a
     elif limited:
         author_floats(prim, "physics", lowerLimit=low, upperLimit=high)
     if limited and low == high == 0.0 and kind is JointType.SPHERICAL:
-        out.cannot_say(prim, f"an axis ({axis.name.lower()}) with both limits zero will be read as locked")
+        out.report_unsupported(prim, f"an axis ({axis.name.lower()}) with both limits zero will be read as locked")
     if limited != (kind is JointType.REVOLUTE_UNWRAPPED) and kind in (JointType.REVOLUTE, JointType.REVOLUTE_UNWRAPPED):
         message = "a revolute joint's angle is read as wrapping if and only if it has no limits; this one differs"
-        out.cannot_say(prim, message)
+        out.report_unsupported(prim, message)
 
 
 def _write_axis(
@@ -139,7 +139,9 @@ def _write_axis(
             viscousFrictionCoefficient=friction.viscous[dof] / units.stiffness,
         )
     if np.isfinite(arrays.max_joint_force[dof]):
-        out.cannot_say(prim, "a limit of commanded joint forces is not said; a drive's maxForce is the drive's own")
+        out.report_unsupported(
+            prim, "a limit of commanded joint forces is not said; a drive's maxForce is the drive's own"
+        )
     if state is not None:
         prim.AddAppliedSchema(f"PhysicsJointStateAPI:{instance}")
         author_floats(
@@ -157,7 +159,9 @@ def _write_drive(out: Author, prim: Usd.Prim, arrays: Articulation, dof: int, in
     effort = float(drive.max_force[dof])
     if np.isfinite(envelope.max_effort[dof]):
         if np.isfinite(effort):
-            out.cannot_say(prim, "the drive's max_force is not said: its performance envelope holds in place of it")
+            out.report_unsupported(
+                prim, "the drive's max_force is not said: its performance envelope holds in place of it"
+            )
         effort = float(envelope.max_effort[dof])
         author_floats(
             prim,

@@ -168,10 +168,10 @@ def _write_body(out: Author, topology: Topology, arrays: Articulation, link: int
     author(body, "quatf", "physics:principalAxes", quaternion(axes))
     if arrays.link_mass[link] == 0.0 or not np.any(moments):
         body.SetCustomDataByKey(ZERO_KEY, True)
-        out.cannot_say(body, "USD has no body without mass or inertia; only load_usd reads it as such")
+        out.report_unsupported(body, "USD has no body without mass or inertia; only load_usd reads it as such")
     scale = float(arrays.gravity_scale[link])
     if scale not in (0.0, 1.0):
-        out.cannot_say(body, f"a gravity scale of {scale:g} is neither 0 nor 1")
+        out.report_unsupported(body, f"a gravity scale of {scale:g} is neither 0 nor 1")
     author(body, "bool", "physxRigidBody:disableGravity", scale == 0.0)
     author_floats(
         body,
@@ -205,4 +205,4 @@ def _note_order(out: Author, topology: Topology, joints: list[Usd.Prim]) -> None
     for parent, siblings in keys.items():
         if siblings != sorted(siblings):
             message = f"the joints on link {topology.link_names[parent]!r} will be read in the order of types and names"
-            out.cannot_say(out.top, message, "address links and joints by name")
+            out.report_unsupported(out.top, message, "address links and joints by name")
