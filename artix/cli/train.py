@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from artix import envs
 from artix.cli.errors import TrainingFailure
 from artix.cli.recordings import save_episode
@@ -71,6 +73,10 @@ def run_train(
             )
         config = config_of(header)
         training, rows = load_training(files, environment, config), load_rows(files, header["steps"])
+    elif config.num_envs % jax.device_count():
+        raise TrainingFailure(
+            f"--envs must be a multiple of the number of devices, {jax.device_count()}; found {config.num_envs}"
+        )
     elif files.checkpoint.exists():
         raise TrainingFailure(f"there is a training in {str(files.folder)!r}: --resume goes on, --output names another")
     try:

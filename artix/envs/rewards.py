@@ -8,6 +8,7 @@ these names, and :func:`weighted_terms` brings both together.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -177,7 +178,7 @@ def weighted_terms(weights: Weights, signals: Mapping[str, Any]) -> dict[str, Ar
       Each term by its name, []; the reward is their sum.
 
     Raises:
-      ValueError: as :func:`check_weights`.
+      ValueError: as :func:`check_weights`, or a term is not a scalar.
 
     Examples:
       >>> from artix.envs import rewards
@@ -193,6 +194,8 @@ def weighted_terms(weights: Weights, signals: Mapping[str, Any]) -> dict[str, Ar
     for name in weights:
         weight, term = _weight_and_term(weights, name)
         found[name] = weight * term(**{parameter: signals[parameter] for parameter in _parameters(term)})
+        if jnp.shape(found[name]):
+            raise ValueError(f"reward {name!r} must be a scalar; found the shape {jnp.shape(found[name])}")
     return found
 
 
@@ -208,7 +211,9 @@ def check_weights(weights: Weights, signals: Iterable[str]) -> None:
     """
     signals = tuple(signals)
     for name in weights:
-        _, term = _weight_and_term(weights, name)
+        weight, term = _weight_and_term(weights, name)
+        if isinstance(weight, int | float) and not math.isfinite(weight):
+            raise ValueError(f"reward {name!r}: the weight must be finite; found {weight}")
         lacking = [parameter for parameter in _parameters(term) if parameter not in signals]
         if lacking:
             raise ValueError(

@@ -107,6 +107,34 @@ def test_what_is_refused():
         envs.make("quadruped_velocity", noise_scales={"gyroscope": 1.0})
     with pytest.raises(ValueError, match=r"noise of gyro.*at least 0"):
         envs.make("quadruped_velocity", noise_scales={"gyro": -1.0})
+    with pytest.raises(ValueError, match=r"action_delay needs.*\(0.02, 0.01\)"):
+        envs.make("quadruped_velocity", action_delay=(0.02, 0.01))
+    with pytest.raises(ValueError, match=r"tracking_sigma must be positive; found 0"):
+        envs.make("quadruped_velocity", tracking_sigma=0.0)
+    with pytest.raises(ValueError, match=r"reward 'alive': the weight must be finite; found nan"):
+        rewards.check_weights({"alive": np.nan}, ())
+    with pytest.raises(ValueError, match=r"reward 'mine' must be a scalar; found the shape \(3,\)"):
+        rewards.weighted_terms({"mine": (1.0, lambda up: up)}, {"up": jnp.zeros(3)})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"largest": (1.0, 0.5)}, "three largest magnitudes"),
+        ({"largest": (1.0, 0.5, -1.0)}, "three largest magnitudes"),
+        ({"chance_of_motion": (0.5, 0.5, 2.0)}, "three chances"),
+        ({"mean_time": 0.0}, "mean time must be positive"),
+    ],
+)
+def test_commands_that_cannot_be_drawn_are_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        commands.check_commands(commands.VelocityCommands(**given))
+
+
+@pytest.mark.parametrize("given", [{"speed": (1.0, 0.5)}, {"speed": (-1.0, 0.5)}, {"mean_time": 0.0}])
+def test_pushes_that_cannot_be_drawn_are_refused(given):
+    with pytest.raises(ValueError, match=r"lower <= upper|must be positive"):
+        disturbances.check_pushes(disturbances.Pushes(**given))
 
 
 def test_feet_count_their_time_in_the_air():

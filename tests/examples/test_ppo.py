@@ -170,6 +170,12 @@ def test_a_loss_that_is_not_finite_ends_the_training():
         train(Impossible(), 1)
 
 
+@pytest.mark.parametrize("name", ["num_envs", "unroll", "epochs", "minibatches"])
+def test_numbers_below_one_are_refused(name):
+    with pytest.raises(ValueError, match=f"{name} must be at least 1; found 0"):
+        ppo.Config(**{name: 0})
+
+
 def test_environments_are_shared_out_evenly():
     with pytest.raises(ValueError, match="num_envs=63, unroll=16"):
         next(ppo.train(PointMass(), dataclasses.replace(CONFIG, num_envs=63, minibatches=5), steps=1))

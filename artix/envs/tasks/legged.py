@@ -129,6 +129,13 @@ class LeggedVelocity(Environment):
         self._measured = {"linear_velocity": 3, "gyro": 3, "gravity": 3, "joint_position": size, "joint_velocity": size}
         check_rewards(rewards)
         noise.check_scales(noise_scales, self._measured)
+        commands.check_commands(velocity_commands)
+        if pushes is not None:
+            disturbances.check_pushes(pushes)
+        if action_delay is not None and not 0 <= action_delay[0] <= action_delay[1]:
+            raise ValueError(f"{name}: action_delay needs 0 <= least <= largest [s]; found {action_delay}")
+        if not tracking_sigma > 0:
+            raise ValueError(f"{name}: tracking_sigma must be positive; found {tracking_sigma}")
         self.robot = robot
         self.rewards = dict(rewards)
         self.velocity_commands = velocity_commands
