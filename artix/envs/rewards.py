@@ -128,6 +128,17 @@ def feet_air_time(command: Array, air_time: Array, first_contact: Array) -> Arra
     return jnp.where(_stands(command), 0, jnp.sum(jnp.where(first_contact, air_time - 0.1, 0)))
 
 
+def single_stance(command: Array, contact: Array, contact_time: Array, air_time: Array) -> Array:
+    """For two feet, while the command is to move: time in the air of one while the other stands, up to 0.4 s.
+
+    Nothing once the foot that stands has done so for 0.6 s: both feet have to take turns. After Isaac Lab's
+    ``feet_air_time_positive_biped``, which has no such limit.
+    """
+    alone = (jnp.sum(contact.astype(air_time.dtype)) == 1) & (jnp.sum(jnp.where(contact, contact_time, 0)) < 0.6)
+    swing = jnp.minimum(jnp.sum(jnp.where(contact, 0, air_time)), 0.4)
+    return jnp.where(alone & ~_stands(command), swing, 0)
+
+
 def _stands(command: Array) -> Array:
     return _squared(command) < STANDING**2
 
@@ -160,6 +171,7 @@ TERMS: dict[str, Callable[..., Array]] = {
         feet_clearance,
         feet_height,
         feet_air_time,
+        single_stance,
     )
 }
 

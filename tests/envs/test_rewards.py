@@ -36,6 +36,7 @@ SIGNALS = {
     "contact": np.array([True, False, True, False]),
     "first_contact": np.array([False, True, True, False]),
     "air_time": np.array([0.3, 0.05, 0.4, 0.2]),
+    "contact_time": np.array([0.2, 0.0, 0.5, 0.0]),
     "swing_peak": np.array([0.05, 0.12, 0.08, 0.02]),
     "terminated": np.array(True),
     "tracking_sigma": 0.25,
@@ -71,6 +72,7 @@ def wanted(s):
         "feet_clearance": np.sum(np.abs(s["feet_height"] - 0.1) * np.sqrt(np.linalg.norm(horizontal, axis=-1))),
         "feet_height": np.sum((s["swing_peak"] / 0.1 - 1.0) ** 2 * s["first_contact"]) * moves,
         "feet_air_time": np.sum((s["air_time"] - 0.1) * s["first_contact"]) * moves,
+        "single_stance": 0.0,  # four feet; of two: below
     }
 
 
@@ -96,6 +98,23 @@ def test_terms_have_derivatives_where_all_is_still(name):
 
     gradient = jax.grad(term)({each: zeros[each] for each in moving})
     assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(gradient))
+
+
+@pytest.mark.parametrize(
+    ("contact", "contact_time", "air_time", "command", "found"),
+    [
+        ((True, False), (0.2, 0.0), (0.02, 0.3), (0.5, 0.0, 0.0), 0.3),
+        ((False, True), (0.0, 0.2), (0.9, 0.02), (0.5, 0.0, 0.0), 0.4),  # no more than that
+        ((True, False), (0.7, 0.0), (0.02, 0.3), (0.5, 0.0, 0.0), 0.0),  # the other foot's turn
+        ((True, True), (0.2, 0.1), (0.02, 0.3), (0.5, 0.0, 0.0), 0.0),
+        ((False, False), (0.0, 0.0), (0.1, 0.3), (0.5, 0.0, 0.0), 0.0),
+        ((True, False), (0.2, 0.0), (0.02, 0.3), (0.0, 0.0, 0.0), 0.0),
+    ],
+)
+def test_two_feet_take_turns(contact, contact_time, air_time, command, found):
+    given = {"contact_time": contact_time, "air_time": air_time, "command": command}
+    signals = {name: jnp.array(value) for name, value in given.items()} | {"contact": jnp.array(contact)}
+    assert float(rewards.weighted_terms({"single_stance": 1.0}, signals)["single_stance"]) == pytest.approx(found)
 
 
 def test_what_is_refused():
@@ -141,15 +160,17 @@ def test_feet_count_their_time_in_the_air():
     gait, dt = Gait.standing(2, jnp.float64), 0.02
     contacts = [[1, 1], [0, 1], [0, 1], [0, 1], [1, 1], [1, 1]]
     heights = [[0.0, 0], [0.05, 0], [0.09, 0], [0.03, 0], [0.0, 0], [0, 0]]
-    air, landed, peaks = [], [], []
+    air, landed, peaks, stance = [], [], [], []
     for contact, height in zip(contacts, heights, strict=True):
         gait, first = gait.moved(jnp.array(contact, bool), jnp.array(height, float), dt)
         air.append(float(gait.air_time[0]))
         peaks.append(float(gait.swing_peak[0]))
+        stance.append(float(gait.contact_time[0]))
         landed.append(first.tolist())
         gait = gait.landed()
     # A step in the air counts from the last one on the ground, and the step of landing is part of it.
     np.testing.assert_allclose(air, [0.02, 0.02, 0.04, 0.06, 0.08, 0.02])
+    np.testing.assert_allclose(stance, [0.02, 0.04, 0.02, 0.02, 0.02, 0.04])
     np.testing.assert_allclose(peaks, [0.0, 0.05, 0.09, 0.09, 0.09, 0.0])
     assert landed == [[False, False]] * 4 + [[True, False], [False, False]]
 

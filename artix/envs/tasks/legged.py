@@ -34,7 +34,7 @@ SIGNALS = (
     *("command", "linear_velocity", "angular_velocity", "world_linear_velocity", "world_angular_velocity", "up"),
     *("joint_position", "joint_velocity", "joint_force", "default_position", "soft_lower", "soft_upper", "height"),
     *("pose_weight", "action", "last_action", "feet_velocity", "feet_height", "contact", "first_contact"),
-    *("air_time", "swing_peak", "terminated", "tracking_sigma", "max_foot_height", "target_height"),
+    *("air_time", "contact_time", "swing_peak", "terminated", "tracking_sigma", "max_foot_height", "target_height"),
 )
 
 #: Joints should stay within this part of their limits.
@@ -271,6 +271,7 @@ class LeggedVelocity(Environment):
             "height": self.height(transition),
             "target_height": self.robot.height,
             "air_time": gait.air_time,
+            "contact_time": gait.contact_time,
             "swing_peak": gait.swing_peak,
             "tracking_sigma": self.tracking_sigma,
             "max_foot_height": self.max_foot_height,
