@@ -30,7 +30,7 @@ def description_path(robot: str) -> Path:
     path = Path(robot)
     if not path.exists():
         raise UnreadableRobot(
-            f"there is neither a file nor a built-in robot {robot!r}; built in are: {', '.join(robots.names())}"
+            f"there is no file {robot!r} and no built-in robot of that name; choose from: {', '.join(robots.names())}"
         )
     if not path.is_file():
         raise UnreadableRobot(f"{robot!r} is a folder; give the path of a robot description")
