@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias
@@ -13,8 +14,18 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
 from artix.evaluation.compilation import kernels_are_on
+from artix.fleet.arguments import batches_of, common_dtype, member_topology, num_parts
 from artix.fleet.batches import vmap_in_blocks
-from artix.fleet.kinds import MOST_KINDS, each_part_alike, evaluate_by_kind, kinds_of, parameters_of
+from artix.fleet.kinds import (
+    MOST_KINDS,
+    each_part_alike,
+    evaluate_by_kind,
+    evaluate_one_kind,
+    kinds_of,
+    members_of,
+    parameters_of,
+    place_parameters,
+)
 from artix.model.articulation import Articulation, State
 from artix.model.padded_articulation import pad_articulation
 from artix.model.padding import Padding
@@ -67,15 +78,16 @@ class Fleet:
     def __init__(
         self, articulations: Sequence[Articulation], *, padding: Padding | None = None, layout: Layout | None = None
     ) -> None:
+        if isinstance(articulations, Articulation):
+            raise TypeError("a fleet takes a sequence of articulations, found a single one; artix.Fleet([robot] * n)")
         members = list(articulations)
         if not members:
             raise ValueError("a fleet needs at least one articulation")
+        numbers = {id(member): number for number, member in reversed(list(enumerate(members)))}
         kinds = {id(member): member for member in members}
         place = {key: index for index, key in enumerate(kinds)}
-        topologies = {key: _static_topology(member) for key, member in kinds.items()}
-        dtypes = {str(member.dtype) for member in kinds.values()}
-        if len(dtypes) > 1:
-            raise ValueError(f"all members of a fleet must have one dtype; found {', '.join(sorted(dtypes))}")
+        topologies = {key: member_topology(member, numbers[key]) for key, member in kinds.items()}
+        common_dtype(list(kinds.values()))
         if layout not in (None, "kinds", "padded"):
             raise ValueError(f"layout must be 'kinds' or 'padded'; found {layout!r}")
         if layout == "kinds" and padding is not None:
@@ -83,16 +95,16 @@ class Fleet:
         if padding is not None or len(set(topologies.values())) > MOST_KINDS:
             layout = layout or "padded"
         self.layout: Layout = layout or "kinds"
-        if padding is None and len(set(topologies.values())) > 1:
+        if padding is None and (len(set(topologies.values())) > 1 or layout == "padded"):
             padding = Padding.covering(list(topologies.values()))
         self.padding = padding
         self.topologies: tuple[Topology, ...] = tuple(topologies[id(member)] for member in members)
         shaped = [member if padding is None else pad_articulation(member, padding) for member in kinds.values()]
         index = np.array([place[id(member)] for member in members])
         self._different, self._index = list(kinds.values()), index
-        self._sharding: NamedSharding | None = None
+        self._sharding: Sharding | None = None
         self._compiled: dict[Any, Callable[..., Any]] = {}
-        self.articulation: Articulation = jax.tree.map(partial(_members_of, index), *shaped)
+        self.articulation: Articulation = jax.tree.map(partial(members_of, index), *shaped)
 
     @property
     def num_members(self) -> int:
@@ -111,51 +123,86 @@ class Fleet:
     def evaluate(self, function: Callable[..., Any], state: State, *arguments: Any, **options: Any) -> Any:
         """Evaluates a function of one articulation for all members, compiled.
 
-        By ``jax.vmap`` if they are of one topology; else kind by kind, or by :func:`artix.vmap_in_blocks` if their
-        trees are data. Kind by kind all works that works for a static topology (tendons, loop joints, every solver of
-        :func:`artix.step`), and parameters are numbers of the program. Entries of arguments that a member does not have
-        are not looked at, those of results are zero.
+        Each kind of members is evaluated by its own program (``layout="kinds"``), in which parameters that all its
+        members share are constants. Every function that works for a single articulation works there: tendons, loop
+        joints, contact, every solver of :func:`artix.step`. With ``layout="padded"`` one program evaluates all members.
+        Entries of arguments that a member does not have are ignored; those of results are zero.
+
+        Gradients by a member's parameters are those of the code that makes the fleet: build it inside the
+        differentiated function, from ``robot.replace(link_mass=mass)`` and the like.
 
         Args:
-          function: ``function(articulation, state, *arguments, **options)`` such as ``artix.mass_matrix``; compiled
-            once per function object, so pass a named function rather than a new lambda each time.
+          function: ``function(articulation, state, *arguments, **options)`` such as ``artix.mass_matrix``. It is
+            compiled once per function object, so pass a named function rather than a new lambda each time.
           state: the fleet's state, leading axis N.
-          *arguments: further arrays (or pytrees) with leading axis N.
-          **options: static, hashable keyword arguments, the same for all members.
+          *arguments: further arrays (or pytrees of them) with leading axis N; a number is the same for all members.
+          **options: keyword arguments that are the same for all members, static and hashable.
 
         Returns:
           What the function returns, with leading axis N.
 
         Raises:
-          ValueError: kind by kind, the lengths of a result's axes do not tell what of it is a member's; and what the
-            function raises.
+          TypeError: an argument is neither array nor number, or an option cannot be hashed.
+          ValueError: an argument's leading axis is not N, a state does not have the fleet's width, or the lengths of a
+            result's axes do not tell which of its entries are a member's; and what the function raises.
+
+        Examples:
+          >>> pole, pendulum = artix.robots.load("cart_pole"), artix.robots.load("double_pendulum")
+          >>> def mean_energy(mass):
+          ...     fleet = artix.Fleet([pole, pendulum.replace(link_mass=mass)] * 2)
+          ...     return fleet.evaluate(artix.potential_energy, fleet.neutral_state()).mean()
+          >>> print(jax.grad(mean_energy)(pendulum.link_mass).round(2))  # half of g times the height of each link's centre
         """
         static = tuple(sorted(options.items()))
-        if self.padding is None or self.layout == "padded":
-            return _evaluate(function, static, self.articulation, state, *arguments)
+        try:
+            hash(static)
+        except TypeError as error:
+            raise TypeError(
+                f"keyword arguments are static and must be hashable ({error}); pass arrays with a leading axis of members "
+                "by position, and bind what all members share: functools.partial(artix.step, ground=ground)"
+            ) from None
+        width, dtype = self.articulation.joint_lower_limit.shape[-1], self.articulation.dtype
+        given = batches_of(len(self), width, dtype, state, arguments)
+        if self.layout == "padded":
+            return _evaluate(function, static, self.articulation, *given)
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(self._different)):
+            return self._by_kind(function, options)(*given)
         if (function, static) not in self._compiled:
             with jax.ensure_compile_time_eval():  # What is kept holds no tracers of a function that JAX traces now.
-                self._compiled[function, static] = self._by_kind(function, options, self.padding)
-        return self._compiled[function, static](state, *arguments)
+                self._compiled[function, static] = self._by_kind(function, options)
+        return self._compiled[function, static](*given)
 
-    def _by_kind(self, function: Callable[..., Any], options: dict[str, Any], padding: Padding) -> Callable[..., Any]:
+    def _by_kind(self, function: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:
         """A compiled function of the fleet's state and further arguments, each device with its part of the members."""
         kinds = kinds_of(self._different, self._index)
-        parameters = parameters_of(kinds)
-        if self._sharding is None:
-            return partial(jax.jit(evaluate_by_kind(kinds, padding, function, options)), parameters)
-        mesh, members = self._sharding.mesh, PartitionSpec(self._sharding.spec[0])
-        local = each_part_alike(kinds, _num_parts(self._sharding, len(self)))
+        parameters, sharding = parameters_of(kinds), self._sharding
+        if sharding is not None:
+            parameters = place_parameters(kinds, parameters, sharding)
+        if self.padding is None:
+            return partial(jax.jit(evaluate_one_kind(kinds[0], function, options)), parameters)
+        parts = 1 if sharding is None else num_parts(sharding, len(self))
+        if parts == 1:
+            return partial(jax.jit(evaluate_by_kind(kinds, self.padding, function, options)), parameters)
+        assert isinstance(sharding, NamedSharding), "``shard`` makes other fleets padded"
+        local = each_part_alike(kinds, parts)
         assert local is not None, "``shard`` makes other fleets padded"
-        by_kind = evaluate_by_kind(local, padding, function, options)
-        on_devices = jax.jit(jax.shard_map(by_kind, mesh=mesh, in_specs=members, out_specs=members))
-        return partial(on_devices, jax.device_put(parameters, NamedSharding(mesh, members)))
+        members = PartitionSpec(sharding.spec[0])
+        specs = [[members if differs else PartitionSpec() for differs in kind.differs_of_operands] for kind in kinds]
+        by_kind = evaluate_by_kind(local, self.padding, function, options)
+
+        def on_devices(parameters: Any, *arguments: Any) -> Any:
+            in_specs = (specs, *(members for _ in arguments))
+            mapped = jax.shard_map(by_kind, mesh=sharding.mesh, in_specs=in_specs, out_specs=members)
+            return mapped(parameters, *arguments)
+
+        return partial(jax.jit(on_devices), parameters)
 
     # --- states -------------------------------------------------------------------------------------------------
 
     def neutral_state(self) -> State:
         """The neutral state of every member, leading axis N."""
-        return jax.vmap(neutral_state)(self.articulation)
+        state = jax.vmap(neutral_state)(self.articulation)
+        return state if self._sharding is None else jax.device_put(state, self._sharding)
 
     def random_state(self, key: Array, *, velocity_scale: float = 1.0) -> State:
         """A random state of every member, leading axis N; see :func:`artix.random_state`."""
@@ -184,7 +231,12 @@ class Fleet:
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *padded)
 
     def member_state(self, state: State, member: int) -> State:
-        """The unpadded state of one member out of a state of the fleet."""
+        """The unpadded state of one member out of a state of the fleet.
+
+        Raises:
+          IndexError: there is no such member.
+        """
+        self._check_number(member)
         n = self.topologies[member].num_dofs
         return State(
             state.root_pose[member],
@@ -207,8 +259,7 @@ class Fleet:
           >>> fleet.member(1).topology.name
           'quadruped'
         """
-        if not 0 <= member < self.num_members:
-            raise IndexError(f"there is no member {member}; the fleet has {self.num_members}")
+        self._check_number(member)
         return self._different[self._index[member]]
 
     # --- changes ------------------------------------------------------------------------------------------------
@@ -222,9 +273,9 @@ class Fleet:
           IndexError: there is no such member.
           ValueError: the articulation does not fit: its topology differs from a static fleet's, or exceeds the padding.
         """
-        if not 0 <= member < self.num_members:
-            raise IndexError(f"there is no member {member}; the fleet has {self.num_members}")
-        topology = _static_topology(articulation)
+        self._check_number(member)
+        topology = member_topology(articulation, member)
+        common_dtype([self.member(0), articulation])
         if self.padding is None and topology != self.topologies[0]:
             raise ValueError(
                 f"articulation {topology.name!r} has another topology than this fleet, which is not padded; "
@@ -239,23 +290,43 @@ class Fleet:
         return other if self._sharding is None else other.shard(self._sharding)
 
     def shard(self, sharding: Sharding) -> Fleet:
-        """The same fleet with every leaf placed by ``sharding``, such as a ``NamedSharding`` over the members.
+        """The same fleet on several devices: every array of its articulations is placed by ``sharding``.
 
-        If it is mixed and evaluated by kind, each device evaluates its own members without communication. This
-        requires that the devices' parts hold the same kinds in the same places, as in
-        ``Fleet([arm, quadruped] * n)``; the trees of other mixed fleets become data (``layout="padded"``).
+        If it is evaluated by kind, each device evaluates its own members without communication. This requires that
+        all devices hold the same kinds in the same places, as they do for ``Fleet([arm, quadruped] * n)``. The trees of
+        other mixed fleets become data (``layout="padded"``), which is slower; a warning says so.
+
+        Args:
+          sharding: such as ``NamedSharding(mesh, PartitionSpec("robots"))``, which divides the members.
+
+        Raises:
+          TypeError: it is not a sharding.
+          ValueError: it does not divide the members equally.
         """
+        parts = num_parts(sharding, len(self))
         other = self._copy()
         other.articulation = jax.device_put(self.articulation, sharding)
-        if self.padding is None or self.layout == "padded":
+        other._sharding = sharding
+        if self.padding is None or self.layout == "padded" or parts == 1:
             return other
-        if isinstance(sharding, NamedSharding) and sharding.spec:
-            kinds = kinds_of(self._different, self._index)
-            if each_part_alike(kinds, _num_parts(sharding, len(self))) is not None:
-                other._sharding = sharding
-                return other
-        other.layout = "padded"
+        kinds = kinds_of(self._different, self._index)
+        if not isinstance(sharding, NamedSharding) or each_part_alike(kinds, parts) is None:
+            other.layout = "padded"
+            warnings.warn(
+                f"the {parts} devices would hold different kinds of members, so the sharded fleet has "
+                "layout='padded', which is slower; give every device the same kinds in the same places, as in "
+                "artix.Fleet([arm, quadruped] * n)",
+                stacklevel=2,
+            )
         return other
+
+    def _check_number(self, member: int) -> None:
+        if not 0 <= member < self.num_members:
+            raise IndexError(f"there is no member {member}; the fleet has {self.num_members}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Compiled programs are not pickled."""
+        return {**self.__dict__, "_compiled": {}}
 
     def _copy(self) -> Fleet:
         """The same fleet, without its compiled programs."""
@@ -264,35 +335,13 @@ class Fleet:
         return other
 
 
-def _members_of(index: np.ndarray, *leaves: Any) -> Array:
-    """The leaves of different members as that of all; by NumPy, as JAX would compile a program for each shape."""
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
-        return jnp.stack(leaves)[index]
-    return jnp.asarray(np.stack([np.asarray(leaf) for leaf in leaves])[index])
-
-
-def _num_parts(sharding: NamedSharding, members: int) -> int:
-    return members // sharding.shard_shape((members,))[0]
-
-
 @partial(jax.jit, static_argnums=(0, 1))
 def _evaluate(function, options, articulation, state, *arguments):
     # A kernel keeps what is intermediate in the caches by itself.
-    batched = jax.vmap if isinstance(articulation.topology, Topology) or kernels_are_on() else vmap_in_blocks
+    batched = jax.vmap if kernels_are_on() else vmap_in_blocks
     return batched(partial(function, **dict(options)))(articulation, state, *arguments)
 
 
 @jax.jit
 def _random_states(articulation, keys, velocity_scale):
     return jax.vmap(lambda member, key: random_state(member, key, velocity_scale=velocity_scale))(articulation, keys)
-
-
-def _static_topology(articulation: Articulation) -> Topology:
-    if not isinstance(articulation.topology, Topology):
-        raise ValueError("members of a fleet must be single articulations with a static topology")
-    if articulation.link_mass.ndim != 1:
-        raise ValueError(
-            f"articulation {articulation.topology.name!r}: members of a fleet must be single articulations, "
-            f"found arrays with leading axes {articulation.link_mass.shape[:-1]}"
-        )
-    return articulation.topology

@@ -35,7 +35,7 @@ def free_gains(hessian: Array, gradient: Array, cross: Array) -> tuple[Array, Ar
 
 
 def box_gains(hessian: Array, gradient: Array, cross: Array, box: Box) -> tuple[Array, Array]:
-    """:func:`free_gains` within bounds: controls at a bound that would leave it have no gain.
+    """:func:`free_gains` within bounds: a control that its bound holds has no gain.
 
     Args:
       hessian: [m, m], positive definite.
@@ -62,7 +62,7 @@ def box_minimum(hessian: Array, gradient: Array, box: Box) -> tuple[Array, Array
       box: bounds [m].
 
     Returns:
-      The minimiser, [m], and which of its entries no bound holds, [m] of bool.
+      The minimiser, [m], and which of its entries are free of bounds, [m] of bool.
     """
 
     def value(point: Array) -> Array:

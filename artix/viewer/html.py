@@ -90,7 +90,7 @@ def scene_html(
         raise ValueError(f"max_rate must be positive [1/s]; found {max_rate}")
     curves = checked_series(series or {}, scene.num_frames)
     with private_server() as server:
-        nodes = Nodes(server, scene)
+        nodes = Nodes(server, scene, dark_mode=dark_mode)
         recording = server.get_scene_serializer()
         stride = max(1, round(1.0 / (max_rate * scene.dt)))
         for frame in range(0, scene.num_frames, stride):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Collection, Sequence
 from functools import partial
@@ -114,6 +115,8 @@ class Poser:
 
     def _slider(self, name: str, dof: int) -> Any:
         low, high = joint_range(self._articulation, dof)
+        if high - low > 0.1:  # Few digits for the panel, still within the limits.
+            low, high = math.ceil(1000.0 * low) / 1000.0, math.floor(1000.0 * high) / 1000.0
         start = float(np.clip(self._state.joint_position[dof], low, high))
         slider = self.server.gui.add_slider(name, min=low, max=high, step=(high - low) / 1000.0, initial_value=start)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import pickle
 import re
 
 import jax
@@ -15,6 +16,7 @@ import artix
 from artix import robots
 from artix.evaluation.compilation import kernels_are_on
 from artix.evaluation.kernels import available as kernels_available
+from artix.fleet.kinds import kinds_of
 from tests.support.models import random_tree
 
 FUNCTIONS = {
@@ -232,6 +234,70 @@ def test_refusals(fleet, members) -> None:
         fleet.evaluate(functools.partial(artix.frame_pose, frame="base"), fleet.neutral_state())
 
 
+def test_arguments_that_do_not_fit_are_refused_by_name() -> None:
+    cart, pendulum = robots.load("cart_pole"), robots.load("double_pendulum")
+    fleet = artix.Fleet([cart, pendulum] * 3)
+    state = fleet.neutral_state()
+    few = jax.tree.map(lambda leaf: leaf[:4], state)
+    wide = state.replace(joint_position=jnp.zeros((6, 3)))
+    given = {
+        r"state.root_pose: expected shape \(6, 7\).*found \(4, 7\)": (artix.mass_matrix, (few,), {}),
+        r"state.joint_position: expected shape \(6, 2\).*found \(6, 3\)": (artix.mass_matrix, (wide,), {}),
+        r"argument 1: expected a leading axis of 6 .* \(5, 2\)": (artix.inverse_dynamics, (state, jnp.zeros((5, 2))), {}),
+        r"argument 1.joint_force: expected a leading axis of 6": (
+            artix.step,
+            (state, artix.Control(joint_force=jnp.zeros(2)), 0.01),
+            {},
+        ),
+        r"argument 1: expected an array or a number, found str.*by keyword": (artix.frame_pose, (state, "tip"), {}),
+        r"static and must be hashable.*functools.partial": (artix.step, (state, None), {"dt": jnp.full(6, 0.01)}),
+    }
+    for layout in ("kinds", "padded"):
+        other = artix.Fleet([cart, pendulum] * 3, layout=layout)
+        for message, (function, arguments, options) in given.items():
+            with pytest.raises((TypeError, ValueError), match=message):
+                other.evaluate(function, *arguments, **options)
+    with pytest.raises(TypeError, match="found a single one"):
+        artix.Fleet(cart)
+    with pytest.raises(TypeError, match="member 1: expected an Articulation, found str"):
+        artix.Fleet([cart, "quadruped"])
+    with pytest.raises(ValueError, match=r"one dtype; found float32 \('cart_pole'\), float64"):
+        fleet.replace_member(1, cart.astype("float32"))
+    for number in (-1, 6):
+        with pytest.raises(IndexError, match=f"no member {number}"):
+            fleet.member_state(state, number)
+
+
+@pytest.mark.parametrize("layout", ["kinds", "padded"])
+def test_gradients_by_parameters_of_which_a_fleet_is_made(layout: str) -> None:
+    """Members made inside the differentiated function; a single kind and several."""
+    cart, pendulum = robots.load("cart_pole"), robots.load("double_pendulum")
+    for others in ([cart, pendulum], [pendulum]):
+        states = artix.Fleet([*others, pendulum]).random_state(jax.random.key(0))
+
+        def energy(mass, others=others, states=states):
+            fleet = artix.Fleet([*others, pendulum.replace(link_mass=mass)], layout=layout)
+            return jnp.sum(fleet.evaluate(artix.kinetic_energy, states))
+
+        last = artix.Fleet([*others, pendulum]).member_state(states, len(others))
+        alone = jax.grad(lambda mass, last=last: artix.kinetic_energy(pendulum.replace(link_mass=mass), last))
+        found = jax.jit(jax.grad(energy))(pendulum.link_mass)
+        assert np.linalg.norm(found) > 0.01
+        np.testing.assert_allclose(found, alone(pendulum.link_mass), rtol=1e-12)
+
+
+def test_parameters_that_members_share_are_constants() -> None:
+    """Only masses that differ are operands of a kind's program, so it has few operations more than a single robot's."""
+    cart, pendulum = robots.load("cart_pole"), robots.load("double_pendulum")
+    heavy = pendulum.replace(link_mass=2 * pendulum.link_mass)
+    kinds = kinds_of([cart, pendulum, heavy], np.array([0, 1, 2, 1]))
+    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(pendulum)]
+    assert not any(kinds[0].differs)
+    assert [path for path, flag in zip(paths, kinds[1].differs, strict=True) if flag] == [".link_mass"]
+    np.testing.assert_array_equal(kinds[1].articulation.link_mass[1], heavy.link_mass)
+    assert len(pickle.loads(pickle.dumps(artix.Fleet([cart, heavy])))) == 2
+
+
 def test_sharding_over_devices_needs_no_communication(fleet) -> None:
     devices = jax.devices("cpu")
     if len(devices) < 2:
@@ -349,10 +415,9 @@ def test_kinds_step_as_their_members_do() -> None:
     arm, mechanism = robots.load("arm7"), small_mechanism()
     fleet = artix.Fleet([arm, mechanism, arm])
     state = fleet.random_state(jax.random.key(0))
-    dt = jnp.full(3, 0.01)
     for solver in ("implicit", "pgs"):
         options = artix.SolverOptions(solver=solver)
-        found = fleet.evaluate(artix.step, state, None, dt, options=options)
+        found = fleet.evaluate(artix.step, state, None, 0.01, options=options)
         for number, one in enumerate((arm, mechanism, arm)):
             wanted = artix.step(one, fleet.member_state(state, number), None, 0.01, options)
             own = fleet.member_state(found, number)
@@ -450,9 +515,8 @@ def test_each_device_evaluates_its_members_kind_by_kind(members) -> None:
         *sharded._compiled[artix.mass_matrix, ()].args, on_devices
     )
     assert not re.search("all-gather|all-reduce|collective-permute|all-to-all", text.compile().as_text())
-    # Parts that differ: the trees are data then.
-    assert artix.Fleet([members[2], members[2], members[3], members[3]]).shard(sharding).layout == "padded"
-    assert sharded.replace_member(0, members[3]).layout == "padded"
+    with pytest.warns(UserWarning, match="different kinds"):
+        assert sharded.replace_member(0, members[3]).layout == "padded"
     assert sharded.replace_member(0, members[2]).layout == "kinds"
 
 

@@ -52,7 +52,7 @@ def test_the_examples_of_the_formats_run(tmp_path, monkeypatch, capsys):
     for block in blocks:
         exec(compile(block, "formats.md", "exec"), namespace)
     out = capsys.readouterr().out
-    assert "MJCF has no word for its speed limit" in out
+    assert "MJCF cannot express its speed limit" in out
     assert "[100.] [0.5]" in out
     assert "[0. 0. 1. 0. 0. 0. 1.]" in out
 
@@ -109,6 +109,16 @@ def test_the_example_of_the_page_on_pinocchio_runs(capsys):
     (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/pinocchio.md").read_text(encoding="utf-8"), re.DOTALL)
     exec(compile(block, "pinocchio.md", "exec"), {})
     assert capsys.readouterr().out == "(256, 18, 18)\n"
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_page_on_conventions_run():
+    """And the identities that it asserts hold."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/conventions.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 4
+    namespace = {}
+    for block in blocks:
+        exec(compile(block, "docs/conventions.md", "exec"), namespace)
 
 
 @pytest.mark.slow
@@ -240,9 +250,10 @@ def test_the_examples_of_the_page_on_the_viewer_run(tmp_path, monkeypatch, capsy
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", ["optimal_control", "inverse_kinematics", "identification"])
-def test_the_examples_about_optimal_control_run(page, capsys):
+def test_the_examples_about_optimal_control_run(page, tmp_path, monkeypatch, capsys):
     """And reach what they assert, with users' 32-bit types."""
     pytest.importorskip("optimistix")
+    monkeypatch.chdir(tmp_path)
     text = (ROOT / f"docs/{page}.md").read_text(encoding="utf-8")
     namespace = {}
     with users_types():

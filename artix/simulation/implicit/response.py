@@ -45,7 +45,11 @@ class Response(struct.PyTreeNode):
     @property
     def matrix(self) -> Array:
         """Multiplied out, [nv, nv]."""
-        return self.weight if self.left is None else spatial.mirrored(matmul(self.left * self.weight, self.left.T))
+        return (
+            self.weight
+            if self.left is None
+            else spatial.symmetric_from_upper(matmul(self.left * self.weight, self.left.T))
+        )
 
     @property
     def diagonal(self) -> Array:

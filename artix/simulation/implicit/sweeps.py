@@ -12,7 +12,7 @@ import numpy as np
 
 from artix.evaluation.devices import scan
 from artix.math.arrays import matmul, take
-from artix.math.tangents import along, is_zero, value_and_change
+from artix.math.tangents import directional_derivative, is_zero, value_and_change
 from artix.model.padding import Tree
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
@@ -158,7 +158,7 @@ def _change_by_effects(contacts: ContactRows, d_contacts: ContactRows, impulse: 
         return matmul(matmul(impulse.reshape(-1), reach.reshape(-1, reach.shape[-1])), effect)
 
     now = contacts.each.reach, contacts.links.effect
-    change = along(lambda x: given(*x), now, (d_contacts.each.reach, d_contacts.links.effect))
+    change = directional_derivative(lambda x: given(*x), now, (d_contacts.each.reach, d_contacts.links.effect))
     return 0 if change is None else change
 
 
