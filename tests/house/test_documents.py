@@ -112,6 +112,16 @@ def test_the_example_of_the_page_on_pinocchio_runs(capsys):
 
 
 @pytest.mark.slow
+def test_the_examples_of_the_page_on_conventions_run():
+    """And the identities that it asserts hold."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/conventions.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 4
+    namespace = {}
+    for block in blocks:
+        exec(compile(block, "docs/conventions.md", "exec"), namespace)
+
+
+@pytest.mark.slow
 def test_the_examples_of_the_page_on_derivatives_run():
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/derivatives.md").read_text(encoding="utf-8"), re.DOTALL)
     assert len(blocks) >= 7

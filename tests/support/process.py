@@ -16,7 +16,7 @@ _COLLECTIVE = re.compile(r"\b(all-gather|all-reduce|reduce-scatter|collective-pe
 
 
 def main(number: int, processes: int, port: int, devices: int, results: Path) -> None:
-    """Evaluates, and writes what this process has of the results and how programs communicate."""
+    """Evaluates, and writes this process's part of the results and the communication of the programs."""
     os.environ["JAX_PLATFORMS"] = "cpu"
     os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices} --xla_backend_optimization_level=0"
     os.environ.setdefault("ARTIX_KERNEL_LEVEL", "0")
@@ -63,7 +63,7 @@ def main(number: int, processes: int, port: int, devices: int, results: Path) ->
 
 
 def _training_step(mesh: Any) -> dict[str, Any]:
-    """The policy after one iteration of PPO in which every device plays its own environments."""
+    """The policy after one iteration of PPO in which every device runs its own environments."""
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -92,7 +92,7 @@ def _training_step(mesh: Any) -> dict[str, Any]:
 
 
 def _parts(array: Any) -> dict[str, list[Any]]:
-    """What lies here, by the first row."""
+    """The parts on this process, by their first row."""
     import numpy as np
 
     return {str(part.index[0].start or 0): np.asarray(part.data).tolist() for part in array.addressable_shards}
