@@ -194,8 +194,7 @@ def test_the_notebooks_hold_what_they_print_and_draw(notebook):
     outputs = [output for cell in cells for output in cell["outputs"]]
     assert outputs
     assert not [output for output in outputs if output["output_type"] == "error"]
-    drawn = sum("plt." in "".join(cell["source"]) for cell in cells)
-    assert sum("image/png" in output.get("data", {}) for output in outputs) >= min(drawn, 1)
+    assert any("image/png" in output.get("data", {}) for output in outputs)
     assert notebook.stat().st_size < 300_000
 
 
