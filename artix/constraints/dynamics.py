@@ -120,7 +120,7 @@ def constrained_forward_dynamics(
       >>> tip = artix.Constraint(frame_a="lower", pose_a=end, rows=[2], axes="world_aligned")  # the height of the tip
       >>> constraints = artix.Constraints.of(pendulum, [tip])
       >>> held = artix.constrained_forward_dynamics(pendulum, level, jnp.zeros(2), constraints)
-      >>> print(held.acceleration, held.constraint_force)  # the tip bears a part of the 19.62 N
+      >>> print(held.acceleration, held.constraint_force)  # the tip carries part of the 19.62 N
       [-14.705  29.41 ] [2.457]
     """
     tree = articulation.topology

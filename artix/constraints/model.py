@@ -120,7 +120,7 @@ class Constraints(struct.PyTreeNode):
           ValueError: there is no constraint, or both ends of one are on the same link.
         """
         if not constraints:
-            raise ValueError("no constraints were given; without any, use artix.forward_dynamics and its kin")
+            raise ValueError("no constraints were given; for dynamics without constraints, use artix.forward_dynamics")
         ends = [[_end(articulation, *end) for end in _ends(each)] for each in constraints]
         structure = []
         for each, ((link_a, _), (link_b, _)) in zip(constraints, ends, strict=True):

@@ -3,8 +3,8 @@
 The entries of the generalised velocity are eliminated from the leaves upwards (Featherstone 1983, *The calculation of
 robot dynamics using articulated-body inertias*; 2008, section 7.3): each subtracts ``F D^-1 F^T``, with ``F = I^A S``
 and ``D = S . F``, from the articulated inertia that it moves, and passes the projected inertia on to its parent.
-Everything is about one point and in world axes, so no transforms are needed on the way. The cost grows linearly with
-the number of entries.
+All quantities refer to a common point and world axes, so no transforms are needed between links. The cost grows
+linearly with the number of entries.
 """
 
 from __future__ import annotations

@@ -43,8 +43,9 @@ def select_geometry_pairs(articulation: Articulation, pairs: Sequence[tuple[str,
 def possible_geometry_pairs(articulation: Articulation) -> tuple[tuple[str, str], ...]:
     """All pairs of shapes that could collide with each other, to choose from.
 
-    They exclude sensors, cylinders and hulls, shapes that do not move relative to each other, and neighbours, which
-    usually overlap at their joint: links of which one is the nearest ancestor of the other that has shapes.
+    They exclude sensors, cylinders and hulls, shapes that do not move relative to each other, and shapes on
+    neighbouring links, which usually overlap at their joint. Links are neighbours if one is the nearest ancestor with
+    shapes of the other.
 
     Args:
       articulation: the articulation.

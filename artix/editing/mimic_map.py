@@ -84,7 +84,7 @@ def mimic_map(articulation: Articulation) -> MimicMap:
        [0.5]] (0,)
     """
     topology = static_topology(
-        articulation, "a padded articulation has no map of its own; take that of the articulation that was padded"
+        articulation, "mimic_map needs a static topology; pass the articulation before it is padded to a fleet"
     )
     n, base, mimic = topology.num_dofs, topology.num_base_dofs, articulation.mimic
     above = dict(topology.mimic_dofs)

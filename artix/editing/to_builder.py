@@ -25,7 +25,7 @@ def builder_from_articulation(articulation: Articulation) -> ArticulationBuilder
 
     Its ``build(articulation.dtype)`` returns the articulation; before that, add links, frames, tendons or mimic joints
     to a robot loaded from a file. To join two articulations or to lock joints, see :mod:`artix.editing.surgery`. The
-    builder is not strict: physically impossible inertias, of which a reader has warned, stay as they are.
+    builder is not strict: physically impossible inertias, for which a reader has warned, stay as they are.
 
     Args:
       articulation: one articulation; its numbers are read, so none may be traced.

@@ -109,7 +109,7 @@ def tiles(
     """
     for kind in kinds:
         if kind not in KINDS:
-            raise ValueError(f"no terrain called {kind!r}; there are: {', '.join(KINDS)}")
+            raise ValueError(f"no terrain called {kind!r}; choose from: {', '.join(KINDS)}")
     rng, count = np.random.default_rng(seed), round(size / spacing)
     rows = [
         np.concatenate(

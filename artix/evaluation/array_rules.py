@@ -84,7 +84,7 @@ def _unary(equation: Any, rule: Unary) -> Rule:
     return apply
 
 
-def _of_entries(function: Callable[..., int], kind_from: int = 0) -> Callable[[Any], Rule]:
+def _of_entries(function: Callable[..., int]) -> Callable[[Any], Rule]:
     """The rule for an elementwise function of a builder, a kind and one scalar per argument."""
 
     def rule_of(equation: Any) -> Rule:
@@ -97,7 +97,7 @@ def _of_entries(function: Callable[..., int], kind_from: int = 0) -> Callable[[A
                 expand(builder.references(x, kind))
                 for x, kind, expand in zip(arguments, kinds, expansions, strict=True)
             ]
-            results = [function(builder, kinds[kind_from], *scalars) for scalars in zip(*entries, strict=False)]
+            results = [function(builder, kinds[0], *scalars) for scalars in zip(*entries, strict=False)]
             return [builder.as_value(results, shape, dtype)]
 
         return apply

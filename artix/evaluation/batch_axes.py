@@ -14,5 +14,5 @@ class Axis(NamedTuple):
 
 
 #: The batch axes of an operation, outermost first: none, robots, or robots and tangents (or cotangents) of each.
-#: Operands have those axes by which they are mapped; results have all.
+#: Operands have the axes along which they are mapped; results have all.
 Axes = tuple[Axis, ...]

@@ -194,7 +194,7 @@ def drop_unused_results(parameter: str, used: list[bool], *rest: Any) -> tuple[l
 
 
 def _lower_by_xla(context: Any, *operands: Any, program: Program, axes: Axes) -> Any:
-    """Operation by operation."""
+    """Lowers a program operation by operation, for XLA to compile."""
     return lower_on_one_device(functools.partial(evaluate_by_xla, program=program, axes=axes), context, *operands)
 
 
@@ -264,7 +264,7 @@ def is_for_one_device(module: Any) -> bool:
 
 
 def levels_of(axes: Axes, num_operands: int) -> tuple[int, ...]:
-    """The level of each operand: the innermost batch axis by which it is mapped; see :class:`ScalarProgram`."""
+    """The level of each operand: the innermost batch axis along which it is mapped; see :class:`ScalarProgram`."""
     levels = [0] * num_operands
     for level, axis in enumerate(axes, start=1):
         levels = [level if is_mapped else before for before, is_mapped in zip(levels, axis.mapped, strict=True)]

@@ -14,7 +14,7 @@ import numpy as np
 
 from artix.evaluation.scalar_program import Kind, Op, array_operand
 
-#: References from here on are constants. They sort after all others, which makes constants the second operands.
+#: The first reference of a constant. Constants sort after all other references and thus become second operands.
 CONSTANTS = 1 << 30
 
 DTYPES = {

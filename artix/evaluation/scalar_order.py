@@ -12,7 +12,7 @@ from artix.evaluation.scalar_program import Op, ScalarProgram, array_operand
 
 _INPUT, _CONSTANT, _MUL, _DIV, _LOAD = (int(op) for op in (Op.INPUT, Op.CONSTANT, Op.MUL, Op.DIV, Op.LOAD))
 
-#: Operations of which only the first operand is a reference.
+#: Operations with a single reference, their first operand.
 _ONE_REFERENCE = (int(Op.CONVERT), _LOAD)
 
 #: From this number on, quotients with the same divisor become products with its reciprocal.

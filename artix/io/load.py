@@ -122,5 +122,5 @@ def save(articulation: Articulation, path: str | os.PathLike[str], **options: An
 def _by_suffix(path: str | os.PathLike[str], table: dict[str, Callable[..., Any]], what: str) -> Callable[..., Any]:
     suffix = Path(path).suffix.lower()
     if suffix not in table:
-        raise ValueError(f"{os.fspath(path)}: no {what} for the suffix {suffix!r}; there are: {', '.join(table)}")
+        raise ValueError(f"{os.fspath(path)}: no {what} for the suffix {suffix!r}; choose from: {', '.join(table)}")
     return table[suffix]

@@ -41,7 +41,7 @@ def checked_shapes(pair: Sequence[str], names: Sequence[str], shapes: Sequence[G
         raise ValueError(f"geometry_pairs: a pair has two names of shapes; found {pair!r}")
     for name in pair:
         if name not in names:
-            raise ValueError(f"geometry_pairs: no geometry called {name!r}; there are: {', '.join(names)}")
+            raise ValueError(f"geometry_pairs: no geometry called {name!r}; choose from: {', '.join(names)}")
         shape = shapes[list(names).index(name)]
         if shape.type not in PAIRED_TYPES:
             raise ValueError(

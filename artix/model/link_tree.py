@@ -191,4 +191,4 @@ def _find(names: tuple[str, ...], name: str, kind: str) -> int:
     try:
         return names.index(name)
     except ValueError:
-        raise KeyError(f"no {kind} called {name!r}; there are: {', '.join(names)}") from None
+        raise KeyError(f"no {kind} called {name!r}; choose from: {', '.join(names)}") from None

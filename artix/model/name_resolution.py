@@ -76,7 +76,7 @@ def geometry(links: Sequence[str], known: Sequence[str], link: int | str, name: 
     """
     where = "geometry" if name is None else f"geometry {name!r}"
     if isinstance(link, str) and link not in links:
-        raise ValueError(f"{where}: there is no link {link!r}; there are: {', '.join(links) or 'none'}")
+        raise ValueError(f"{where}: there is no link {link!r}; choose from: {', '.join(links) or 'none'}")
     number = links.index(link) if isinstance(link, str) else int(link)
     if not 0 <= number < len(links):
         raise ValueError(f"{where}: link {link} is not a link; there are {len(links)}")

@@ -37,9 +37,7 @@ def pad_articulation(articulation: Articulation, padding: Padding) -> Articulati
         if isinstance(group, jax.Array | np.ndarray):
             return _filled_up(group, size, fill)
         arrays = {field.name: getattr(group, field.name) for field in dataclasses.fields(group)}
-        return group.replace(
-            **{key: _filled_up(array, other_sizes.get(key, size)) for key, array in arrays.items()}
-        )
+        return group.replace(**{key: _filled_up(array, other_sizes.get(key, size)) for key, array in arrays.items()})
 
     of_tendon_joints = dict.fromkeys(("coefficient", "recip_coefficient"), padding.tendon_joints)
     of_attachments = ("position", "coefficient", "rest_length", "lower_limit", "upper_limit")

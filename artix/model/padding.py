@@ -20,7 +20,7 @@ Array = jax.Array
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Padding:
-    """The sizes to which the members of a fleet are padded: all that a compiled program knows of their topologies.
+    """The sizes to which the members of a fleet are padded; a compiled program depends on topologies only by these.
 
     Attributes:
       links: largest number of links (PhysX's ``maxLinks``).

@@ -88,7 +88,7 @@ class Scene(struct.PyTreeNode):
     def __getitem__(self, name: str) -> Articulation:
         """The member called ``name``; raises ``KeyError`` with the known names."""
         if name not in self.names:
-            raise KeyError(f"no member called {name!r}; there are: {', '.join(self.names)}")
+            raise KeyError(f"no member called {name!r}; choose from: {', '.join(self.names)}")
         return self.articulations[self.names.index(name)]
 
     @property
@@ -144,4 +144,4 @@ class Scene(struct.PyTreeNode):
         """Raises ``ValueError`` for names that no member has."""
         unknown = [name for name in given if name not in self.names]
         if unknown:
-            raise ValueError(f"{what}: no member called {', '.join(unknown)}; there are: {', '.join(self.names)}")
+            raise ValueError(f"{what}: no member called {', '.join(unknown)}; choose from: {', '.join(self.names)}")

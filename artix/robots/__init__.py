@@ -34,7 +34,7 @@ def path(name: str) -> Path:
       arm7.urdf
     """
     if name not in _FIXED_BASE:
-        raise ValueError(f"no robot called {name!r}; there are: {', '.join(names())}")
+        raise ValueError(f"no robot called {name!r}; choose from: {', '.join(names())}")
     return Path(str(importlib.resources.files(__name__) / f"{name}.urdf"))
 
 

@@ -123,7 +123,7 @@ def _read(path: Path, package_dirs: Sequence[str | os.PathLike[str]], root: str 
     if suffix == ".npz":
         return []
     known = ".urdf, .xacro, .xml, .mjcf, .usd, .usda, .usdc, .usdz, .npz"
-    raise ValueError(f"{path}: no reader of visuals for the suffix {suffix!r}; there are: {known}")
+    raise ValueError(f"{path}: no reader of visuals for the suffix {suffix!r}; choose from: {known}")
 
 
 def _on_links(drawn: Sequence[Drawn], articulation: Articulation) -> tuple[Visual, ...]:

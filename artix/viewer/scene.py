@@ -163,7 +163,7 @@ def make_scene(
         raise ValueError(f"dt must be a positive time [s]; found {dt}")
     unknown = sorted(set(show) - set(LAYERS))
     if unknown:
-        raise ValueError(f"show: unknown layers {unknown}; there are: {', '.join(LAYERS)}")
+        raise ValueError(f"show: unknown layers {unknown}; choose from: {', '.join(LAYERS)}")
     if layout not in (None, "grid", "overlaid"):
         raise ValueError(f"layout must be 'grid' or 'overlaid'; found {layout!r}")
     motion = Motion.of(robots, states)

@@ -161,8 +161,8 @@ def test_urdf_reports_what_it_cannot_say(tmp_path):
     builder.add_frame("tool", link)
     messages = "\n".join(map(str, artix.save(builder.build(), tmp_path / "robot.urdf")))
     for words in (
-        "armature", "its drive", "performance envelope", "static friction apart", "gravity scale", "its damping",
-        "gravity of", "a loop joint", "written as a link", "whether the base is fixed", "both sides of a joint",
+        "armature", "its drive", "performance envelope", "static friction other", "gravity scale", "its damping",
+        "gravity of", "a loop joint", "written as a link", "whether the base is fixed", "a limit on one side only",
     ):  # fmt: skip
         assert words in messages
 
@@ -198,7 +198,9 @@ def test_urdf_robots_as_mjcf(name, tmp_path):
     try:
         artix.save(robot, paths[0])
     except DescriptionError as error:
-        assert {issue.message for issue in error.issues} == {"MuJoCo needs mass and rotational inertia of what moves"}
+        assert {issue.message for issue in error.issues} == {
+            "MuJoCo requires mass and rotational inertia of moving bodies"
+        }
         return
     first = artix.load(paths[0])
     artix.save(first, paths[1])

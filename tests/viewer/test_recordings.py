@@ -235,7 +235,7 @@ def test_the_demonstration_shows_some_of_its_fleet(monkeypatch, capsys):
     demo.show_fleet(fleet, state)
     url, shown = waited
     shown.close()
-    assert f"8 of the robots at {url}; end with Ctrl-C" in capsys.readouterr().out
+    assert f"8 of the robots at {url} (press Ctrl-C to stop)" in capsys.readouterr().out
     crowds = {crowd.name: crowd.poses.shape for crowd in shown.scene.crowds}
     assert crowds == {"cart_pole": (5, 4, 3, 7), "double_pendulum": (5, 4, 3, 7)}
     pole = next(crowd for crowd in shown.scene.crowds if crowd.name == "cart_pole").poses

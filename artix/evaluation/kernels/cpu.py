@@ -174,7 +174,7 @@ class _Kernel:
         return Instructions(self._plan.lists, width, module.elementary, module.declarations, load, self._address)
 
     def _address(self, instructions: Instructions, array: int) -> tuple[str, str]:
-        """The address of an array of which entries are loaded: a pointer for all robots, or one for each lane."""
+        """The address of an array to load from: one pointer for all robots, or one for each lane."""
         lanes = self._plan.width if self._plan.arrays[array] else 1
         pointer, llvm_type = self._pointer(self._plan.pointer_slot(array), instructions), type_of("ptr", lanes)
         return instructions.emit(f"load {llvm_type}, ptr {pointer}, align {8 * lanes}"), llvm_type

@@ -20,7 +20,7 @@ MAX_SHARED = 48 * 1024
 
 
 class Mapped(NamedTuple):
-    """The batches by which an array has rows."""
+    """Which of the batches an array has rows for."""
 
     robots: bool
     items: bool
@@ -47,7 +47,7 @@ class Layout:
 
     Args:
       program: the program, in order of computation.
-      mapped: for each argument, the batches by which it has rows.
+      mapped: for each argument, which of the batches it has rows for.
       has_items: whether each robot has a batch of items.
 
     Attributes:

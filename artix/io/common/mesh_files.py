@@ -23,7 +23,7 @@ def find_file(name: str, base: Path, package_dirs: Sequence[str | os.PathLike[st
     if "://" not in plain:
         path = base / plain
         return path if path.is_file() else None
-    inside = Path(plain.partition("://")[2])
+    inside = Path(plain.partition("://")[2].lstrip("/"))  # ROS takes package:///PACKAGE, too.
     roots = [Path(folder) for folder in package_dirs]
     roots += [Path(folder) for folder in os.environ.get("ROS_PACKAGE_PATH", "").split(os.pathsep) if folder]
     above = [base, *base.resolve().parents]

@@ -213,7 +213,9 @@ class BodyWriter:
     def _write_inertial(self, link: int, *, moves: bool) -> None:
         name, mass = self.topology.link_names[link], float(self.articulation.link_mass[link])
         if moves and not self._carries_mass(link):
-            self.refuse(f"link {name!r}", "MuJoCo needs mass and rotational inertia of what moves", "give it both")
+            self.refuse(
+                f"link {name!r}", "MuJoCo requires mass and rotational inertia of moving bodies", "give it both"
+            )
         inertia = np.asarray(self.articulation.link_inertia[link], float)
         if mass == 0.0 and not np.any(inertia):
             return

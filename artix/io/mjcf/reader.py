@@ -229,7 +229,7 @@ def _read(
     kinds = SKIPPABLE if skip == "all" else (skip,) if isinstance(skip, str) else tuple(skip)
     unknown = [kind for kind in kinds if kind not in SKIPPABLE]
     if unknown:
-        raise ValueError(f"nothing called {unknown[0]!r} can be skipped; there are: {', '.join(SKIPPABLE)}, or 'all'")
+        raise ValueError(f"nothing called {unknown[0]!r} can be skipped; choose from: {', '.join(SKIPPABLE)}, or 'all'")
     repairs = chosen_repairs(repair)
     report = Report("<text>" if is_text(path_or_text) else str(path_or_text))
     source = compile_mjcf(path_or_text, report, frozenset(kinds), repair=bool(repairs), strict=strict, meshes=meshes)
@@ -268,7 +268,7 @@ def _choose(source: MjcfSource, body: str | None) -> _Root:
         return _Root(WORLD, 0, tuple(top for top in tops.values() if not is_free(source.model, top)))
     if body not in tops:
         known = ", ".join(map(repr, [WORLD, *tops]))
-        raise ValueError(f"{source.report.file}: no child of the world is called {body!r}; there are: {known}")
+        raise ValueError(f"{source.report.file}: no child of the world is called {body!r}; choose from: {known}")
     return _Root(body, 0, (tops[body],))
 
 
