@@ -16,9 +16,8 @@ import jax.numpy as jnp
 
 import artix
 from artix import envs, optimal_control, viewer
-from artix.cli.play import LEARNED
 from artix.cli.recordings import episode
-from artix.cli.training_files import config_of, load_header, load_policy
+from artix.cli.training_files import LEARNED, config_of, load_header, load_policy
 
 #: The largest recording, with the player [bytes].
 MOST_BYTES = 2_000_000

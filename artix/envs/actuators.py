@@ -43,7 +43,12 @@ class Delay(struct.PyTreeNode):
           command: the command.
           most_steps: the largest lag.
           lag: how many steps late commands arrive; random lags come from :func:`random_lag`.
+
+        Raises:
+          ValueError: ``most_steps`` is negative.
         """
+        if most_steps < 0:
+            raise ValueError(f"a delay needs most_steps of at least 0; found {most_steps}")
         return cls(jnp.broadcast_to(command, (most_steps + 1, *command.shape)), jnp.asarray(lag, jnp.int32))
 
     def then(self, command: Array) -> Delay:
@@ -59,11 +64,16 @@ class Delay(struct.PyTreeNode):
 def random_lag(key: Array, least: float, most: float, dt: float) -> Array:
     """A lag between two times [s], in steps of ``dt`` [s], all equally probable, [] (int32).
 
+    Raises:
+      ValueError: a time is negative, or ``least`` exceeds ``most``.
+
     Examples:
       >>> from artix.envs import actuators
       >>> 1 <= int(actuators.random_lag(jax.random.key(0), 0.004, 0.012, 0.004)) <= 3
       True
     """
+    if not 0 <= least <= most:
+        raise ValueError(f"a lag needs times with 0 <= least <= most [s]; found {least} and {most}")
     low, high = round(least / dt), round(most / dt)
     uniform = random_numbers.uniform(key, 1, jnp.float32)[0]
     return low + jnp.minimum(jnp.floor((high - low + 1) * uniform).astype(jnp.int32), high - low)

@@ -42,10 +42,10 @@ def autoreset(environment: Environment) -> Environment:
     observation of the old one is ``info["final_obs"]``, whose value a learner takes where an episode was truncated.
 
     Args:
-      environment: one environment.
+      environment: one environment; one that resets automatically already is returned as it is.
 
     Returns:
-      An environment with the same attributes; the one that was given is its ``unwrapped``.
+      An environment with the same attributes. The given one is its ``unwrapped``.
 
     Examples:
       >>> from artix import envs
@@ -55,4 +55,4 @@ def autoreset(environment: Environment) -> Environment:
       >>> float(end.done), float(end.info["truncation"]), int(end.info["steps"])
       (1.0, 1.0, 0)
     """
-    return _Autoreset(environment)
+    return environment if isinstance(environment, _Autoreset) else _Autoreset(environment)

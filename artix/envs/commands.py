@@ -39,6 +39,22 @@ class DrawnCommand(NamedTuple):
     """For how long it holds, [] [s]."""
 
 
+def check_commands(commands: VelocityCommands) -> None:
+    """Refuses commands that cannot be drawn.
+
+    Raises:
+      ValueError: there are not three components, a magnitude is negative, a chance is outside [0, 1], or the mean time
+        is not positive.
+    """
+    largest, chance = commands.largest, commands.chance_of_motion
+    if len(largest) != 3 or not all(each >= 0 for each in largest):
+        raise ValueError(f"velocity commands: expected three largest magnitudes of at least 0, found {largest}")
+    if len(chance) != 3 or not all(0 <= each <= 1 for each in chance):
+        raise ValueError(f"velocity commands: expected three chances of motion in [0, 1], found {chance}")
+    if not commands.mean_time > 0:
+        raise ValueError(f"velocity commands: the mean time must be positive [s]; found {commands.mean_time}")
+
+
 def first_command(key: Array, commands: VelocityCommands, dtype) -> tuple[Array, Array]:
     """The command at the start of an episode, [3], uniform, and how long it holds, [] [s].
 

@@ -22,6 +22,19 @@ class Pushes(NamedTuple):
     """Mean time between pushes [s], exponential."""
 
 
+def check_pushes(pushes: Pushes) -> None:
+    """Refuses pushes that cannot be drawn.
+
+    Raises:
+      ValueError: the bounds of the speed are negative or reversed, or the mean time is not positive.
+    """
+    low, high = pushes.speed
+    if not 0 <= low <= high:
+        raise ValueError(f"pushes: expected bounds of the speed with 0 <= lower <= upper [m/s], found {pushes.speed}")
+    if not pushes.mean_time > 0:
+        raise ValueError(f"pushes: the mean time between pushes must be positive [s]; found {pushes.mean_time}")
+
+
 def draw_push(key: Array, pushes: Pushes, dt: float, dtype) -> Array:
     """The change of the root's velocity in one control step, [3] [m/s]; zero in most.
 

@@ -82,6 +82,8 @@ class Environment:
                 f"observations and rewards, and of what a step begins with; found {solver_options.solver!r}; "
                 "artix.step has the other solvers"
             )
+        if ground is None and any(map(_is_of_ground, randomization)):
+            raise ValueError(f"{name}: there is no ground whose numbers could be randomised")
         self.name = name
         self.articulation = articulation
         self.ground = ground
@@ -142,12 +144,20 @@ class Environment:
 
         Returns:
           The state at its start, with zero reward, done and metrics.
+
+        Raises:
+          TypeError: ``key`` is not a key.
+          ValueError: the task's outcome has a reward, termination or metric that is not a scalar, or a memory with
+            other names, shapes or dtypes than at the start.
         """
+        if not isinstance(key, jax.Array):
+            raise TypeError(f"{self.name}: reset takes a JAX random key, such as jax.random.key(0); found {key!r}")
         start, key = self._started(key, None)
         zero = jnp.zeros((), self.articulation.dtype)
         given = start.given(self.ground, jnp.zeros(self.action_size, zero.dtype))
-        names = jax.eval_shape(lambda: self.outcome(transition_of(self, given))).metrics
-        metrics = dict.fromkeys((*names, "nan"), zero)
+        outcome = jax.eval_shape(lambda: self.outcome(transition_of(self, given)))
+        self._check_outcome(outcome, jax.eval_shape(lambda: start.memory))
+        metrics = dict.fromkeys((*outcome.metrics, "nan"), zero)
         info = {"truncation": zero, "steps": jnp.zeros((), jnp.int32), "key": key, "randomized": start.randomized}
         info |= {"contact_memory": start.contact_memory} | start.memory
         return EnvState(start.state, observed(self._static, self.ground, start), zero, zero, metrics, info)
@@ -238,6 +248,20 @@ class Environment:
             raise ValueError(f"{self.name}: the action must be finite; found {action}")
         return action
 
+    def _check_outcome(self, outcome: Outcome, memory: dict[str, Any]) -> None:
+        """Refuses an outcome that does not fit the state of the environment; all leaves are shapes."""
+        scalars = {"reward": outcome.reward, "terminated": outcome.terminated, **outcome.metrics}
+        for name, value in scalars.items():
+            if value.shape != ():
+                raise ValueError(f"{self.name}: {name!r} of the outcome must be a scalar; found shape {value.shape}")
+        for name in sorted({*memory, *outcome.memory}):
+            before, after = (_described(each.get(name)) for each in (memory, outcome.memory))
+            if before != after:
+                raise ValueError(
+                    f"{self.name}: the memory {name!r} is {before} at the start and {after} after a step; outcome must "
+                    "return the names, shapes and dtypes that begin returns"
+                )
+
     def _memory(self, info: dict[str, Any]) -> dict[str, Any]:
         """What the task remembers, of what an environment keeps in ``info``."""
         return {name: value for name, value in info.items() if name not in _OWN}
@@ -300,6 +324,12 @@ class Environment:
         if ground is None or contacts is None:
             return artix.step(articulation, state, *given), None
         return artix.step_with_contact_memory(articulation, state, contacts, *given, ground=ground)
+
+
+def _described(tree: Any) -> str:
+    """Shapes and dtypes of a part of a memory."""
+    shapes = [f"{leaf.dtype}{list(leaf.shape)}" for leaf in jax.tree.leaves(tree)]
+    return ", ".join(shapes) or "absent"
 
 
 def _is_of_ground(change: Change) -> bool:

@@ -17,17 +17,19 @@ class Gait(struct.PyTreeNode):
       air_time: time since each foot last touched the ground [s], [K].
       swing_peak: greatest height of each since then [m], [K].
       contact: whether each touched the ground at the last step, [K] (bool).
+      contact_time: time since each was last in the air [s], [K].
     """
 
     air_time: Array
     swing_peak: Array
     contact: Array
+    contact_time: Array
 
     @classmethod
     def standing(cls, num_feet: int, dtype) -> Gait:
         """Before the first step."""
         zeros = jnp.zeros(num_feet, dtype)
-        return cls(zeros, zeros, jnp.zeros(num_feet, bool))
+        return cls(zeros, zeros, jnp.zeros(num_feet, bool), zeros)
 
     def moved(self, contact: Array, height: Array, dt: float) -> tuple[Gait, Array]:
         """The gait a control step later, and which feet have landed, as Playground's Go1 counts them.
@@ -44,11 +46,13 @@ class Gait(struct.PyTreeNode):
           [K] (bool).
         """
         first_contact = (self.air_time > 0) & (contact | self.contact)
-        moved = Gait(self.air_time + dt, jnp.maximum(self.swing_peak, height), contact)
+        moved = Gait(self.air_time + dt, jnp.maximum(self.swing_peak, height), contact, self.contact_time + dt)
         return moved, first_contact
 
     def landed(self) -> Gait:
-        """The gait with the times and peaks of feet on the ground set to zero."""
+        """The gait in which feet on the ground have no time in the air and no peak, and feet in the air no contact."""
         return self.replace(
-            air_time=jnp.where(self.contact, 0, self.air_time), swing_peak=jnp.where(self.contact, 0, self.swing_peak)
+            air_time=jnp.where(self.contact, 0, self.air_time),
+            swing_peak=jnp.where(self.contact, 0, self.swing_peak),
+            contact_time=jnp.where(self.contact, self.contact_time, 0),
         )

@@ -8,6 +8,7 @@ these names, and :func:`weighted_terms` brings both together.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -127,6 +128,17 @@ def feet_air_time(command: Array, air_time: Array, first_contact: Array) -> Arra
     return jnp.where(_stands(command), 0, jnp.sum(jnp.where(first_contact, air_time - 0.1, 0)))
 
 
+def single_stance(command: Array, contact: Array, contact_time: Array, air_time: Array) -> Array:
+    """For two feet, while the command is to move: time in the air of one while the other stands, up to 0.4 s.
+
+    Nothing once the foot that stands has done so for 0.6 s: both feet have to take turns. After Isaac Lab's
+    ``feet_air_time_positive_biped``, which has no such limit.
+    """
+    alone = (jnp.sum(contact.astype(air_time.dtype)) == 1) & (jnp.sum(jnp.where(contact, contact_time, 0)) < 0.6)
+    swing = jnp.minimum(jnp.sum(jnp.where(contact, 0, air_time)), 0.4)
+    return jnp.where(alone & ~_stands(command), swing, 0)
+
+
 def _stands(command: Array) -> Array:
     return _squared(command) < STANDING**2
 
@@ -159,6 +171,7 @@ TERMS: dict[str, Callable[..., Array]] = {
         feet_clearance,
         feet_height,
         feet_air_time,
+        single_stance,
     )
 }
 
@@ -177,7 +190,7 @@ def weighted_terms(weights: Weights, signals: Mapping[str, Any]) -> dict[str, Ar
       Each term by its name, []; the reward is their sum.
 
     Raises:
-      ValueError: as :func:`check_weights`.
+      ValueError: as :func:`check_weights`, or a term is not a scalar.
 
     Examples:
       >>> from artix.envs import rewards
@@ -193,6 +206,8 @@ def weighted_terms(weights: Weights, signals: Mapping[str, Any]) -> dict[str, Ar
     for name in weights:
         weight, term = _weight_and_term(weights, name)
         found[name] = weight * term(**{parameter: signals[parameter] for parameter in _parameters(term)})
+        if jnp.shape(found[name]):
+            raise ValueError(f"reward {name!r} must be a scalar; found the shape {jnp.shape(found[name])}")
     return found
 
 
@@ -208,7 +223,9 @@ def check_weights(weights: Weights, signals: Iterable[str]) -> None:
     """
     signals = tuple(signals)
     for name in weights:
-        _, term = _weight_and_term(weights, name)
+        weight, term = _weight_and_term(weights, name)
+        if isinstance(weight, int | float) and not math.isfinite(weight):
+            raise ValueError(f"reward {name!r}: the weight must be finite; found {weight}")
         lacking = [parameter for parameter in _parameters(term) if parameter not in signals]
         if lacking:
             raise ValueError(

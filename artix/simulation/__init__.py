@@ -6,10 +6,9 @@ from artix.simulation.common.options import Control, SolverOptions
 from artix.simulation.common.report import ContactReport, LinkContactReport, Residual, StepReport
 from artix.simulation.continuous import vector_field
 from artix.simulation.projected.friction_anchors import FrictionAnchors
-from artix.simulation.rollout import rollout
+from artix.simulation.rollout import rollout, scene_rollout, settled_contact_memory
 from artix.simulation.scene import (
     SceneReport,
-    scene_rollout,
     scene_step,
     scene_step_and_report,
     scene_step_with_contact_memory,
@@ -35,6 +34,7 @@ __all__ = [
     "scene_step",
     "scene_step_and_report",
     "scene_step_with_contact_memory",
+    "settled_contact_memory",
     "step",
     "step_and_report",
     "step_with_contact_memory",

@@ -9,7 +9,6 @@ import jax
 
 from artix.contact.ground import Ground
 from artix.evaluation import quantity
-from artix.evaluation.devices import scan
 from artix.math import struct
 from artix.model.articulation import State
 from artix.model.checks import as_time
@@ -19,7 +18,7 @@ from artix.simulation.common.options import Control, SolverOptions, check_contro
 from artix.simulation.common.report import LinkContactReport, StepReport
 from artix.simulation.implicit.step import implicit_step, implicit_step_and_report
 from artix.simulation.in_parts import in_parts
-from artix.simulation.remembered import no_memory, touching_of
+from artix.simulation.remembered import touching_of
 from artix.simulation.step import DEFAULT_OPTIONS
 
 Array = jax.Array
@@ -221,65 +220,6 @@ def _scene_step_with_memory(
     return _by_name(scene, ends), memory
 
 
-def scene_rollout(
-    scene: Scene,
-    states: Mapping[str, State],
-    controls: Controls | None,
-    dt: float | Array,
-    options: SolverOptions = DEFAULT_OPTIONS,
-    *,
-    num_steps: int | None = None,
-    ground: Ground | None = None,
-) -> States:
-    """Many steps of a scene in one ``jax.lax.scan``, which remember their contacts; see :func:`artix.rollout`.
-
-    Args:
-      scene: as for :func:`scene_step`.
-      states: where the members start, by name.
-      controls: with ``num_steps``, the controls that hold during all steps; without, one for each step, every array
-        with a leading axis [T].
-      dt: the step [s].
-      options: as for :func:`scene_step`.
-      num_steps: number of steps T under constant controls.
-      ground: as for :func:`scene_step`.
-
-    Returns:
-      The states after each step by name, every array with a leading axis [T].
-
-    Raises:
-      ValueError: neither ``num_steps`` nor an array in ``controls`` says how many steps there are; and as
-        :func:`scene_step`.
-      TypeError: as :func:`scene_step`.
-
-    Examples:
-      >>> pole = artix.robots.load("cart_pole")
-      >>> scene = artix.Scene.of({"one": pole, "other": pole})
-      >>> push = artix.Control(joint_force=jnp.array([1.0, 0.0]))
-      >>> path = artix.scene_rollout(scene, scene.neutral_states(), {"one": push}, 0.01, num_steps=50)
-      >>> print(path["one"].joint_position.shape, path["one"].joint_position[-1, 0] > 0.1)
-      (50, 2) True
-      >>> print(path["other"].joint_position[-1, 0])
-      0.0
-    """
-    if num_steps is None and not jax.tree.leaves(controls):
-        raise ValueError("give num_steps, or controls with a leading axis over the steps")
-    _check_solver(options)
-    memory = no_memory(scene, ground, options)
-
-    def advance(now: tuple[States, Any], now_controls: Controls | None) -> tuple[tuple[States, Any], States]:
-        given = controls if num_steps is not None else now_controls
-        before, remembered = now
-        if remembered is None:
-            ends = scene_step(scene, before, given, dt, options)
-        else:
-            ends, remembered = scene_step_with_contact_memory(
-                scene, before, remembered, given, dt, options, ground=ground
-            )
-        return (ends, remembered), ends
-
-    return scan(advance, (dict(states), memory), None if num_steps is not None else controls, length=num_steps)[1]
-
-
 def _as_dict(controls: Controls | None) -> dict[str, Control]:
     return {} if controls is None else dict(controls)
 
@@ -288,7 +228,8 @@ def _by_name(scene: Scene, values: Any) -> dict[str, Any]:
     return dict(zip(scene.names, values, strict=True))
 
 
-def _check_solver(options: SolverOptions) -> None:
+def check_scene_solver(options: SolverOptions) -> None:
+    """Refuses solvers without contacts between articulations."""
     if options.solver != "implicit":
         raise ValueError(
             f"solver={options.solver!r} knows no contacts between articulations: step scenes with solver='implicit'"
@@ -297,7 +238,7 @@ def _check_solver(options: SolverOptions) -> None:
 
 def _checked(scene: Scene, states: States, controls: Controls, options: SolverOptions) -> list[Control]:
     """The controls in the members' order, once all arguments are found to be right."""
-    _check_solver(options)
+    check_scene_solver(options)
     scene.check_states(states)
     scene.check_names("controls", controls)
     given = [controls.get(name, Control()) for name in scene.names]
