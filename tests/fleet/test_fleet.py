@@ -243,7 +243,11 @@ def test_arguments_that_do_not_fit_are_refused_by_name() -> None:
     given = {
         r"state.root_pose: expected shape \(6, 7\).*found \(4, 7\)": (artix.mass_matrix, (few,), {}),
         r"state.joint_position: expected shape \(6, 2\).*found \(6, 3\)": (artix.mass_matrix, (wide,), {}),
-        r"argument 1: expected a leading axis of 6 .* \(5, 2\)": (artix.inverse_dynamics, (state, jnp.zeros((5, 2))), {}),
+        r"argument 1: expected a leading axis of 6 .* \(5, 2\)": (
+            artix.inverse_dynamics,
+            (state, jnp.zeros((5, 2))),
+            {},
+        ),
         r"argument 1.joint_force: expected a leading axis of 6": (
             artix.step,
             (state, artix.Control(joint_force=jnp.zeros(2)), 0.01),
