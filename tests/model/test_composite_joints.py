@@ -160,7 +160,9 @@ def test_planar_and_floating_joints_of_urdf() -> None:
 
 def test_refusals_about_planar_and_floating_joints_of_urdf() -> None:
     taken = URDF.format(links=LINKS, axis="0 0 1").replace("hinge", "planar:x")
-    with pytest.raises(artix.DescriptionError, match="clashes with the parts of the planar joint 'planar' .planar:x, "):
+    with pytest.raises(
+        artix.DescriptionError, match=r"clashes with the parts of the planar joint 'planar' \(planar:x, "
+    ):
         artix.load_urdf(taken)
     floating = (
         '<robot name="x"><link name="world"/>'
