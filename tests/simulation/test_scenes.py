@@ -292,7 +292,7 @@ def test_bad_arguments_are_refused() -> None:
     ball = body(Geometry.sphere(0.1))
     scene = Scene.of({"a": ball, "b": ball})
     states = scene.neutral_states()
-    with pytest.raises(KeyError, match="no member called 'c'; there are: a, b"):
+    with pytest.raises(KeyError, match="no member called 'c'; choose from: a, b"):
         scene["c"]
     with pytest.raises(ValueError, match="no state of b"):
         artix.scene_step(scene, {"a": states["a"]}, None, 0.01)
