@@ -55,7 +55,7 @@ def common_dtype(members: list[Articulation]) -> Any:
     """
     names: dict[str, str] = {}
     for member in members:
-        names.setdefault(str(member.dtype), member.topology.name)
+        names.setdefault(str(member.dtype), member.topology.name)  # type: ignore[union-attr]
     if len(names) > 1:
         found = ", ".join(f"{dtype} ({name!r})" for dtype, name in sorted(names.items()))
         raise ValueError(
@@ -137,7 +137,7 @@ def _batch_of(name: str, leaf: Any, members: int, dtype: Any) -> Any:
             "by keyword"
         )
     if leaf.ndim == 0:
-        return jnp.broadcast_to(leaf, (members,))
+        return jnp.broadcast_to(jnp.asarray(leaf), (members,))
     if leaf.shape[0] != members:
         raise ValueError(
             f"{name}: expected a leading axis of {members} members, found shape {leaf.shape}; arrays that all members "

@@ -39,32 +39,34 @@ Layout: TypeAlias = Literal["kinds", "padded"]
 class Fleet:
     """Many articulations in one batch.
 
-    Members of one topology share the static path: ``fleet.articulation`` is an ordinary articulation whose arrays
-    have a leading member axis. Arrays of members of several topologies are padded to common maxima. :meth:`evaluate`
-    then has each kind of members computed by a program of its own (``layout="kinds"``), or all by one for which their
-    trees are data (``layout="padded"``): that takes some 20 times as long, but a member that fits the padding can take
-    another's place without recompilation. Either way every function of artix works under ``jax.vmap`` over
-    ``fleet.articulation``, whose trees are then data, and a fleet state.
+    If all members have one topology, ``fleet.articulation`` is an ordinary articulation whose arrays have a leading
+    member axis. Arrays of members of several topologies are padded to common maxima. :meth:`evaluate` then evaluates
+    each kind of members by its own program (``layout="kinds"``), or all of them by one program that reads their trees
+    as data (``layout="padded"``). The latter takes some 20 times as long, but a member that fits the padding can take
+    another's place without recompilation. Either way, every function of artix works under ``jax.vmap`` over
+    ``fleet.articulation`` (with trees as data) and a fleet state.
 
-    In a padded fleet L and n are the fleet's maxima. Where any member floats, generalised vectors have the root's six
-    entries first for all, zero for members with a fixed base, and dense Jacobians have the root's rows. Padded rows and
+    In a padded fleet, L and n are the fleet's maxima. If any member floats, all generalised vectors begin with the
+    root's six entries, zero for members with a fixed base, and dense Jacobians have the root's rows. Padded rows and
     columns are exactly zero.
 
     Args:
       articulations: the members in order; the same object may appear many times.
-      padding: maxima to pad to, if larger than the members need; also makes a fleet of one topology padded.
-      layout: how a mixed fleet is evaluated. By default ``"kinds"`` for up to 16 topologies, as each costs a
+      padding: maxima to pad to, if larger than the members need.
+      layout: how the fleet is evaluated. By default ``"kinds"`` for up to 16 topologies, since each costs a
         compilation, and ``"padded"`` for more or if there is a ``padding``.
 
     Raises:
-      ValueError: there is no member, dtypes differ, a member does not fit the padding (which maximum is named), or the
-        layout is unknown or ``"kinds"`` with a padding, which is for members that are not known yet.
+      TypeError: a member is not an articulation.
+      ValueError: there is no member, dtypes differ, a member lies on devices of other processes or does not fit the
+        padding (the message names the maximum), or the layout is unknown or ``"kinds"`` with a padding, which is for
+        members that are not known yet.
 
     Attributes:
-      articulation: the members' parameters, every leaf with a leading axis N; for ``jax.vmap``.
+      articulation: the members' parameters for ``jax.vmap``, every leaf with a leading axis N.
       topologies: the static topology of each member, length N.
       padding: the common maxima, ``None`` where all members share one static topology.
-      layout: how a mixed fleet is evaluated, see above.
+      layout: how the fleet is evaluated, see above.
 
     Examples:
       >>> fleet = artix.Fleet([artix.robots.load("double_pendulum"), artix.robots.load("cart_pole")] * 2)
@@ -151,15 +153,16 @@ class Fleet:
           >>> def mean_energy(mass):
           ...     fleet = artix.Fleet([pole, pendulum.replace(link_mass=mass)] * 2)
           ...     return fleet.evaluate(artix.potential_energy, fleet.neutral_state()).mean()
-          >>> print(jax.grad(mean_energy)(pendulum.link_mass).round(2))  # half of g times the height of each link's centre
+          >>> print(jax.grad(mean_energy)(pendulum.link_mass).round(1))  # g times a height; half of all are pendulums
+          [ 0.  -2.5 -7.4]
         """
         static = tuple(sorted(options.items()))
         try:
             hash(static)
         except TypeError as error:
             raise TypeError(
-                f"keyword arguments are static and must be hashable ({error}); pass arrays with a leading axis of members "
-                "by position, and bind what all members share: functools.partial(artix.step, ground=ground)"
+                f"keyword arguments are static and must be hashable ({error}); pass arrays of all members by "
+                "position, and bind what they share: functools.partial(artix.step, ground=ground)"
             ) from None
         width, dtype = self.articulation.joint_lower_limit.shape[-1], self.articulation.dtype
         given = batches_of(len(self), width, dtype, state, arguments)
@@ -183,17 +186,16 @@ class Fleet:
         parts = 1 if sharding is None else num_parts(sharding, len(self))
         if parts == 1:
             return partial(jax.jit(evaluate_by_kind(kinds, self.padding, function, options)), parameters)
-        assert isinstance(sharding, NamedSharding), "``shard`` makes other fleets padded"
         local = each_part_alike(kinds, parts)
-        assert local is not None, "``shard`` makes other fleets padded"
+        assert isinstance(sharding, NamedSharding)  # ``shard`` makes other fleets padded
+        assert local is not None
         members = PartitionSpec(sharding.spec[0])
-        specs = [[members if differs else PartitionSpec() for differs in kind.differs_of_operands] for kind in kinds]
+        specs = [[members if flag else PartitionSpec() for flag in kind.differs_of_operands] for kind in kinds]
         by_kind = evaluate_by_kind(local, self.padding, function, options)
 
-        def on_devices(parameters: Any, *arguments: Any) -> Any:
-            in_specs = (specs, *(members for _ in arguments))
-            mapped = jax.shard_map(by_kind, mesh=sharding.mesh, in_specs=in_specs, out_specs=members)
-            return mapped(parameters, *arguments)
+        def on_devices(*arguments: Any) -> Any:
+            in_specs = (specs, *(members for _ in arguments[1:]))
+            return jax.shard_map(by_kind, mesh=sharding.mesh, in_specs=in_specs, out_specs=members)(*arguments)
 
         return partial(jax.jit(on_devices), parameters)
 
@@ -246,7 +248,7 @@ class Fleet:
         )
 
     def member(self, member: int) -> Articulation:
-        """The articulation of one member as it was given, neither padded nor batched.
+        """The articulation of one member as the fleet was given it, neither padded nor batched.
 
         Args:
           member: its number.
@@ -267,11 +269,12 @@ class Fleet:
     def replace_member(self, member: int, articulation: Articulation) -> Fleet:
         """A fleet with another articulation in place of one member; the shapes of its arrays are the same.
 
-        Compiled programs are reused if the fleet is padded or has a single topology.
+        A fleet with ``layout="padded"`` reuses its compiled programs.
 
         Raises:
           IndexError: there is no such member.
-          ValueError: the articulation does not fit: its topology differs from a static fleet's, or exceeds the padding.
+          ValueError: the articulation does not fit: it has another dtype, it exceeds the padding, or its topology
+            differs from that of a fleet without padding.
         """
         self._check_number(member)
         topology = member_topology(articulation, member)

@@ -1,12 +1,13 @@
-"""Evaluates mixed fleets kind by kind: one program for each topology, results padded and in the fleet's order.
+"""Evaluates fleets kind by kind: one program for each topology, with results padded and in the fleet's order.
 
-Where every kind has a kernel, that reads and writes its members' rows of the fleet's padded arrays; else, members are
-gathered by kind, and their results padded and brought into the fleet's order.
+If every kind has a kernel, the kernels read and write their members' rows of the fleet's padded arrays. Otherwise,
+members are gathered by kind, and their results are padded and put into the fleet's order.
 """
 
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -27,7 +28,7 @@ Array = jax.Array
 Function: TypeAlias = Callable[..., Any]
 
 #: Fleets with more topologies are evaluated with their trees as data. Each kind costs a compilation; trees that are
-#: data take as long as 12 to 15 kinds (six links each, mass matrix and step).
+#: data take as long to compile as 12 to 15 kinds (six links each, mass matrix and step).
 MOST_KINDS = 16
 
 
@@ -47,8 +48,8 @@ class Kind(NamedTuple):
     @property
     def is_operand(self) -> list[bool]:
         """Of each leaf, whether it is an operand of the kind's program; the others are constants."""
-        leaves = jax.tree.leaves(self.articulation)
-        return [differs or isinstance(leaf, jax.core.Tracer) for leaf, differs in zip(leaves, self.differs, strict=True)]
+        is_traced = [isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(self.articulation)]
+        return list(map(operator.or_, self.differs, is_traced))
 
     @property
     def differs_of_operands(self) -> list[bool]:
@@ -56,9 +57,9 @@ class Kind(NamedTuple):
         return [differs for differs, flag in zip(self.differs, self.is_operand, strict=True) if flag]
 
 
-#: Of every argument, of every axis, its meaning for every kind.
+#: For each argument, each axis and each kind: the meaning of the axis.
 _AxesOfLeaves: TypeAlias = tuple[tuple[tuple[Axis, ...], ...], ...]
-#: Of every kind, of every argument, its axes.
+#: For each kind and each argument: its axes.
 _AxesOfKinds: TypeAlias = list[list[tuple[Axis, ...]]]
 
 
@@ -94,7 +95,7 @@ def members_of(index: np.ndarray, *leaves: Any) -> Array:
 
 
 def each_part_alike(kinds: Sequence[Kind], parts: int) -> list[Kind] | None:
-    """The kinds of each of several equal parts of a fleet, with the articulations of the whole fleet.
+    """The kinds in each of several equal parts of a fleet, with the articulations of the whole fleet.
 
     Returns:
       ``None`` unless all parts hold the same kinds in the same places.
@@ -142,7 +143,7 @@ def evaluate_one_kind(kind: Kind, function: Function, options: Mapping[str, Any]
 def evaluate_by_kind(
     kinds: Sequence[Kind], padding: Padding, function: Function, options: Mapping[str, Any]
 ) -> Function:
-    """The function of batches of arguments [N, ...], padded as the fleet's, with results padded likewise.
+    """The function of batches of arguments [N, ...], padded like the fleet; so are its results.
 
     Args:
       kinds: the kinds of the fleet.
@@ -152,7 +153,7 @@ def evaluate_by_kind(
 
     Returns:
       The function of ``parameters_of(kinds), state, *arguments``. It raises what ``function`` raises for one of the
-      kinds, and ``ValueError`` where the shape of a result does not tell what its axes mean.
+      kinds, and ``ValueError`` if the shape of a result does not tell what its axes mean.
     """
     meanings = [meanings_of(kind.articulation.topology, padding) for kind in kinds]  # type: ignore[arg-type]
     with_options = partial(function, **options)
@@ -166,7 +167,7 @@ def evaluate_by_kind(
                 _call_of_member(kind, partial(call_of, function, **options), leaves, structure, axes)
                 for kind, axes in zip(kinds, axes_of_kinds, strict=True)
             ]
-        except (TypeError, ValueError):  # It needs to know its arguments' numbers, or refuses them and will again.
+        except (TypeError, ValueError):  # It needs its arguments' values, or refuses them and will do so again.
             return gathered(parameters, *arguments)
         if not all(call.program.has_kernel for call, _ in calls):
             return gathered(parameters, *arguments)
@@ -222,7 +223,7 @@ def _batched(kind: Kind, function: Function, operands: Sequence[Array]) -> Funct
 def _call_of_member(
     kind: Kind, call: Callable[..., Any], leaves: list[Array], structure: Any, axes: Sequence[tuple[Axis, ...]]
 ) -> tuple[Call, list[Any]]:
-    """What evaluates one member, and the arrays of all its arguments, or their types, the articulation's first."""
+    """What evaluates one member, and all its arguments (arrays or their types), beginning with the articulation's."""
     own, structure_of_own = jax.tree.flatten(kind.articulation)
     own = [
         jax.ShapeDtypeStruct(leaf.shape[1:] if differs else leaf.shape, leaf.dtype) if is_operand else leaf
@@ -330,7 +331,7 @@ def _first_accepted(
 
 
 def _assignments(leaves: list[Array], meanings: Sequence[Meanings], structure: Any) -> Iterator[_AxesOfLeaves]:
-    """All possible meanings of the axes of all arguments, the likeliest first; the axes of states are known."""
+    """All possible meanings of the arguments' axes, the likeliest first; the axes of states are known."""
     numbered = jax.tree.unflatten(structure, range(len(leaves)))
     is_state = lambda x: isinstance(x, State)  # noqa: E731
     states = [x for x in jax.tree.leaves(numbered, is_leaf=is_state) if is_state(x)]

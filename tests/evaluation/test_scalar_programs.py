@@ -472,7 +472,10 @@ def test_known_arguments_are_left_out() -> None:
         (lambda x: lax.sort(x), "sort"),
         (lambda x: jnp.linalg.eigh(x[:, None] * x)[0], "eigh"),
         (lambda x: lax.while_loop(lambda y: y[0] < 9, lambda y: 2 * y, x), "while"),
-        (lambda x: lax.dynamic_update_slice(x, x[:1], (x[0].astype(jnp.int32),)), "dynamic_update_slice at unknown indices"),
+        (
+            lambda x: lax.dynamic_update_slice(x, x[:1], (x[0].astype(jnp.int32),)),
+            "dynamic_update_slice at unknown indices",
+        ),
         (lambda x: jnp.sin(x)[x[0].astype(jnp.int16)], "scalars of int16"),
         (lambda x: x.astype(jnp.float16), "float16"),
         (lambda x: lax.erf(x), "erf"),

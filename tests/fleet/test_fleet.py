@@ -243,7 +243,11 @@ def test_arguments_that_do_not_fit_are_refused_by_name() -> None:
     given = {
         r"state.root_pose: expected shape \(6, 7\).*found \(4, 7\)": (artix.mass_matrix, (few,), {}),
         r"state.joint_position: expected shape \(6, 2\).*found \(6, 3\)": (artix.mass_matrix, (wide,), {}),
-        r"argument 1: expected a leading axis of 6 .* \(5, 2\)": (artix.inverse_dynamics, (state, jnp.zeros((5, 2))), {}),
+        r"argument 1: expected a leading axis of 6 .* \(5, 2\)": (
+            artix.inverse_dynamics,
+            (state, jnp.zeros((5, 2))),
+            {},
+        ),
         r"argument 1.joint_force: expected a leading axis of 6": (
             artix.step,
             (state, artix.Control(joint_force=jnp.zeros(2)), 0.01),
@@ -353,7 +357,7 @@ def test_what_needs_one_topology_says_so() -> None:
         "articulated-body inertias": lambda a, s, x: artix.articulated_body_inertias(a, s),
         "padded fleet with spherical joints": lambda a, s, x: artix.constrained_forward_dynamics(a, s, x, held),
         "log-Cholesky": lambda a, s, x: artix.log_cholesky_from_articulation(a),
-        "padded articulation has no map": lambda a, s, x: artix.mimic_map(a).matrix,
+        "mimic_map needs a static topology": lambda a, s, x: artix.mimic_map(a).matrix,
         "make constraints of one": lambda a, s, x: artix.Constraints.of(a, [frame]),
     }
     for message, function in refused.items():
@@ -423,6 +427,35 @@ def test_kinds_step_as_their_members_do() -> None:
             own = fleet.member_state(found, number)
             for leaf, other in zip(jax.tree.leaves(own), jax.tree.leaves(wanted), strict=True):
                 np.testing.assert_allclose(leaf, other, atol=1e-10)
+
+
+@pytest.mark.slow
+def test_kinds_land_on_the_ground_that_they_share() -> None:
+    """Of two kinds with one sphere each, whose steps all members take on one ground."""
+    ball, flail = (rolling(num_links) for num_links in (1, 2))
+    fleet = artix.Fleet([flail, ball, ball, flail])
+    state = fleet.neutral_state()
+    velocity = jnp.array([1.0, 0.0, -2.0, 0.0, 0.0, 0.0])
+    state = state.replace(root_pose=state.root_pose.at[:, 2].set(0.1), root_velocity=jnp.tile(velocity, (4, 1)))
+    on_ground = functools.partial(artix.step, ground=artix.Ground.flat(friction=0.8))
+    found = fleet.evaluate(on_ground, state, None, 0.01)
+    np.testing.assert_allclose(found.root_velocity[1], [5 / 7, 0, 0, 0, 50 / 7, 0], atol=1e-6)  # a ball that rolls
+    for number, one in enumerate((flail, ball, ball, flail)):
+        wanted = on_ground(one, fleet.member_state(state, number), None, 0.01)
+        own = fleet.member_state(found, number)
+        for leaf, other in zip(jax.tree.leaves(own), jax.tree.leaves(wanted), strict=True):
+            np.testing.assert_allclose(leaf, other, atol=1e-10)
+
+
+def rolling(num_links: int) -> artix.Articulation:
+    """A solid ball of 1 kg and 0.1 m, and pendulums that hang on it."""
+    builder = artix.ArticulationBuilder(fixed_base=False, name=f"ball_{num_links}")
+    link = builder.add_link(mass=1.0, inertia=[0.004, 0.004, 0.004], name="ball")
+    builder.add_geometry("ball", artix.Geometry.sphere(0.1))
+    for k in range(1, num_links):
+        joint = artix.Joint.revolute(artix.Axis.SWING1)
+        link = builder.add_link(link, joint, mass=0.2, inertia=[0.001, 0.001, 0.001], name=f"bar_{k}")
+    return builder.build("float64")
 
 
 def test_gradients_kind_by_kind(members) -> None:
