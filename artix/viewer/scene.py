@@ -128,26 +128,26 @@ def make_scene(
     contacts: ContactsToShow | None = None,
     commands: npt.ArrayLike | None = None,
 ) -> Scene:
-    """Makes a scene of robots, their motion and what is drawn with it.
+    """Builds a scene of robots, their motion, and whatever is drawn with it.
 
     Args:
       robots: one articulation, whose arrays may have a leading axis [N] of robots, or a fleet.
       states: of one articulation: leaves ``joint_position`` of shape [n] for a still, [T, n] for a motion, [T, N, n]
         for motions of a batch; of N articulations or of a fleet: [N, n] or [T, N, n].
       dt: time from one frame to the next [s].
-      visuals: what is drawn of a robot, as :func:`load_visuals` reads it; by the name of its topology for a fleet.
-        By default :func:`visuals_of` it.
-      ground: planes and height fields to draw; without one a floor is drawn below the robots.
+      visuals: what to draw, as :func:`load_visuals` reads it; for a fleet, a dictionary by topology name. By default
+        :func:`visuals_of` each robot.
+      ground: planes and height fields to draw; without it, a floor is drawn below the robots.
       layout: ``"grid"`` puts robots side by side, all on the floor where there is no ground. ``"overlaid"`` leaves
         them where they are, the first solid and the others translucent. By default a grid; overlaid on ground that is
         not level.
-      show: what is shown of robots, out of :data:`LAYERS`.
-      contacts: contacts of each frame, as ``step_and_report`` tells them; leaves with leading axes [T], or [T, N]
-        for a batch. Or a pair of arrays, points [m] and forces [N] in world axes, of shape [T, K, 3] or [T, N, K, 3],
-        as for a fleet of several kinds, of which some have fewer contacts than K: theirs are filled up with zeros.
-        Forces become arrows, as long as the robot where they are its weight.
-      commands: velocities forward and to the left [m/s] and of yaw [rad/s] that the robots are told, in axes that turn
-        with their heading: shape [T, 3], or [T, N, 3] for a batch. They become arrows above the robots.
+      show: the layers to show, out of :data:`LAYERS`.
+      contacts: the contacts of each frame, as ``step_and_report`` returns them; leaves with leading axes [T], or [T, N]
+        for a batch. Alternatively a pair of arrays, points [m] and forces [N] in world axes, of shape [T, K, 3] or
+        [T, N, K, 3]; a fleet whose kinds have different numbers of contacts pads them with zeros to a common K. Forces
+        are drawn as arrows; a force equal to the robot's weight is as long as the robot.
+      commands: commanded velocities, forward and left [m/s] and yaw [rad/s], in axes that turn with the heading: shape
+        [T, 3], or [T, N, 3] for a batch. They are drawn as arrows above the robots.
 
     Raises:
       ValueError: states, contacts or commands have other shapes, a state is not finite, ``dt`` is not positive, a layer

@@ -35,7 +35,7 @@ def _placements(a, s):
 
 
 def _unnormalized(s):
-    """The same configuration with a quaternion of the other sign and another length."""
+    """The same configuration with a quaternion of opposite sign and different length."""
     scale = jnp.asarray([1, 1, 1, -2.5, -2.5, -2.5, -2.5], s.root_pose.dtype)
     return s.replace(root_pose=s.root_pose * scale)
 
@@ -50,7 +50,7 @@ def _are_the_same(a, s, x):
 
 
 def _rate_map(a, s, x):
-    """But for the sign of the root's quaternion: its rows times the quaternion's largest entry."""
+    """Removes the sign of the root's quaternion: multiplies its rows by the quaternion's largest entry."""
     matrix = artix.configuration_rate_map(a, s)
     if a.topology.fixed_base:
         return matrix
@@ -83,14 +83,14 @@ def _difference(r: Reference) -> np.ndarray:
 
 
 def _squared_distances(r: Reference) -> np.ndarray:
-    """Of the links that move; the root's is that of its own displacement."""
+    """Values of the links that move; the root's belongs to its own displacement."""
     squares = pin.squaredDistance(r.oracle.model, r.q, r.displaced(_step(r)))
     root = np.sum(_difference(r)[: r.base] ** 2)
     return np.array([root if r.base and joint == 1 else squares[joint - 1] for joint in r.joints])
 
 
 def _joint_blocks(r: Reference, matrix: np.ndarray, linear: np.ndarray, angular: np.ndarray) -> np.ndarray:
-    """Pinocchio's blocks of the joints; the root's are Pinocchio's calculus of SO(3) from the left."""
+    """Pinocchio's blocks of the joints; those of the root use Pinocchio's SO(3) functions from the left."""
     order = r.oracle.dof_order
     found = matrix[np.ix_(order, order)]
     if r.base:
@@ -144,14 +144,14 @@ def _rates(r: Reference) -> np.ndarray:
 
 
 def _unit_quaternion(r: Reference) -> np.ndarray:
-    """Products of its entries, which have no sign."""
+    """Products of its entries, which do not depend on the sign."""
     quaternion = pin.Quaternion(*np.roll(-2.5 * np.asarray(r.state.root_pose, float)[3:], 1))
     quaternion.normalize()
     return np.outer(quaternion.coeffs(), quaternion.coeffs())
 
 
 def _are_normalized(r: Reference) -> np.ndarray:
-    """The pose of the root, which Pinocchio's fixed bases do not have, as that of a free-flyer."""
+    """The pose of the root as that of a free-flyer, because Pinocchio's fixed bases have none."""
     flying, pose = pin.Model(), np.array(r.state.root_pose, float)
     flying.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), "root")
     longer = np.concatenate([pose[:3], -2.5 * pose[3:]])

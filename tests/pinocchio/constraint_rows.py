@@ -33,7 +33,7 @@ _KINEMATICS = "`constraint_kinematics(a, s, c)`"
 
 
 def constraints(a, *, loop: bool = True) -> Constraints:
-    """What is held on every robot of the table."""
+    """The constraints on every robot of the table."""
     last = a.topology.num_links - 1
     structure = [weld(last)]
     if a.topology.nv >= 12:
@@ -82,7 +82,7 @@ def _solved(a, s, x) -> list:
 
 
 def _inverse(a, s, x) -> list:
-    """Forces for the acceleration that constrained forward dynamics finds; the forces on the rows are given back."""
+    """Forces for the acceleration of constrained forward dynamics, given its forces on the rows."""
     found = _forward(a, s, x)
     wanted = artix.constrained_inverse_dynamics(
         a, s, found.acceleration, constraints(a), constraint_force=found.constraint_force
@@ -114,7 +114,7 @@ def _ran(r: Reference) -> ConstrainedOracle:
 
 
 def _pinocchio_derivatives(r: Reference) -> tuple:
-    """Of accelerations and of forces on rows."""
+    """Derivatives of accelerations and of forces on rows."""
     return _ran(r).forward_dynamics_derivatives(r.inputs["force"])
 
 
@@ -126,7 +126,7 @@ def _right_side(r: Reference) -> np.ndarray:
 
 
 def _kkt(r: Reference) -> list[np.ndarray]:
-    """Solutions by the factors of the matrix of rows and DOFs."""
+    """Solutions from the factors of the matrix of rows and DOFs."""
     oracle = _ran(r)
     rows = len(oracle.data.lambda_c)
     right = np.concatenate([r.inputs["acceleration"][:rows], r.map.T @ r.inputs["force"]])
@@ -139,7 +139,7 @@ def _operational_space_inertia(r: Reference) -> np.ndarray:
 
 
 def _contact_forces(r: Reference) -> np.ndarray:
-    """Pinocchio's solver on Pinocchio's matrices; the basis of the tangents is another than artix's."""
+    """Pinocchio's solver on Pinocchio's matrices; its basis of tangents differs from artix's."""
     touching, frames, jacobians = contacts(r.articulation), [], []
     for link, where, normal in zip(touching.links, touching.point, touching.normal, strict=True):
         joint = r.oracle.joint_of_link[link]

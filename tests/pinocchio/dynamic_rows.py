@@ -46,13 +46,13 @@ def _coriolis(r: Reference) -> np.ndarray:
 
 
 def _sums(r: Reference, of_body) -> np.ndarray:
-    """Sums of 6 x 6 matrices of bodies over subtrees."""
+    """Sums over subtrees of the 6 x 6 matrices of bodies."""
     own = {joint: of_body(r.data.oMi[joint].act(r.model.inertias[joint]), r.data.ov[joint]) for joint in r.joints}
     return r.of_joints(lambda j: sum(own[k] for k in r.model.subtrees[j] if k in own))
 
 
 def _articulated(r: Reference) -> list[np.ndarray]:
-    """``Yaba`` and ``oYaba``: those of the first joints are whole, all others projected."""
+    """``Yaba`` and ``oYaba``: projected, except for those of the first joints."""
     torque = np.zeros(r.model.nv)
     local = r.ran(pin.aba, r.q, r.v, torque, pin.Convention.LOCAL).Yaba
     world = r.ran(pin.aba, r.q, r.v, torque, pin.Convention.WORLD).oYaba
@@ -86,7 +86,7 @@ def _pinocchio_factors(r: Reference) -> list[np.ndarray]:
 
 
 def _differences(which: int, of: str):
-    """Second derivatives as differences of Pinocchio's first ones."""
+    """Second derivatives as differences of Pinocchio's first derivatives."""
 
     def first(r: Reference) -> np.ndarray:
         return oracle_derivatives.inverse_dynamics_derivatives(r.oracle, r.inputs["acceleration"])[which]

@@ -20,7 +20,7 @@ def _parent_placement(r: Reference, joint: int) -> np.ndarray:
 
 
 def _of_links(getter):
-    """The same getter for every joint, in the three axes."""
+    """One getter for every joint, in each of the three axes."""
     return lambda r: [
         r.of_joints(lambda j, rf=rf: getter(r.model, r.data, j, rf).vector) for rf in PINOCCHIO_AXES.values()
     ]
@@ -76,7 +76,7 @@ def _columns_derivatives(r: Reference, by_q: np.ndarray, data: pin.Data):
 
 
 def _joint_hessians(r: Reference) -> np.ndarray:
-    """Of all columns, each from the joint whose it is."""
+    """All columns, each taken from its own joint."""
     nv = r.model.nv
     tensor = np.zeros((6, nv, nv), order="F")
     for joint in range(1, r.model.njoints):
@@ -88,7 +88,7 @@ def _joint_hessians(r: Reference) -> np.ndarray:
 
 
 def _frame_hessians(r: Reference) -> list[np.ndarray]:
-    """In local axes from those in world-aligned ones: Pinocchio's own are wrong within joints of several DOFs."""
+    """In local axes, from world-aligned ones, because Pinocchio's own are wrong within joints of several DOFs."""
     aligned, world = (
         r.hessian(pin.getFrameKinematicHessian(r.model, r.data, r.frame, PINOCCHIO_AXES[axes]), r.frame_jacobian(axes))
         for axes in ("world_aligned", "world")
@@ -101,7 +101,7 @@ def _frame_hessians(r: Reference) -> list[np.ndarray]:
 
 
 def _kinematic_regressors(r: Reference) -> list[np.ndarray]:
-    """Joints in the order of the links."""
+    """Values of the joints in the order of the links."""
     order = np.concatenate([6 * (j - 1) + np.arange(6) for j in r.oracle.joint_of_link[1:]])
     return [
         pin.computeFrameKinematicRegressor(r.model, r.data, r.frame, PINOCCHIO_AXES[axes])[:, order] for axes in AXES

@@ -16,7 +16,7 @@ LINKS = f"ten columns per link, the root first; {ROOT}"
 
 
 def _centers(r: Reference, field: str) -> np.ndarray:
-    """Of subtrees, in world axes."""
+    """Quantities of subtrees, in world axes."""
     data = r.ran(pin.centerOfMass, r.q, r.v, r.a)
     turn = {j: data.oMi[j].rotation for j in r.joints}
     return r.of_joints(lambda j: data.oMi[j].act(data.com[j]) if field == "com" else turn[j] @ getattr(data, field)[j])
@@ -51,7 +51,7 @@ def _blocks(r: Reference, regressor: np.ndarray, width: int) -> np.ndarray:
 
 
 def _without_root(a, regressor, width: int):
-    """Zero where the root is fixed: Pinocchio has no such body."""
+    """Zero if the root is fixed, because Pinocchio has no such body."""
     if not a.topology.fixed_base:
         return regressor
     return jnp.concatenate([jnp.zeros_like(regressor[..., :width]), regressor[..., width:]], axis=-1)

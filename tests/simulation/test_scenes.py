@@ -151,8 +151,8 @@ def test_momentum_and_energy() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", [0.0, 50.0])
-def test_stacked_cubes_do_not_creep(place: float, dtype) -> None:
+@pytest.mark.parametrize(("dtype", "place", "most"), [("float64", 0.0, 1e-15), ("float32", 50.0, 1e-7)])
+def test_stacked_cubes_do_not_creep(dtype, place: float, most: float) -> None:
     """Three cubes, each a little beside the one below, ten seconds, also far from the origin."""
     names, ground = ("low", "middle", "high"), Ground.flat(friction=0.6).astype(dtype)
     pairs = [("middle/shape", "low/shape"), ("high/shape", "middle/shape")]
@@ -162,7 +162,7 @@ def test_stacked_cubes_do_not_creep(place: float, dtype) -> None:
     path = artix.scene_rollout(scene, states, None, 0.005, options, num_steps=2000, ground=ground)
     for name in names:
         moved = np.abs(np.asarray(path[name].root_pose[1000:] - path[name].root_pose[999], float))
-        assert moved.max() < (1e-15 if dtype == "float64" and not place else 1e-7)
+        assert moved.max() < most
         assert np.abs(path[name].root_pose[-1] - states[name].root_pose).max() < 1e-6
 
 
@@ -206,7 +206,7 @@ def test_two_quadrupeds_bump_into_each_other() -> None:
     path = artix.scene_rollout(scene, states, None, 0.002, num_steps=100)
     every = np.asarray(jax.vmap(lambda now: momentum(scene, now))(path))
     np.testing.assert_allclose(every, np.broadcast_to(momentum(scene, states), every.shape), atol=1e-9)
-    assert path["other"].root_velocity[-1, 0] > 0.05
+    assert artix.centroidal_momentum(robot, last(path)["other"])[0] > 0.01
 
 
 @pytest.mark.slow
@@ -292,7 +292,7 @@ def test_bad_arguments_are_refused() -> None:
     ball = body(Geometry.sphere(0.1))
     scene = Scene.of({"a": ball, "b": ball})
     states = scene.neutral_states()
-    with pytest.raises(KeyError, match="no member called 'c'; there are: a, b"):
+    with pytest.raises(KeyError, match="no member called 'c'; choose from: a, b"):
         scene["c"]
     with pytest.raises(ValueError, match="no state of b"):
         artix.scene_step(scene, {"a": states["a"]}, None, 0.01)

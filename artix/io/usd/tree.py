@@ -89,7 +89,8 @@ def find_tree(
         base, start = named, named.other(None)
         component = graph.component(start)
     elif root.path in bodies:
-        # PhysX keeps such a root floating and its joint to the world outside the articulation; the effect is the same.
+        # PhysX keeps such a root floating and its joint to the world outside the articulation; the robot is attached
+        # either way.
         start, component, base = root.path, graph.component(root.path), graph.base_joint([root.path])
     else:
         island = _island_below(scene, root, bodies, graph)
