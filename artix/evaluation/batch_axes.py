@@ -1,4 +1,4 @@
-"""The batches of an operation."""
+"""The batch axes of an operation."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 
 class Axis(NamedTuple):
-    """A batch of a program."""
+    """A batch axis of a program."""
 
     size: int
     mapped: tuple[bool, ...]
-    """Whether each operand has one entry for each item of the batch; the others are shared."""
+    """Whether each operand has an entry per item of the batch; the others are shared."""
 
 
-#: The batches of an operation, outermost first: none, robots, or robots and tangents (or cotangents) of each.
-#: Operands have an axis for each batch that they are mapped by; results have all axes.
+#: The batch axes of an operation, outermost first: none, robots, or robots and tangents (or cotangents) of each.
+#: Operands have the axes along which they are mapped; results have all.
 Axes = tuple[Axis, ...]

@@ -1,6 +1,6 @@
 """Kernels for batches on several devices: each device computes its part, without communication.
 
-XLA does not know what a kernel does, and would gather the whole batch on every device.
+By default XLA, which does not know what a kernel does, would gather the whole batch on every device.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _BATCH = "b"
 
 
 def call_partitioned(target: str, program: Program, axes: Axes, *operands: Any) -> list[Any]:
-    """Calls a kernel on the part of the outermost batch that each device has.
+    """Calls a kernel on each device's part of the outermost batch axis.
 
     Args:
       target: the kernel's name.
       program: its program.
-      axes: the batches.
+      axes: the batch axes.
       operands: the whole arrays.
     """
     sizes = tuple(axis.size for axis in axes[1:])
@@ -41,7 +41,7 @@ def call_partitioned(target: str, program: Program, axes: Axes, *operands: Any) 
         return list(call(*operands))
 
     def shardings(mesh: Any, arguments: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """The shardings of arguments and results: the batch as in the first argument whose batch is sharded."""
+        """The shardings of arguments and results, from the first argument whose batch axis is sharded."""
         specs = [getattr(argument.sharding, "spec", None) for argument in arguments]
         batch_specs = [spec[0] for spec, is_mapped in zip(specs, mapped, strict=True) if is_mapped and spec]
         batch_spec = next((spec for spec in batch_specs if spec is not None), None)

@@ -1,4 +1,4 @@
-"""Poses, velocities, accelerations and Jacobians of one frame: a link's, a named one, or one at any point of a link."""
+"""Poses, velocities, accelerations and Jacobians of a frame: a link's, a named one, or one at any point of a link."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def frame_pose(
     Args:
       articulation: the articulation.
       state: its state; only the configuration matters.
-      frame: the name of a link or of an additional frame (links merged by a reader are such), or a link's index, which
-        may be traced.
+      frame: the name of a link or of an additional frame (such as a link that a reader merged into another), or a
+        link's index, which may be traced.
       offset: a pose in that frame, shape [7]; the frame itself when ``None``.
 
     Returns:
@@ -122,7 +122,7 @@ def frame_jacobian(
         ``"local"`` for the same in the frame's own axes, ``"world"`` for the spatial velocity about the world's origin.
 
     Returns:
-      Shape [6, nv], linear rows first.
+      Shape [6, nv], linear rows first [m/s, rad/s per unit of velocity].
 
     Raises:
       KeyError: no link or frame has this name.
@@ -159,7 +159,7 @@ def frame_jacobian_rate(
     *,
     axes: Axes = "world_aligned",
 ) -> Array:
-    """Rate of change dJ/dt of :func:`frame_jacobian` as the articulation moves, ``getFrameJacobianTimeVariation``.
+    """Rate of change dJ/dt of :func:`frame_jacobian`, Pinocchio's ``getFrameJacobianTimeVariation``.
 
     Args:
       articulation: the articulation.
@@ -278,12 +278,12 @@ def locate_frame(articulation: Articulation, kin: Kinematics, frame, offset: Arr
 
 
 def link_of_frame(articulation: Articulation, frame: str | int | Array) -> tuple[Array, Placement | None]:
-    """The link [1] that a frame is fixed to, and its placement in the link's frame; ``None`` for that frame itself."""
+    """The link [1] that a frame is fixed to, and its placement in the link's frame, ``None`` if they coincide."""
     tree = articulation.topology
     if not isinstance(frame, str):
         return jnp.asarray(frame).reshape(1), None
     if not isinstance(tree, Topology):
-        raise KeyError(f"frame {frame!r}: the members of a fleet name their links differently; give a link's index")
+        raise KeyError(f"frame {frame!r}: the members of a fleet name their links differently; pass a link's index")
     if frame not in tree.frame_names:
         return jnp.asarray(tree.link_index(frame)).reshape(1), None
     index = tree.frame_names.index(frame)

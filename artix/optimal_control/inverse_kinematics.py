@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import artix
-from artix.math.gaussian_elimination import eliminated
+from artix.math.gaussian_elimination import lu_factorize
 from artix.optimal_control.checks import as_array, check_count, check_names, known
 from artix.optimal_control.residuals import pose_difference
 
@@ -171,7 +171,7 @@ def _trial(
     slope = jnp.where(free[None], slope, jnp.zeros_like(slope))
     gradient = jnp.where(free, gradient, jnp.zeros_like(gradient))
     matrix = _product(slope.T, slope) + damping * jnp.eye(len(free), dtype=weight.dtype)
-    moved = artix.integrate(articulation, state, -eliminated(matrix).solve(gradient))
+    moved = artix.integrate(articulation, state, -lu_factorize(matrix).solve(gradient))
     return moved.replace(joint_position=jnp.clip(moved.joint_position, lower, upper))
 
 
@@ -194,7 +194,7 @@ def _implicit(
     is_wide = slope.shape[0] <= slope.shape[1]
     matrix = _product(slope, slope.T) if is_wide else _product(slope.T, slope)
     damping = 10 * jnp.finfo(matrix.dtype).eps * (jnp.trace(matrix) + jnp.finfo(matrix.dtype).tiny)
-    inverse = eliminated(matrix + damping * jnp.eye(len(matrix), dtype=matrix.dtype))
+    inverse = lu_factorize(matrix + damping * jnp.eye(len(matrix), dtype=matrix.dtype))
     step = _product(slope.T, inverse.solve(change)) if is_wide else inverse.solve(_product(slope.T, change))
     return artix.integrate(articulation, state, -step)
 

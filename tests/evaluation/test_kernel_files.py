@@ -86,7 +86,7 @@ def test_what_is_corrupt_or_foreign_is_not_read(files: KernelFiles, tmp_path: Pa
 
 
 def test_the_oldest_go_first(files: KernelFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "_MOST_BYTES", 250)
+    monkeypatch.setattr(disk, "_MAX_BYTES", 250)
     for age, name in enumerate(("first", "second", "third")):
         files.write(name, bytes(50))
         path = tmp_path / "artix-kernels" / name
