@@ -6,6 +6,7 @@ import hashlib
 import os
 import stat
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import jax
@@ -42,9 +43,10 @@ class KernelFiles:
                 if not _is_own(os.fstat(file.fileno())):
                     return None
                 content = file.read()
-            os.utime(folder / name)
         except OSError:
             return None
+        with suppress(OSError):  # A read-only file system is read all the same.
+            os.utime(folder / name)
         digest, code = content[len(_MAGIC) : len(_MAGIC) + 32], content[len(_MAGIC) + 32 :]
         is_intact = content.startswith(_MAGIC) and hashlib.sha256(name.encode() + code).digest() == digest
         return code if is_intact else None
@@ -59,9 +61,13 @@ class KernelFiles:
             if not _is_private(folder):
                 return
             descriptor, path = tempfile.mkstemp(dir=folder)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(_MAGIC + hashlib.sha256(name.encode() + code).digest() + code)
-            os.replace(path, folder / name)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(_MAGIC + hashlib.sha256(name.encode() + code).digest() + code)
+                os.replace(path, folder / name)
+            except OSError:  # For instance, the disk is full.
+                os.unlink(path)
+                return
             _forget_oldest(folder)
         except OSError:
             return

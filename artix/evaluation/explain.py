@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.evaluation import kernels
-from artix.evaluation.batch_axes import Axes
+from artix.evaluation.batch_axes import Axes, groups_of, merged
 from artix.evaluation.compilation import scalars_of
 from artix.evaluation.operation import levels_of, program_p
 from artix.evaluation.program import Program
@@ -146,7 +146,7 @@ def _entries_read(scalars: ScalarProgram, argument: int) -> int:
 
 
 def _cost(program: Program, axes: Axes) -> OperationCost:
-    levels = levels_of(axes, len(program.traced))
+    levels = levels_of(merged(groups_of(axes, program.num_operand_values)), len(program.traced))
     try:
         if not program.has_kernel:
             raise UnsupportedOperation("kernels are switched off")

@@ -14,13 +14,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax._src import dispatch
+from jax._src import checkify, dispatch
 from jax.experimental.jet import jet_rules
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 
-from artix.evaluation.batch_axes import Axes, Axis
+from artix.evaluation.batch_axes import Axes, Axis, groups_of, merge_operands, merged, split_results
 from artix.evaluation.blocks import in_blocks
 from artix.evaluation.clean_context import without_varying_check
 from artix.evaluation.compilation import cpu_kernel
@@ -154,30 +154,8 @@ def _batch(
         function = functools.partial(evaluate_by_xla, program=program, axes=axes)
         results = jax.vmap(function, in_axes=in_axes, axis_size=size)(*operands)
         return results, [0] * len(results)
-    outer = Axis(size, mapped)
-    if not axes or (len(axes) == 1 and _is_of_tangents(program, axes[0]) and not _is_of_tangents(program, outer)):
-        results = evaluate(program, operands, (outer, *axes))
-        return results, [0] * len(results)
-    inner, rest = axes[0], axes[1:]
-    either = tuple(a or b for a, b in zip(mapped, inner.mapped, strict=True))
-    merged = [_merge_batches(outer, inner, index, operand) for index, operand in enumerate(operands)]
-    results = evaluate(program, merged, (Axis(size * inner.size, either), *rest))
-    return [x.reshape(size, inner.size, *x.shape[1:]) for x in results], [0] * len(results)
-
-
-def _is_of_tangents(program: Program, axis: Axis) -> bool:
-    """Whether a batch consists of tangents at one point, so that values are computed once."""
-    return not any(axis.mapped[: program.num_operand_values])
-
-
-def _merge_batches(outer: Axis, inner: Axis, index: int, array: Array) -> Array:
-    """Operand ``index``, [outer, inner, ...], as [outer inner, ...]; unchanged if it has neither axis."""
-    if not (outer.mapped[index] or inner.mapped[index]):
-        return array
-    array = array if outer.mapped[index] else array[None]
-    array = array if inner.mapped[index] else array[:, None]
-    rest = array.shape[2:]
-    return jnp.broadcast_to(array, (outer.size, inner.size, *rest)).reshape(outer.size * inner.size, *rest)
+    results = evaluate(program, operands, (Axis(size, mapped), *axes))
+    return results, [0] * len(results)
 
 
 def drop_unused_results(parameter: str, used: list[bool], *rest: Any) -> tuple[list[bool], Any]:
@@ -210,20 +188,28 @@ def _type_on_one_device(aval: Any) -> Any:
 
 def _lower_for_cpu(context: Any, *operands: Any, program: Program, axes: Axes) -> Any:
     """Lowers to a kernel if there is one, but not in exports, which must not depend on this machine."""
-    module = context.module_context
-    batches = axes or (Axis(1, (True,) * len(operands)),)
-    levels = levels_of(batches, len(operands))
-    kernel = None if module.lowering_parameters.for_export else cpu_kernel(program, levels)
-    if kernel is None and axes and program.has_kernel and is_for_one_device(module):
-        return lower_on_one_device(functools.partial(_evaluate_in_blocks, program, axes), context, *operands)
-    if kernel is None:
+    module, groups = context.module_context, groups_of(axes, program.num_operand_values)
+    batches = merged(groups) or (Axis(1, (True,) * len(operands)),)
+    kernel = None if module.lowering_parameters.for_export else cpu_kernel(program, levels_of(batches, len(operands)))
+    one_device = is_for_one_device(module)
+    if kernel is None and not (axes and program.has_kernel and one_device):
         return _lower_by_xla(context, *operands, program=program, axes=axes)
-    if not is_for_one_device(module):
-        partitioned = functools.partial(call_partitioned, kernel, program, axes)
+    if one_device and len(groups) < len(axes):
+        return lower_on_one_device(functools.partial(_evaluate_merged, program, groups), context, *operands)
+    if kernel is None:
+        return lower_on_one_device(functools.partial(_evaluate_in_blocks, program, axes), context, *operands)
+    if not one_device:
+        partitioned = functools.partial(call_partitioned, kernel, program, groups)
         return mlir.lower_fun(partitioned, multiple_results=True)(context, *operands)
     if axes:
         return jax.ffi.ffi_lowering(kernel)(context, *operands)
     return mlir.lower_fun(functools.partial(_call_for_one, kernel, program), multiple_results=True)(context, *operands)
+
+
+def _evaluate_merged(program: Program, groups: Sequence[Axes], *operands: Any) -> list[Any]:
+    """Nested batches as one."""
+    with without_varying_check():
+        return split_results(groups, evaluate(program, merge_operands(groups, operands), merged(groups)))
 
 
 def _evaluate_in_blocks(program: Program, axes: Axes, *operands: Any) -> list[Any]:
@@ -246,11 +232,13 @@ def _call_for_one(kernel: str, program: Program, *operands: Any) -> list[Any]:
 
 def _lower_for_cuda(context: Any, *operands: Any, program: Program, axes: Axes) -> Any:
     """Lowers to a kernel if GPU kernels are on and the batch is on one device, otherwise to XLA's operations."""
-    module, call = context.module_context, None
+    module, groups, call = context.module_context, groups_of(axes, program.num_operand_values), None
     if is_for_one_device(module) and not module.lowering_parameters.for_export:
-        call = gpu_call(program, levels_of(axes, len(operands)), axes)
+        call = gpu_call(program, levels_of(merged(groups), len(operands)), merged(groups))
     if call is None:
         return _lower_by_xla(context, *operands, program=program, axes=axes)
+    if len(groups) < len(axes):
+        return lower_on_one_device(functools.partial(_evaluate_merged, program, groups), context, *operands)
     return jax.ffi.ffi_lowering(call.target)(context, *operands, **call.attributes)
 
 
@@ -278,6 +266,7 @@ ad.primitive_transposes[program_p] = _transpose
 batching.primitive_batchers[program_p] = _batch
 pe.dce_rules[program_p] = functools.partial(drop_unused_results, "program")
 jet_rules[program_p] = _refuse_jet
+checkify.error_checks[program_p] = functools.partial(checkify.nan_error_check, program_p)
 # Required by ``custom_partitioning``, which handles batches on several devices.
 dispatch.prim_requires_devices_during_lowering.add(program_p)
 mlir.register_lowering(program_p, _lower_by_xla)

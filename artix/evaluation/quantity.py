@@ -185,7 +185,7 @@ def _jaxpr(function: Callable[..., Any], types: Sequence[Any]) -> tuple[Any, Any
     """The jaxpr of a function, and its results as shapes and dtypes."""
     try:
         return trace(function, types)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, LookupError) as error:
         # Raise errors of the function's own checks without JAX's note about its internal frames.
         error.__notes__ = [note for note in getattr(error, "__notes__", []) if "internal frames" not in note]
         raise

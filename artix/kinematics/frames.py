@@ -49,6 +49,7 @@ def frame_pose(
 
     Raises:
       KeyError: no link or frame has this name.
+      IndexError: no link has this index; one that is traced is not checked.
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
 
@@ -281,7 +282,7 @@ def link_of_frame(articulation: Articulation, frame: str | int | Array) -> tuple
     """The link [1] that a frame is fixed to, and its placement in the link's frame, ``None`` if they coincide."""
     tree = articulation.topology
     if not isinstance(frame, str):
-        return jnp.asarray(frame).reshape(1), None
+        return _link(tree, frame).reshape(1), None
     if not isinstance(tree, Topology):
         raise KeyError(f"frame {frame!r}: the members of a fleet name their links differently; pass a link's index")
     if frame not in tree.frame_names:
@@ -289,6 +290,15 @@ def link_of_frame(articulation: Articulation, frame: str | int | Array) -> tuple
     index = tree.frame_names.index(frame)
     local = Placement.from_poses(articulation.frame_local_pose[index : index + 1])
     return jnp.asarray(tree.frame_links[index]).reshape(1), local
+
+
+def _link(tree: Tree, index: int | Array) -> Array:
+    """The index of a link, which is checked where it is not data."""
+    if isinstance(index, int) and not 0 <= index < tree.num_links:
+        raise IndexError(f"frame: there is no link {index}; links are numbered from 0 to {tree.num_links - 1}")
+    if not isinstance(index, int) and not jnp.issubdtype(getattr(index, "dtype", None), jnp.integer):
+        raise TypeError(f"frame: expected a name or the index of a link, found {index!r}")
+    return jnp.asarray(index)
 
 
 def mask_column(tree: Tree, body: Array) -> Array:

@@ -9,7 +9,7 @@ import jax
 from artix.contact.ground import Ground
 from artix.evaluation import quantity
 from artix.model.articulation import Articulation, State
-from artix.model.checks import as_time, check_state, check_vector
+from artix.model.checks import as_time, check_state, check_type, check_vector
 from artix.model.topology import Topology
 from artix.simulation.common.options import Control, SolverOptions, check_control
 from artix.simulation.common.report import StepReport
@@ -300,6 +300,12 @@ def _checked(
     articulation: Articulation, state: State, control: Control | None, options: SolverOptions, ground: Ground | None
 ) -> Control:
     """The control, once all arguments are found to be right."""
+    control = Control() if control is None else control
+    check_state(articulation, state)
+    check_type("control", control, Control)
+    check_type("options", options, SolverOptions)
+    if ground is not None:
+        check_type("ground", ground, Ground)
     if ground is not None and options.solver == "rk4":
         raise ValueError(
             "solver='rk4' knows no ground: contacts need solver='implicit', 'pgs' or 'tgs'; leave ground out to step "
@@ -310,8 +316,6 @@ def _checked(
             f"solver={options.solver!r} knows no contacts between links, for which the articulation has pairs of "
             "shapes: step with solver='implicit', or take them out by artix.select_geometry_pairs(articulation, ())"
         )
-    control = Control() if control is None else control
-    check_state(articulation, state)
     check_control(articulation, control)
     _check_topology(articulation, options)
     return control
