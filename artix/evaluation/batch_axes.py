@@ -50,7 +50,9 @@ def groups_of(axes: Axes, num_values: int) -> tuple[Axes, ...]:
 def merged(groups: Sequence[Axes]) -> Axes:
     """Each group as one batch."""
     return tuple(
-        Axis(math.prod(axis.size for axis in group), tuple(map(any, zip(*(axis.mapped for axis in group), strict=True))))
+        Axis(
+            math.prod(axis.size for axis in group), tuple(map(any, zip(*(axis.mapped for axis in group), strict=True)))
+        )
         for group in groups
     )
 

@@ -17,6 +17,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from artix.evaluation.batch_axes import Axes, merge_operands, merged, split_results
 from artix.evaluation.program import Program
 
+
 def call_partitioned(target: str, program: Program, groups: Sequence[Axes], *operands: Any) -> list[Any]:
     """Calls a kernel on the part of the batches that each device has.
 

@@ -296,7 +296,7 @@ def _link(tree: Tree, index: int | Array) -> Array:
     """The index of a link, which is checked where it is not data."""
     if isinstance(index, int) and not 0 <= index < tree.num_links:
         raise IndexError(f"frame: there is no link {index}; links are numbered from 0 to {tree.num_links - 1}")
-    if not isinstance(index, int) and not jnp.issubdtype(getattr(index, "dtype", None), jnp.integer):
+    if not isinstance(index, int) and not (hasattr(index, "dtype") and jnp.issubdtype(index.dtype, jnp.integer)):
         raise TypeError(f"frame: expected a name or the index of a link, found {index!r}")
     return jnp.asarray(index)
 
