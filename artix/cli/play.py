@@ -11,11 +11,8 @@ from artix import envs
 from artix.cli.errors import TrainingFailure
 from artix.cli.recordings import save_episode
 from artix.cli.text import quantity, table
-from artix.cli.training_files import TrainingFiles, config_of, load_header, load_policy
+from artix.cli.training_files import LEARNED, TrainingFiles, config_of, load_header, load_policy
 from artix.examples import policies
-
-#: Policies that come with artix.
-LEARNED = Path(policies.__file__).parent / "checkpoints"
 
 
 def run_play(checkpoint: str, *, episodes: int, seed: int, html: str | None) -> int:

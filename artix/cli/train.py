@@ -9,16 +9,20 @@ import time
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from artix import envs
 from artix.cli.errors import TrainingFailure
 from artix.cli.recordings import save_episode
 from artix.cli.text import rate
 from artix.cli.training_files import (
+    LEARNED,
     TrainingFiles,
     config_of,
     export_results,
     header_of,
     load_header,
+    load_policy,
     load_rows,
     load_training,
     save_checkpoint,
@@ -26,6 +30,7 @@ from artix.cli.training_files import (
 )
 from artix.examples import policies, ppo
 from artix.examples.ppo_settings import settings
+from artix.examples.warm_start import start_from
 
 #: Between checkpoints, and between lines where the output is no terminal [s].
 CHECKPOINT_PERIOD, LINE_PERIOD = 60.0, 10.0
@@ -55,7 +60,7 @@ def run_train(
     except ValueError as error:
         raise TrainingFailure(str(error)) from error
     files = TrainingFiles(Path(output or f"runs/{task}"))
-    config, usual_steps, options = settings(task)
+    config, usual_steps, options, begins_with = settings(task)
     environment = envs.make(task, **options)
     given: dict[str, Any] = {"num_envs": num_envs, "seed": seed}
     given = {name: value for name, value in given.items() if value is not None}
@@ -71,13 +76,27 @@ def run_train(
             )
         config = config_of(header)
         training, rows = load_training(files, environment, config), load_rows(files, header["steps"])
+    elif config.num_envs % jax.device_count():
+        raise TrainingFailure(
+            f"--envs must be a multiple of the number of devices, {jax.device_count()}; found {config.num_envs}"
+        )
     elif files.checkpoint.exists():
         raise TrainingFailure(f"there is a training in {str(files.folder)!r}: --resume goes on, --output names another")
     try:
         files.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise TrainingFailure(f"the folder {str(files.folder)!r} cannot be made: {error.strerror}") from error
+    if training is None and begins_with is not None:
+        training = _started(begins_with, environment, config)
     return _train(task, environment, config, steps or usual_steps, training, rows, files)
+
+
+def _started(begins_with: str, environment: envs.Environment, config: ppo.Config) -> ppo.Training:
+    """The start from a policy that comes with artix."""
+    print(f"starting from artix's policy for {begins_with} ...")
+    path = LEARNED / f"{begins_with}.npz"
+    policy = load_policy(path, envs.make(begins_with), config_of(load_header(path)))
+    return start_from(policy, environment, config, jax.device_count())
 
 
 def _train(

@@ -15,6 +15,9 @@ from artix import envs
 from artix.cli.errors import TrainingFailure
 from artix.examples import policies, ppo
 
+#: Policies that come with artix.
+LEARNED = Path(policies.__file__).parent / "checkpoints"
+
 #: What a row of the learning curve has.
 COLUMNS = ("steps", "seconds", "return", "fall", "noise")
 

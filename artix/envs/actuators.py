@@ -1,7 +1,8 @@
-"""Actuators between a command and a joint: delays, and networks fitted to motors.
+"""Actuator models between a command and a joint: delays, and networks fitted to motors.
 
-Springs and dampers with limits are drives of the articulation, the envelope of a DC motor is its ``envelope``; both are
-part of every physics step. What is here goes into a task's ``actuate``, which is called once for each physics step.
+PD control with force limits is the articulation's ``drive``, and a DC motor's torque-speed curve is its ``envelope``;
+both are part of every physics step. The models here are for a task's ``actuate``, which is called once per physics
+step.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ Array = jax.Array
 
 
 class Delay(struct.PyTreeNode):
-    """A ring buffer of commands, the last of which arrives some steps late.
+    """A buffer that delays commands by some steps.
 
     Attributes:
-      commands: of the last steps, newest first, [T, n].
-      lag: how many steps late the command arrives, from 0 to T - 1, [] (int32).
+      commands: the commands of the last steps, newest first, [T, n].
+      lag: the delay in steps, from 0 to T - 1, [] (int32).
 
     Examples:
       >>> from artix.envs.actuators import Delay
@@ -37,33 +38,43 @@ class Delay(struct.PyTreeNode):
 
     @classmethod
     def of(cls, command: Array, *, most_steps: int, lag: int | Array = 0) -> Delay:
-        """A delay that is filled with one command [n].
+        """A delay whose buffer is filled with one command.
 
         Args:
-          command: the command.
+          command: the command, [n].
           most_steps: the largest lag.
-          lag: how many steps late commands arrive; random lags come from :func:`random_lag`.
+          lag: the delay in steps; :func:`random_lag` draws one at random.
+
+        Raises:
+          ValueError: ``most_steps`` is negative.
         """
+        if most_steps < 0:
+            raise ValueError(f"a delay needs most_steps of at least 0; found {most_steps}")
         return cls(jnp.broadcast_to(command, (most_steps + 1, *command.shape)), jnp.asarray(lag, jnp.int32))
 
     def then(self, command: Array) -> Delay:
-        """The delay a step later, after this command [n]."""
+        """The delay one step later, after receiving this command [n]."""
         return self.replace(commands=jnp.concatenate([command[None], self.commands[:-1]]))
 
     @property
     def arrived(self) -> Array:
-        """The command that arrives, [n]."""
+        """The command that arrives now, [n]."""
         return self.commands[jnp.clip(self.lag, 0, len(self.commands) - 1)]
 
 
 def random_lag(key: Array, least: float, most: float, dt: float) -> Array:
-    """A lag between two times [s], in steps of ``dt`` [s], all equally probable, [] (int32).
+    """Draws a lag between two times [s], uniformly in steps of ``dt`` [s], [] (int32).
+
+    Raises:
+      ValueError: a time is negative, or ``least`` exceeds ``most``.
 
     Examples:
       >>> from artix.envs import actuators
       >>> 1 <= int(actuators.random_lag(jax.random.key(0), 0.004, 0.012, 0.004)) <= 3
       True
     """
+    if not 0 <= least <= most:
+        raise ValueError(f"a lag needs times with 0 <= least <= most [s]; found {least} and {most}")
     low, high = round(least / dt), round(most / dt)
     uniform = random_numbers.uniform(key, 1, jnp.float32)[0]
     return low + jnp.minimum(jnp.floor((high - low + 1) * uniform).astype(jnp.int32), high - low)
@@ -73,16 +84,16 @@ def actuator_network(params: Sequence[tuple[Array, Array]], history: Array) -> A
     """Joint forces by a network fitted to a motor (Hwangbo et al., *Learning agile and dynamic motor skills*, 2019).
 
     Args:
-      params: weights [inputs, outputs] and biases [outputs] of each layer; between them the function ``x / (1 + |x|)``.
-        One network serves all joints.
-      history: what each joint's motor saw, [n, inputs]: errors of position [rad] and velocities [rad/s] at the last
-        steps, in the order and the scale in which the network was fitted.
+      params: weights [inputs, outputs] and biases [outputs] of each layer, with ``x / (1 + |x|)`` between
+        layers. One network serves all joints.
+      history: the inputs for each joint, [n, inputs]: position errors [rad] and velocities [rad/s] of the last steps,
+        in the order and scale for which the network was fitted.
 
     Returns:
       Forces [N m], [n].
 
     Raises:
-      ValueError: the layers do not fit each other, or the history.
+      ValueError: the shapes of the layers do not match each other or the history.
 
     Examples:
       >>> from artix.envs import actuators

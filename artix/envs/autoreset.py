@@ -1,4 +1,4 @@
-"""Automatic resets: an episode that is done is followed by one from a new random state."""
+"""Automatic resets: when an episode is done, a new one begins from a fresh random state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _Autoreset(Environment):
         self.unwrapped = environment
 
     def __getattr__(self, name: str) -> Any:
-        if name == "unwrapped":  # not yet there, while it is copied
+        if name == "unwrapped":  # not set yet while being copied
             raise AttributeError(name)
         return getattr(self.unwrapped, name)
 
@@ -37,15 +37,16 @@ class _Autoreset(Environment):
 def autoreset(environment: Environment) -> Environment:
     """The environment with automatic resets.
 
-    A step that ends an episode returns its reward, ``done``, ``metrics`` and ``info["truncation"]``, but the state and
-    the observation of a new episode, drawn afresh from the key in the state: no two episodes begin alike. The last
-    observation of the old one is ``info["final_obs"]``, whose value a learner takes where an episode was truncated.
+    A step that ends an episode returns that step's reward, ``done``, ``metrics`` and ``info["truncation"]``, but the
+    state and observation of a new episode. These are drawn from the key in the state, so no two episodes begin alike.
+    The last observation of the old episode is ``info["final_obs"]``; if the episode was truncated, a learner
+    bootstraps from its value.
 
     Args:
-      environment: one environment.
+      environment: one environment; one that resets automatically already is returned as it is.
 
     Returns:
-      An environment with the same attributes; the one that was given is its ``unwrapped``.
+      An environment with the same attributes. The given one is its ``unwrapped``.
 
     Examples:
       >>> from artix import envs
@@ -55,4 +56,4 @@ def autoreset(environment: Environment) -> Environment:
       >>> float(end.done), float(end.info["truncation"]), int(end.info["steps"])
       (1.0, 1.0, 0)
     """
-    return _Autoreset(environment)
+    return environment if isinstance(environment, _Autoreset) else _Autoreset(environment)

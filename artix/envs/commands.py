@@ -1,4 +1,4 @@
-"""Commands that a policy is to follow: velocities that change at random times."""
+"""Velocity commands for a policy to follow, which change at random times."""
 
 from __future__ import annotations
 
@@ -14,29 +14,45 @@ Array = jax.Array
 
 
 class VelocityCommands(NamedTuple):
-    """How velocity commands are drawn, as in Playground's Go1 joystick; speeds forwards, to the left, and of turning.
+    """How velocity commands are drawn, as in Playground's Go1 joystick: forward, left, and yaw rate.
 
-    After times of exponential distribution each component is kept or drawn anew with equal chances; what is drawn is
-    uniform, or zero.
+    The command changes at exponentially distributed intervals. Each component is then kept or redrawn, with equal
+    probability; a redrawn component is either uniform or zero.
     """
 
     largest: tuple[float, float, float] = (1.5, 0.8, 1.2)
     """Largest magnitudes [m/s, m/s, rad/s]."""
     chance_of_motion: tuple[float, float, float] = (0.9, 0.25, 0.5)
-    """Chances of a new component to be other than zero."""
+    """Probability that a redrawn component is not zero."""
     mean_time: float = 5.0
     """Mean time between changes [s]."""
 
 
 class DrawnCommand(NamedTuple):
-    """A command that may come next."""
+    """A candidate for the next command."""
 
     value: Array
-    """What changed components become, [3]."""
+    """Values of components that change, [3]."""
     changes: Array
     """Which components change, [3] (bool)."""
     time: Array
-    """For how long it holds, [] [s]."""
+    """How long it holds, [] [s]."""
+
+
+def check_commands(commands: VelocityCommands) -> None:
+    """Refuses commands that cannot be drawn.
+
+    Raises:
+      ValueError: there are not three components, a magnitude is negative, a chance is outside [0, 1], or the mean time
+        is not positive.
+    """
+    largest, chance = commands.largest, commands.chance_of_motion
+    if len(largest) != 3 or not all(each >= 0 for each in largest):
+        raise ValueError(f"velocity commands: expected three largest magnitudes of at least 0, found {largest}")
+    if len(chance) != 3 or not all(0 <= each <= 1 for each in chance):
+        raise ValueError(f"velocity commands: expected three chances of motion in [0, 1], found {chance}")
+    if not commands.mean_time > 0:
+        raise ValueError(f"velocity commands: the mean time must be positive [s]; found {commands.mean_time}")
 
 
 def first_command(key: Array, commands: VelocityCommands, dtype) -> tuple[Array, Array]:
@@ -44,20 +60,20 @@ def first_command(key: Array, commands: VelocityCommands, dtype) -> tuple[Array,
 
     Args:
       key: a JAX random key.
-      commands: how they are drawn.
-      dtype: of the results.
+      commands: how commands are drawn.
+      dtype: dtype of the results.
     """
     uniform = random_numbers.uniform(key, 4, dtype)
     return (2 * uniform[:3] - 1) * jnp.array(commands.largest, dtype), _time(uniform[3], commands)
 
 
 def draw_command(key: Array, commands: VelocityCommands, dtype) -> DrawnCommand:
-    """The command that comes next, if it is time for it.
+    """Draws the next command, which takes effect once the current one expires.
 
     Args:
       key: a JAX random key.
-      commands: how they are drawn.
-      dtype: of the results.
+      commands: how commands are drawn.
+      dtype: dtype of the results.
 
     Examples:
       >>> from artix.envs import commands
@@ -73,12 +89,12 @@ def draw_command(key: Array, commands: VelocityCommands, dtype) -> DrawnCommand:
 
 
 def next_command(command: Array, time_left: Array, drawn: DrawnCommand, dt: float) -> tuple[Array, Array]:
-    """The command of the next control step, and for how long it still holds.
+    """The command of the next control step, and how long it still holds.
 
     Args:
-      command: that of this step, [3].
-      time_left: for how long it holds, [] [s].
-      drawn: what may come next.
+      command: the command of this step, [3].
+      time_left: how long it still holds, [] [s].
+      drawn: the candidate for the next one.
       dt: the control period [s].
     """
     time_left = time_left - dt
@@ -88,5 +104,5 @@ def next_command(command: Array, time_left: Array, drawn: DrawnCommand, dt: floa
 
 
 def _time(uniform: Array, commands: VelocityCommands) -> Array:
-    """Exponentially distributed, from a uniform number below one; at most twenty times the mean."""
+    """An exponentially distributed time from a uniform number below one; at most twenty times the mean."""
     return -commands.mean_time * jnp.log(jnp.maximum(1 - uniform, math.exp(-20)))

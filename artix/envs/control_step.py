@@ -1,4 +1,4 @@
-"""The kernels of a control step: a physics step, and the task's rewards, observations and resets."""
+"""The kernels of a control step: the physics step, and the task's rewards, observations and resets."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ Array = jax.Array
 
 
 class Task:
-    """An environment as a static argument of kernels, equal to itself alone.
+    """An environment as a static argument of kernels, equal only to itself.
 
-    It cannot be pickled, so that kernels of tasks, which may be made of anybody's functions, do not outlive the
-    process.
+    It cannot be pickled: a task can contain any user function, so its kernels must not outlive the process.
     """
 
     def __init__(self, environment: Any) -> None:
         self.environment = environment
 
     def __reduce__(self) -> Any:
-        raise TypeError("a task as a static argument stays in its process")
+        raise TypeError("a task that is a static argument cannot leave its process")
 
 
 class Moved(NamedTuple):
@@ -52,7 +51,7 @@ class End(NamedTuple):
 
 
 class Start(NamedTuple):
-    """The start of an episode, and what was drawn to observe it."""
+    """The start of an episode, and the random numbers for its first observation."""
 
     state: artix.State
     contact_memory: artix.ContactMemory | None
@@ -61,13 +60,13 @@ class Start(NamedTuple):
     drawn: Any
 
     def given(self, ground: artix.Ground | None, action: Array) -> Given:
-        """The same for the observation at a reset, as if nothing had moved in a step."""
+        """Input for the observation at a reset, as if after a step in which nothing moved."""
         moved = Moved(self.state, self.state, self.contact_memory, self.memory)
         return Given(ground, self.randomized, moved, action, self.drawn)
 
 
 class Given(NamedTuple):
-    """What a task's :class:`Transition` is made of; randomised leaves are still apart from robot and ground."""
+    """The parts of a task's :class:`Transition`, with randomised leaves still separate from robot and ground."""
 
     ground: artix.Ground | None
     randomized: tuple[Array, ...]
@@ -77,7 +76,7 @@ class Given(NamedTuple):
 
 
 def transition_of(environment: Any, given: Given) -> Transition:
-    """The transition that a task sees, with the randomised leaves in the robot and the ground."""
+    """The transition that a task sees, with the randomised leaves inserted into the robot and the ground."""
     moved = given.moved
     articulation, ground = environment.model(given.ground, given.randomized)
     impulse = None if moved.contacts is None else moved.contacts.impulse
@@ -93,7 +92,7 @@ def stepped(
     contacts: artix.ContactMemory | None,
     control: artix.Control,
 ) -> tuple[artix.State, artix.ContactMemory | None]:
-    """A physics step of a randomised robot, whose leaves are put in place within the kernel."""
+    """A physics step of a randomised robot, whose leaves are inserted inside the kernel."""
     articulation, ground = task.environment.model(ground, randomized)
     return task.environment._step(articulation, ground, state, contacts, control)
 
@@ -110,9 +109,9 @@ def observed(task: Task, ground: artix.Ground | None, start: Start) -> Any:
 def renewed(
     task: Task, ground: artix.Ground | None, done: Array, start: Start, ended: Start, obs: Any, steps: Array
 ) -> tuple[Start, Any, Array]:
-    """State, observation and step count after a step: those of a new episode where this one is done.
+    """State, observation and step count after a step, replaced by those of a new episode if this one is done.
 
-    XLA would write fresh observations to memory, and read them and the old ones to choose: five times the work.
+    XLA would write the fresh observations to memory, then read both sets back to choose: five times the work.
     """
     new = start._replace(drawn=()), observed(task, ground, start), jnp.zeros_like(steps)
     return _where(done > 0, new, (ended._replace(drawn=()), obs, steps))
@@ -120,7 +119,7 @@ def renewed(
 
 @artix.quantity
 def evaluated(task: Task, given: Given, start: artix.State, action_is_finite: Array, steps: Array) -> End:
-    """The end of a control step that began at ``start``, which is where it stays if numbers stop being finite."""
+    """The end of a control step that began at ``start``. If a value is not finite, the robot stays at ``start``."""
     environment, dtype, moved = task.environment, given.action.dtype, given.moved
     physics_is_finite = _are_finite((moved.before, moved.state, moved.contacts))
     before, state = _where(physics_is_finite, (moved.before, moved.state), (start, start))

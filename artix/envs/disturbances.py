@@ -1,4 +1,4 @@
-"""What happens to robots besides: pushes."""
+"""Disturbances: pushes."""
 
 from __future__ import annotations
 
@@ -14,22 +14,35 @@ Array = jax.Array
 
 
 class Pushes(NamedTuple):
-    """Pushes that change a robot's velocity at once, at random times, in random horizontal directions."""
+    """Pushes that change a robot's velocity instantly, at random times and in random horizontal directions."""
 
     speed: tuple[float, float] = (0.0, 1.0)
-    """Bounds of the change of the root's speed [m/s], uniform."""
+    """Bounds of the velocity change [m/s]; its magnitude is uniform between them."""
     mean_time: float = 7.0
-    """Mean time between pushes [s], exponential."""
+    """Mean time between pushes [s]; intervals are exponentially distributed."""
+
+
+def check_pushes(pushes: Pushes) -> None:
+    """Refuses pushes that cannot be drawn.
+
+    Raises:
+      ValueError: the bounds of the speed are negative or reversed, or the mean time is not positive.
+    """
+    low, high = pushes.speed
+    if not 0 <= low <= high:
+        raise ValueError(f"pushes: expected bounds of the speed with 0 <= lower <= upper [m/s], found {pushes.speed}")
+    if not pushes.mean_time > 0:
+        raise ValueError(f"pushes: the mean time between pushes must be positive [s]; found {pushes.mean_time}")
 
 
 def draw_push(key: Array, pushes: Pushes, dt: float, dtype) -> Array:
-    """The change of the root's velocity in one control step, [3] [m/s]; zero in most.
+    """Draws the change of the root's velocity in one control step, [3] [m/s]. It is zero in most steps.
 
     Args:
       key: a JAX random key.
-      pushes: how they are drawn.
+      pushes: how pushes are drawn.
       dt: the control period [s].
-      dtype: of the result.
+      dtype: dtype of the result.
 
     Examples:
       >>> from artix.envs import disturbances
@@ -47,5 +60,5 @@ def draw_push(key: Array, pushes: Pushes, dt: float, dtype) -> Array:
 
 
 def pushed(state: artix.State, velocity: Array) -> artix.State:
-    """The state with this change of the root's velocity, [3] [m/s] in world axes."""
+    """Adds a change [3] [m/s] in world axes to the root's velocity."""
     return state.replace(root_velocity=state.root_velocity.at[:3].add(velocity))

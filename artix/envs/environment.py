@@ -1,4 +1,4 @@
-"""What an environment is: random starts, control steps, rewards and observations of one robot, as pure functions."""
+"""The environment: random starts, control steps, rewards and observations of one robot, as pure functions."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from artix.envs.transition import EnvState, Outcome, Transition
 Array = jax.Array
 
 
-#: What an environment keeps in ``info`` beside the memory of its task.
+#: Entries of ``info`` that belong to the environment; all others are the task's memory.
 _OWN = ("truncation", "steps", "key", "randomized", "contact_memory")
 
 
 class Environment:
-    """One robot with a task; ``jax.vmap`` makes thousands.
+    """One robot with one task; ``jax.vmap`` makes thousands.
 
-    A task defines four pure functions: :meth:`begin`, :meth:`actuate`, :meth:`outcome` and :meth:`observe`. It may
-    define others: :meth:`draw`, :meth:`prepare`, :meth:`disturb`, :meth:`begin_again`. Outcome and observation are
-    evaluated as one kernel (:func:`artix.quantity`), the physics as another.
+    A task defines four pure functions: :meth:`begin`, :meth:`actuate`, :meth:`outcome` and :meth:`observe`. It may also
+    define :meth:`draw`, :meth:`prepare`, :meth:`disturb` and :meth:`begin_again`. Outcome and observation are evaluated
+    as one kernel (:func:`artix.quantity`), and the physics as another.
 
     Attributes:
-      name: of the task.
-      articulation: the robot as it is nominally.
-      ground: what it stands on; ``None`` for nothing.
-      dt: the control period [s].
-      physics_dt: the physics step [s]; ``dt`` is a multiple of it.
-      episode_length: control steps after which an episode is truncated.
+      name: name of the task.
+      articulation: the nominal robot.
+      ground: the ground under it; ``None`` if there is none.
+      dt: control period [s].
+      physics_dt: physics step [s]; ``dt`` is a multiple of it.
+      episode_length: number of control steps after which an episode is truncated.
       action_size: length of an action.
-      solver_options: of the physics steps.
-      randomization: what is drawn anew of the robot and the ground.
+      solver_options: options of the physics steps.
+      randomization: which parameters of the robot and the ground are randomised, and how.
 
     Examples:
       >>> environment = envs.make("cart_pole")
@@ -63,11 +63,11 @@ class Environment:
         solver_options: artix.SolverOptions | None = None,
         randomization: Sequence[Change] = (),
     ) -> None:
-        """An environment; its arguments are its attributes.
+        """Stores the arguments as attributes of the same names.
 
         Raises:
-          ValueError: ``dt`` is no multiple of ``physics_dt``, a length is not positive, there is no such leaf to
-            randomise, or contacts are asked of another solver than ``"implicit"``.
+          ValueError: ``dt`` is not a multiple of ``physics_dt``, a length is not positive, a leaf to randomise does not
+            exist, or there is a ground and the solver is not ``"implicit"``.
         """
         if not 0 < physics_dt <= dt or abs(dt / physics_dt - round(dt / physics_dt)) > 1e-6:
             raise ValueError(f"{name}: dt must be a multiple of physics_dt; found dt={dt}, physics_dt={physics_dt}")
@@ -78,10 +78,12 @@ class Environment:
         solver_options = artix.SolverOptions() if solver_options is None else solver_options
         if ground is not None and solver_options.solver != "implicit":
             raise ValueError(
-                f"{name}: solver_options.solver must be 'implicit' on a ground, since contact impulses are part of "
-                f"observations and rewards, and of what a step begins with; found {solver_options.solver!r}; "
+                f"{name}: solver_options.solver must be 'implicit' on a ground, because observations, rewards and the "
+                f"next step's initial guess need contact impulses; found {solver_options.solver!r}; "
                 "artix.step has the other solvers"
             )
+        if ground is None and any(map(_is_of_ground, randomization)):
+            raise ValueError(f"{name}: there is no ground whose numbers could be randomised")
         self.name = name
         self.articulation = articulation
         self.ground = ground
@@ -94,75 +96,84 @@ class Environment:
         self._static = Task(self)
         most = self.solver_options.max_contacts_per_geometry
         self._no_contacts = None if ground is None else artix.ContactMemory.none(articulation, ground, most)
-        jax.eval_shape(lambda: self._drawn(jax.random.key(0)))  # refuses leaves that do not exist
+        jax.eval_shape(lambda: self._drawn(jax.random.key(0)))  # refuses unknown leaves
 
-    # What a task defines.
+    # Defined by tasks.
 
     def begin(self, key: Array) -> tuple[artix.State, dict[str, Any]]:
-        """A random first state, and what the task remembers at the start of an episode."""
+        """Returns a random initial state and the task's initial memory."""
         raise NotImplementedError
 
     def draw(self, key: Array) -> Any:
-        """Random numbers of one step, a pytree: noise, new commands. None by default."""
+        """Draws the random numbers of one step, as a pytree: noise, new commands. Empty by default."""
         return ()
 
     def disturb(self, state: artix.State, drawn: Any) -> artix.State:
-        """The state after a disturbance drawn for this step, such as a push; ``state`` by default."""
+        """Applies a disturbance drawn for this step, such as a push. Does nothing by default."""
         return state
 
     def begin_again(self, key: Array, ended: EnvState) -> tuple[artix.State, dict[str, Any]]:
-        """As :meth:`begin`, for an episode after another one that ended in this state: for curricula."""
+        """As :meth:`begin`, but for an episode that follows one that ended in this state; for curricula."""
         return self.begin(key)
 
     def prepare(self, state: artix.State, memory: dict[str, Any], action: Array) -> dict[str, Any]:
-        """The memory at the start of a control step, once the action is known; ``memory`` by default."""
+        """Updates the memory at the start of a control step, given the action. Does nothing by default."""
         return memory
 
     def actuate(
         self, articulation: artix.Articulation, state: artix.State, memory: dict[str, Any], action: Array
     ) -> tuple[artix.Control, dict[str, Any]]:
-        """The control of one physics step, and what is remembered for the next one (actuators with a history)."""
+        """Returns the control for one physics step, and the memory for the next (for actuators with a history)."""
         raise NotImplementedError
 
     def outcome(self, transition: Transition) -> Outcome:
-        """Reward, termination, memory and metrics of a control step."""
+        """Computes the reward, termination, memory and metrics of a control step."""
         raise NotImplementedError
 
     def observe(self, transition: Transition) -> Any:
-        """What the policy sees; of a step with the memory that :meth:`outcome` returned."""
+        """Computes the observation. After a step, the memory is the one that :meth:`outcome` returned."""
         raise NotImplementedError
 
-    # What users call.
+    # Called by users.
 
     def reset(self, key: Array) -> EnvState:
         """Begins an episode.
 
         Args:
-          key: a JAX random key, from which everything random of the episode follows.
+          key: a JAX random key, which determines everything random in the episode.
 
         Returns:
-          The state at its start, with zero reward, done and metrics.
+          The state at the start, with zero reward, done and metrics.
+
+        Raises:
+          TypeError: ``key`` is not a key.
+          ValueError: the task's outcome has a reward, termination or metric that is not a scalar, or a memory whose
+            names, shapes or dtypes differ from those at the start.
         """
+        if not isinstance(key, jax.Array):
+            raise TypeError(f"{self.name}: reset takes a JAX random key, such as jax.random.key(0); found {key!r}")
         start, key = self._started(key, None)
         zero = jnp.zeros((), self.articulation.dtype)
         given = start.given(self.ground, jnp.zeros(self.action_size, zero.dtype))
-        names = jax.eval_shape(lambda: self.outcome(transition_of(self, given))).metrics
-        metrics = dict.fromkeys((*names, "nan"), zero)
+        outcome = jax.eval_shape(lambda: self.outcome(transition_of(self, given)))
+        self._check_outcome(outcome, jax.eval_shape(lambda: start.memory))
+        metrics = dict.fromkeys((*outcome.metrics, "nan"), zero)
         info = {"truncation": zero, "steps": jnp.zeros((), jnp.int32), "key": key, "randomized": start.randomized}
         info |= {"contact_memory": start.contact_memory} | start.memory
         return EnvState(start.state, observed(self._static, self.ground, start), zero, zero, metrics, info)
 
     def renew(self, key: Array, state: EnvState) -> EnvState:
-        """The state itself, or, where its episode is done, the start of the next one; :func:`autoreset` calls it.
+        """Starts the next episode if the current one is done; :func:`autoreset` calls this.
 
-        What is drawn once at the ``"start"`` stays as it is.
+        Parameters that are randomised once, at the ``"start"``, keep their values.
 
         Args:
           key: a JAX random key.
-          state: after a step.
+          state: the state after a step.
 
         Returns:
-          The state; reward, done, truncation and metrics are those of the step that led here.
+          The given state, or the start of a new episode. Reward, done, truncation and metrics are those of the last
+          step either way.
         """
         start, key = self._started(key, state)
         info, contacts = state.info, state.info["contact_memory"]
@@ -175,20 +186,20 @@ class Environment:
         return state.replace(articulation_state=chosen.state, obs=obs, info=own | chosen.memory)
 
     def step(self, state: EnvState, action: Array) -> EnvState:
-        """Moves on by one control period.
+        """Advances by one control period.
 
-        An action that is not finite, and a state, observation or reward that stopped being finite, end the episode
-        with reward 0 and count in ``metrics["nan"]``; what is returned is finite.
+        If the action, the state, the observation or the reward is not finite, the episode ends with reward 0 and
+        ``metrics["nan"]`` is 1. Everything returned is finite.
 
         Args:
-          state: where the environment is.
-          action: [action_size], within [-1, 1]; what lies outside is clipped. Taken in the articulation's dtype.
+          state: the current state.
+          action: [action_size], clipped to [-1, 1] and converted to the articulation's dtype.
 
         Returns:
-          The state a control period later.
+          The state one control period later.
 
         Raises:
-          ValueError: the action has another shape, or it is known (not traced) and not finite.
+          ValueError: the action has the wrong shape, or it is a concrete array (not traced) and not finite.
         """
         action = self._checked(action)
         key, draw_key, change_key = random_numbers.split(state.info["key"], 3)
@@ -208,9 +219,9 @@ class Environment:
     def model(
         self, ground: artix.Ground | None, randomized: Sequence[Array]
     ) -> tuple[artix.Articulation, artix.Ground | None]:
-        """The robot and the ground of one environment, by the nominal ground and its ``info["randomized"]``.
+        """The robot and the ground of one environment, given the nominal ground and ``info["randomized"]``.
 
-        Kernels have the ground as an argument: large terrain is no part of their programs.
+        The ground is an argument, so that a large terrain is not compiled into the kernels.
         """
         if not self.randomization:
             return self.articulation, ground
@@ -223,7 +234,7 @@ class Environment:
 
     @functools.cached_property
     def observation_size(self) -> int | dict[str, int]:
-        """Length of the observation, or of each of its parts."""
+        """Length of the observation, or a dictionary with the length of each part."""
         obs = jax.eval_shape(lambda: self.reset(jax.random.key(0)).obs)
         return {name: part.shape[0] for name, part in obs.items()} if isinstance(obs, dict) else obs.shape[0]
 
@@ -238,12 +249,26 @@ class Environment:
             raise ValueError(f"{self.name}: the action must be finite; found {action}")
         return action
 
+    def _check_outcome(self, outcome: Outcome, memory: dict[str, Any]) -> None:
+        """Refuses an outcome that does not fit the environment's state. All leaves are shapes."""
+        scalars = {"reward": outcome.reward, "terminated": outcome.terminated, **outcome.metrics}
+        for name, value in scalars.items():
+            if value.shape != ():
+                raise ValueError(f"{self.name}: {name!r} of the outcome must be a scalar; found shape {value.shape}")
+        for name in sorted({*memory, *outcome.memory}):
+            before, after = (_described(each.get(name)) for each in (memory, outcome.memory))
+            if before != after:
+                raise ValueError(
+                    f"{self.name}: the memory {name!r} is {before} at the start and {after} after a step; outcome must "
+                    "return the names, shapes and dtypes that begin returns"
+                )
+
     def _memory(self, info: dict[str, Any]) -> dict[str, Any]:
-        """What the task remembers, of what an environment keeps in ``info``."""
+        """The task's memory, which is everything in ``info`` that is not the environment's own."""
         return {name: value for name, value in info.items() if name not in _OWN}
 
     def _started(self, key: Array, ended: EnvState | None) -> tuple[Start, Array]:
-        """The start of an episode, and the key from which its first step draws."""
+        """The start of an episode, and the key for its first step."""
         begin_key, draw_key, change_key, key = random_numbers.split(key, 4)
         state, memory = self.begin(begin_key) if ended is None else self.begin_again(begin_key, ended)
         randomized = self._drawn(change_key)
@@ -253,7 +278,7 @@ class Environment:
         return Start(state, self._no_contacts, memory, randomized, self.draw(draw_key)), key
 
     def _drawn(self, key: Array) -> tuple[Array, ...]:
-        """Numbers for all that is randomised, change by change."""
+        """Draws the numbers for each randomised parameter."""
         keys = random_numbers.split(key, max(len(self.randomization), 1))
         trees = [self.ground if _is_of_ground(change) else self.articulation for change in self.randomization]
         return tuple(
@@ -262,7 +287,7 @@ class Environment:
         )
 
     def _drawn_again(self, key: Array, before: tuple[Array, ...]) -> tuple[Array, ...]:
-        """The same after a control step, in which what changes during episodes may have changed."""
+        """The numbers after a control step: those that change during episodes may have been redrawn."""
         if all(isinstance(change.when, str) for change in self.randomization):
             return before
         draw_key, *keys = random_numbers.split(key, 1 + len(self.randomization))
@@ -302,10 +327,16 @@ class Environment:
         return artix.step_with_contact_memory(articulation, state, contacts, *given, ground=ground)
 
 
+def _described(tree: Any) -> str:
+    """Shapes and dtypes of a part of a memory."""
+    shapes = [f"{leaf.dtype}{list(leaf.shape)}" for leaf in jax.tree.leaves(tree)]
+    return ", ".join(shapes) or "absent"
+
+
 def _is_of_ground(change: Change) -> bool:
     return change.leaf.startswith("ground.")
 
 
 def _of_tree(change: Change) -> Change:
-    """The change with the name that the leaf has in the ground itself."""
+    """The change with its leaf named as in the ground."""
     return dataclasses.replace(change, leaf=change.leaf.removeprefix("ground."))

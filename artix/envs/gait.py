@@ -1,4 +1,4 @@
-"""The gait of feet over time: contacts, times in the air, and heights of swings."""
+"""The gait: contacts, times in the air and on the ground, and swing heights of the feet."""
 
 from __future__ import annotations
 
@@ -11,28 +11,30 @@ Array = jax.Array
 
 
 class Gait(struct.PyTreeNode):
-    """What is remembered of K feet from one control step to the next.
+    """Memory of K feet from one control step to the next.
 
     Attributes:
       air_time: time since each foot last touched the ground [s], [K].
-      swing_peak: greatest height of each since then [m], [K].
-      contact: whether each touched the ground at the last step, [K] (bool).
+      swing_peak: peak height of each foot since then [m], [K].
+      contact: whether each foot touched the ground at the last step, [K] (bool).
+      contact_time: time since each foot was last in the air [s], [K].
     """
 
     air_time: Array
     swing_peak: Array
     contact: Array
+    contact_time: Array
 
     @classmethod
     def standing(cls, num_feet: int, dtype) -> Gait:
         """Before the first step."""
         zeros = jnp.zeros(num_feet, dtype)
-        return cls(zeros, zeros, jnp.zeros(num_feet, bool))
+        return cls(zeros, zeros, jnp.zeros(num_feet, bool), zeros)
 
     def moved(self, contact: Array, height: Array, dt: float) -> tuple[Gait, Array]:
-        """The gait a control step later, and which feet have landed, as Playground's Go1 counts them.
+        """The gait one control step later, and which feet have landed, counted as in Playground's Go1.
 
-        A foot lands when it touches now or did at the last step, after a time in the air.
+        A foot lands when it has been in the air and touches the ground now or did so at the last step.
 
         Args:
           contact: whether each foot touches the ground, [K] (bool).
@@ -40,15 +42,17 @@ class Gait(struct.PyTreeNode):
           dt: the control period [s].
 
         Returns:
-          The gait, whose times and peaks still include this step (see :meth:`landed`), and whether each foot landed,
-          [K] (bool).
+          The gait, whose times and peaks still include the swing that just ended (see :meth:`landed`), and whether each
+          foot landed, [K] (bool).
         """
         first_contact = (self.air_time > 0) & (contact | self.contact)
-        moved = Gait(self.air_time + dt, jnp.maximum(self.swing_peak, height), contact)
+        moved = Gait(self.air_time + dt, jnp.maximum(self.swing_peak, height), contact, self.contact_time + dt)
         return moved, first_contact
 
     def landed(self) -> Gait:
-        """The gait with the times and peaks of feet on the ground set to zero."""
+        """Resets the air time and peak of feet on the ground, and the contact time of feet in the air."""
         return self.replace(
-            air_time=jnp.where(self.contact, 0, self.air_time), swing_peak=jnp.where(self.contact, 0, self.swing_peak)
+            air_time=jnp.where(self.contact, 0, self.air_time),
+            swing_peak=jnp.where(self.contact, 0, self.swing_peak),
+            contact_time=jnp.where(self.contact, self.contact_time, 0),
         )

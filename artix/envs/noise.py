@@ -1,4 +1,4 @@
-"""Noise of sensors."""
+"""Sensor noise."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from artix.envs import random_numbers
 
 Array = jax.Array
 
-#: Largest errors of Playground's Go1: joint positions [rad] and velocities [rad/s], gyro [rad/s], projected gravity,
-#: linear velocity [m/s].
+#: Largest errors in Playground's Go1 task: joint positions [rad] and velocities [rad/s], gyro [rad/s], projected
+#: gravity, linear velocity [m/s].
 GO1 = {"joint_position": 0.03, "joint_velocity": 1.5, "gyro": 0.2, "gravity": 0.05, "linear_velocity": 0.1}
 
 
 def check_scales(scales: Mapping[str, float], known: Mapping[str, int]) -> None:
-    """Refuses noise on what a task does not measure.
+    """Refuses noise on measurements that a task does not have.
 
     Raises:
       ValueError: a name is not among ``known``, or a scale is negative.
     """
     for name, scale in scales.items():
         if name not in known:
-            raise ValueError(f"no measurement called {name!r} to put noise on; there are: {', '.join(known)}")
+            raise ValueError(f"no measurement called {name!r} to put noise on; choose from: {', '.join(known)}")
         if not scale >= 0:
             raise ValueError(f"noise of {name}: expected a scale of at least 0, found {scale}")
 
@@ -33,12 +33,12 @@ def draw_noise(key: Array, scales: Mapping[str, float], sizes: Mapping[str, int]
 
     Args:
       key: a JAX random key.
-      scales: largest error of each; none where a name is lacking.
-      sizes: lengths of the measurements.
-      dtype: of the results.
+      scales: largest error of each measurement; zero where a name is missing.
+      sizes: length of each measurement.
+      dtype: dtype of the results.
 
     Returns:
-      By the names of ``sizes``, arrays of their lengths.
+      The errors of each measurement in ``sizes``, by name.
 
     Examples:
       >>> from artix.envs import noise

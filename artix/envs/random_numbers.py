@@ -1,8 +1,8 @@
-"""Random numbers of fleets: JAX's own generator as straight-line code.
+"""Random numbers for fleets: JAX's own generator as straight-line code.
 
-Environments draw some fifty numbers a step each. XLA evaluates JAX's Threefry on a CPU in loops over whole arrays, and
-so takes as long for them as for half a physics step; written out, it is one loop over the fleet. Keys are JAX's, and
-other functions of ``jax.random`` may be mixed with these.
+Each environment draws about fifty numbers per step. On a CPU, XLA evaluates JAX's Threefry in loops over whole arrays,
+which takes as long as half a physics step. Written out, it is a single loop over the fleet. Keys are JAX's own, and
+these functions can be mixed with those of ``jax.random``.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ def threefry(key: Array, count: Array) -> Array:
 
     Args:
       key: two words, [2] (uint32).
-      count: counters, an even number of them, [2 n] (uint32); the second half belongs to the first.
+      count: an even number of counters, [2 n] (uint32); each of the first half is paired with one of the second.
 
     Returns:
-      [2 n] (uint32), the words of ``jax.extend.random.threefry_2x32``.
+      [2 n] (uint32), the same words as ``jax.extend.random.threefry_2x32``.
     """
     words = key[0], key[1], key[0] ^ key[1] ^ jnp.uint32(0x1BD11BDA)
     half = count.shape[0] // 2
@@ -44,7 +44,7 @@ def uniform(key: Array, count: int, dtype) -> Array:
     Args:
       key: a JAX random key, typed or raw.
       count: how many.
-      dtype: float32 or float64; either has multiples of 2^-24.
+      dtype: float32 or float64; both get multiples of 2^-24.
 
     Returns:
       [count].
@@ -61,7 +61,7 @@ def uniform(key: Array, count: int, dtype) -> Array:
 
 
 def split(key: Array, count: int = 2) -> list[Array]:
-    """Keys of their own; as ``jax.random.split``, but other ones.
+    """Splits a key like ``jax.random.split``, but into different keys.
 
     Args:
       key: a JAX random key, typed or raw.
@@ -77,7 +77,7 @@ def split(key: Array, count: int = 2) -> list[Array]:
 
 
 def _words(key: Array, count: int) -> Array | None:
-    """Random words, [count] (uint32); ``None`` for keys of another generator."""
+    """Random words, [count] (uint32), or ``None`` for keys of another generator."""
     data = jax.random.key_data(key) if _is_typed(key) else key
     if data.shape != (2,):
         return None

@@ -1,4 +1,4 @@
-"""Tasks by their names."""
+"""Tasks by name."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _TASKS: dict[str, Callable[..., Environment]] = {
     "humanoid_velocity": HumanoidVelocity,
 }
 
-#: The names that :func:`make` knows.
+#: The names of all tasks.
 NAMES = tuple(_TASKS)
 
 
 def full_name(name: str) -> str:
-    """The name of a task, which may be shortened to its beginning: the first of :data:`NAMES` that goes on after it.
+    """Completes a shortened name: the first of :data:`NAMES` that starts with it.
 
     Raises:
-      ValueError: there is no such task; the message lists those that there are.
+      ValueError: there is no such task; the message lists all tasks.
 
     Examples:
       >>> from artix import envs
@@ -41,21 +41,21 @@ def full_name(name: str) -> str:
     for task in NAMES:
         if task == name or task.startswith(f"{name}_"):
             return task
-    raise ValueError(f"no task called {name!r}; there are: {', '.join(NAMES)}")
+    raise ValueError(f"no task called {name!r}; choose from: {', '.join(NAMES)}")
 
 
 def make(name: str, **options: Any) -> Environment:
-    """A task by its name.
+    """Makes a task by name.
 
     Args:
-      name: one of :data:`NAMES`, or as :func:`full_name` takes it.
-      **options: of the task, see its class.
+      name: one of :data:`NAMES`, or a shortened name (:func:`full_name`).
+      **options: options of the task; see its class.
 
     Returns:
-      One environment; :func:`autoreset` makes its episodes follow each other, ``jax.vmap`` makes it thousands.
+      One environment. :func:`autoreset` restarts its episodes automatically, and ``jax.vmap`` makes thousands.
 
     Raises:
-      ValueError: there is no task of this name; the message lists those that there are.
+      ValueError: there is no task with this name; the message lists all tasks.
 
     Examples:
       >>> from artix import envs

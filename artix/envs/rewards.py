@@ -1,13 +1,14 @@
-"""Terms of rewards: pure functions of named signals, and their weighted sum.
+"""Reward terms: pure functions of named signals, and their weighted sum.
 
-The names and definitions are those of MuJoCo Playground's Go1 and G1 joystick tasks, so that results compare; a term
-called a cost there has a negative weight. What a term needs it names as its parameters: a task offers its signals by
-these names, and :func:`weighted_terms` brings both together.
+Names and definitions are those of MuJoCo Playground's Go1 and G1 joystick tasks, so that results can be compared. Costs
+have negative weights. The parameter names of a term say which signals it needs; a task provides signals under these
+names, and :func:`weighted_terms` matches the two.
 """
 
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -16,17 +17,17 @@ import jax.numpy as jnp
 
 Array = jax.Array
 
-#: Below this norm a command asks to stand still.
+#: A command whose norm is below this means: stand still.
 STANDING = 0.01
 
 
 def tracking_lin_vel(command: Array, linear_velocity: Array, tracking_sigma: float) -> Array:
-    """How well the commanded velocity is followed: ``exp(-|error|^2 / sigma)``, x and y in the robot's axes."""
+    """Tracking of the commanded velocity: ``exp(-|error|^2 / sigma)``, x and y in the robot's axes."""
     return jnp.exp(-jnp.sum((command[:2] - linear_velocity[:2]) ** 2) / tracking_sigma)
 
 
 def tracking_ang_vel(command: Array, angular_velocity: Array, tracking_sigma: float) -> Array:
-    """How well the commanded turning is followed: ``exp(-error^2 / sigma)``, about the robot's z axis."""
+    """Tracking of the commanded yaw rate: ``exp(-error^2 / sigma)``, about the robot's z axis."""
     return jnp.exp(-((command[2] - angular_velocity[2]) ** 2) / tracking_sigma)
 
 
@@ -36,7 +37,7 @@ def lin_vel_z(world_linear_velocity: Array) -> Array:
 
 
 def ang_vel_xy(world_angular_velocity: Array) -> Array:
-    """Squared speed of rolling and pitching."""
+    """Squared roll and pitch rates."""
     return jnp.sum(world_angular_velocity[:2] ** 2)
 
 
@@ -51,33 +52,33 @@ def base_height(height: Array, target_height: float) -> Array:
 
 
 def pose(joint_position: Array, default_position: Array, pose_weight: Array) -> Array:
-    """How near the joints are to the default pose: ``exp(-weighted squared distance)``."""
+    """Closeness of the joints to the default pose: ``exp(-weighted squared distance)``."""
     return jnp.exp(-jnp.sum(pose_weight * (joint_position - default_position) ** 2))
 
 
 def stand_still(command: Array, joint_position: Array, default_position: Array) -> Array:
-    """Distance of the joints from the default pose while the command is to stand."""
+    """Distance of the joints from the default pose, while the command is to stand still."""
     return jnp.where(_stands(command), jnp.sum(jnp.abs(joint_position - default_position)), 0)
 
 
 def alive() -> Array:
-    """One for every step."""
+    """1 in every step."""
     return jnp.where(True, 1.0, 0.0)
 
 
 def termination(terminated: Array) -> Array:
-    """One where the episode ends."""
+    """1 in the step that terminates the episode."""
     return jnp.where(terminated, 1.0, 0.0)
 
 
 def dof_pos_limits(joint_position: Array, soft_lower: Array, soft_upper: Array) -> Array:
-    """By how much joints are beyond their soft limits."""
+    """Total distance of joints beyond their soft limits."""
     below, above = soft_lower - joint_position, joint_position - soft_upper
     return jnp.sum(jnp.maximum(below, 0) + jnp.maximum(above, 0))
 
 
 def torques(joint_force: Array) -> Array:
-    """Euclidean norm of the joint forces and the sum of their magnitudes."""
+    """Euclidean norm of the joint forces plus the sum of their magnitudes."""
     square = _squared(joint_force)
     norm = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
     return norm + jnp.sum(jnp.abs(joint_force))
@@ -104,27 +105,38 @@ def dof_acc(joint_acceleration: Array) -> Array:
 
 
 def feet_slip(command: Array, feet_velocity: Array, contact: Array) -> Array:
-    """Squared horizontal speed of feet that touch the ground, while the command is to move."""
+    """Squared horizontal speed of feet in contact with the ground, while the command is to move."""
     slip = jnp.sum(feet_velocity[:, :2] ** 2, axis=-1)
     return jnp.where(_stands(command), 0, jnp.sum(jnp.where(contact, slip, 0)))
 
 
 def feet_clearance(feet_velocity: Array, feet_height: Array, max_foot_height: float) -> Array:
-    """Error of the feet's height, weighted by the root of their horizontal speed."""
+    """Height error of the feet, weighted by the square root of their horizontal speed."""
     square = jnp.sum(feet_velocity[:, :2] ** 2, axis=-1)
     root = jnp.where(square > 0, jnp.where(square > 0, square, 1) ** 0.25, 0)
     return jnp.sum(jnp.abs(feet_height - max_foot_height) * root)
 
 
 def feet_height(command: Array, swing_peak: Array, first_contact: Array, max_foot_height: float) -> Array:
-    """Squared relative error of the greatest height in a swing, when a foot lands, while the command is to move."""
+    """Squared relative error of a swing's peak height, counted at landing, while the command is to move."""
     error = swing_peak / max_foot_height - 1
     return jnp.where(_stands(command), 0, jnp.sum(jnp.where(first_contact, error**2, 0)))
 
 
 def feet_air_time(command: Array, air_time: Array, first_contact: Array) -> Array:
-    """Time in the air above 0.1 s, when a foot lands, while the command is to move."""
+    """Time in the air beyond 0.1 s, counted at landing, while the command is to move."""
     return jnp.where(_stands(command), 0, jnp.sum(jnp.where(first_contact, air_time - 0.1, 0)))
+
+
+def single_stance(command: Array, contact: Array, contact_time: Array, air_time: Array) -> Array:
+    """For bipeds, while the command is to move: how long one foot has been in the air while the other stands, to 0.4 s.
+
+    Zero once the standing foot has been in contact for 0.6 s, so that the feet have to take turns. Modelled on Isaac
+    Lab's ``feet_air_time_positive_biped``, which has no such limit.
+    """
+    alone = (jnp.sum(contact.astype(air_time.dtype)) == 1) & (jnp.sum(jnp.where(contact, contact_time, 0)) < 0.6)
+    swing = jnp.minimum(jnp.sum(jnp.where(contact, 0, air_time)), 0.4)
+    return jnp.where(alone & ~_stands(command), swing, 0)
 
 
 def _stands(command: Array) -> Array:
@@ -135,7 +147,7 @@ def _squared(x: Array) -> Array:
     return jnp.sum(x**2)
 
 
-#: All terms by their names.
+#: All terms by name.
 TERMS: dict[str, Callable[..., Array]] = {
     term.__name__: term
     for term in (
@@ -159,25 +171,26 @@ TERMS: dict[str, Callable[..., Array]] = {
         feet_clearance,
         feet_height,
         feet_air_time,
+        single_stance,
     )
 }
 
 Weights = Mapping[str, float | tuple[float, Callable[..., Array]]]
-"""The weight of each term of a reward, by its name; a term of your own is ``(weight, function)``."""
+"""The weight of each reward term, by name; a term of your own is ``(weight, function)``."""
 
 
 def weighted_terms(weights: Weights, signals: Mapping[str, Any]) -> dict[str, Array]:
-    """The terms of a reward, times their weights.
+    """Evaluates reward terms and multiplies them by their weights.
 
     Args:
-      weights: of each term that counts.
-      signals: what terms may name as parameters.
+      weights: weights of the terms, by name.
+      signals: values for the parameters of the terms, by name.
 
     Returns:
-      Each term by its name, []; the reward is their sum.
+      Each weighted term by name, []; the reward is their sum.
 
     Raises:
-      ValueError: as :func:`check_weights`.
+      ValueError: as :func:`check_weights`, or a term is not a scalar.
 
     Examples:
       >>> from artix.envs import rewards
@@ -193,22 +206,26 @@ def weighted_terms(weights: Weights, signals: Mapping[str, Any]) -> dict[str, Ar
     for name in weights:
         weight, term = _weight_and_term(weights, name)
         found[name] = weight * term(**{parameter: signals[parameter] for parameter in _parameters(term)})
+        if jnp.shape(found[name]):
+            raise ValueError(f"reward {name!r} must be a scalar; found the shape {jnp.shape(found[name])}")
     return found
 
 
 def check_weights(weights: Weights, signals: Iterable[str]) -> None:
-    """Refuses terms that do not exist, or that need what a task does not have.
+    """Refuses terms that do not exist, and terms that need a signal the task does not have.
 
     Args:
-      weights: of each term that counts.
-      signals: names of what terms may ask for.
+      weights: weights of the terms, by name.
+      signals: names of the task's signals.
 
     Raises:
-      ValueError: there is no such term, or no such signal; the message lists those that there are.
+      ValueError: a term or a signal does not exist (the message lists those that do), or a weight is not finite.
     """
     signals = tuple(signals)
     for name in weights:
-        _, term = _weight_and_term(weights, name)
+        weight, term = _weight_and_term(weights, name)
+        if isinstance(weight, int | float) and not math.isfinite(weight):
+            raise ValueError(f"reward {name!r}: the weight must be finite; found {weight}")
         lacking = [parameter for parameter in _parameters(term) if parameter not in signals]
         if lacking:
             raise ValueError(
@@ -223,7 +240,7 @@ def _weight_and_term(weights: Weights, name: str) -> tuple[float, Callable[..., 
         return weight
     if name not in TERMS:
         raise ValueError(
-            f"no reward called {name!r}; there are: {', '.join(TERMS)}; one of your own is (weight, function)"
+            f"no reward called {name!r}; choose from: {', '.join(TERMS)}; one of your own is (weight, function)"
         )
     return weight, TERMS[name]
 

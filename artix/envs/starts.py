@@ -1,4 +1,4 @@
-"""Random states to start from."""
+"""Random initial states."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Array = jax.Array
 def standing(
     articulation: artix.Articulation, key: Array, joint_position: Array, height: float | Array, speed: float = 0.5
 ) -> artix.State:
-    """In a given pose with a random place, heading and velocity, as Playground's Go1.
+    """A given pose with random position, heading and velocity, as in Playground's Go1.
 
     Args:
       articulation: the robot.
       key: a JAX random key.
       joint_position: the pose [rad], [n].
       height: of the root [m].
-      speed: largest of each component of the root's velocity [m/s, rad/s].
+      speed: largest value of each component of the root's velocity [m/s, rad/s].
 
     Returns:
       A state whose x and y are within half a metre of the origin.
@@ -41,13 +41,13 @@ def standing(
 
 @artix.quantity
 def on_ground(articulation: artix.Articulation, state: artix.State, ground: artix.Ground, gap: float | Array) -> Array:
-    """The height of the root at which the robot's nearest contact is ``gap`` away from the ground, [] [m].
+    """The height of the root at which the robot's closest contact point is ``gap`` above the ground, [] [m].
 
-    A contact comes nearer to a slope by less than the robot sinks, by the cosine of the slope.
+    On a slope, lowering the robot reduces a gap only by the cosine of the slope angle; this is taken into account.
 
     Args:
       articulation: the robot.
-      state: its configuration; the height of its root does not matter.
+      state: its configuration; the height of the root is ignored.
       ground: what it stands on.
       gap: the distance [m].
 

@@ -1,4 +1,4 @@
-"""When episodes end: pure functions that return whether they do, [] (bool)."""
+"""Termination conditions: pure functions that return [] (bool)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Array = jax.Array
 
 
 def is_tilted(up: Array, cosine: float) -> Array:
-    """Whether a robot's z axis ``up`` [3] is further from vertical than the angle of this cosine."""
+    """Whether a robot's z axis ``up`` [3] is tilted by more than the angle with this cosine."""
     return up[2] < cosine
 
 
@@ -24,24 +24,24 @@ def touches_ground(
     Args:
       articulation: the robot.
       state: its configuration.
-      ground: what it must not touch.
-      names: of its shapes, sensors for instance (:func:`with_sensor`).
+      ground: the ground.
+      names: names of the shapes, for instance sensors (:func:`with_sensor`).
     """
     distances = artix.geometry_distances(articulation, state, ground)
     return jnp.any(distances[observations.geometry_numbers(articulation, names)] < 0)
 
 
 def with_sensor(articulation: artix.Articulation, link: str, shape: artix.Geometry, name: str) -> artix.Articulation:
-    """The robot with a shape on one of its links that only measures its distance to the ground.
+    """Adds a shape to one of the robot's links that only measures its distance to the ground.
 
     Args:
       articulation: the robot.
       link: name of the link.
       shape: the shape, with ``sensor=True``.
-      name: what it is called.
+      name: name of the shape.
 
     Raises:
-      ValueError: the shape is no sensor, or there is no such link.
+      ValueError: the shape is not a sensor, or there is no such link.
 
     Examples:
       >>> from artix.envs import terminations

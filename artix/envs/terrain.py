@@ -99,7 +99,7 @@ def tiles(
       dtype: floating-point type; JAX's default when ``None``.
 
     Raises:
-      ValueError: there is no such kind; the message lists those that there are.
+      ValueError: there is no kind of that name (the message lists the known ones), or there would be no tile.
 
     Examples:
       >>> from artix.envs import terrain
@@ -109,7 +109,16 @@ def tiles(
     """
     for kind in kinds:
         if kind not in KINDS:
-            raise ValueError(f"no terrain called {kind!r}; there are: {', '.join(KINDS)}")
+            raise ValueError(f"no terrain called {kind!r}; choose from: {', '.join(KINDS)}")
+    if not kinds or levels < 1 or columns < 1:
+        raise ValueError(
+            f"terrain needs at least one kind, level and column; found kinds={kinds}, levels={levels}, "
+            f"columns={columns}"
+        )
+    if not 0 < 2 * spacing <= size:
+        raise ValueError(
+            f"terrain: a tile must be at least two spacings long; found size={size} m, spacing={spacing} m"
+        )
     rng, count = np.random.default_rng(seed), round(size / spacing)
     rows = [
         np.concatenate(

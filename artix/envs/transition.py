@@ -1,4 +1,4 @@
-"""The state of environments between two steps, and what tasks see of a step."""
+"""The state of an environment between two steps, and what a task sees of a step."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class EnvState(struct.PyTreeNode):
     Attributes:
       articulation_state: where the robot is (Brax: ``pipeline_state``, Playground: ``data``).
       obs: what the policy sees, shape [observation_size], or ``{"state": ..., "privileged_state": ...}``.
-      reward: of the step that led here, [].
-      done: 1 where the episode ended with that step, by termination or by time, [].
-      metrics: scalars to log: every term of the reward under ``"reward/NAME"``, and ``"nan"``, which is 1 where a
-        number stopped being finite and the episode was ended for it.
-      info: ``"truncation"`` (1 where only time ended the episode), ``"steps"`` since the start, ``"key"`` for what is
-        still to be drawn, ``"contact_memory"``, ``"randomized"`` leaves, and what the task itself remembers.
+      reward: reward of the last step, [].
+      done: 1 if the last step ended the episode, by termination or by time, [].
+      metrics: scalars to log: each reward term as ``"reward/NAME"``, and ``"nan"``, which is 1 if the episode was ended
+        because a value was not finite.
+      info: ``"truncation"`` (1 if only time ended the episode), ``"steps"`` since the start, the random ``"key"`` for
+        future draws, ``"contact_memory"``, ``"randomized"`` leaves, and the task's own memory.
 
     Examples:
       >>> state = envs.make("cart_pole").reset(jax.random.key(0))
@@ -40,18 +40,18 @@ class EnvState(struct.PyTreeNode):
 
 
 class Transition(struct.PyTreeNode):
-    """What a task sees of a control step, for its reward and its observation.
+    """A control step as a task sees it when computing its reward and observation.
 
     Attributes:
-      articulation: the robot, with whatever is randomised of it.
-      ground: what it stands on, likewise; ``None`` for nothing.
+      articulation: the robot, with its randomised parameters.
+      ground: the ground, with its randomised parameters; ``None`` if there is none.
       before: the state before the last physics step.
       state: the state at the end. At a reset both are the first state.
-      impulse: impulses of the contacts in the last physics step, two tangential components, then the normal one,
-        [K, 3] [N s]; ``None`` without ground.
-      memory: what the task remembers, as its :meth:`Environment.begin` and its last :class:`Outcome` have it.
+      impulse: contact impulses of the last physics step, two tangential components and then the normal one,
+        [K, 3] [N s]; ``None`` without a ground.
+      memory: the task's memory, from :meth:`Environment.begin` or its last :class:`Outcome`.
       action: the action, within [-1, 1], [action_size].
-      drawn: random numbers of this step, from :meth:`Environment.draw`.
+      drawn: the random numbers of this step, from :meth:`Environment.draw`.
 
     Examples:
       >>> pole = artix.robots.load("cart_pole")
@@ -72,7 +72,7 @@ class Transition(struct.PyTreeNode):
 
 
 class Outcome(NamedTuple):
-    """What a task returns of a control step.
+    """What a task returns for a control step.
 
     Examples:
       >>> upright = envs.Outcome(jnp.array(1.0), jnp.array(False), {}, {"angle": jnp.array(0.0)})
@@ -85,6 +85,6 @@ class Outcome(NamedTuple):
     terminated: Array
     """Whether the episode ends here, [] (bool)."""
     memory: dict[str, Any]
-    """What the task remembers from now on, with the keys, shapes and dtypes of :meth:`Environment.begin`."""
+    """The task's memory from now on, with the keys, shapes and dtypes of :meth:`Environment.begin`."""
     metrics: dict[str, Array]
     """Scalars to log."""

@@ -13,11 +13,11 @@ Array = jax.Array
 
 
 class Axis(NamedTuple):
-    """A batch of a program."""
+    """A batch axis of a program."""
 
     size: int
     mapped: tuple[bool, ...]
-    """Whether each operand has one entry for each item of the batch; the others are shared."""
+    """Whether each operand has an entry per item of the batch; the others are shared."""
 
     def is_of_tangents(self, num_values: int) -> bool:
         """Whether it has many tangents at one point, so that values are computed once."""
@@ -49,11 +49,12 @@ def groups_of(axes: Axes, num_values: int) -> tuple[Axes, ...]:
 
 def merged(groups: Sequence[Axes]) -> Axes:
     """Each group as one batch."""
-    found = []
-    for group in groups:
-        by_operand = zip(*(axis.mapped for axis in group), strict=True)
-        found.append(Axis(math.prod(axis.size for axis in group), tuple(map(any, by_operand))))
-    return tuple(found)
+    return tuple(
+        Axis(
+            math.prod(axis.size for axis in group), tuple(map(any, zip(*(axis.mapped for axis in group), strict=True)))
+        )
+        for group in groups
+    )
 
 
 def merge_operands(groups: Sequence[Axes], operands: Sequence[Array]) -> list[Array]:

@@ -1,6 +1,6 @@
 """Kernels for batches on several devices: each device computes its part, without communication.
 
-XLA does not know what a kernel does, and would gather the whole batch on every device.
+By default XLA, which does not know what a kernel does, would gather the whole batch on every device.
 """
 
 from __future__ import annotations

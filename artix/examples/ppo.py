@@ -56,6 +56,11 @@ class Config:
     initial_noise: float = 0.6  # standard deviation of actions, whose range is -1 to 1
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        for name in ("num_envs", "unroll", "epochs", "minibatches"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1; found {getattr(self, name)}")
+
 
 class Learner(flax.struct.PyTreeNode):
     """What is learned: the same on every device."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 from artix.examples.ppo import Config
@@ -15,6 +16,8 @@ class Settings(NamedTuple):
     """Environment steps."""
     options: dict[str, Any]
     """Of the task while it is learned, for :func:`artix.envs.make`."""
+    begins_with: str | None = None
+    """The task whose policy, which comes with artix, is the start (:mod:`artix.examples.warm_start`)."""
 
 
 _LEGGED = Config(
@@ -24,6 +27,9 @@ _LEGGED = Config(
     learning_rate=5e-4,
     discount=0.98,
     entropy_cost=0.01,
+)
+_HUMANOID = dataclasses.replace(
+    _LEGGED, num_envs=512, initial_noise=0.25, desired_kl=0.03, discount=0.99, entropy_cost=0.002
 )
 _ARM = Config(unroll=20, critic_layers=(128, 128), initial_noise=0.4, discount=0.97, entropy_cost=0.002)
 
@@ -35,6 +41,7 @@ SETTINGS: dict[str, Settings] = {
     "quadruped_rough": Settings(_LEGGED, 13_000_000, {"tracking_sigma": 0.5}),
     "quadruped_get_up": Settings(_LEGGED, 8_000_000, {}),
     "humanoid_stand": Settings(_LEGGED, 11_000_000, {}),
+    "humanoid_velocity": Settings(_HUMANOID, 12_000_000, {"tracking_sigma": 0.5}, "humanoid_stand"),
 }
 
 

@@ -47,6 +47,11 @@ class Config:
     critic_layers: tuple[int, ...] = (64, 64)
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        for name in ("num_envs", "horizon", "critic_epochs", "minibatches"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1; found {getattr(self, name)}")
+
 
 class Training(NamedTuple):
     """All that it takes to go on with a training."""

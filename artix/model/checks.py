@@ -66,12 +66,12 @@ def check_state(articulation: Articulation, state: State) -> None:
     check_vector("state.joint_velocity", state.joint_velocity, (n,), dtype, "n joint DOFs")
 
 
-#: Replaces a step of zero length [s]: its effects are below rounding, and quotients by it stay finite.
+#: Replaces a step of zero length [s]: its effects are below rounding, and division by it stays finite.
 _INSTANT = 1e-9
 
 
 def as_time(articulation: Articulation, dt: float | jax.Array) -> Any:
-    """A step's length in the articulation's dtype; a Python number stays a constant while JAX traces.
+    """The length of a step in the articulation's dtype; a Python number stays a constant while JAX traces.
 
     Exactly zero becomes a nanosecond, with the same derivative: the value and derivatives of a step have a limit at
     zero, where the formulas would be ``0 / 0``.
@@ -100,7 +100,7 @@ def static_topology(articulation: _HasTopology, refusal: str) -> Topology:
     """The topology of an articulation whose tree is known while JAX traces.
 
     Raises:
-      TypeError: the tree is data, as in a member of a mixed fleet; ``refusal`` is the message, which should say what
+      TypeError: the tree is data, as for a member of a mixed fleet. The message is ``refusal``, which should say what
         needs a static tree and what to do instead.
     """
     if not isinstance(articulation.topology, Topology):

@@ -158,9 +158,12 @@ def test_a_checkpoint_of_other_options_is_said(trained, capsys, tmp_path):
     assert "unheard_of" in capsys.readouterr().err
 
 
-def test_unknown_tasks_and_numbers(capsys):
+def test_unknown_tasks_and_numbers(capsys, monkeypatch):
     assert main(["train", "chess"]) == 1
     assert "cart_pole" in capsys.readouterr().err
+    monkeypatch.setattr(command.jax, "device_count", lambda: 8)
+    assert main(["train", "cart_pole", "--envs", "7"]) == 1
+    assert "multiple of the number of devices, 8; found 7" in capsys.readouterr().err
     for steps in ("many", "0", "-3k"):
         with pytest.raises(SystemExit):
             main(["train", "cart_pole", "--steps", steps])

@@ -12,6 +12,7 @@ import pytest
 import artix
 from artix import envs
 from artix.envs import random_numbers
+from artix.envs.tasks.cart_pole import CartPole
 
 NUM = 6
 OTHERS = np.arange(NUM) != 3
@@ -180,6 +181,46 @@ def test_what_is_refused(cart):
     for solver in ("pgs", "tgs"):
         with pytest.raises(ValueError, match=rf"must be 'implicit' on a ground.*found '{solver}'; artix.step has"):
             envs.make("quadruped_velocity", solver_options=artix.SolverOptions(solver=solver))
+    with pytest.raises(TypeError, match=r"JAX random key.*found 0"):
+        cart.reset(0)
+    change = envs.Change("ground.surfaces.0.friction", "absolute", (0.4, 1.0))
+    with pytest.raises(ValueError, match="there is no ground"):
+        envs.make("cart_pole", randomization=[change])
+
+
+class _Changed(CartPole):
+    """The cart-pole with other parts of its outcome."""
+
+    def __init__(self, **changed):
+        super().__init__(dtype="float32")
+        self.changed = changed
+
+    def begin(self, key):
+        return super().begin(key)[0], {"force": jnp.zeros(1, "float32")}
+
+    def outcome(self, transition):
+        return super().outcome(transition)._replace(**self.changed)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"reward": jnp.zeros(1)}, r"'reward' of the outcome must be a scalar; found shape \(1,\)"),
+        ({"terminated": jnp.zeros(2, bool)}, r"'terminated' of the outcome must be a scalar"),
+        ({"metrics": {"speed": jnp.zeros(3)}}, r"'speed' of the outcome must be a scalar"),
+        ({"memory": {}}, r"'force' is float32\[1\] at the start and absent after a step"),
+        ({"memory": {"force": jnp.zeros(2, "float32")}}, r"'force' is float32\[1\] .* float32\[2\] after"),
+        ({"memory": {"force": jnp.zeros(1, "float32"), "age": jnp.zeros(())}}, r"'age' is absent at the start"),
+    ],
+)
+def test_outcomes_that_do_not_fit_are_refused_by_name(changed, message):
+    with pytest.raises(ValueError, match=message):
+        _Changed(**changed).reset(jax.random.key(0))
+
+
+def test_automatic_resets_are_added_once(cart):
+    once = envs.autoreset(cart)
+    assert envs.autoreset(once) is once
 
 
 def test_actions_beyond_one_are_clipped(cart):

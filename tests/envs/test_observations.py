@@ -152,3 +152,9 @@ def test_tiles_are_level_where_robots_begin_and_become_harder(kind):
 def test_unknown_terrain_is_refused_by_name():
     with pytest.raises(ValueError, match=r"no terrain called 'lava'.*stairs"):
         terrain.tiles(("lava",))
+
+
+@pytest.mark.parametrize("given", [{"levels": 0}, {"columns": 0}, {"kinds": ()}, {"size": 0.05}])
+def test_terrain_without_tiles_is_refused(given):
+    with pytest.raises(ValueError, match=r"at least one kind|two spacings"):
+        terrain.tiles(**given)

@@ -165,6 +165,10 @@ def test_commands_arrive_as_late_as_the_lag_says():
         assert arrived == [-1.0] * lag + [float(k) for k in range(6 - lag)]
     lags = np.asarray(jax.vmap(lambda key: actuators.random_lag(key, 0.004, 0.016, 0.004))(KEYS))
     np.testing.assert_allclose(np.bincount(lags)[1:] / len(lags), 0.25, atol=0.03)
+    with pytest.raises(ValueError, match="least <= most"):
+        actuators.random_lag(KEYS[0], 0.02, 0.01, 0.004)
+    with pytest.raises(ValueError, match="most_steps of at least 0"):
+        actuators.Delay.of(jnp.zeros(1), most_steps=-1)
 
 
 def test_an_actuator_network_is_its_layers():

@@ -36,6 +36,7 @@ SIGNALS = {
     "contact": np.array([True, False, True, False]),
     "first_contact": np.array([False, True, True, False]),
     "air_time": np.array([0.3, 0.05, 0.4, 0.2]),
+    "contact_time": np.array([0.2, 0.0, 0.5, 0.0]),
     "swing_peak": np.array([0.05, 0.12, 0.08, 0.02]),
     "terminated": np.array(True),
     "tracking_sigma": 0.25,
@@ -71,6 +72,7 @@ def wanted(s):
         "feet_clearance": np.sum(np.abs(s["feet_height"] - 0.1) * np.sqrt(np.linalg.norm(horizontal, axis=-1))),
         "feet_height": np.sum((s["swing_peak"] / 0.1 - 1.0) ** 2 * s["first_contact"]) * moves,
         "feet_air_time": np.sum((s["air_time"] - 0.1) * s["first_contact"]) * moves,
+        "single_stance": 0.0,  # four feet; of two: below
     }
 
 
@@ -98,6 +100,23 @@ def test_terms_have_derivatives_where_all_is_still(name):
     assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(gradient))
 
 
+@pytest.mark.parametrize(
+    ("contact", "contact_time", "air_time", "command", "found"),
+    [
+        ((True, False), (0.2, 0.0), (0.02, 0.3), (0.5, 0.0, 0.0), 0.3),
+        ((False, True), (0.0, 0.2), (0.9, 0.02), (0.5, 0.0, 0.0), 0.4),  # no more than that
+        ((True, False), (0.7, 0.0), (0.02, 0.3), (0.5, 0.0, 0.0), 0.0),  # the other foot's turn
+        ((True, True), (0.2, 0.1), (0.02, 0.3), (0.5, 0.0, 0.0), 0.0),
+        ((False, False), (0.0, 0.0), (0.1, 0.3), (0.5, 0.0, 0.0), 0.0),
+        ((True, False), (0.2, 0.0), (0.02, 0.3), (0.0, 0.0, 0.0), 0.0),
+    ],
+)
+def test_two_feet_take_turns(contact, contact_time, air_time, command, found):
+    given = {"contact_time": contact_time, "air_time": air_time, "command": command}
+    signals = {name: jnp.array(value) for name, value in given.items()} | {"contact": jnp.array(contact)}
+    assert float(rewards.weighted_terms({"single_stance": 1.0}, signals)["single_stance"]) == pytest.approx(found)
+
+
 def test_what_is_refused():
     with pytest.raises(ValueError, match=r"no reward called 'tracking_linvel'.*tracking_lin_vel.*\(weight, function\)"):
         envs.make("quadruped_velocity", rewards={"tracking_linvel": 1.0})
@@ -107,21 +126,51 @@ def test_what_is_refused():
         envs.make("quadruped_velocity", noise_scales={"gyroscope": 1.0})
     with pytest.raises(ValueError, match=r"noise of gyro.*at least 0"):
         envs.make("quadruped_velocity", noise_scales={"gyro": -1.0})
+    with pytest.raises(ValueError, match=r"action_delay needs.*\(0.02, 0.01\)"):
+        envs.make("quadruped_velocity", action_delay=(0.02, 0.01))
+    with pytest.raises(ValueError, match=r"tracking_sigma must be positive; found 0"):
+        envs.make("quadruped_velocity", tracking_sigma=0.0)
+    with pytest.raises(ValueError, match=r"reward 'alive': the weight must be finite; found nan"):
+        rewards.check_weights({"alive": np.nan}, ())
+    with pytest.raises(ValueError, match=r"reward 'mine' must be a scalar; found the shape \(3,\)"):
+        rewards.weighted_terms({"mine": (1.0, lambda up: up)}, {"up": jnp.zeros(3)})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"largest": (1.0, 0.5)}, "three largest magnitudes"),
+        ({"largest": (1.0, 0.5, -1.0)}, "three largest magnitudes"),
+        ({"chance_of_motion": (0.5, 0.5, 2.0)}, "three chances"),
+        ({"mean_time": 0.0}, "mean time must be positive"),
+    ],
+)
+def test_commands_that_cannot_be_drawn_are_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        commands.check_commands(commands.VelocityCommands(**given))
+
+
+@pytest.mark.parametrize("given", [{"speed": (1.0, 0.5)}, {"speed": (-1.0, 0.5)}, {"mean_time": 0.0}])
+def test_pushes_that_cannot_be_drawn_are_refused(given):
+    with pytest.raises(ValueError, match=r"lower <= upper|must be positive"):
+        disturbances.check_pushes(disturbances.Pushes(**given))
 
 
 def test_feet_count_their_time_in_the_air():
     gait, dt = Gait.standing(2, jnp.float64), 0.02
     contacts = [[1, 1], [0, 1], [0, 1], [0, 1], [1, 1], [1, 1]]
     heights = [[0.0, 0], [0.05, 0], [0.09, 0], [0.03, 0], [0.0, 0], [0, 0]]
-    air, landed, peaks = [], [], []
+    air, landed, peaks, stance = [], [], [], []
     for contact, height in zip(contacts, heights, strict=True):
         gait, first = gait.moved(jnp.array(contact, bool), jnp.array(height, float), dt)
         air.append(float(gait.air_time[0]))
         peaks.append(float(gait.swing_peak[0]))
+        stance.append(float(gait.contact_time[0]))
         landed.append(first.tolist())
         gait = gait.landed()
     # A step in the air counts from the last one on the ground, and the step of landing is part of it.
     np.testing.assert_allclose(air, [0.02, 0.02, 0.04, 0.06, 0.08, 0.02])
+    np.testing.assert_allclose(stance, [0.02, 0.04, 0.02, 0.02, 0.02, 0.04])
     np.testing.assert_allclose(peaks, [0.0, 0.05, 0.09, 0.09, 0.09, 0.0])
     assert landed == [[False, False]] * 4 + [[True, False], [False, False]]
 

@@ -101,7 +101,7 @@ def test_a_cache_that_cannot_be_written_is_read(files: KernelFiles, monkeypatch:
 
 
 def test_the_oldest_go_first(files: KernelFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "_MOST_BYTES", 250)
+    monkeypatch.setattr(disk, "_MAX_BYTES", 250)
     for age, name in enumerate(("first", "second", "third")):
         files.write(name, bytes(50))
         path = tmp_path / "artix-kernels" / name

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from artix import envs
-from artix.cli.play import LEARNED
-from artix.cli.training_files import config_of, load_header, load_policy
+from artix.cli.training_files import LEARNED, config_of, load_header, load_policy
 from artix.examples import policies, ppo
+from artix.examples.warm_start import start_from
 from tests.support.point_mass import PointMass
 from tests.support.users_types import users_types
 
@@ -168,6 +168,28 @@ class Impossible(PointMass):
 def test_a_loss_that_is_not_finite_ends_the_training():
     with pytest.raises(FloatingPointError, match="iteration 0"):
         train(Impossible(), 1)
+
+
+@pytest.mark.slow
+def test_a_training_that_starts_from_a_policy_acts_as_it_does(trained):
+    """In a task with other moments, and an observation that the policy never saw move."""
+    policy = ppo.policy_of(trained[-1][0], CONFIG)
+    still = policy.observed.replace(variance=policy.observed.variance.at[1].set(1e-7))
+    config = dataclasses.replace(CONFIG, num_envs=8, unroll=2, epochs=1)
+    obs = jnp.asarray(np.random.default_rng(0).uniform(-1, 1, (20, 2)), jnp.float32)
+    begun = ppo.policy_of(start_from(policy, PointMass(episode_length=200), config), config)
+    assert not np.allclose(begun.observed.mean, policy.observed.mean, rtol=0.01)
+    np.testing.assert_allclose(begun(obs), policy(obs), atol=1e-4)
+    blind = ppo.policy_of(start_from(policy.replace(observed=still), PointMass(), config), config)
+    np.testing.assert_array_equal(blind(obs), blind(obs.at[:, 1].set(0.0)))
+    with pytest.raises(ValueError, match="does not fit point_mass"):
+        start_from(policy, PointMass(), dataclasses.replace(config, policy_layers=(8,)))
+
+
+@pytest.mark.parametrize("name", ["num_envs", "unroll", "epochs", "minibatches"])
+def test_numbers_below_one_are_refused(name):
+    with pytest.raises(ValueError, match=f"{name} must be at least 1; found 0"):
+        ppo.Config(**{name: 0})
 
 
 def test_environments_are_shared_out_evenly():

@@ -178,7 +178,7 @@ def test_mimic_joints() -> None:
         builder.build()
     builder = two_links()
     builder.add_mimic("hip", "knee", 1.0)
-    with pytest.raises(ValueError, match="mimic joint 'hip': no joint or DOF called 'knee'; there are: hip"):
+    with pytest.raises(ValueError, match="mimic joint 'hip': no joint or DOF called 'knee'; choose from: hip"):
         builder.build()
 
 
@@ -291,7 +291,7 @@ def test_a_batch_of_articulations(arm) -> None:
     "function", [artix.frame_pose, artix.frame_velocity, artix.frame_jacobian, artix.frame_jacobian_rate]
 )
 def test_frames_that_do_not_exist(arm, function) -> None:
-    with pytest.raises(KeyError, match="no link called 'hand'; there are: link_0, link_1"):
+    with pytest.raises(KeyError, match="no link called 'hand'; choose from: link_0, link_1"):
         function(*arm, "hand")
 
 
@@ -305,5 +305,5 @@ def test_names_that_do_not_exist(arm) -> None:
     articulation, state = arm
     with pytest.raises(ValueError, match="frame must be 'world' or 'root'; found 'base'"):
         artix.center_of_mass(articulation, state, "base")
-    with pytest.raises(KeyError, match="no joint called 'knee'; there are: joint_1"):
+    with pytest.raises(KeyError, match="no joint called 'knee'; choose from: joint_1"):
         articulation.topology.dofs("knee")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import artix
 from artix.envs import observations, rewards
 from artix.envs.environment import Environment
+from artix.envs.randomization import Change
 from artix.envs.transition import Outcome, Transition
 
 Array = jax.Array
@@ -60,6 +62,7 @@ class ArmReach(Environment):
       spread: joint positions at the start and at the target are within this part of their ranges.
       episode_length: control steps of 40 ms.
       dtype: floating-point type; JAX's default when ``None``.
+      randomization: what is drawn anew of the robot, see :class:`artix.envs.Change`.
 
     Raises:
       ValueError: there is no such reward; the message lists those that there are.
@@ -79,12 +82,21 @@ class ArmReach(Environment):
         spread: float = 0.5,
         episode_length: int = 100,
         dtype: Any = None,
+        randomization: Sequence[Change] = (),
     ) -> None:
         robot = artix.robots.load("arm7", dtype=dtype)
         every = jnp.ones_like(robot.drive.stiffness)
         drive = robot.drive.replace(stiffness=300.0 * every, damping=30.0 * every, max_force=robot.max_joint_force)
         robot = robot.replace(drive=drive, gravity_scale=jnp.zeros_like(robot.gravity_scale))
-        super().__init__("arm_reach", robot, action_size=7, dt=0.04, physics_dt=0.01, episode_length=episode_length)
+        super().__init__(
+            "arm_reach",
+            robot,
+            action_size=7,
+            dt=0.04,
+            physics_dt=0.01,
+            episode_length=episode_length,
+            randomization=randomization,
+        )
         check_rewards(rewards)
         self.rewards = dict(rewards)
         self.action_scale = action_scale

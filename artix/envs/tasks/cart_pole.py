@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 
 import artix
 from artix.envs.environment import Environment
+from artix.envs.randomization import Change
 from artix.envs.transition import Outcome, Transition
 
 Array = jax.Array
@@ -26,6 +28,7 @@ class CartPole(Environment):
       force: force of an action of 1 [N].
       episode_length: control steps of 20 ms.
       dtype: floating-point type; JAX's default when ``None``.
+      randomization: what is drawn anew of the robot, see :class:`artix.envs.Change`.
 
     Examples:
       >>> from artix import envs
@@ -35,9 +38,24 @@ class CartPole(Environment):
       (5,)
     """
 
-    def __init__(self, *, force: float = 10.0, episode_length: int = 500, dtype: Any = None) -> None:
+    def __init__(
+        self,
+        *,
+        force: float = 10.0,
+        episode_length: int = 500,
+        dtype: Any = None,
+        randomization: Sequence[Change] = (),
+    ) -> None:
         robot = artix.robots.load("cart_pole", dtype=dtype)
-        super().__init__("cart_pole", robot, action_size=1, dt=0.02, physics_dt=0.01, episode_length=episode_length)
+        super().__init__(
+            "cart_pole",
+            robot,
+            action_size=1,
+            dt=0.02,
+            physics_dt=0.01,
+            episode_length=episode_length,
+            randomization=randomization,
+        )
         self.force = force
 
     def begin(self, key: Array) -> tuple[artix.State, dict[str, Array]]:

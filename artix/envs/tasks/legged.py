@@ -34,7 +34,7 @@ SIGNALS = (
     *("command", "linear_velocity", "angular_velocity", "world_linear_velocity", "world_angular_velocity", "up"),
     *("joint_position", "joint_velocity", "joint_force", "default_position", "soft_lower", "soft_upper", "height"),
     *("pose_weight", "action", "last_action", "feet_velocity", "feet_height", "contact", "first_contact"),
-    *("air_time", "swing_peak", "terminated", "tracking_sigma", "max_foot_height", "target_height"),
+    *("air_time", "contact_time", "swing_peak", "terminated", "tracking_sigma", "max_foot_height", "target_height"),
 )
 
 #: Joints should stay within this part of their limits.
@@ -129,6 +129,13 @@ class LeggedVelocity(Environment):
         self._measured = {"linear_velocity": 3, "gyro": 3, "gravity": 3, "joint_position": size, "joint_velocity": size}
         check_rewards(rewards)
         noise.check_scales(noise_scales, self._measured)
+        commands.check_commands(velocity_commands)
+        if pushes is not None:
+            disturbances.check_pushes(pushes)
+        if action_delay is not None and not 0 <= action_delay[0] <= action_delay[1]:
+            raise ValueError(f"{name}: action_delay needs 0 <= least <= largest [s]; found {action_delay}")
+        if not tracking_sigma > 0:
+            raise ValueError(f"{name}: tracking_sigma must be positive; found {tracking_sigma}")
         self.robot = robot
         self.rewards = dict(rewards)
         self.velocity_commands = velocity_commands
@@ -264,6 +271,7 @@ class LeggedVelocity(Environment):
             "height": self.height(transition),
             "target_height": self.robot.height,
             "air_time": gait.air_time,
+            "contact_time": gait.contact_time,
             "swing_peak": gait.swing_peak,
             "tracking_sigma": self.tracking_sigma,
             "max_foot_height": self.max_foot_height,

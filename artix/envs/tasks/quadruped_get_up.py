@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import artix
 from artix.envs import noise, observations, random_numbers, rewards, starts
 from artix.envs.environment import Environment
+from artix.envs.randomization import Change
 from artix.envs.tasks.quadruped_velocity import HEIGHT, quadruped
 from artix.envs.transition import Outcome, Transition
 
@@ -95,6 +96,7 @@ class QuadrupedGetUp(Environment):
       action_scale: how far an action of 1 moves a target [rad].
       episode_length: control steps of 20 ms.
       dtype: floating-point type; JAX's default when ``None``.
+      randomization: what is drawn anew of the robot and the ground, see :class:`artix.envs.Change`.
 
     Raises:
       ValueError: there is no such reward or measurement; the message lists those that there are.
@@ -114,6 +116,7 @@ class QuadrupedGetUp(Environment):
         action_scale: float = 0.5,
         episode_length: int = 300,
         dtype: Any = None,
+        randomization: Sequence[Change] = (),
     ) -> None:
         robot = quadruped(dtype)
         self.default_position = robot.default_position
@@ -127,6 +130,7 @@ class QuadrupedGetUp(Environment):
             episode_length=episode_length,
             ground=artix.Ground.flat(friction=0.8, dtype=articulation.dtype),
             solver_options=SOLVER_OPTIONS,
+            randomization=randomization,
         )
         self._measured = {"gyro": 3, "gravity": 3, "joint_position": 12, "joint_velocity": 12}
         known = {name: scale for name, scale in noise.GO1.items() if name in self._measured}

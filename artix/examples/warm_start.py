@@ -1,0 +1,84 @@
+"""Trainings that start from a policy learned on another task, as walking starts from standing."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from artix.envs import Environment, EnvState, autoreset
+from artix.examples import ppo
+from artix.examples.policies import Observed, Policy
+
+Array = jax.Array
+
+#: How many environments, and for how many control steps, the policy plays to see what its new task looks like.
+_NUM_ENVS, _NUM_STEPS = 64, 200
+
+#: An observation whose variance was below this was constant: the policy knows nothing about it.
+_CONSTANT = 1e-4
+
+
+def start_from(policy: Policy, environment: Environment, config: ppo.Config, num_devices: int = 1) -> ppo.Training:
+    """The start of a training in which the policy acts as one that was learned elsewhere; the critic is new.
+
+    The policy plays for a while to see the means and variances of the observations in its new task. They replace those
+    of the old task, and the first layer changes so that the actions stay the same. Observations that were constant in
+    the old task, such as a command that was always zero, get weights of zero.
+
+    Args:
+      policy: it has the observations and actions of the environment.
+      environment: one environment, without automatic resets.
+      config: for :func:`artix.examples.ppo.train`, with the policy's layers.
+      num_devices: the number of devices to train on.
+
+    Returns:
+      What :func:`artix.examples.ppo.train` takes as ``training``.
+
+    Raises:
+      ValueError: the policy has other layers, observations or actions.
+
+    Example::
+
+        config = ppo.Config(policy_layers=standing.layers)
+        training = start_from(standing, envs.make("humanoid_velocity"), config)
+        for training, report in ppo.train(environment, config, steps=10_000_000, training=training):
+            print(report["steps"], report["return"])
+    """
+    training = jax.jit(lambda: ppo.start(environment, config, num_devices))()
+    new = ppo.policy_of(training, config)
+    found, wanted = (jax.tree.map(jnp.shape, each.parameters) for each in (policy, new))
+    if found != wanted:
+        raise ValueError(f"the policy does not fit {environment.name}: expected arrays {wanted}, found {found}")
+    fleet = autoreset(environment)
+
+    def advance(state: EnvState, _: None) -> tuple[EnvState, None]:
+        return jax.vmap(fleet.step)(state, policy(state.obs).astype(state.reward.dtype)), state.obs
+
+    @jax.jit
+    def watched() -> Observed:
+        state = jax.vmap(fleet.reset)(jax.random.split(jax.random.key(config.seed), _NUM_ENVS))
+        seen = jax.lax.scan(advance, state, length=_NUM_STEPS)[1]
+        seen = jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), seen)
+        nothing = Observed.nothing(jax.tree.map(lambda x: x[0], seen))
+        return nothing.after(nothing.moments(seen), _NUM_ENVS * _NUM_STEPS)
+
+    observed = watched()
+    parameters = _renormalized(policy, observed.of_policy())
+    learner = training.learner
+    learner = learner.replace(parameters={**learner.parameters, "policy": parameters}, observed=observed)
+    return training._replace(learner=learner)
+
+
+def _renormalized(policy: Policy, observed: Observed) -> dict:
+    """Parameters with which the policy acts as before on observations that are normalised by other moments."""
+    before = policy.observed
+    deviation, later = (jnp.sqrt(each.variance + 1e-6) for each in (before, observed))
+    layers = policy.parameters["params"]
+    first = layers["Dense_0"]
+    kernel = jnp.where(before.variance[:, None] < _CONSTANT, 0, first["kernel"])
+    shift = (observed.mean - before.mean) / deviation
+    changed = {
+        "kernel": (later / deviation)[:, None] * kernel,
+        "bias": first["bias"] + jnp.matmul(shift, kernel, precision="highest"),
+    }
+    return {**policy.parameters, "params": {**layers, "Dense_0": changed}}
