@@ -1,7 +1,7 @@
 """``python -m benchmarks``: artix beside its peers on this machine, see :mod:`benchmarks.comparison`.
 
-``python -m benchmarks gpu`` says what XLA makes of the same functions for an H100, without one, and ``python -m
-benchmarks gpu-session`` measures on the GPU that is there.
+``python -m benchmarks gpu`` compiles the same functions for an H100, without needing one, and reports what XLA makes of
+them. ``python -m benchmarks gpu-session`` measures on the GPU of this machine.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _COMMANDS = {"gpu": "benchmarks.gpu.command", "gpu-session": "benchmarks.gpu.ses
 
 
 def main(arguments: list[str]) -> int:
-    """Runs one of the commands, which need different packages; returns its status."""
+    """Runs one of the commands and returns its exit status. The commands need different packages."""
     command = _COMMANDS.get(arguments[0]) if arguments else None
     if command is None:
         return importlib.import_module("benchmarks.comparison").main(arguments)

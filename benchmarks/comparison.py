@@ -15,7 +15,7 @@ from benchmarks.report import Table, report
 from benchmarks.robots import ROBOTS
 from benchmarks.run import Choice, Run, run
 
-#: ``--quick``: enough to see that everything works.
+#: ``--quick``: enough to check that everything works.
 QUICK = Choice(
     robots=("arm", "quadruped"),
     quantities=("mass matrix", "inverse dynamics", "forward dynamics"),
@@ -26,12 +26,12 @@ QUICK = Choice(
 FULL = Choice(tuple(ROBOTS), tuple(QUANTITIES), tuple(LIBRARIES), (1, 64, 4096, 32768), repeats=15)
 GUARD = Choice(guard.ROBOTS, guard.QUANTITIES, guard.LIBRARIES, (guard.BATCH,), repeats=15)
 
-#: ``--page`` replaces what stands below this line.
+#: ``--page`` replaces everything below this line.
 MARK = "<!-- Below: written by python -m benchmarks --page. -->"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the comparison and writes it down; 1 where the guard is broken."""
+    """Runs the comparison and writes its results; returns 1 if a ratio is below its floor."""
     options = _parser().parse_args(arguments)
     default = GUARD if options.guard else QUICK if options.quick else FULL
     choice = Choice(
@@ -90,7 +90,7 @@ def _half_of_memory() -> float:
 
 
 def _write(made: Run, folder: Path, page: Path | None) -> None:
-    """Tables on standard output and beside the results, and into a page."""
+    """Writes the tables to standard output, to the folder of the results, and to a page if one is given."""
     text = f"{made.heading()}\n\n{report(made.table(), made.machine)}"
     print(text)
     (folder / "report.md").write_text(text, encoding="utf-8")

@@ -1,8 +1,8 @@
-"""Environment steps per second: artix's quadruped beside the same task with MJX in the place of the physics.
+"""Environment steps per second: artix's quadruped beside the same task with MJX's physics.
 
 Both follow Playground's Go1 joystick: five physics steps of 4 ms, the same robot, drives, observations with noise,
 terms of the reward, commands and episodes. MJX takes one Newton iteration (Playground's setting) with four sphere feet,
-and begins episodes from cached states, as Playground's wrapper does; artix draws fresh ones.
+and starts episodes from cached states, as Playground's wrapper does. artix draws new ones.
 
 Usage: ``python -m benchmarks.environments [--batches 1024 4096] [--skip-mjx]``.
 """
@@ -33,7 +33,7 @@ Array = jax.Array
 
 
 class MjxQuadruped:
-    """The task of an environment, with MJX's physics; one robot."""
+    """The task of an environment for one robot, with MJX's physics."""
 
     def __init__(self, environment: Any) -> None:
         self.environment = environment
@@ -43,7 +43,7 @@ class MjxQuadruped:
 
     @functools.cached_property
     def mjx(self) -> Any:
-        """The library; observations alone do without it."""
+        """The library, which observations alone do not need."""
         from mujoco import mjx
 
         return mjx
@@ -54,7 +54,7 @@ class MjxQuadruped:
         return self.mjx.put_model(self.model)
 
     def reset(self, key: Array) -> tuple[Any, ...]:
-        """MuJoCo's data, and what the task remembers."""
+        """MuJoCo's data and the memory of the task."""
         state, memory = self.environment.begin(key)
         data = self.mjx.make_data(self.mjx_model)
         position, x = state.root_pose[:3], state.root_pose[3:]
@@ -64,7 +64,7 @@ class MjxQuadruped:
         return data, memory, jnp.zeros((), jnp.int32), key
 
     def step(self, state: tuple[Any, ...], first: tuple[Any, ...], action: Array) -> tuple[Any, ...]:
-        """A control step; what is done begins again from ``first``."""
+        """A control step; an episode that is done restarts from ``first``."""
         task = self.environment
         data, memory, steps, key = state
         key, draw_key = jax.random.split(key)
@@ -87,7 +87,7 @@ class MjxQuadruped:
         return (*end, key), obs, reward, done, terms
 
     def signals(self, data: Any, memory: dict[str, Any], action: Array) -> dict[str, Any]:
-        """What the terms of the reward ask for."""
+        """The signals that the reward terms need."""
         task, robot = self.environment, self.environment.robot
         axes = data.xmat[1].reshape(3, 3)
         turning = axes @ data.qvel[3:6]
@@ -125,7 +125,7 @@ class MjxQuadruped:
         }
 
     def observe(self, signals: dict[str, Any], memory: dict[str, Any], errors: dict[str, Array], data: Any) -> Any:
-        """As the environment's, but with MuJoCo's accelerations of the root in the place of the accelerometer.
+        """The environment's observations, but with MuJoCo's root accelerations instead of the accelerometer.
 
         ``tests/envs/test_observations.py`` compares all others number by number.
         """
@@ -188,9 +188,9 @@ def _joints(environment: Any) -> tuple[str, ...]:
 
 
 def best_times(rows: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]], seconds: float = 8.0) -> dict[str, Any]:
-    """Of each row the time to its first result [s], and the least time of a call [s].
+    """For each row, the time to its first result [s] and the shortest time of a call [s].
 
-    Rows take turns, so that what else the machine does is the same for all.
+    Rows take turns, so that other load on the machine affects all of them alike.
     """
     first, least = {}, dict.fromkeys(rows, np.inf)
     for name, (function, arguments) in rows.items():

@@ -1,7 +1,7 @@
 """A guard against regressions of speed: ratios of artix to its peers in one run, never absolute times.
 
-Each floor is a quarter to half of what was measured when it was set (the arm's before functions were kernels), so that
-neither another machine, with shorter vectors perhaps, nor a noisy one trips it.
+Each floor is a quarter to a half of the ratio measured when it was set (for the arm, before functions became kernels).
+Another machine, perhaps with shorter vectors, or a noisy one should not trip it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LIBRARIES = ("artix", *dict.fromkeys(peer for _, _, peer in FLOORS))
 
 
 def broken(table: Table) -> list[str]:
-    """What is slower than it may be, or has no ratio, one line each."""
+    """One line for each ratio that is below its floor or missing."""
     lines = []
     for (robot, quantity, peer), floor in FLOORS.items():
         ratio = table.ratio(robot, quantity, BATCH, peer)

@@ -1,9 +1,9 @@
-"""Inverse kinematics of the seven-axis arm beside mink and pink: targets solved, and time, in one run.
+"""Inverse kinematics of the seven-axis arm beside mink and pink: targets solved and time, in one run.
 
-``python -m benchmarks.inverse_kinematics PEERS_PYTHON``, the Python of an environment with ``pip install "mink[daqp]"
-pin-pink daqp``. All get the same targets and the same random seeds within the limits, and 1e-4 m and 1e-3 rad to
-reach. The peers take a differential step by a quadratic program with the joints' limits; each target is theirs until it
-is reached, seed after seed. PyRoki is not on PyPI.
+Usage: ``python -m benchmarks.inverse_kinematics PEERS_PYTHON``, where PEERS_PYTHON is the Python of an environment with
+``pip install "mink[daqp]" pin-pink daqp``. All get the same targets, the same random seeds within the limits, and the
+same tolerances of 1e-4 m and 1e-3 rad. The peers take differential steps by a quadratic program with the joint limits,
+and try one seed after another until they reach a target. PyRoki is not on PyPI.
 """
 
 import subprocess
@@ -20,7 +20,7 @@ TARGETS, SEEDS, ITERATIONS, TOLERANCE = 1000, 16, 40, (1e-4, 1e-3)
 
 
 def ours(path: Path) -> None:
-    """Writes targets and seeds, and prints what artix makes of them."""
+    """Writes targets and seeds, and prints the results of artix."""
     import jax
 
     import artix
@@ -46,7 +46,7 @@ def ours(path: Path) -> None:
 
 
 def theirs(name: str, path: Path) -> None:
-    """Prints what one of the peers makes of the targets."""
+    """Prints the results of one of the peers."""
     given = np.load(path)
     attempt = {"mink": mink_attempt, "pink": pink_attempt}[name]()
     begin, solved = (time.perf_counter(), time.process_time()), []
@@ -56,7 +56,7 @@ def theirs(name: str, path: Path) -> None:
 
 
 def mink_attempt():
-    """A function of target and seed that says whether mink reaches the one from the other."""
+    """A function of target and seed that returns whether mink reaches the target from the seed."""
     import mink
     import mujoco
 
@@ -82,7 +82,7 @@ def mink_attempt():
 
 
 def pink_attempt():
-    """The same of pink."""
+    """The same for pink."""
     import pink
     import pinocchio as pin
 
@@ -107,7 +107,7 @@ def pink_attempt():
 
 
 def reached(error: np.ndarray) -> bool:
-    """Whether a task's error, position then rotation, is within the tolerances."""
+    """Whether the error of a task, position then rotation, is within the tolerances."""
     return bool(np.linalg.norm(error[:3]) <= TOLERANCE[0] and np.linalg.norm(error[3:]) <= TOLERANCE[1])
 
 

@@ -1,4 +1,4 @@
-"""Judging a program's results by float64 Pinocchio."""
+"""Compares the results of a program with Pinocchio in float64."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.reference import JUDGED_STATES
 def prepared(
     library: Library, reference: Any, states: Any, quantity: str, batch: int
 ) -> tuple[Program, dict[str, float]]:
-    """A program of a library, and its facts with the ``error`` of its first results.
+    """A program of a library, and its facts including the ``error`` of its first results.
 
     Raises:
       NotImplementedError: the library does not offer the quantity.

@@ -1,6 +1,6 @@
-"""PPO beside SHAC: environment steps and seconds until a policy without noise does what a task asks.
+"""PPO beside SHAC: environment steps and seconds until a policy without noise reaches the goal of a task.
 
-``python -m benchmarks.learning [--task quadruped_velocity]`` prints a table. Seconds include compilation, but not the
+``python -m benchmarks.learning [--task quadruped_velocity]`` prints a table. Seconds include compilation but not
 evaluations.
 """
 
@@ -25,7 +25,7 @@ EPISODES = 32
 
 
 class Goal(NamedTuple):
-    """What is to be learned, and how."""
+    """What to learn, and how."""
 
     measure: Callable[[envs.EnvState], Array]
     """Of the states of an episode, [T], a number."""
@@ -41,7 +41,7 @@ class Goal(NamedTuple):
 
 
 def velocity_error(states: envs.EnvState) -> Array:
-    """The mean error of the velocity over an episode [m/s]; 1 for one that ended by a fall."""
+    """The mean velocity error of an episode [m/s]; 1 if it ended with a fall."""
     fell = jnp.max(states.done * (1 - states.info["truncation"]))
     return jnp.where(fell > 0, 1.0, jnp.mean(states.metrics["velocity_error"]))
 
@@ -80,7 +80,7 @@ GOALS = {
 def learn(
     task: str, goal: Goal, train: Iterator[Any], policy_of: Callable[[Any], policies.Policy]
 ) -> tuple[int, float, float]:
-    """Environment steps and seconds until the goal is reached, -1 steps if it is not, and the best measure."""
+    """Environment steps (-1 if the goal is not reached) and seconds to the goal, and the best measure."""
     environment = envs.make(task, episode_length=500)
     keys = jax.random.split(jax.random.key(100), EPISODES)
 

@@ -1,4 +1,4 @@
-"""Timing one quantity in several libraries at once, and what a table has of it."""
+"""Times one quantity in several libraries at once; the results are the cells of a table."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Result:
     """One cell.
 
     Attributes:
-      robot, quantity, batch, library: which one.
-      samples: microseconds for one articulation, one number for each repeat.
+      robot, quantity, batch, library: which cell.
+      samples: microseconds per articulation, one number for each repeat.
       compile_seconds: time to trace, lower and compile.
       instructions: number of HLO instructions of the compiled program.
       peak_bytes: memory of arguments, results and temporaries.
@@ -52,7 +52,7 @@ class Result:
 
 
 def compare(workers: Sequence[Worker], robot: str, quantity: str, batch: int, repeats: int) -> list[Result]:
-    """Measures one quantity in all libraries, their runs interleaved so that a noisy machine is unfair to none."""
+    """Measures one quantity in all libraries, with interleaved runs, so that noise affects all of them alike."""
     results, ready = [], []
     for worker in workers:
         result = Result(robot, quantity, batch, worker.name)

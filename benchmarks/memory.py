@@ -1,11 +1,11 @@
-"""Pages of memory: alike for every library that is measured, and said in the record.
+"""Memory pages: the same for every measured library, and stated in the record.
 
-The GNU C library returns blocks of more than 32 MB to the system when they are freed, so that a program with larger
-results finds all their pages missing in every call. With pages of 4 kB that takes most of its time: the dense Jacobian
-of a 29-DOF humanoid with a floating base 8.5 us a state, and 2.8 with pages of 2 MB.
+The GNU C library returns blocks of more than 32 MB to the system when they are freed, so a program with larger results
+page-faults in every call. With 4 kB pages, this takes most of its time: the dense Jacobian of a 29-DOF humanoid with a
+floating base takes 8.5 us per state, and 2.8 us with 2 MB pages.
 
 Keeping the blocks instead (``glibc.malloc.mmap_threshold``, ``trim_threshold`` or ``mmap_max``) is as fast in some
-processes and three times slower than the default in others. With ``arena_max=1``, too, no page is ever missing, and
+processes and three times slower than the default in others. With ``arena_max=1`` as well, there are no page faults:
 derivatives of a 29-DOF humanoid take 4.6 us instead of 5.6 to 11.8, but those of constrained dynamics 64 instead of 29.
 """
 
@@ -20,13 +20,13 @@ HUGE_PAGES = "glibc.malloc.hugetlb=1"
 
 
 def ask_for_huge_pages() -> None:
-    """Gives huge pages to the processes that are started from now on; what the user has set stands.
+    """Requests huge pages for processes started from now on, unless the user has set the variable.
 
-    The C library reads the variable when a process starts: this one remains as it is.
+    The C library reads the variable when a process starts, so this process does not change.
     """
     os.environ.setdefault(VARIABLE, HUGE_PAGES)
 
 
 def setting() -> str:
-    """What the record says of it."""
+    """The setting, as stated in the record."""
     return f"{VARIABLE}={os.environ.get(VARIABLE, '')}"

@@ -17,7 +17,7 @@ _CHAINS = {f"chain-{links}": links for links in CHAIN_LENGTHS}
 
 
 def draw(table: Table, folder: Path) -> list[Path]:
-    """Writes the plots that the results suffice for.
+    """Writes every plot for which there are results.
 
     Args:
       table: the results, whose robots are keys.
@@ -65,7 +65,7 @@ def _over_links(
 
 
 def _panels(table: Table, file: Path, point: Callable[[Result], Any], across: str, up: str) -> bool:
-    """One panel for each quantity and one line for each library, both axes logarithmic; whether anything was drawn."""
+    """Draws one panel per quantity and one line per library, on logarithmic axes; returns whether it drew any."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4 * len(PANELS), 3.6), layout="constrained")

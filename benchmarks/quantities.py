@@ -1,4 +1,4 @@
-"""The rows of the tables. For a new one: a line here, its value in ``reference.py``, a function in each library."""
+"""The rows of the tables. To add one: a line here, its value in ``reference.py``, and a function in each library."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ class Quantity:
 
     Attributes:
       name: as in the tables.
-      joint_axes: axes (from the end) along which the entries are generalised coordinates, in a library's own order.
-      joints_only: whether those axes leave out the root's six entries.
-      robots: keys of the robots that have it; all where empty.
+      joint_axes: axes, counted from the end, along which entries are generalised coordinates in the library's order.
+      joints_only: whether those axes omit the six entries of the root.
+      robots: keys of the robots that have it; empty for all.
     """
 
     name: str

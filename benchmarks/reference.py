@@ -1,7 +1,7 @@
-"""Float64 Pinocchio as the judge: every library's results in that library's own coordinates.
+"""Pinocchio in float64 as the reference, in the coordinates of each library.
 
-A library's generalised velocity ``nu`` and Pinocchio's ``v`` are related by ``v = X nu`` and ``v' = X nu' + drift``, so
-forces become ``X^T tau``. Nothing here is measured.
+The generalised velocity ``nu`` of a library and Pinocchio's ``v`` are related by ``v = X nu`` and
+``v' = X nu' + drift``, so forces become ``X^T tau``. Nothing here is timed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ STEP, STIFFNESS, DAMPING = 2e-3, 10.0, 0.5
 
 
 def within(q, middle, reach):
-    """Joint positions within [-1, 1] taken to the inner part of their ranges, where no limit acts."""
+    """Maps joint positions within [-1, 1] to the inner part of their ranges, where no limit acts."""
     return middle + 0.3 * reach * q
 
 
@@ -134,7 +134,7 @@ class Reference:
         }
 
     def _constrained(self, q, v, force, transform, drift) -> dict[str, np.ndarray]:
-        """Forward dynamics with all feet held where they are, and its derivatives by the joints."""
+        """Forward dynamics with all feet fixed in place, and its derivatives by the joints."""
         held = HeldFeet(self)
         rate = np.linalg.solve(transform, np.array(held.accelerations(q, v, force)) - drift)
         derivatives = self._joints(*held.derivatives(q, v, force))
@@ -203,10 +203,10 @@ class Reference:
 
 
 class HeldFeet:
-    """Pinocchio's constrained dynamics of a robot whose feet are held.
+    """Pinocchio's constrained dynamics of a robot with fixed feet.
 
     Attributes:
-      data: what the last call left.
+      data: Pinocchio's data after the last call.
     """
 
     def __init__(self, reference: Reference) -> None:

@@ -11,10 +11,10 @@ from benchmarks.roofline import Machine
 
 CPP = "Pinocchio (C++)"
 
-#: By how many times artix shall compile faster than the JAX peer that compiles soonest.
+#: How many times faster artix should compile than the JAX peer that compiles fastest.
 COMPILE_AIM = 3.0
 
-#: Quantity: by how many times artix shall be faster than the best JAX peer, and than Pinocchio in C++ on all cores.
+#: Quantity: how many times faster artix should be than the best JAX peer, and than Pinocchio in C++ on all cores.
 AIMS = {
     "link poses": (2.0, 0.7),
     "poses and velocities": (2.0, 0.7),
@@ -39,20 +39,20 @@ class Table:
         self.libraries = sorted(names, key=lambda name: order.index(name) if name in order else len(order))
         self.batches = sorted(_unique(r.batch for r in self.results))
         self.rows = _unique((r.robot, r.quantity) for r in self.results)
-        #: the batch of the tables that show but one
+        #: the batch of tables that show only one
         self.batch = max((b for b in self.batches if b <= 4096), default=max(self.batches, default=0))
         self.reasons = _unique(r.failure for r in self.results if r.failure is not None)
 
     def result(self, robot: str, quantity: str, batch: int, library: str) -> Result | None:
-        """One cell, if there is one."""
+        """One cell, or ``None``."""
         return self._found.get((robot, quantity, batch, library))
 
     def ratio(self, robot: str, quantity: str, batch: int, peer: str) -> float | None:
-        """How many times as long as artix the peer takes: the median over the repeats, in each of which both ran."""
+        """The peer's time divided by artix's: the median over the repeats in which both ran."""
         ours, theirs = (self.result(robot, quantity, batch, name) for name in ("artix", peer))
         if ours is None or theirs is None or not ours.samples or not theirs.samples:
             return None
-        # Of a slow program there are fewer repeats, the first ones.
+        # A slow program has fewer repeats: only the first ones.
         return median(b / a for a, b in zip(ours.samples, theirs.samples, strict=False))
 
     def best_peer(self, robot: str, quantity: str, batch: int) -> tuple[str, float] | None:
@@ -62,7 +62,7 @@ class Table:
         return min(found, key=lambda pair: pair[1]) if found else None
 
     def compile_ratio(self, robot: str, quantity: str, batch: int) -> float | None:
-        """How many times as long as artix the JAX peer that compiles soonest takes to compile."""
+        """The compile time of the JAX peer that compiles fastest, divided by artix's."""
         ours = self.result(robot, quantity, batch, "artix")
         peers = [self.result(robot, quantity, batch, name) for name in JAX_PEERS]
         times = [peer.compile_seconds for peer in peers if peer is not None and peer.compile_seconds]
@@ -77,7 +77,7 @@ def report(table: Table, machine: Machine | None) -> str:
     if machine is not None:
         parts.append(_roofline(table, machine))
     if table.reasons:
-        parts.append("## Why there is no number\n\n" + "\n".join(f"{k}. {r}" for k, r in enumerate(table.reasons, 1)))
+        parts.append("## Why numbers are missing\n\n" + "\n".join(f"{k}. {r}" for k, r in enumerate(table.reasons, 1)))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -97,7 +97,7 @@ def _times(table: Table) -> str:
 
 
 def _aims(table: Table) -> str:
-    """For each aim the least and the most ratio, and the robots that do not reach it."""
+    """For each aim, the smallest and the largest ratio and the robots that miss it."""
     lines = []
     for quantity, (peer_aim, cpp_aim) in AIMS.items():
         peers, cpp, compiling = {}, {}, {}
@@ -113,7 +113,7 @@ def _aims(table: Table) -> str:
         return ""
     heads = ("quantity", "best JAX peer / artix", "Pinocchio C++ / artix", "compiling: best JAX peer / artix")
     head = f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|"
-    return "\n".join([f"## What is aimed at, batch {table.batch}\n", head, *lines])
+    return "\n".join([f"## Targets, batch {table.batch}\n", head, *lines])
 
 
 def _aim(aim: float, found: Mapping[str, float | None]) -> str:

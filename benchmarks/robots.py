@@ -11,7 +11,7 @@ from pathlib import Path
 import artix
 from artix import robots as built_in
 
-#: Elements that no library needs for dynamics; without them no mesh is looked for.
+#: Elements that dynamics do not need. Without them no library looks for meshes.
 _NOT_DYNAMICS = {
     "link": ("visual", "collision", "contact"),
     "joint": ("mimic", "safety_controller", "calibration", "dynamics"),
@@ -30,7 +30,7 @@ class Robot:
       name: what the tables call it.
       urdf: its description without geometry; empty for a mixed fleet.
       fixed_base: whether its root is fixed to the world.
-      members: of a mixed fleet, the robots that share a batch; else empty.
+      members: the robots that share a batch, for a mixed fleet; otherwise empty.
     """
 
     key: str
@@ -40,7 +40,7 @@ class Robot:
     members: tuple[Robot, ...] = ()
 
 
-#: key, name, file of example-robot-data, artix's own robot where that is not installed, fixed base
+#: key, name, file of example-robot-data, artix's own robot if that is not installed, fixed base
 _DESCRIBED = (
     ("arm", "xArm 7 (7 DOFs, fixed)", "xarm_description/urdf/xarm7.urdf", "arm7", True),
     ("quadruped", "Go2 (12 DOFs, floating)", "go2_description/urdf/go2.urdf", "quadruped", False),
@@ -54,7 +54,7 @@ ROBOTS = (*(row[0] for row in _DESCRIBED), *(f"chain-{n}" for n in CHAIN_LENGTHS
 
 
 def benchmark_robots() -> Iterator[Robot]:
-    """All robots: of ``example-robot-data`` where it is installed, else artix's own, among which no one has 44 DOFs."""
+    """All robots: those of ``example-robot-data`` if installed, otherwise artix's own, of which none has 44 DOFs."""
     folder = _example_robot_data()
     members = []
     for key, name, relative, own, fixed_base in _DESCRIBED:

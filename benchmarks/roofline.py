@@ -1,4 +1,4 @@
-"""The machine's limits, measured, and how near to them a program comes (Williams, Waterman and Patterson, 2009)."""
+"""The measured limits of the machine, and how close a program comes (Williams, Waterman and Patterson, 2009)."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ class Machine:
     bytes_per_second: float
 
     def least_seconds(self, result: Result) -> float | None:
-        """The time that a call of a program needs at least, by its operations or by its arguments and results."""
+        """The shortest possible time of a call, given its operations or its arguments and results."""
         if not result.operations or not result.moved_bytes:
             return None
         return max(result.operations / self.operations_per_second, result.moved_bytes / self.bytes_per_second)
 
     def fraction(self, result: Result) -> float | None:
-        """The part of the roofline that a program reaches, at most 1."""
+        """The fraction of the roofline that a program reaches, at most 1."""
         least = self.least_seconds(result)
         if least is None or not result.microseconds:
             return None
         return least / (1e-6 * result.microseconds * result.batch)
 
     def bound(self, result: Result) -> str:
-        """Which of the two limits is the nearer one."""
+        """Which of the two limits applies."""
         assert result.operations is not None
         assert result.moved_bytes is not None
         by_operations = result.operations / self.operations_per_second
@@ -59,9 +59,9 @@ def device_name() -> str:
 
 
 def measured_machine(repeats: int = 5) -> Machine:
-    """Multiplies and copies, and takes the best of the repeats: a limit, not what a busy machine gives on average.
+    """Times a product and a copy and takes the best of the repeats, which is a limit rather than an average.
 
-    In a process of its own, as the libraries have, so that its memory is kept as theirs is.
+    It runs in a process of its own, like the libraries, with the same memory settings.
     """
     sizes = SIZES.get(jax.devices()[0].platform, SIZES["gpu"])
     with multiprocessing.get_context("spawn").Pool(1) as pool:

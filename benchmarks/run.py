@@ -1,4 +1,4 @@
-"""One run: which robots, quantities, libraries and batches, and the record that it leaves."""
+"""One run: its robots, quantities, libraries and batches, and the record it writes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Choice:
 
 @dataclasses.dataclass
 class Run:
-    """The record of a run, what the JSON file holds.
+    """The record of a run, as stored in the JSON file.
 
     Attributes:
       machine: the device and its measured limits.
@@ -97,12 +97,12 @@ class Run:
 
 
 def run(choice: Choice, file: Path, earlier: Sequence[Run] = ()) -> Run:
-    """Measures what is chosen; the record is written after every row, so that a run cut short is not lost.
+    """Measures the choice. The record is written after every row, so an interrupted run is not lost.
 
     Args:
       choice: what to measure.
       file: where the record goes.
-      earlier: runs on the same machine, whose results stand where this one has none.
+      earlier: runs on the same machine, whose results fill the gaps of this one.
     """
     made = Run(measured_machine(), choice.repeats, os.cpu_count() or 1, date=time.strftime("%Y-%m-%d %H:%M"))
     made.versions = {"jax": metadata.version("jax"), "python": platform.python_version()}
@@ -161,7 +161,7 @@ def _line(results: list[Result]) -> str:
 
 
 def _joined(new: list[Result], earlier: Sequence[Run]) -> list[Result]:
-    """The results of several runs, the later one's where two have the same cell, by robots in their usual order."""
+    """The results of several runs, with robots in their usual order; the later run wins if two have the same cell."""
     cells = {}
     for result in [*(result for other in earlier for result in other.results), *new]:
         cells[result.robot, result.quantity, result.batch, result.library] = result

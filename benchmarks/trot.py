@@ -1,8 +1,8 @@
 """One iteration of iLQR of a trotting quadruped over 50 knots, beside Crocoddyl's, in one run.
 
-``python -m benchmarks.trot CROCODDYL_PYTHON``, the Python of an environment with Crocoddyl, see
-``tests/optimal_control/record_crocoddyl.py``, of which the problem is. Both are measured alternately. Crocoddyl
-iterates one robot on one core; two processes of it are started at once, so that both have two cores.
+Usage: ``python -m benchmarks.trot CROCODDYL_PYTHON``, where CROCODDYL_PYTHON is the Python of an environment with
+Crocoddyl. The problem comes from ``tests/optimal_control/record_crocoddyl.py``. The two are measured alternately.
+Crocoddyl iterates one robot on one core, so two Crocoddyl processes run at once to use two cores, as artix does.
 """
 
 import os
@@ -24,7 +24,7 @@ KNOTS, ROBOTS, ROUNDS = 50, 16, 5
 
 
 def iteration():
-    """A compiled iteration of 16 robots in float32, from starts that differ, and its arguments."""
+    """A compiled iteration of 16 robots in float32 from different starts, and its arguments."""
     problem = recorded_trot()[0]
     problem = jax.tree.map(lambda x: x.astype(jnp.float32) if x.dtype == jnp.float64 else x, problem)
     rows = np.array([0] * 10 + [15] * 10)[np.arange(KNOTS + 1) % 20]

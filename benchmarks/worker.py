@@ -1,4 +1,4 @@
-"""One library in a process of its own: its flags, its memory and its endless compilations are its own.
+"""Runs one library in a process of its own, with its own flags and memory and a time limit for compilation.
 
 The driver asks with ``Worker``; the other side of the pipe is ``_serve``.
 """
@@ -19,7 +19,7 @@ FORGIVEN = 2
 
 
 class Failure(Exception):
-    """Why there is no number: what the library raised, or which limit it passed."""
+    """Why there is no number: the error of the library, or the limit it exceeded."""
 
 
 class Worker:
@@ -29,7 +29,7 @@ class Worker:
       name: the library's.
       robot: the robot.
       batch: number of states to hold.
-      time_limit: seconds for preparing a program, after which the process is ended and started anew.
+      time_limit: seconds for preparing a program, after which the process is ended and restarted.
       memory_limit: bytes that a program may need.
 
     Attributes:

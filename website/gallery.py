@@ -35,8 +35,8 @@ class Recording:
 
 
 def walk() -> Recording:
-    """**A trained quadruped walks as it is told.** The policy that comes with artix, learned in a quarter of an hour on
-    one core; the arrows are its commands. `artix play quadruped_velocity --html walk.html` does the same.
+    """**A trained quadruped walks on command.** This policy comes with artix and took a quarter of an hour to train on
+    one core. The arrows are its commands. Make your own with `artix play quadruped_velocity --html walk.html`.
     """
     task = envs.make("quadruped_velocity", episode_length=400)
     path = LEARNED / "quadruped_velocity.npz"
@@ -46,8 +46,8 @@ def walk() -> Recording:
 
 
 def landing() -> Recording:
-    """**A humanoid lands on its feet.** It falls from a quarter of a metre; its drives hold its legs, and nobody its
-    balance. The arrows are the forces of the ground, the plot is their sum over its weight.
+    """**A humanoid lands on its feet.** It falls from a quarter of a metre. Drives hold its legs, but nothing keeps its
+    balance. The arrows are the ground's forces; the plot is their sum divided by its weight.
     """
     task, ground = envs.make("humanoid_stand"), artix.Ground.flat(friction=0.8)
     robot = task.articulation
@@ -70,8 +70,8 @@ def landing() -> Recording:
 
 
 def kinds() -> Recording:
-    """**Different robots in one fleet.** Sixteen each of three kinds, each kind stepped by its own kernel. Quadrupeds
-    and crates drop to the ground, whose forces are the arrows; arms go limp.
+    """**Different robots in one fleet.** Sixteen robots of each of three kinds, each kind stepped by its own kernel.
+    Quadrupeds and crates drop to the ground, whose forces are the arrows, while the arms go limp.
     """
     builder = artix.ArticulationBuilder(name="crate")
     builder.add_link(mass=12.0, inertia=(0.13, 0.2, 0.25), name="crate")
@@ -106,8 +106,8 @@ def kinds() -> Recording:
 
 
 def reach() -> Recording:
-    """**An arm follows a path.** Inverse kinematics of 240 poses of its tool along a figure of eight, each started from
-    the one before; the plot has the joints.
+    """**An arm follows a path.** Inverse kinematics for 240 tool poses along a figure of eight, each started from the
+    one before. The plot shows the joints.
     """
     arm = artix.robots.load("arm7")
     bent = artix.neutral_state(arm).replace(joint_position=jnp.array([0.0, 0.5, 0.0, 1.4, 0.0, 1.0, 0.0]))
@@ -150,9 +150,9 @@ def _page() -> str:
     lines = [
         "# Gallery",
         "",
-        "Click a picture to see it move. Each recording is one file of at most 2 MB, which",
-        "[`save_html`](viewer.md) wrote while this site was built. It contains its player and asks for nothing outside",
-        "it: keep it, or pass it on.",
+        "Click a picture to see it move. Each recording is a single file of at most 2 MB, written by",
+        "[`save_html`](viewer.md) while this site was built. It contains its own player and loads nothing from the",
+        "network, so you can keep it or pass it on.",
         "",
     ]
     for make in RECORDINGS:

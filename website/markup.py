@@ -18,10 +18,11 @@ def as_markdown(text: str, where: str, published: Collection[str]) -> str:
       where: the class or module in which its names are looked up first.
       published: where the objects are defined that have an entry to link to.
     """
+    text, heading, examples = text.partition("Examples:\n")
     text = _ROLE.sub(lambda match: _link(match[1], where, published), text)
     text = re.sub(r"::(\n\n +\S)", r":\1", text)
     # A shape and a unit side by side, [3] [m], would be Markdown's link to a reference.
-    return re.sub(r"(\[[^\]`]*\]\s+)\[", r"\1\\[", text)
+    return re.sub(r"(\[[^\]`]*\]\s+)\[", r"\1\\[", text) + heading + examples
 
 
 def _link(name: str, where: str, published: Collection[str]) -> str:

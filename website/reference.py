@@ -98,7 +98,7 @@ def _index(rooms: dict[str, list[Entry]]) -> str:
         "",
         "Every public function and class, by the room in which it is defined. The names are those that you write; each "
         "room's page has arguments, results, frames, units, errors, an example and the source. Examples are executed "
-        "by the tests, which compare the digits that are shown; they take for granted",
+        "by the tests, which compare the digits shown; they assume",
         "",
         "```python",
         "import jax",

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from artix import DescriptionError, robots
 from artix.cli.errors import TrainingFailure, UnreadableRobot
 
 
@@ -29,6 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (UnreadableRobot, TrainingFailure) as error:
         print(f"artix: {error}", file=sys.stderr)
         return 1
+    except DescriptionError as error:
+        print(f"artix: {options.robot!r} was not loaded: {error}", file=sys.stderr)
+        return 1
     except BrokenPipeError:  # The reader of a pipe, such as ``head``, has closed it.
         sys.stderr.close()
         return 0
@@ -38,49 +42,52 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="artix", description="The dynamics of articulations in JAX, for one robot or for thousands."
-    )
+    parser = argparse.ArgumentParser(prog="artix", description="Robot dynamics in JAX, for one robot or for thousands.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
 
-    demo = commands.add_parser("demo", help="every quantity for a fleet of mixed robots, verified, with a plot")
-    demo.add_argument("--members", type=_positive, default=4096, help="robots in the fleet (default: %(default)s)")
-    demo.add_argument("--output", help="where the plot goes (default: artix_demo.png or artix_trajectories.png)")
-    demo.add_argument("--seed", type=int, default=0, help="seed of the random states (default: %(default)s)")
-    trajectory_help = "instead: swing-up by gradient descent, and a reach by iLQR, with a plot"
+    demo = commands.add_parser("demo", help="compute, time and check every quantity for a mixed fleet, and draw it")
+    demo.add_argument("--members", type=_positive, default=4096, help="size of the fleet (default: %(default)s)")
+    demo.add_argument("--output", help="PNG file to write (default: artix_demo.png or artix_trajectories.png)")
+    demo.add_argument("--seed", type=int, default=0, help="seed for the random states (default: %(default)s)")
+    trajectory_help = "instead, optimise a swing-up by gradient descent and a reach by iLQR, and plot them"
     demo.add_argument("--trajectory-optimization", action="store_true", help=trajectory_help)
-    view_help = "afterwards: show some of the fleet moving in a browser, until Ctrl-C (needs the extra viewer)"
+    view_help = "afterwards, show part of the fleet moving in a browser until Ctrl-C (needs artix[viewer])"
     demo.add_argument("--view", action="store_true", help=view_help)
     demo.set_defaults(run=_demo)
 
-    robot_help = "path of a URDF, xacro, MJCF, USD or .npz file, or the name of a built-in robot"
-    info = commands.add_parser("info", help="the tree, the degrees of freedom and the masses of a robot")
+    robot_help = f"a URDF, xacro, MJCF, USD or .npz file, or a built-in robot: {', '.join(robots.names())}"
+    info = commands.add_parser("info", help="print a robot's tree, degrees of freedom and masses")
     info.add_argument("robot", help=robot_help)
     _add_reading_options(info)
     info.set_defaults(run=_info)
 
-    check = commands.add_parser("check", help="report problems of a robot's description; exit code 1 for errors")
+    check = commands.add_parser("check", help="report what is wrong with a description; exits with 1 on errors")
     check.add_argument("robot", help=robot_help)
     _add_checking_options(check)
     check.set_defaults(run=_check)
 
-    convert = commands.add_parser("convert", help="convert a description to another format, and report what is lost")
+    convert = commands.add_parser("convert", help="convert a description to another format and report what is lost")
     convert.add_argument("robot", help=robot_help)
-    convert.add_argument("output", help="the file to write: .urdf, .xml (MJCF), .usda or .npz, which keeps everything")
+    convert.add_argument("output", help="file to write: .urdf, .xml (MJCF), .usda, or .npz, which keeps everything")
     _add_reading_options(convert)
     convert.add_argument("--merge-fixed-joints", action="store_true", default=None, help="merge links on fixed joints")
     convert.set_defaults(run=_convert)
 
-    view = commands.add_parser("view", help="a robot in a browser with a slider for each joint, or as HTML or a PNG")
+    view = commands.add_parser("view", help="show a robot in a browser with a slider per joint, or save it")
     view.add_argument("robot", help=robot_help)
-    view.add_argument("--html", metavar="FILE", help="instead: save its joints moving one after another, as one file")
-    view.add_argument("--png", metavar="FILE", help="instead: save a picture of it")
-    view.add_argument("--collision", action="store_true", help="show the shapes with which it touches, too")
-    package_help = "folders in which to look for the meshes of package:// addresses"
+    view.add_argument("--html", metavar="FILE", help="instead, save one HTML file in which each joint moves in turn")
+    view.add_argument("--png", metavar="FILE", help="instead, save a picture")
+    view.add_argument("--collision", action="store_true", help="also show the collision shapes")
+    package_help = "folders to search for the meshes of package:// URLs"
     view.add_argument("--package-dirs", nargs="+", metavar="DIR", default=[], help=package_help)
-    view.add_argument("--host", default="127.0.0.1", help="address to listen to; 0.0.0.0 lets other machines in")
-    view.add_argument("--port", type=int, help="port of the server (default: the first free one from 8080)")
-    view.add_argument("--no-browser", action="store_true", help="do not open a browser, only say where to look")
+    host_help = "address to listen on (default: %(default)s); 0.0.0.0 accepts other machines"
+    view.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help=host_help,
+    )
+    view.add_argument("--port", type=int, help="port to listen on (default: the first free one from 8080)")
+    view.add_argument("--no-browser", action="store_true", help="print the address without opening a browser")
     _add_reading_options(view)
     view.set_defaults(run=_view)
 
@@ -111,18 +118,20 @@ def _add_training_commands(commands: Any) -> None:
 
 
 def _add_reading_options(command: argparse.ArgumentParser) -> None:
-    base_help = "fix the root to the world, or let it float (default: as the description says)"
+    base_help = "fix the root to the world or let it float (default: as the description says)"
     command.add_argument("--fixed-base", action=argparse.BooleanOptionalAction, default=None, help=base_help)
-    command.add_argument("--body", help="child of the world to read, for MJCF with several (default: the only one)")
+    command.add_argument(
+        "--body", help="child of the worldbody to read, for an MJCF with several (default: the only one)"
+    )
     _add_checking_options(command)
 
 
 def _add_checking_options(command: argparse.ArgumentParser) -> None:
-    root_help = "path of the prim that is the articulation's root, for USD with several (default: the only one)"
+    root_help = "path of the articulation root prim, for a USD stage with several (default: the only one)"
     command.add_argument("--root", help=root_help)
-    command.add_argument("--skip", nargs="+", metavar="KIND", help="elements to leave out of an MJCF, such as actuator")
+    command.add_argument("--skip", nargs="+", metavar="KIND", help="MJCF elements to ignore, such as actuator, or all")
     command.add_argument("--repair", nargs="+", metavar="KIND", help="what to repair: inertia, or mimic in a URDF")
-    strict_help = "refuse physically impossible inertias instead of computing with them as given"
+    strict_help = "reject physically impossible inertias instead of using them as given"
     command.add_argument("--strict", action="store_true", default=None, help=strict_help)
 
 

@@ -23,7 +23,7 @@ def run_check(robot: str, **options: Any) -> int:
     errors = sum(issue.severity == "error" for issue in issues)
     warnings = len(issues) - errors
     if not issues:
-        print(f"{robot}: no remarks")
+        print(f"{robot}: no problems found")
         return 0
     print(f"{robot}: {_count(errors, 'error')}, {_count(warnings, 'warning')}")
     return 1 if errors else 0

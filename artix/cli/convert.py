@@ -36,17 +36,17 @@ def run_convert(robot: str, output: str, **options: Any) -> int:
     with _double_precision():
         articulation = load_robot(robot, **options)
         try:
-            unsaid = save(articulation, output)
+            warnings = save(articulation, output)
         except DescriptionError as error:
             return _fail(error.issues, f"{robot!r} was not written")
         except (ValueError, ImportError) as error:
             raise UnreadableRobot(str(error)) from error
         except OSError as error:
             raise UnreadableRobot(f"{output!r} cannot be written: {error.strerror}") from error
-    for issue in [*issues, *unsaid]:
+    for issue in [*issues, *warnings]:
         print(issue)
     print(f"{output}: {articulation.topology.num_links} links, {articulation.topology.num_dofs} DOFs", end="")
-    print(f"; {len(unsaid)} remarks on what {Path(output).suffix} cannot say" if unsaid else ", nothing lost")
+    print(f"; {len(warnings)} features cannot be expressed in {Path(output).suffix}" if warnings else ", nothing lost")
     return 0
 
 

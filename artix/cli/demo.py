@@ -51,7 +51,7 @@ def run_demo(*, members: int, output: str, seed: int, show: bool = False) -> int
     print(f"\n{_throughput_table(measurements, members)}\n\n{_identity_table(identities)}\n")
     save_plot(fleet, state, measurements, identities, output)
     failed = [identity.name for identity in identities if not identity.holds]
-    print(f"plot saved to {output}; {time.perf_counter() - begin:.0f} s in all")
+    print(f"plot saved to {output} ({time.perf_counter() - begin:.0f} s in total)")
     if failed:
         print(f"artix: these identities do not hold: {', '.join(failed)}", file=sys.stderr)
         return 1
@@ -78,7 +78,7 @@ def show_fleet(fleet: artix.Fleet, state: artix.State) -> None:
         shown = viewer.view(some, states.replace(joint_position=joints), 1 / 30, open_browser=True)
     except ImportError as error:
         raise UnreadableRobot(str(error)) from error
-    print(f"{count} of the robots at {shown.url}; end with Ctrl-C", flush=True)
+    print(f"{count} of the robots at {shown.url} (press Ctrl-C to stop)", flush=True)
     shown.wait()
 
 

@@ -123,7 +123,7 @@ def _label(axes: Axes, middle: float, bottom: float, topology: artix.Topology, c
     detail = f"{topology.num_links} links, {topology.num_dofs} DOFs, {base}"
     place: dict[str, Any] = {"xycoords": "data", "textcoords": "offset points", "ha": "center", "va": "top"}
     axes.annotate(name, (middle, bottom), (0, -2), fontsize=15, fontweight="bold", color=color, **place)
-    axes.annotate(detail, (middle, bottom), (0, -24), fontsize=10.5, color=MUTED, **place)
+    axes.annotate(detail, (middle, bottom), (0, -24), fontsize=9.5, color=MUTED, **place)
 
 
 # --- the numbers ----------------------------------------------------------------------------------------------------

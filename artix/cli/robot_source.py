@@ -30,10 +30,10 @@ def description_path(robot: str) -> Path:
     path = Path(robot)
     if not path.exists():
         raise UnreadableRobot(
-            f"there is no file {robot!r} and no built-in robot of that name; there are: {', '.join(robots.names())}"
+            f"there is no file {robot!r} and no built-in robot of that name; choose from: {', '.join(robots.names())}"
         )
     if not path.is_file():
-        raise UnreadableRobot(f"{robot!r} is not a file; give the path of a robot description")
+        raise UnreadableRobot(f"{robot!r} is a folder; give the path of a robot description")
     if path.suffix.lower() in BINARY_SUFFIXES:
         return path
     try:
@@ -41,7 +41,7 @@ def description_path(robot: str) -> Path:
     except OSError as error:
         raise UnreadableRobot(f"{robot!r} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise UnreadableRobot(f"{robot!r} is not a text file; a robot description is text in UTF-8") from error
+        raise UnreadableRobot(f"{robot!r} is not UTF-8 text, as robot descriptions are") from error
     return path
 
 
@@ -94,7 +94,7 @@ def _explained(path: Path, reader: Callable[..., _Result], options: dict[str, An
         if unknown is None:
             raise
         option = unknown[1].replace("_", "-")
-        raise UnreadableRobot(f"{str(path)!r} is of a format without the option --{option}") from error
+        raise UnreadableRobot(f"--{option} does not apply to the format of {str(path)!r}") from error
 
 
 def _is_built_in(robot: str) -> bool:

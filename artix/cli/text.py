@@ -49,5 +49,8 @@ def writable(output: str) -> bool:
     folder = Path(output).resolve().parent
     if folder.is_dir():
         return True
-    print(f"artix: there is no folder {str(folder)!r} to save the plot in; name another with --output", file=sys.stderr)
+    print(
+        f"artix: there is no folder {str(folder)!r}; create it or save elsewhere",
+        file=sys.stderr,
+    )
     return False

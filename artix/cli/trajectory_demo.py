@@ -31,7 +31,7 @@ def run_trajectory_demo(*, output: str, seed: int) -> int:
     reached = solve_reach()
     print(_reach_report(reached), flush=True)
     save_plot(swung, reached, output)
-    print(f"\nplot saved to {output}; {swung.seconds + reached.seconds:.0f} s in all")
+    print(f"\nplot saved to {output} ({swung.seconds + reached.seconds:.0f} s in total)")
     names = {"the swing-up": swung.converged, "the reach": reached.converged}
     failed = [name for name, converged in names.items() if not converged]
     if failed:

@@ -1,7 +1,8 @@
-"""``artix view``: a robot in a browser with a slider for each joint, or saved as HTML or as a picture."""
+"""``artix view``: shows a robot in a browser with a slider per joint, or saves it as HTML or as a picture."""
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import artix
-from artix import Articulation, State, viewer
+from artix import Articulation, DescriptionWarning, State, viewer
 from artix.cli.errors import UnreadableRobot
 from artix.cli.robot_source import description_path, load_robot
 from artix.cli.text import writable
@@ -18,6 +19,8 @@ from artix.cli.text import writable
 RATE = 30.0
 #: How long each joint moves in a recording [s].
 SECONDS_A_JOINT = 1.2
+#: How many missing meshes are named.
+MOST_WARNINGS = 4
 
 
 def run_view(
@@ -34,11 +37,11 @@ def run_view(
 
     Args:
       robot: a path, or the name of a built-in robot.
-      html: where a recording goes; ``None`` for none.
-      png: where a picture goes; ``None`` for none.
-      collision: whether the shapes with which it touches are shown, too.
-      package_dirs: folders in which to look for meshes.
-      server: ``host``, ``port`` and ``open_browser`` of :func:`artix.viewer.pose`, where nothing is saved.
+      html: file for a recording, or ``None``.
+      png: file for a picture, or ``None``.
+      collision: whether to show the collision shapes as well.
+      package_dirs: folders to search for meshes.
+      server: ``host``, ``port`` and ``open_browser`` of :func:`artix.viewer.pose`, used if nothing is saved.
       reading: options of the reader.
 
     Returns:
@@ -52,25 +55,37 @@ def run_view(
         return 1
     articulation = load_robot(robot, **reading)
     show = ("visual", "collision") if collision else ("visual",)
-    with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_: print(f"artix: {message}")
-        try:
-            path, root = description_path(robot), reading.get("root")
-            visuals = viewer.load_visuals(path, articulation, package_dirs=package_dirs, root=root)
-            if png is not None:
-                viewer.render_png(png, articulation, artix.neutral_state(articulation), visuals=visuals, show=show)
-                print(f"picture saved to {png}")
-            if html is not None:
-                states = moving_joints(articulation)
-                viewer.save_html(html, articulation, states, 1.0 / RATE, visuals=visuals, show=show)
-                print(f"recording saved to {html}")
-            if png is None and html is None:
-                posed = viewer.pose(articulation, visuals=visuals, show=show, **server)
-                print(f"{robot} at {posed.url}; end with Ctrl-C", flush=True)
-                posed.wait()
-        except (ImportError, OSError) as error:
-            raise UnreadableRobot(str(error)) from error
+    try:
+        visuals = _visuals(robot, articulation, package_dirs, reading.get("root"))
+        if png is not None:
+            viewer.render_png(png, articulation, artix.neutral_state(articulation), visuals=visuals, show=show)
+            print(f"picture saved to {png}")
+        if html is not None:
+            states = moving_joints(articulation)
+            viewer.save_html(html, articulation, states, 1.0 / RATE, visuals=visuals, show=show)
+            print(f"recording saved to {html}")
+        if png is None and html is None:
+            posed = viewer.pose(articulation, visuals=visuals, show=show, **server)
+            print(f"{robot} at {posed.url} (press Ctrl-C to stop)", flush=True)
+            posed.wait()
+    except (ImportError, OSError) as error:
+        raise UnreadableRobot(str(error)) from error
     return 0
+
+
+def _visuals(
+    robot: str, articulation: Articulation, package_dirs: Sequence[str], root: str | None
+) -> tuple[viewer.Visual, ...]:
+    """What is drawn of the robot; missing meshes are named on stderr, the first few of many."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", DescriptionWarning)
+        visuals = viewer.load_visuals(description_path(robot), articulation, package_dirs=package_dirs, root=root)
+    told = [one.message for one in caught if issubclass(one.category, DescriptionWarning)]
+    for message in told[:MOST_WARNINGS]:
+        print(f"artix: {message}", file=sys.stderr)
+    if told[MOST_WARNINGS:]:
+        print(f"artix: and {len(told) - MOST_WARNINGS} more; --package-dirs says where to look", file=sys.stderr)
+    return visuals
 
 
 def moving_joints(articulation: Articulation) -> State:

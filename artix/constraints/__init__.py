@@ -1,4 +1,4 @@
-"""Loops and contacts: their rows, the linear algebra, and dynamics under them."""
+"""Constraints and contacts: their rows, their linear algebra, and the dynamics under them."""
 
 from artix.constraints.anchors import AnchorRows
 from artix.constraints.contact_points import Contacts

@@ -23,7 +23,7 @@ class AnchorColumns(NamedTuple):
     """C entries for each of K anchors.
 
     Attributes:
-      entries: indices 0 .. nv - 1, ascending; filled up with nv where fewer than C move an anchor, shape [K, C].
+      entries: indices 0 .. nv - 1, ascending; padded with nv where fewer than C move an anchor, shape [K, C].
       nv: length of the generalised velocity.
     """
 
@@ -44,14 +44,14 @@ class AnchorColumns(NamedTuple):
         return cls(entries, tree.nv)
 
     def gather(self, columns: Array) -> Array:
-        """These entries of columns [..., K, nv], or [..., 1, nv] for all anchors: [..., K, C], zero in the filling."""
+        """These entries of columns [..., K, nv], or [..., 1, nv] for all anchors: [..., K, C], with zero padding."""
         groups = columns.shape[-2]
         first = np.arange(groups)[:, None] * (self.nv + 1)
         padded = jnp.pad(columns, ((0, 0),) * (columns.ndim - 1) + ((0, 1),))
         return _at(padded.reshape(*columns.shape[:-2], -1), first + self.entries)
 
     def spread(self, columns: Array, anchor: np.ndarray) -> Array:
-        """Columns [..., R, C] of rows that belong to anchors [R], as [..., R, nv], zero in all other entries."""
+        """Columns [..., R, C] of rows that belong to anchors [R], as [..., R, nv]; all other entries are zero."""
         rows, count = columns.shape[-2:]
         indices = np.full((rows, self.nv + 1), rows * count)
         np.put_along_axis(indices, self.entries[anchor], np.arange(rows * count).reshape(rows, count), axis=1)

@@ -19,16 +19,16 @@ class AnchorType(enum.Enum):
     """The meaning of an anchor's six rows, three linear, then three angular."""
 
     POINT = "point"
-    """The two origins as material points: velocity and classical acceleration of their distance; no angular rows.
+    """The two origins as material points: velocity and classical acceleration of their separation; no angular rows.
 
     Pinocchio's ``CONTACT_3D``."""
     WELD = "weld"
     """The relative spatial velocity at the origin of a, and its spatial acceleration. Pinocchio's ``CONTACT_6D``."""
     JOINT = "joint"
-    """A loop joint: coordinates of one frame relative to the other, with their exact derivatives, so that the free ones
-    may move far."""
+    """A loop joint: coordinates of one frame relative to the other, with exact derivatives, so that the free ones may
+    move far."""
     DISTANCE = "distance"
-    """One row: the distance of the two origins."""
+    """One row: the distance between the two origins."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Anchors(struct.PyTreeNode):
     Attributes:
       structure: the static structure of each.
       pose_a: frames a in their links' frames, or in the world, position and quaternion xyzw, shape [K, 7].
-      pose_b: frames b likewise.
+      pose_b: frames b in their links' frames, or in the world, shape [K, 7].
     """
 
     structure: tuple[AnchorStructure, ...] = struct.field(pytree_node=False)

@@ -1,9 +1,8 @@
 """The kinematics of pairs of frames that constraints hold together: errors, velocities, Jacobians and drifts.
 
-An anchor is a pair of frames, a and b, each on a link or in the world. All quantities are those of a relative to b: an
-error, its velocity ``J nu`` and its acceleration ``J nu' + bias``. A force ``lambda`` on the rows acts on a and with
-opposite sign on b; it enters the equation of motion as ``+ J^T lambda``. These are Pinocchio's signs, with a its
-``joint1``.
+An anchor is a pair of frames, a and b, each on a link or in the world. All quantities are of a relative to b: an error,
+its velocity ``J nu`` and its acceleration ``J nu' + bias``. A force ``lambda`` on the rows acts on a, and with opposite
+sign on b; it enters the equation of motion as ``+ J^T lambda``. These are Pinocchio's signs, with ``joint1`` for a.
 """
 
 from __future__ import annotations
@@ -26,11 +25,12 @@ Array = jax.Array
 
 
 class AnchorRows(NamedTuple):
-    """The R rows of anchors, in their order, each anchor's in the order of its ``rows``; units m and rad.
+    """The R rows of anchors, anchor by anchor, each anchor's in the order of its ``rows``; in m, rad and s.
 
     Attributes:
-      error: what shall vanish, [R]: ``R_a^T (p_a - p_b)`` and ``-log(R_a^T R_b)``; of a weld ``-log6`` of the placement
-        of b in a; always in the axes of frame a but for ``world_aligned`` rows. The distance itself of a distance row.
+      error: what should be zero, [R]: ``R_a^T (p_a - p_b)`` and ``-log(R_a^T R_b)``; for a weld ``-log6`` of the
+        placement of b in a. In the axes of frame a unless the rows are ``world_aligned``. A distance row has the
+        distance itself.
       velocity: ``jacobian @ nu``, [R].
       jacobian: [R, nv].
       bias: the acceleration of the rows at zero generalised acceleration, [R].
@@ -50,9 +50,9 @@ class AnchorRows(NamedTuple):
 
 
 def loop_anchors(articulation: Articulation) -> Anchors:
-    """The loop joints of an articulation as anchors, one each, in their order.
+    """The loop joints of an articulation as anchors, one each, in the same order.
 
-    The rows of a joint are its locked axes, translations before rotations; they are along frame a's axes. That of a
+    The rows of a joint are its locked axes, translations before rotations, along the axes of frame a. The row of a
     ``distance`` joint is the distance, whose bounds are ``articulation.loop_joints.min_distance`` and ``max_distance``.
 
     Args:

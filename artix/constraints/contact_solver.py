@@ -20,7 +20,7 @@ from artix.constraints.kkt import factorize_damped, proximal_iterations
 from artix.constraints.operators import check_iterations
 from artix.dynamics.factorization import factorize_dense, solve
 from artix.evaluation import quantity
-from artix.evaluation.devices import scan, varying_alike
+from artix.evaluation.devices import match_varying_axes, scan
 from artix.math.arrays import matmul
 from artix.model.checks import check_vector
 
@@ -159,7 +159,7 @@ def _alternating_directions(
         cones = project_onto_cones(free + dual / rho, friction)
         return (cones, dual + rho * (free - cones)), None
 
-    start = varying_alike(jnp.zeros((len(friction), 3), delassus.dtype), delassus, free_velocity, friction)
+    start = match_varying_axes(jnp.zeros((len(friction), 3), delassus.dtype), delassus, free_velocity, friction)
     (cones, _), _ = scan(iterate, (start, start), None, length=iterations)
     return cones.reshape(-1)
 
@@ -184,7 +184,7 @@ def _projected_gauss_seidel(delassus: Array, free_velocity: Array, friction: Arr
             impulse = impulse.at[rows].set(jnp.concatenate([stick * scale, normal[None]]))
         return impulse, None
 
-    start = varying_alike(jnp.zeros_like(free_velocity), delassus, friction)
+    start = match_varying_axes(jnp.zeros_like(free_velocity), delassus, friction)
     return scan(sweep, start, length=iterations)[0]
 
 

@@ -20,7 +20,7 @@ from artix.kinematics.displacements import has_all_displacements
 from artix.kinematics.solve import kinematics
 from artix.kinematics.velocities import generalized_velocity
 from artix.math.arrays import matmul
-from artix.math.tangents import add, along, is_zero
+from artix.math.tangents import add, directional_derivative, is_zero
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
 
@@ -33,7 +33,7 @@ class ConstrainedAcceleration(NamedTuple):
     Attributes:
       acceleration: generalised acceleration, [nv].
       constraint_force: forces lambda on the rows, [R] [N and N m], Pinocchio's ``lambda_c``.
-      residual: largest of the numbers ``J nu' + bias``, [], the remaining error of the rows; Pinocchio's
+      residual: largest absolute entry of ``J nu' + bias``, the remaining error of the rows, []; Pinocchio's
         ``absolute_residual``. Its derivative is defined as zero.
 
     Examples:
@@ -56,7 +56,7 @@ class Impact(NamedTuple):
     """The result of an impact.
 
     Attributes:
-      velocity: generalised velocity after it, [nv], Pinocchio's ``dq_after``.
+      velocity: generalised velocity after the impact, [nv], Pinocchio's ``dq_after``.
       impulse: impulses on the rows, [R] [N s and N m s], Pinocchio's ``impulse_c``.
 
     Examples:
@@ -87,7 +87,7 @@ def constrained_forward_dynamics(
 ) -> ConstrainedAcceleration:
     """Acceleration and constraint forces of ``(M + armature) nu' + bias_force = force + J^T lambda`` under constraints.
 
-    The constraints hold on the level of accelerations: ``J nu' + constraint_bias == 0``. Pinocchio's
+    The constraints hold at the acceleration level, ``J nu' + constraint_bias == 0``. Pinocchio's
     ``constraintDynamics``: Carpentier, Budhiraja and Mansard, *Proximal and sparse resolution of constrained dynamic
     equations*, RSS 2021.
 
@@ -98,21 +98,20 @@ def constrained_forward_dynamics(
       constraints: R rows.
       external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape
         [L, 6].
-      damping: of the proximal iterations, Pinocchio's ``mu``; by default a small multiple of the diagonal of Delassus'
-        matrix. With zero there is no iteration to do, and redundant rows yield NaN.
-      iterations: number of proximal iterations, at least 1; there is no test of convergence, see ``residual``.
+      damping: damping of the proximal iterations, Pinocchio's ``mu``; by default a small multiple of the mean diagonal
+        of the Delassus matrix. With zero damping one iteration is exact, but redundant rows yield NaN.
+      iterations: number of proximal iterations, at least 1; convergence is not tested, see ``residual``.
 
     Returns:
       Acceleration, constraint forces and residual.
 
     Raises:
-      ValueError: an array has the wrong shape, or there is no iteration.
+      ValueError: an array has the wrong shape, or ``iterations`` is less than 1.
       TypeError: an array has another dtype than the articulation.
 
-    Derivatives are implicit, of the equations that hold at convergence. Where rows are redundant their forces are not
-    unique: those returned are the smallest, and the derivatives returned are the smallest changes of them that keep the
-    differentiated equations. ``J^T lambda`` and the acceleration have unique derivatives as long as the constraints can
-    still be kept.
+    Derivatives are implicit: they are those of the equations that hold at convergence. The forces on redundant rows are
+    not unique. Those returned are the smallest, and their derivatives are the smallest that satisfy the differentiated
+    equations. ``J^T lambda`` and the acceleration have unique derivatives as long as the constraints remain compatible.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -121,7 +120,7 @@ def constrained_forward_dynamics(
       >>> tip = artix.Constraint(frame_a="lower", pose_a=end, rows=[2], axes="world_aligned")  # the height of the tip
       >>> constraints = artix.Constraints.of(pendulum, [tip])
       >>> held = artix.constrained_forward_dynamics(pendulum, level, jnp.zeros(2), constraints)
-      >>> print(held.acceleration, held.constraint_force)  # the tip bears a part of the 19.62 N
+      >>> print(held.acceleration, held.constraint_force)  # the tip carries part of the 19.62 N
       [-14.705  29.41 ] [2.457]
     """
     tree = articulation.topology
@@ -166,7 +165,7 @@ def _constrained_forward_dynamics_jvp(iterations, primals, tangents):
     def rows_of(inputs) -> Array:
         return _forces_and_rows(inputs[0], inputs[1], inputs[2], acceleration, constraint_force)
 
-    rows = along(rows_of, (articulation, state, constraints), (d_articulation, d_state, d_constraints))
+    rows = directional_derivative(rows_of, (articulation, state, constraints), (d_articulation, d_state, d_constraints))
     sides = anchor_sides(articulation, state, kin, constraints.anchors)
     jacobian = anchor_jacobian(articulation, kin, constraints.anchors, *sides)
     change = add(None if is_zero(d_force) else d_force, None if required is None else -required)
@@ -204,22 +203,22 @@ def impulse_dynamics(
 ) -> Impact:
     """Velocity after an impact that makes constraints hold: ``J nu_after == -restitution J nu``.
 
-    Pinocchio's ``impulseDynamics``: ``M (nu_after - nu) = J^T impulse``, M with armature; Baumgarte's gains play no
-    part.
+    Pinocchio's ``impulseDynamics``: ``M (nu_after - nu) = J^T impulse``, M with armature. Baumgarte's gains are not
+    used.
 
     Args:
       articulation: the articulation.
       state: its configuration and the velocity before the impact.
       constraints: R rows.
-      restitution: coefficient of restitution, between 0 and 1, one for all rows.
-      damping: of the proximal iterations, see :func:`constrained_forward_dynamics`.
+      restitution: coefficient of restitution of all rows, between 0 and 1.
+      damping: damping of the proximal iterations, see :func:`constrained_forward_dynamics`.
       iterations: number of proximal iterations, at least 1.
 
     Returns:
       The velocity after the impact and the impulses.
 
     Raises:
-      ValueError: an array has the wrong shape, or there is no iteration.
+      ValueError: an array has the wrong shape, or ``iterations`` is less than 1.
       TypeError: an array has another dtype than the articulation.
 
     Examples:
@@ -259,7 +258,7 @@ class ConstrainedForces(NamedTuple):
     """
 
     force: Array
-    """Generalised forces, [nv]; the root's entries vanish if constraint forces can carry the articulation."""
+    """Generalised forces, [nv]; the root's entries are zero if constraint forces can carry the articulation."""
     constraint_force: Array
     """Forces on the rows, [R]."""
 
@@ -275,19 +274,19 @@ def constrained_inverse_dynamics(
     constraint_force: Array | None = None,
     damping: float | Array = 0.0,
 ) -> ConstrainedForces:
-    """Forces ``inverse_dynamics(acceleration) - J^T lambda`` that cause an acceleration with the help of constraints.
+    """Forces ``inverse_dynamics(acceleration) - J^T lambda`` that cause an acceleration together with constraints.
 
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
-      acceleration: generalised acceleration, shape [nv]; it should keep the constraints.
+      acceleration: generalised acceleration, shape [nv]; it should satisfy the constraints.
       constraints: R rows.
       external_force: wrenches on the links, as in :func:`artix.inverse_dynamics`, shape [L, 6].
       constraint_force: forces lambda on the rows, shape [R]. When ``None``, the smallest that carry a floating base,
         so that its six entries of the force vanish (Righetti et al., *Optimal distribution of contact forces with
         inverse-dynamics control*, IJRR 2013); zero for a fixed base.
-      damping: added to the diagonal of the 6 x 6 matrix of the choice; needed where the constraints can not take any
-        wrench, as point contacts in a line.
+      damping: added to the diagonal of the 6 x 6 matrix of this choice; needed where the constraints cannot resist
+        every wrench, as with point contacts in a line.
 
     Returns:
       The generalised forces and the forces on the rows.
@@ -296,7 +295,7 @@ def constrained_inverse_dynamics(
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
 
-    Identity: ``constrained_forward_dynamics`` of the forces is the acceleration again, if it keeps the constraints.
+    Identity: ``constrained_forward_dynamics`` of the forces returns the acceleration, if it satisfies the constraints.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")

@@ -35,10 +35,11 @@ class ConstrainedForwardDynamicsDerivatives(NamedTuple):
     """Derivatives of :func:`artix.constrained_forward_dynamics`.
 
     Attributes:
-      acceleration: of the generalised acceleration by configuration, velocity and force, [nv, nv] each; Pinocchio's
-        ``ddq_dq``, ``ddq_dv``, ``ddq_dtau``.
-      constraint_force: of the forces on the rows, [R, nv] each; ``dlambda_dq``, ``dlambda_dv``, ``dlambda_dtau``.
-      constraint: of the rows themselves at the acceleration held.
+      acceleration: those of the generalised acceleration by configuration, velocity and force, [nv, nv] each;
+        Pinocchio's ``ddq_dq``, ``ddq_dv``, ``ddq_dtau``.
+      constraint_force: those of the forces on the rows, [R, nv] each; ``dlambda_dq``, ``dlambda_dv``,
+        ``dlambda_dtau``.
+      constraint: those of the rows themselves at constant acceleration.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -56,7 +57,7 @@ class ConstrainedForwardDynamicsDerivatives(NamedTuple):
 
 
 class ImpactDerivatives(NamedTuple):
-    """Derivatives of :func:`artix.impulse_dynamics`; Pinocchio's ``ddq_dv`` is ``velocity_by_velocity`` less one.
+    """Derivatives of :func:`artix.impulse_dynamics`; Pinocchio's ``ddq_dv`` is ``velocity_by_velocity - 1``.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -87,7 +88,7 @@ def constrained_forward_dynamics_derivatives(
     damping: float | Array | None = None,
     iterations: int = DEFAULT_ITERATIONS,
 ) -> ConstrainedForwardDynamicsDerivatives:
-    """Derivatives in the tangent space of ``nu``, Pinocchio's ``computeConstraintDynamicsDerivatives``.
+    """Derivatives of :func:`artix.constrained_forward_dynamics`, ``computeConstraintDynamicsDerivatives``.
 
     Carpentier, Budhiraja and Mansard, *Proximal and sparse resolution of constrained dynamic equations*, RSS 2021.
 
@@ -97,14 +98,14 @@ def constrained_forward_dynamics_derivatives(
       force: generalised forces, shape [nv].
       constraints: R rows.
       external_force: wrenches on the links, held in world axes, shape [L, 6].
-      damping: as in :func:`constrained_forward_dynamics`, where is said what derivatives of redundant rows mean.
-      iterations: likewise.
+      damping: as in :func:`constrained_forward_dynamics`, which also explains the derivatives of redundant rows.
+      iterations: number of proximal iterations, at least 1.
 
     Returns:
       The derivatives by the configuration (along :func:`artix.integrate`), the velocity and the forces.
 
     Raises:
-      ValueError: an array has the wrong shape, or there is no iteration.
+      ValueError: an array has the wrong shape, or ``iterations`` is less than 1.
       TypeError: an array has another dtype than the articulation.
 
     Examples:
@@ -146,7 +147,7 @@ def impulse_dynamics_derivatives(
     damping: float | Array | None = None,
     iterations: int = DEFAULT_ITERATIONS,
 ) -> ImpactDerivatives:
-    """Derivatives in the tangent space of ``nu``, Pinocchio's ``computeImpulseDynamicsDerivatives``.
+    """Derivatives of :func:`artix.impulse_dynamics`, Pinocchio's ``computeImpulseDynamicsDerivatives``.
 
     Args:
       articulation: the articulation.
@@ -154,13 +155,13 @@ def impulse_dynamics_derivatives(
       constraints: R rows.
       restitution: coefficient of restitution, between 0 and 1.
       damping: as in :func:`constrained_forward_dynamics`.
-      iterations: likewise.
+      iterations: number of proximal iterations, at least 1.
 
     Returns:
-      The derivatives by the configuration and by the velocity before the impact.
+      The derivatives by the configuration (along :func:`artix.integrate`) and by the velocity before the impact.
 
     Raises:
-      ValueError: an array has the wrong shape, or there is no iteration.
+      ValueError: an array has the wrong shape, or ``iterations`` is less than 1.
       TypeError: an array has another dtype than the articulation.
 
     Examples:

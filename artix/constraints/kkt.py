@@ -1,9 +1,9 @@
-"""The system of equations of constrained dynamics: ``M x = force + J^T lambda`` under ``J x = target``.
+"""The KKT system of constrained dynamics: ``M x = force + J^T lambda`` under ``J x = target``.
 
-It is solved by the Schur complement: M is factorised with its sparsity, then Delassus' matrix ``G = J M^-1 J^T``. Where
-rows are redundant or contradict each other, G is singular; the proximal iteration
+It is solved by the Schur complement: M is factorised with its sparsity, then the Delassus matrix ``G = J M^-1 J^T``.
+Where rows are redundant or contradictory, G is singular; the proximal iteration
 ``(G + mu) lambda_k = rest + mu lambda_{k-1}`` from ``lambda_0 = 0`` then converges to the smallest forces that satisfy
-the rows as well as possible. Without redundancy each iteration multiplies the error by at most
+the rows as well as possible. Without redundancy, each iteration multiplies the error by at most
 ``mu / (mu + smallest eigenvalue of G)``.
 
 Carpentier, Budhiraja and Mansard, *Proximal and sparse resolution of constrained dynamic equations*, RSS 2021.
@@ -60,7 +60,7 @@ class KktSolution(NamedTuple):
 def factorize_kkt(
     articulation: Articulation, kin: Kinematics, jacobian: Array, damping: float | Array | None
 ) -> KktFactors:
-    """Factorises M and Delassus' matrix."""
+    """Factorises M and the Delassus matrix."""
     jacobian = jax.lax.stop_gradient(jacobian)
     mass = factorize(articulation, kin, many=True)
     half = half_solve(mass, jacobian)
@@ -81,7 +81,7 @@ def proximal_iterations(delassus: Array, damped: Factors, rest: Array, iteration
     columns = rest.reshape(len(rest), -1)
     multipliers = solve_columns(damped, columns)
     for _ in range(iterations - 1):
-        # In this form the correction is small, and so is its rounding error.
+        # Written this way the correction is small, and so is its rounding error.
         multipliers = multipliers + solve_columns(damped, columns - matmul(delassus, multipliers))
     return multipliers.reshape(rest.shape)
 

@@ -1,4 +1,4 @@
-"""Rows of joints that lock one or two rotations, as angles that remain defined however far the free axes rotate."""
+"""Rows of joints that lock one or two rotations, as angles that stay defined however far the free axes rotate."""
 
 from __future__ import annotations
 

@@ -26,25 +26,25 @@ _ROWS = {AnchorType.POINT: 3, AnchorType.WELD: 6}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Constraint:
-    """A point of one frame held to that of another (3-D), or two frames welded together (6-D).
+    """A point of one frame held to a point of another (3-D), or two frames welded together (6-D).
 
     Pinocchio's ``RigidConstraintModel`` of type ``CONTACT_3D`` or ``CONTACT_6D``, with ``joint1`` for a and ``joint2``
     for b, Baumgarte's gains included.
 
     Attributes:
       frame_a: name of a link or of an additional frame; ``None`` for the world.
-      frame_b: likewise; the world by default.
+      frame_b: name of a link or of an additional frame; ``None``, the default, for the world.
       type: ``"point"`` or ``"weld"``.
       pose_a: pose of the constraint's frame a in ``frame_a``, position [m] and quaternion xyzw, shape [7].
-      pose_b: pose of the constraint's frame b in ``frame_b``; where the constraint shall hold a, if that is the world.
+      pose_b: pose of the constraint's frame b in ``frame_b``, shape [7]; if that is the world, where a is to be held.
       rows: which rows are held, 0 .. 2 linear along x, y, z and 3 .. 5 angular; all of them when ``None``.
       axes: ``"local"`` for rows along the axes of frame a, Pinocchio's ``LOCAL``; ``"world_aligned"`` for rows along
-        the world's axes at the origin of frame a, its ``LOCAL_WORLD_ALIGNED``.
+        the world's axes at the origin of frame a, Pinocchio's ``LOCAL_WORLD_ALIGNED``.
       position_gain: Baumgarte's gain on the error, Pinocchio's ``Kp`` [1/s^2].
       velocity_gain: Baumgarte's gain on the velocity, Pinocchio's ``Kd`` [1/s].
 
     Raises:
-      ValueError: a pose or number is malformed, both frames are the world, or the rows do not fit the type.
+      ValueError: a pose or number is malformed, both frames are the same, or the rows do not suit the type.
 
     Examples:
       >>> foot = artix.Constraint(frame_a="front_left_foot")  # a point, held where it is
@@ -85,13 +85,14 @@ class Constraint:
 
 
 class Constraints(struct.PyTreeNode):
-    """Constraints of one articulation with R rows in all; everything but the structure may vary and be differentiated.
+    """Constraints of one articulation with R rows in all; all arrays may be traced and differentiated.
 
     Attributes:
-      anchors: the K frame pairs; poses in their links' frames.
+      anchors: the K frame pairs, with poses in their links' frames.
       position_gain: Baumgarte's gains on the errors, [K] [1/s^2].
       velocity_gain: Baumgarte's gains on the velocities, [K] [1/s].
-      desired_acceleration: acceleration that the rows shall have, [R], Pinocchio's ``contact_acceleration_desired``.
+      desired_acceleration: desired acceleration of the rows, [R] [m/s^2 and rad/s^2], Pinocchio's
+        ``contact_acceleration_desired``.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -108,18 +109,18 @@ class Constraints(struct.PyTreeNode):
 
     @classmethod
     def of(cls, articulation: Articulation, constraints: Sequence[Constraint]) -> Constraints:
-        """From descriptors, whose frames are looked up by name.
+        """Builds constraints from descriptors, whose frames are looked up by name.
 
         Args:
           articulation: the articulation, not padded to a fleet.
-          constraints: what shall hold.
+          constraints: the descriptors, at least one.
 
         Raises:
           KeyError: no link or frame has such a name.
-          ValueError: there is no constraint, or both ends of one are on one link.
+          ValueError: there is no constraint, or both ends of one are on the same link.
         """
         if not constraints:
-            raise ValueError("no constraints were given; without any, use artix.forward_dynamics and its kin")
+            raise ValueError("no constraints were given; for dynamics without constraints, use artix.forward_dynamics")
         ends = [[_end(articulation, *end) for end in _ends(each)] for each in constraints]
         structure = []
         for each, ((link_a, _), (link_b, _)) in zip(constraints, ends, strict=True):
@@ -140,10 +141,10 @@ class Constraints(struct.PyTreeNode):
         Args:
           articulation: the articulation, not padded to a fleet.
           position_gain: Baumgarte's gain of all joints [1/s^2].
-          velocity_gain: likewise [1/s].
+          velocity_gain: Baumgarte's gain on the velocities of all joints [1/s].
 
         Raises:
-          ValueError: there is no loop joint, or one that holds a distance within bounds, which is no equality.
+          ValueError: there is no loop joint, or one of them bounds a distance, which is not an equality.
         """
         anchors = loop_anchors(articulation)
         if anchors.has_type(AnchorType.DISTANCE).any():

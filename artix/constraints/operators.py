@@ -29,9 +29,9 @@ def constraint_kinematics(articulation: Articulation, state: State, constraints:
       constraints: R rows.
 
     Returns:
-      ``error`` [R], Pinocchio's ``contact_placement_error`` (``-log6`` of the placement of b in a for welds), turned to
-      the rows' axes; ``velocity`` [R], its ``contact_velocity_error``; ``jacobian`` [R, nv]; ``bias`` [R], the drift,
-      that is the acceleration of the rows at zero generalised acceleration.
+      ``error`` [R], Pinocchio's ``contact_placement_error`` (``-log6`` of the placement of b in a for welds) in the
+      axes of the rows; ``velocity`` [R], its ``contact_velocity_error``; ``jacobian`` [R, nv]; ``bias`` [R], the drift:
+      the acceleration of the rows at zero generalised acceleration.
 
     Raises:
       ValueError: an array has the wrong shape.
@@ -60,7 +60,7 @@ def constraint_jacobian(articulation: Articulation, state: State, constraints: C
       constraints: R rows.
 
     Returns:
-      Shape [R, nv]. A force lambda on the rows is the generalised force ``J^T lambda``.
+      Shape [R, nv]; a force lambda on the rows amounts to the generalised force ``J^T lambda``.
 
     Raises:
       ValueError: an array has the wrong shape.
@@ -79,9 +79,10 @@ def constraint_jacobian(articulation: Articulation, state: State, constraints: C
 
 @quantity
 def constraint_bias(articulation: Articulation, state: State, constraints: Constraints) -> Array:
-    """What must be added to ``J nu'`` for the constrained acceleration to vanish, Pinocchio's ``-primal_rhs_contact``.
+    """The bias of ``J nu' + bias == 0``, Pinocchio's ``-primal_rhs_contact``.
 
-    The drift, plus Baumgarte's terms ``position_gain error + velocity_gain velocity``, less the desired acceleration.
+    It is the drift plus Baumgarte's terms ``position_gain error + velocity_gain velocity``, minus the desired
+    acceleration.
 
     Args:
       articulation: the articulation.
@@ -126,7 +127,7 @@ def stabilized_bias(constraints: Constraints, error: Array, velocity: Array, acc
 def delassus_matrix(
     articulation: Articulation, state: State, constraints: Constraints, *, damping: float | Array = 0.0
 ) -> Array:
-    """Delassus' matrix ``G = J M^-1 J^T``, Pinocchio's ``computeDelassusMatrix``; M with armature.
+    """The Delassus matrix ``G = J M^-1 J^T``, M with armature; Pinocchio's ``computeDelassusMatrix``.
 
     Args:
       articulation: the articulation.
@@ -135,8 +136,8 @@ def delassus_matrix(
       damping: added to the diagonal.
 
     Returns:
-      Symmetric, positive definite where rows are independent, shape [R, R]: the acceleration of the rows by a unit
-      force on each.
+      The acceleration of the rows per unit force on each, shape [R, R]; symmetric, and positive definite if the rows
+      are independent.
 
     Raises:
       ValueError: an array has the wrong shape.
@@ -164,7 +165,7 @@ def _delassus_matrix_with_jvp(articulation: Articulation, state: State, anchors:
 
 @_delassus_matrix_with_jvp.defjvp
 def _delassus_matrix_jvp(primals, tangents):
-    """Differentiates the full solves."""
+    """Differentiates ``J M^-1 J^T`` through implicit solves; the factors of the value are constants."""
 
     def plain(articulation: Articulation, state: State, anchors: Anchors) -> Array:
         kin = kinematics(articulation, state)
@@ -187,10 +188,10 @@ def operational_space_inertia(
       articulation: the articulation.
       state: its state; only the configuration matters.
       constraints: R rows, independent unless there is damping.
-      damping: added to the diagonal of Delassus' matrix.
+      damping: added to the diagonal of the Delassus matrix.
 
     Returns:
-      Shape [R, R]: the force on each row that a unit acceleration of the rows takes.
+      Shape [R, R]: the force on each row required for a unit acceleration of the rows.
 
     Raises:
       ValueError: an array has the wrong shape.
@@ -237,15 +238,16 @@ def constrained_solve(
       state: its state; only the configuration matters.
       constraints: R rows.
       force: a generalised force or momentum, shape [nv].
-      target: what ``J x`` shall be, shape [R].
-      damping: of the proximal iterations, Pinocchio's ``mu``; by default a small multiple of G's diagonal.
+      target: the value of ``J x``, shape [R].
+      damping: damping of the proximal iterations, Pinocchio's ``mu``; by default a small multiple of the mean diagonal
+        of the Delassus matrix.
       iterations: number of proximal iterations, at least 1.
 
     Returns:
       x, shape [nv], and lambda, shape [R]; Pinocchio's solution holds ``-lambda``, then x.
 
     Raises:
-      ValueError: an array has the wrong shape, or there is no iteration.
+      ValueError: an array has the wrong shape, or ``iterations`` is less than 1.
       TypeError: an array has another dtype than the articulation.
 
     Examples:

@@ -1,7 +1,7 @@
 """Closed-form derivatives of the rows of constraints, and of their generalised forces.
 
 How unit displacements and unit velocities move the two frames of each anchor is known in closed form, as for links. The
-rows are a small function of the frames' motion, whose ``jvp`` along these columns gives their derivatives.
+rows are a small function of that motion, and its ``jvp`` along these columns gives their derivatives.
 """
 
 from __future__ import annotations
@@ -52,11 +52,12 @@ class ConstraintDerivatives(NamedTuple):
     """Derivatives of the rows of constraints, [R, nv] each.
 
     Attributes:
-      error_by_configuration: of the error.
-      velocity_by_configuration: of ``J nu``, Pinocchio's ``dvc_dq``.
-      acceleration_by_configuration: of ``J nu' + constraint_bias``, Pinocchio's ``dac_dq``, Baumgarte's terms included.
-      acceleration_by_velocity: likewise, ``dac_dv``.
-      jacobian: by the generalised acceleration, ``dac_da``.
+      error_by_configuration: those of the error.
+      velocity_by_configuration: those of ``J nu``, Pinocchio's ``dvc_dq``.
+      acceleration_by_configuration: those of ``J nu' + constraint_bias``, including Baumgarte's terms, Pinocchio's
+        ``dac_dq``.
+      acceleration_by_velocity: those of ``J nu' + constraint_bias`` by the velocity, ``dac_dv``.
+      jacobian: those by the generalised acceleration, ``dac_da``.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -111,8 +112,8 @@ def constraint_derivatives(
 class MovingSides(NamedTuple):
     """Frames a and b of all anchors, and their changes, with an additional last axis [C].
 
-    The changes are tangents of the sides, ``None`` where they vanish. Unlike the sides, they are relative to a fixed
-    point, which is allowed because the rows depend only on the two frames relative to each other.
+    The changes are tangents of the sides, ``None`` where they are zero. Unlike the sides, they are relative to a fixed
+    point; that is valid because the rows depend on the relative motion of the two frames only.
     """
 
     columns: AnchorColumns
@@ -187,7 +188,7 @@ def constraint_force_derivative(
     base = tree.num_base_dofs
     linear, angular, load, torque = motions[:3], motions[3:], loads[:3], loads[3:]
     crossed = [spatial.cross(angular, load), spatial.cross(linear, load) + spatial.cross(angular, torque)]
-    carried = jnp.asarray(displacements(tree).moved_by, motions.dtype)[:, : NUM_ROOT + tree.num_dofs]
+    carried = jnp.asarray(displacements(tree).carries_dof, motions.dtype)[:, : NUM_ROOT + tree.num_dofs]
     carried = generalized_columns(tree, carried)
     return derivative + jnp.pad(carried, ((base, 0), (0, 0))) * matmul(jnp.concatenate(crossed).T, motions)
 
@@ -204,7 +205,7 @@ _RESTING = _tangent(None, None, None, None, None, None)
 
 
 def _about_root(change: Any, translations: Array | None) -> Any:
-    """A change of a side relative to the root's centre of mass, which moves, too."""
+    """A change of a side relative to the root's centre of mass, which moves as well."""
     if translations is None:
         return change
     rotation, position = change.placement
@@ -224,7 +225,7 @@ def _along_columns(function: Callable[..., Any], sides: tuple[Side, Side], colum
 def _side_derivatives(
     side: Side, moved: Array, root: Array, translations: Array | None, columns: list[Motion]
 ) -> tuple[Side, Side]:
-    """Derivatives by the configuration and by the velocity; the formulas are those of links' accelerations.
+    """Derivatives of a side by the configuration and by the velocity, by the formulas for the links' accelerations.
 
     Args:
       side: the frames.

@@ -121,7 +121,7 @@ def contacts_with_ground(
         raise ValueError(
             f"max_per_geometry must be at least 1; found {max_per_geometry}; make shapes sensors that shall not touch"
         )
-    touching = _touching(topology)
+    touching = touching_shapes(topology)
     if not touching:
         raise ValueError(
             f"{topology.name!r} has no geometry that could touch the ground; it has {len(topology.geometries)} shapes, "
@@ -162,7 +162,7 @@ def _checked(articulation: Articulation, ground: Ground) -> Topology:
     return topology
 
 
-def _touching(topology: Topology) -> list[int]:
+def touching_shapes(topology: Topology) -> list[int]:
     """The shapes that may exert forces: neither sensors nor shapes of a fixed base."""
     return [
         k

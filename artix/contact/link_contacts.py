@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,15 +11,14 @@ import numpy as np
 from artix.contact.candidates import shapes_of
 from artix.contact.cores import Core, cores_of
 from artix.contact.materials import COMBINATIONS, Softness
-from artix.contact.pair_points import meetings_of, num_points
+from artix.contact.pair_points import meetings_of
 from artix.contact.selection import Choice, lowest
+from artix.contact.shape_pairs import ShapePairs
 from artix.evaluation import quantity
 from artix.kinematics.solve import Kinematics, kinematics
 from artix.math import struct
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, static_topology
-from artix.model.geometry import GeometryType
-from artix.model.topology import Topology
 
 Array = jax.Array
 
@@ -96,22 +97,39 @@ def link_contacts(articulation: Articulation, state: State, *, max_contacts: int
     if max_contacts is not None and max_contacts < 1:
         raise ValueError(f"max_contacts must be at least 1; found {max_contacts}; a robot without pairs has none")
     kin = kinematics(articulation, state)
-    found = contacts_between_links(articulation, kin, max_contacts)
+    found = contacts_of_pairs([articulation], [kin], ShapePairs.of([topology]), max_contacts)
     return found.replace(point=found.point + kin.reference)
 
 
-def contacts_between_links(articulation: Articulation, kin: Kinematics, most: int | None) -> LinkContacts:
-    """:func:`link_contacts` of a known configuration, with points relative to the reference point."""
-    topology = articulation.topology
-    assert isinstance(topology, Topology)
-    numbers = shapes_of_pairs(topology)
-    kinds = _kinds(topology, numbers)
-    used = np.unique(numbers)
-    cores = cores_of(shapes_of(articulation, kin, used.tolist()))
-    core: dict[int, Core] = dict(zip(used.tolist(), cores, strict=True))
-    found = meetings_of([(core[int(a)], core[int(b)]) for a, b in numbers], kinds)
-    owner = candidate_pairs_of(topology)
-    material = {name: values[owner] for name, values in _materials(articulation, numbers).items()}
+def contacts_of_pairs(
+    articulations: Sequence[Articulation], kins: Sequence[Kinematics], pairs: ShapePairs, most: int | None
+) -> LinkContacts:
+    """:func:`link_contacts` of known configurations.
+
+    Args:
+      articulations: whose shapes touch each other.
+      kins: their kinematics.
+      pairs: of which shapes.
+      most: how many points there are at most.
+
+    Returns:
+      The points, relative to the reference point of the first articulation.
+    """
+    cores: dict[int, Core] = {}
+    first = 0
+    for articulation, kin in zip(articulations, kins, strict=True):
+        count = len(articulation.geometry.friction)
+        used = np.unique(pairs.numbers[(pairs.numbers >= first) & (pairs.numbers < first + count)])
+        if len(used):
+            own = cores_of(shapes_of(articulation, kin, (used - first).tolist()))
+            if kin is not kins[0]:
+                offset = kin.reference - kins[0].reference
+                own = [core._replace(center=core.center + offset) for core in own]
+            cores |= dict(zip(used.tolist(), own, strict=True))
+        first += count
+    found = meetings_of([(cores[int(a)], cores[int(b)]) for a, b in pairs.numbers], pairs.kinds)
+    owner = pairs.candidate_pairs
+    material = {name: values[owner] for name, values in _materials(articulations, pairs.numbers).items()}
     count = len(owner)
     candidate = jnp.arange(count, dtype=found.gap.dtype)
     rows = jnp.concatenate(
@@ -132,31 +150,10 @@ def contacts_between_links(articulation: Articulation, kin: Kinematics, most: in
     )
 
 
-def candidate_pairs_of(topology: Topology) -> np.ndarray:
-    """The pair of each candidate, [C], static."""
-    counts = [num_points(*kind) for kind in _kinds(topology, shapes_of_pairs(topology))]
-    return np.repeat(np.arange(len(counts)), counts)
-
-
-def pair_links(topology: Topology) -> np.ndarray:
-    """The links of each pair, [P, 2], static."""
-    links = np.array([shape.link for shape in topology.geometries], int)
-    return links[shapes_of_pairs(topology)]
-
-
-def shapes_of_pairs(topology: Topology) -> np.ndarray:
-    """The numbers of the shapes of each pair, [P, 2], static."""
-    numbers = [[topology.geometry_index(name) for name in pair] for pair in topology.geometry_pairs]
-    return np.array(numbers, int).reshape(-1, 2)
-
-
-def _kinds(topology: Topology, numbers: np.ndarray) -> list[tuple[GeometryType, GeometryType]]:
-    return [(topology.geometries[a].type, topology.geometries[b].type) for a, b in numbers]
-
-
-def _materials(articulation: Articulation, numbers: np.ndarray) -> dict[str, Array]:
+def _materials(articulations: Sequence[Articulation], numbers: np.ndarray) -> dict[str, Array]:
     """The materials of pairs of shapes, [P] each."""
-    shape = articulation.geometry
+    groups = [articulation.geometry for articulation in articulations]
+    shape = groups[0] if len(groups) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *groups)
     a, b = numbers.T
     softness = Softness.of(shape.stiffness, shape.damping)
     return {

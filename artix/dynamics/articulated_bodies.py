@@ -2,9 +2,9 @@
 
 The entries of the generalised velocity are eliminated from the leaves upwards (Featherstone 1983, *The calculation of
 robot dynamics using articulated-body inertias*; 2008, section 7.3): each subtracts ``F D^-1 F^T``, with ``F = I^A S``
-and ``D = S . F``, from the articulated inertia that it moves, and passes the rest on to its parent. Everything is about
-one point and in world axes, so nothing is transformed on the way. The number of operations grows linearly with the
-number of entries.
+and ``D = S . F``, from the articulated inertia that it moves, and passes the projected inertia on to its parent.
+All quantities refer to a common point and world axes, so no transforms are needed between links. The cost grows
+linearly with the number of entries.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ArticulatedFactors(struct.PyTreeNode):
     motions: Array
     """Unit motions S, [6, nv]; all arrays here are in the order of the levels."""
     forces: Array
-    """Forces F that unit accelerations take while everything below moves freely, [6, nv]."""
+    """Forces F required for unit accelerations while everything below moves freely, [6, nv]."""
     inverses: Array
     """1 / D, [nv]."""
     paths: Paths = struct.field(pytree_node=False)
@@ -49,7 +49,7 @@ class ArticulatedFactors(struct.PyTreeNode):
         return take(take(above, place, 0), place)
 
     def solve_upper(self, rights: Array) -> Array:
-        """``U^-1 rights`` for right-hand sides [nv, m]: the forces that remain while everything above is held."""
+        """``U^-1 rights`` for right-hand sides [nv, m]: the forces left over while everything above is held."""
         right, force, levels = take(rights, self.paths.order, 0).T, None, []
         for depth, level in reversed([*enumerate(self.paths.slices)]):
             below = _to_parents(self.paths, depth + 1, force, (6, len(right)), right)
@@ -82,7 +82,7 @@ def factorize(tree: Topology, motions: Array, inertias: Inertias, added: Array) 
     return _eliminated(tree, motions, inertias, added)[0]
 
 
-def passed_on(tree: Topology, motions: Array, inertias: Inertias, added: Array) -> Array:
+def projected_inertias(tree: Topology, motions: Array, inertias: Inertias, added: Array) -> Array:
     """The articulated inertia that each entry passes on to the one above, ``I^A - F D^-1 F^T``, [6, 6, nv].
 
     The arguments are those of :func:`factorize`.
@@ -100,7 +100,7 @@ def _eliminated(tree: Topology, motions: Array, inertias: Inertias, added: Array
         inertia = rigid[..., level] + _to_parents(paths, depth + 1, passed, (6, 6), motions)
         force = spatial.apply(inertia, motions[:, level])
         inverse = 1 / (spatial.dot(motions[:, level], force) + added[level])
-        passed = inertia - spatial.mirrored(force[:, None] * (force * inverse[None])[None])
+        passed = inertia - spatial.symmetric_from_upper(force[:, None] * (force * inverse[None])[None])
         levels.append((force, inverse, passed))
     forces, inverses, passed = (jnp.concatenate(parts, axis=-1) for parts in zip(*levels[::-1], strict=True))
     return ArticulatedFactors(motions, forces, inverses, paths), take(passed, paths.place)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.dynamics.articulated_bodies import passed_on
+from artix.dynamics.articulated_bodies import projected_inertias
 from artix.dynamics.inertia import link_reference_inertias, reference_inertias, spatial_inertias
 from artix.dynamics.mass_matrix import generalized_armature
 from artix.evaluation import quantity
@@ -34,26 +34,28 @@ def articulated_body_inertias(
 ) -> Array:
     """Articulated-body inertias of all links, Pinocchio's ``Yaba`` (``"local"``) and ``oYaba`` (``"world"``).
 
-    Featherstone 2008, section 7.2: ``f = I^A a + p`` for a force f on the link alone, its own joint cut.
+    Featherstone 2008, section 7.2: ``f = I^A a + p`` for a force f on the link with its own joint cut.
 
     Args:
       articulation: the articulation.
       state: its state; only the configuration matters.
       axes: ``"local"`` for the link's frame, ``"world_aligned"`` for its origin and the world's axes, ``"world"`` for
         the world's origin and axes (in float32 ill-conditioned far away).
-      armature: whether the joints' armature resists, as in forward dynamics.
-      projected: whether of what the joint passes on to the parent, ``I^A - F D^-1 F^T``; that is what Pinocchio keeps
-        of all joints but those on the root.
+      armature: whether to include the joints' armature, as forward dynamics does.
+      projected: whether to return the inertia that the joint passes on to its parent, ``I^A - F D^-1 F^T``, which is
+        what Pinocchio stores for all joints except those on the root.
 
     Returns:
-      Symmetric matrices, linear part first, shape [L, 6, 6]. The root's is never projected: it has no parent.
+      Symmetric matrices, linear part first [kg, kg m, kg m^2], shape [L, 6, 6]. The root's is never projected, as it
+      has no parent.
 
     Raises:
       ValueError: an array of the state has the wrong shape, or ``axes`` is not one of the three.
       TypeError: an array of the state has another dtype than the articulation, or the articulation belongs to a mixed
         fleet, whose tree is not known while JAX traces.
 
-    Identity: ``S_j . I^A_j S_j`` is D_j of :func:`artix.mass_matrix_cholesky` for joints of one DOF.
+    Identity: with ``axes="world"`` and the columns S of :func:`artix.joint_jacobians`, ``S_j . I^A_j S_j`` is D_j of
+    :func:`artix.mass_matrix_cholesky` for joints of one DOF.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -73,7 +75,7 @@ def articulated_body_inertias(
     added = generalized_armature(articulation)
     motions = generalized_motions(articulation, kin)
     inertias = reference_inertias(articulation, kin)
-    passed = passed_on(tree, motions, inertias, added if armature else jnp.zeros_like(added))
+    passed = projected_inertias(tree, motions, inertias, added if armature else jnp.zeros_like(added))
     rigid = spatial_inertias(link_reference_inertias(articulation, kin))
     within, attached, first = _attachments(tree)
     below = take(passed, first)
@@ -91,11 +93,12 @@ def articulated_body_inertias(
 
 @functools.lru_cache(maxsize=256)
 def _attachments(tree: Topology) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The links and bodies that each link carries: itself, links on fixed joints, and the bodies that hang on those.
+    """The links and bodies that each link carries: itself, links on fixed joints, and the bodies jointed to those.
 
     Returns:
-      ``[m, l]``: whether link m is link l or rigidly below it, [L, L]; ``[b, l]``: whether body b + 1 hangs on one of
-      those, [B - 1, L]; the first entry of the generalised velocity that moves body b + 1, [B - 1].
+      ``[m, l]``: whether link m is link l or rigidly attached below it, [L, L]; ``[b, l]``: whether the parent link of
+      body b + 1 is one of those, [B - 1, L]; the first entry of the generalised velocity that moves body b + 1,
+      [B - 1].
     """
     within = tree.link_ancestors.T & (tree.link_body[:, None] == tree.link_body[None])
     attached = within[tree.body_parent_link[1:]]

@@ -23,7 +23,7 @@ Array = jax.Array
 
 @quantity
 def coriolis_matrix(articulation: Articulation, state: State) -> Array:
-    """The Coriolis matrix C of Christoffel's symbols: ``C nu == coriolis_compensation``, ``dM/dt - 2 C`` skew.
+    """The Coriolis matrix C by Christoffel symbols: ``C nu == coriolis_compensation``, ``dM/dt - 2 C`` is skew.
 
     Pinocchio's ``computeCoriolisMatrix``; Echeandia and Wensing, *Numerical methods to compute the Coriolis matrix and
     Christoffel symbols for rigid-body systems*, 2021. ``C = sum_b J_b^T (I_b dJ_b/dt + B_b J_b)`` over the bodies, as
@@ -34,8 +34,8 @@ def coriolis_matrix(articulation: Articulation, state: State) -> Array:
       state: its configuration and velocity.
 
     Returns:
-      Shape [nv, nv]; rows and columns follow the generalised velocity. Linear in the velocities, independent of the
-      root's linear velocity.
+      Shape [nv, nv]; rows and columns follow the generalised velocity. It is linear in the velocities and does not
+      depend on the root's linear velocity.
 
     Raises:
       ValueError: an array of the state has the wrong shape.
@@ -57,7 +57,7 @@ def coriolis_matrix(articulation: Articulation, state: State) -> Array:
 
 
 class VelocityProducts(NamedTuple):
-    """Products of the inertias and velocities of all links at and below each link, [L, 6, 6] each.
+    """Products of inertias and velocities, summed over each link and all links below it, [L, 6, 6] each.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -76,7 +76,7 @@ class VelocityProducts(NamedTuple):
 
 @quantity
 def velocity_product_matrices(articulation: Articulation, state: State) -> VelocityProducts:
-    """The matrices that inertias and velocities make, about the world's origin and in its axes.
+    """Products of the links' inertias and velocities, about the world's origin and in its axes.
 
     Args:
       articulation: the articulation.

@@ -1,9 +1,10 @@
 """Closed-form Jacobians of the dynamics in the tangent space of the generalised velocity.
 
 "By the configuration" means along :func:`artix.integrate`: column k is the derivative as the configuration moves with
-the k-th unit velocity, while the components of the generalised velocity ``nu`` are held. For a floating base ``nu`` is
-in world axes; Pinocchio's free-flyer moves along the base's own axes with components held there. With ``nu = T nu_pin``
-and ``b = dT/dt nu_pin`` (see the page on conventions), its derivatives follow from these by the product rule.
+the k-th unit velocity while the components of the generalised velocity ``nu`` stay constant. For a floating base ``nu``
+is in world axes; Pinocchio's free-flyer moves along the base's own axes, and its components stay constant there. With
+``nu = T nu_pin`` and ``b = dT/dt nu_pin`` (see the page on conventions), Pinocchio's derivatives follow from these by
+the product rule.
 """
 
 from __future__ import annotations
@@ -193,7 +194,7 @@ def _force_derivatives(
 
 
 class Linearization(NamedTuple):
-    """``x' = A x + B u`` of deviations: x of configuration and velocity, [2 nv], u of the forces, [nv].
+    """``x' = A x + B u`` for deviations x of configuration and velocity, [2 nv], and u of the forces, [nv].
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -218,8 +219,8 @@ def linearize(
 ) -> Linearization:
     """Discrete-time linear dynamics about a state, for LQR and iLQR.
 
-    Of one step of semi-implicit Euler, ``nu' = nu + dt forward_dynamics(force)``, then ``integrate(dt nu')``; the
-    deviation of a configuration is its :func:`artix.difference` from the nominal one.
+    This is one step of semi-implicit Euler, ``nu' = nu + dt forward_dynamics(force)``, then ``integrate(dt nu')``.
+    The deviation of a configuration is its :func:`artix.difference` from the nominal one.
 
     Args:
       articulation: the articulation.
@@ -229,7 +230,7 @@ def linearize(
       external_force: wrenches on the links, as in :func:`inverse_dynamics_derivatives`, shape [L, 6].
 
     Returns:
-      A and B.
+      A, shape [2 nv, 2 nv], and B, shape [2 nv, nv].
 
     Raises:
       ValueError: an array has the wrong shape.

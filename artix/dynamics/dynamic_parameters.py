@@ -1,8 +1,8 @@
 """The ten dynamic parameters of each link, in which the dynamics are linear.
 
 ``(m, m c_x, m c_y, m c_z, I_xx, I_xy, I_yy, I_xz, I_yz, I_zz)``, with the first moments and the rotational inertia
-about the origin of the link's frame, in its axes: Pinocchio's ``toDynamicParameters`` in the same order. Not all
-values belong to a physical body; for the parameters in :mod:`artix.model.inertial_parameters` they do.
+about the origin of the link's frame, in its axes: Pinocchio's ``toDynamicParameters`` in the same order. Not every set
+of values is that of a physical body; with the parameters of :mod:`artix.model.inertial_parameters` it is.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ def dynamic_parameters(articulation: Articulation) -> Array:
 
 
 def with_dynamic_parameters(articulation: Articulation, parameters: Array) -> Articulation:
-    """The articulation with links of these dynamic parameters, Pinocchio's ``FromDynamicParameters``.
+    """The articulation with these dynamic parameters, Pinocchio's ``FromDynamicParameters``.
 
     Args:
       articulation: the articulation.
-      parameters: as :func:`dynamic_parameters` returns them, shape [L, 10]. Whether they are those of bodies is not
-        looked at: least squares without constraints may well give others.
+      parameters: as :func:`dynamic_parameters` returns them, shape [L, 10]. They are not checked for physical
+        consistency, which unconstrained least squares does not guarantee.
 
     Returns:
-      It with ``link_mass``, ``link_com_pose`` (in the links' axes) and ``link_inertia`` replaced. A link without mass
-      has its centre at the origin of its frame.
+      The articulation with ``link_mass``, ``link_com_pose`` (in the links' axes) and ``link_inertia`` replaced. The
+      centre of mass of a massless link is at the origin of its frame.
 
     Raises:
       ValueError: the parameters have the wrong shape.

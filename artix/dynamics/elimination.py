@@ -50,18 +50,18 @@ class Paths:
 
     @cached_property
     def place(self) -> np.ndarray:
-        """The place of each entry in that order, [n]."""
+        """The position of each entry in that order, [n]."""
         return np.argsort(self.order)
 
     @cached_property
     def slices(self) -> tuple[slice, ...]:
-        """The places of each level."""
+        """The positions of each level in that order."""
         ends = np.cumsum([0, *(len(level) for level in self.levels)]).tolist()
         return tuple(slice(first, end) for first, end in itertools.pairwise(ends))
 
     @cached_property
     def pattern(self) -> np.ndarray:
-        """Whether place i is place j or above it, [n, n]."""
+        """``[i, j]``: whether the entry at position i is that at position j or one of its ancestors, [n, n]."""
         above = np.eye(len(self.parent), dtype=bool)
         for place, entry in enumerate(self.order.tolist()):
             if self.parent[entry] >= 0:
@@ -69,7 +69,7 @@ class Paths:
         return above
 
     def parents(self, depth: int) -> np.ndarray:
-        """For each entry of a level, the place of its parent in the level above."""
+        """For each entry of a level, the position of its parent within the level above."""
         above = list(self.levels[depth - 1])
         return np.array([above.index(self.parent[entry]) for entry in self.levels[depth]])
 

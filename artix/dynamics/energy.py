@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.dynamics.inertia import momentum_of_motion, reference_inertias, weights
+from artix.dynamics.inertia import gravity_moments, momentum_of_motion, reference_inertias
 from artix.evaluation import quantity
 from artix.kinematics.solve import kinematics, state_velocities
 from artix.model.articulation import Articulation, State
@@ -20,7 +20,7 @@ def kinetic_energy(articulation: Articulation, state: State, *, armature: bool =
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
-      armature: whether to count the joints' armature, as Pinocchio does.
+      armature: whether to include the joints' armature, as Pinocchio does.
 
     Returns:
       The energy [J], a scalar.
@@ -69,19 +69,19 @@ def potential_energy(articulation: Articulation, state: State) -> Array:
       -19.62
     """
     kin = kinematics(articulation, state)
-    mass, moment = weights(articulation, kin)
+    mass, moment = gravity_moments(articulation, kin)
     total = jnp.sum(mass[None] * kin.reference[:, None] + moment, axis=1)
     return -jnp.sum(total * articulation.gravity)
 
 
 @quantity
 def mechanical_energy(articulation: Articulation, state: State, *, armature: bool = False) -> Array:
-    """Kinetic and potential energy together, Pinocchio's ``computeMechanicalEnergy`` (which counts the armature).
+    """Sum of kinetic and potential energy, Pinocchio's ``computeMechanicalEnergy`` (which includes the armature).
 
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
-      armature: whether the joints' armature moves, too.
+      armature: whether to include the kinetic energy of the joints' armature.
 
     Returns:
       The energy [J], shape [].

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from artix.dynamics import articulated_bodies
 from artix.dynamics.articulated_bodies import ArticulatedFactors
 from artix.dynamics.elimination import PathFactors, Paths, eliminate
-from artix.dynamics.halving import FullFactors, halve
+from artix.dynamics.halving import DenseFactors, factorize_dense
 from artix.kinematics.bodies import Inertias
 from artix.math import spatial
 from artix.math.arrays import matmul
@@ -27,14 +27,15 @@ from artix.model.topology import Topology
 
 Array = jax.Array
 
-# The longest paths, for one and for many right-hand sides, for which elimination has fewer scalar operations than
-# articulated bodies. For forward dynamics of chains of 4, 8, 12, 16, 20 and 32 joints they take 1,998 / 2,233, 4,342 /
-# 4,573, 7,198 / 6,913, 10,694 / 9,253, 14,958 / 11,593 and 33,638 / 18,613; of a floating humanoid with paths of 13
-# entries 18,907 / 17,712; for its derivatives and chains of 12, 16 and 20 joints 24,605 / 32,185, 44,031 / 52,645 and
-# 72,209 / 78,097. In float32 the error for chains of 64 entries is 2e-2 by elimination, 5e-4 by articulated bodies.
+# The longest paths, for one and for many right-hand sides, for which elimination takes fewer scalar operations than
+# articulated bodies. Elimination / articulated bodies take, for forward dynamics of chains of 4, 8, 12, 16, 20 and 32
+# joints, 1,998 / 2,233, 4,342 / 4,573, 7,198 / 6,913, 10,694 / 9,253, 14,958 / 11,593 and 33,638 / 18,613; for a
+# floating humanoid with paths of 13 entries 18,907 / 17,712; for the derivatives of forward dynamics of chains of 12,
+# 16 and 20 joints 24,605 / 32,185, 44,031 / 52,645 and 72,209 / 78,097. In float32 the error for chains of 64 entries
+# is 2e-2 by elimination and 5e-4 by articulated bodies.
 DEEPEST_PATH, DEEPEST_PATH_OF_MANY = 11, 20
 
-Factors: TypeAlias = PathFactors | ArticulatedFactors | FullFactors
+Factors: TypeAlias = PathFactors | ArticulatedFactors | DenseFactors
 
 
 class MassProduct(NamedTuple):
@@ -51,18 +52,15 @@ class MassProduct(NamedTuple):
 
 
 def factorize_product(tree: Tree, product: MassProduct, *, many: bool = False) -> Factors:
-    """The factors of a tree's mass matrix, for one right-hand side or for ``many``, about as many as DOFs."""
+    """The factors of a tree's mass matrix; ``many`` if there will be about as many right-hand sides as DOFs."""
     motions, momenta, inertias, added = product
     if not _has_paths(tree):
-        return halve(jnp.asarray(tree.mass_matrix_halves[0], motions.dtype) * matmul(motions.T, momenta), added)
+        return factorize_dense(
+            jnp.asarray(tree.mass_matrix_halves[0], motions.dtype) * matmul(motions.T, momenta), added
+        )
     if _is_deep(tree, many):
         return articulated_bodies.factorize(tree, motions, inertias, added)
     return eliminate(Paths.of(tree), matmul(motions.T, momenta), added)
-
-
-def factorize_dense(matrix: Array, added: Array) -> Factors:
-    """The factors of any symmetric positive definite matrix [n, n], with ``added`` [n] on its diagonal."""
-    return halve(matrix, added)
 
 
 def solve(factors: Factors, right: Array) -> Array:
@@ -89,13 +87,13 @@ def inverse_of(factors: Factors) -> Array:
     """The inverse of a factorised matrix, [n, n]."""
     diagonal = factors.inverse_diagonal
     half = factors.solve_upper(jnp.eye(len(diagonal), dtype=diagonal.dtype))
-    return spatial.mirrored(matmul(half.T, half * diagonal[:, None]))
+    return spatial.symmetric_from_upper(matmul(half.T, half * diagonal[:, None]))
 
 
 def split_inverse(tree: Tree, product: MassProduct) -> tuple[Array, Array]:
-    """A matrix [nv, nv] and weights [nv] with which a tree's inverse mass matrix is ``left diag(weight) left^T``.
+    """The matrix ``left`` [nv, nv] and weights [nv] of a tree's inverse mass matrix ``left diag(weight) left^T``.
 
-    It is as sparse as the tree: its rows are zero but for what lies between an entry and the root.
+    ``left`` is as sparse as the tree: a row is zero except for the entries on the path from its own to the root.
     """
     factors = factorize_product(tree, product, many=True)
     left = factors.solve_upper(jnp.eye(len(product.added), dtype=product.added.dtype)).T
@@ -104,7 +102,7 @@ def split_inverse(tree: Tree, product: MassProduct) -> tuple[Array, Array]:
 
 def inverse_of_matrix(matrix: Array, added: Array) -> Array:
     """The inverse of any symmetric positive definite matrix [n, n], with ``added`` [n] on its diagonal."""
-    return with_derivative(matrix, added, factorize_dense(*jax.lax.stop_gradient((matrix, added))))
+    return _inverse_from_factors(matrix, added, factorize_dense(*jax.lax.stop_gradient((matrix, added))))
 
 
 def inverse_of_unsymmetric(matrix: Array) -> Array:
@@ -114,17 +112,19 @@ def inverse_of_unsymmetric(matrix: Array) -> Array:
 
 def inverse_of_product(tree: Tree, matrix: Array, product: MassProduct) -> Array:
     """The inverse [nv, nv] of a tree's mass matrix; derivatives use ``matrix``, the product multiplied out."""
-    return with_derivative(matrix, product.added, factorize_product(tree, jax.lax.stop_gradient(product), many=True))
+    return _inverse_from_factors(
+        matrix, product.added, factorize_product(tree, jax.lax.stop_gradient(product), many=True)
+    )
 
 
-def with_derivative(matrix: Array, added: Array, factors: Factors) -> Array:
+def _inverse_from_factors(matrix: Array, added: Array, factors: Factors) -> Array:
     """The inverse from constant factors; its derivative is that of the inverse of ``matrix + diag(added)``."""
     return _known_inverse(matrix + jnp.diag(added), inverse_of(factors))
 
 
 @jax.custom_jvp
 def _known_inverse(matrix: Array, inverse: Array) -> Array:
-    """``inverse``, which counts as a constant, with the derivative of the inverse of ``matrix``."""
+    """The constant ``inverse``, with the derivative of the inverse of ``matrix``."""
     return inverse
 
 

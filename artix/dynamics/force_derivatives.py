@@ -2,10 +2,10 @@
 
 Let c displace a body and everything below it. Seen from the displaced bodies, all velocities below change by the same
 motion ``first_c = v_above x S_c`` and all accelerations by ``second_c - v x first_c`` with
-``second_c = a_above x S_c + v_above x first_c``, neither of which depends on the body. So one vector per displacement
-and one per composite body suffice, and all n^2 derivatives are their outer products under the ancestor masks
-(Carpentier and Mansard, RSS 2018; Singh, Russell and Wensing, RA-L 2022, whose ``B`` matrix appears here as the moments
-of momentum).
+``second_c = a_above x S_c + v_above x first_c``; neither depends on the body. So one vector per displacement and one
+per composite body suffice, and all n^2 derivatives are their outer products under the ancestor masks. Carpentier and
+Mansard, RSS 2018; Singh, Russell and Wensing, RA-L 2022, whose ``psi'`` and ``psi''`` are ``first`` and ``second`` and
+whose ``B`` matrix appears here as the moments of momentum.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.dynamics.inertia import momentum_of_motion, weightless
+from artix.dynamics.inertia import gravity_free_moments, momentum_of_motion
 from artix.dynamics.newton_euler import NewtonEuler
 from artix.kinematics.bodies import Inertias
 from artix.kinematics.displacements import (
@@ -146,10 +146,10 @@ def coriolis_columns(articulation: Articulation, kin: Kinematics, rnea: NewtonEu
 
 
 def _assemble(articulation: Articulation, motions: Motion, forces: Array, rows: list, columns: list) -> Array:
-    """The matrix [nv, c]: for DOFs above a displacement, powers of the force changes; below it, rows times columns."""
+    """The matrix [nv, c]: the power of the force changes for DOFs above a displacement, rows times columns below it."""
     tree = articulation.topology
     masks, count = displacements(tree), forces.shape[1]
-    above, below = (jnp.asarray(mask, forces.dtype)[:, :count] for mask in (masks.moves_below, masks.moved_by))
+    above, below = (jnp.asarray(mask, forces.dtype)[:, :count] for mask in (masks.dof_is_above, masks.carries_dof))
     upper, lower = matmul(jnp.concatenate(motions).T, forces), matmul(jnp.concatenate(rows).T, jnp.concatenate(columns))
     joints = above * upper + below * lower
     if tree.num_base_dofs == 0:
@@ -165,7 +165,7 @@ def _composites(
     rows = [first, momentum, second.reshape(9, -1), moments.reshape(9, -1), rnea.force, mass[None]]
     sums = _sums(tree, jnp.concatenate(rows))
     second, moments = (sums[start : start + 9].reshape(3, 3, -1) for start in (6, 15))
-    world = _weightless(articulation, kin) if gravity else None
+    world = _gravity_corrections(articulation, kin) if gravity else None
     if external_force is not None:
         wrench = _wrenches(articulation, kin, external_force)
         world = wrench if world is None else WorldForces(*map(jnp.add, world, wrench))
@@ -185,16 +185,16 @@ def _sums(tree: Tree, rows: Array) -> Array:
     return masked_sum(rows, tree.bodies_below[:, displacements(tree).sums])
 
 
-def _weightless(articulation: Articulation, kin: Kinematics) -> WorldForces:
+def _gravity_corrections(articulation: Articulation, kin: Kinematics) -> WorldForces:
     """The forces that cancel gravity on links with a ``gravity_scale`` of their own."""
-    mass, moment = weightless(articulation, kin)
+    mass, moment = gravity_free_moments(articulation, kin)
     mass, moment = _sums(articulation.topology, mass[None]), _sums(articulation.topology, moment)
     gravity = articulation.gravity[:, None]
     return WorldForces(gravity * mass, gravity[:, None] * moment[None], jnp.zeros_like(moment))
 
 
 def _wrenches(articulation: Articulation, kin: Kinematics, external_force: Array) -> WorldForces:
-    """The external wrenches on the composites, with opposite sign."""
+    """The external wrenches on the composites, negated."""
     tree = articulation.topology
     force, torque = -external_force[:, :3].T, -external_force[:, 3:].T
     moments = force[:, None] * link_centers(articulation, kin)[None]
@@ -221,7 +221,7 @@ def twice_coriolis(sums: Composites, angular: Array) -> Array:
 
 
 def twice_coriolis_transposed(sums: Composites, motion: Motion) -> Array:
-    """Rows [3, k] that map ``angular`` to the power of these forces along motions, so the transposed map."""
+    """The transposed map: rows [3, k] that map ``angular`` to the power of these forces along motions."""
     moments = sums.momentum_moments
     torque = spatial.trace(moments)[None] * motion.angular - spatial.apply_transposed(moments, motion.angular)
     return 2 * (spatial.cross(sums.momentum, motion.linear) + torque)

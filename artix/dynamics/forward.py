@@ -61,7 +61,7 @@ def forward_dynamics(
 
 
 def solve_acceleration(articulation, state, force, external_force, *, many: bool = False) -> Array:
-    """:func:`forward_dynamics`; ``many`` chooses the factors of callers that also solve for many right-hand sides."""
+    """:func:`forward_dynamics`; set ``many`` if the caller also solves for about as many right-hand sides as DOFs."""
     check_state(articulation, state)
     check_vector("force", force, (articulation.topology.nv,), articulation.dtype, "nv")
     if not has_all_displacements(articulation.topology):

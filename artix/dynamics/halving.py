@@ -1,6 +1,6 @@
-"""Factorises a symmetric matrix, ``M = U D U^T``, by splitting it in halves.
+"""Factorises a dense symmetric matrix, ``M = U D U^T``, by splitting it in halves.
 
-With A above and C below,
+With blocks A, B and C,
 
     [A  B ]   [U_A  W  ] [D_A    ]   [U_A  W  ]^T     W = B U_C^-T D_C^-1
     [B' C ] = [     U_C] [    D_C] . [     U_C]       U_A D_A U_A^T = A - W D_C W^T
@@ -20,7 +20,7 @@ from artix.math.arrays import matmul
 Array = jax.Array
 
 
-class FullFactors(struct.PyTreeNode):
+class DenseFactors(struct.PyTreeNode):
     """The factors of ``M = U D U^T`` as full matrices."""
 
     upper: Array
@@ -39,8 +39,8 @@ class FullFactors(struct.PyTreeNode):
         return matmul(self.inverse_upper.T, rights)
 
 
-def halve(matrix: Array, added: Array) -> FullFactors:
-    """The factors of a matrix.
+def factorize_dense(matrix: Array, added: Array) -> DenseFactors:
+    """The factors of a symmetric positive definite matrix.
 
     Args:
       matrix: the matrix, [n, n]; only its upper half is read.
@@ -49,20 +49,20 @@ def halve(matrix: Array, added: Array) -> FullFactors:
     size = len(added)
     if size <= 1:
         eye = jnp.asarray(np.eye(size), matrix.dtype)
-        return FullFactors(eye, eye, 1 / (jnp.sum(eye * matrix, axis=0) + added))
+        return DenseFactors(eye, eye, 1 / (jnp.sum(eye * matrix, axis=0) + added))
     cut = size // 2
-    lower = halve(matrix[cut:, cut:], added[cut:])
+    lower = factorize_dense(matrix[cut:, cut:], added[cut:])
     # The U of a single entry is the identity.
     coupling = matrix[:cut, cut:]
     if cut < size - 1:
         coupling = matmul(coupling, lower.inverse_upper.T)
     corner = coupling * lower.inverse_diagonal[None]
     rest = matrix[:cut, :cut] - matmul(corner, coupling.T)
-    upper = halve(rest, added[:cut])
+    upper = factorize_dense(rest, added[:cut])
     inverse = corner if cut == size - 1 else matmul(corner, lower.inverse_upper)
     inverse = inverse if cut == 1 else matmul(upper.inverse_upper, inverse)
     zero = jnp.zeros_like(matrix, shape=(size - cut, cut))
-    return FullFactors(
+    return DenseFactors(
         _assemble(upper.upper, corner, zero, lower.upper),
         _assemble(upper.inverse_upper, -inverse, zero, lower.inverse_upper),
         jnp.concatenate([upper.inverse_diagonal, lower.inverse_diagonal]),

@@ -1,4 +1,4 @@
-"""Inertias and momenta of bodies, on which the other modules of this room are built."""
+"""Inertias and momenta of bodies, from which the other modules of this room are built."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def reference_inertias(articulation: Articulation, kin: Kinematics) -> Inertias:
 
 
 def link_reference_inertias(articulation: Articulation, kin: Kinematics) -> Inertias:
-    """The same for single links, without the links rigidly attached to them (L items)."""
+    """Mass moments of single links, without the links rigidly attached to them, about the reference point (L items)."""
     body = articulation.topology.link_body
     inertias = link_inertias(articulation, kin.placements)
     return _about_reference(inertias, take(kin.rotation, body), take(kin.position, body))
@@ -44,17 +44,17 @@ def _about_reference(inertias: Inertias, rotation: Array, position: Array) -> In
     half = spatial.multiply(rotation, second) + position[:, None] * first[None]
     first = spatial.apply(rotation, first) + mass[None] * position
     second = spatial.multiply_transposed(half, rotation) + first[:, None] * position[None]
-    return Inertias(mass, first, spatial.mirrored(second))
+    return Inertias(mass, first, spatial.symmetric_from_upper(second))
 
 
 def composite_inertias(tree: Tree, inertias: Inertias) -> tuple[Inertias, Inertias]:
-    """Mass moments of the whole articulation (1 item) and of all that each DOF moves (n items), about one point."""
+    """Mass moments of the whole articulation (1 item) and of everything each DOF moves (n items), about one point."""
     rows = jnp.concatenate([inertias.mass[None], inertias.first, inertias.second.reshape(9, -1)])
     total, below = (Inertias(sums[0], sums[1:4], sums[4:].reshape(3, 3, -1)) for sums in subtree_sums(tree, rows))
     return total, below
 
 
-def displaced_inertias(inertias: Inertias, motion: Motion) -> Inertias:
+def inertia_rates(inertias: Inertias, motion: Motion) -> Inertias:
     """Rates of change of the mass moments of moving bodies about a fixed point."""
     mass, first, second = inertias
     linear, angular = motion
@@ -88,11 +88,11 @@ def first_moments(articulation: Articulation, kin: Kinematics, mass: Array) -> t
     return lumped, lumped[None] * kin.position + spatial.apply(kin.rotation, first)
 
 
-def weights(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
-    """The same for the masses that gravity acts on: those of the links times ``gravity_scale``."""
+def gravity_moments(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
+    """:func:`first_moments` of the masses on which gravity acts: those of the links times ``gravity_scale``."""
     return first_moments(articulation, kin, articulation.link_mass * articulation.gravity_scale)
 
 
-def weightless(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
-    """The same for the masses that gravity does not act on: zero unless a link's ``gravity_scale`` differs from 1."""
+def gravity_free_moments(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
+    """:func:`first_moments` of the masses that gravity spares: zero unless a link's ``gravity_scale`` is not 1."""
     return first_moments(articulation, kin, articulation.link_mass * (1 - articulation.gravity_scale))

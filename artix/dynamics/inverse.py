@@ -1,4 +1,7 @@
-"""Inverse dynamics by the recursive Newton-Euler algorithm in mask form, and the compensation forces it contains."""
+"""Inverse dynamics, and the compensation forces that it contains.
+
+The algorithm itself is :mod:`artix.dynamics.newton_euler`.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,22 @@ import jax
 import jax.numpy as jnp
 
 from artix.dynamics.force_derivatives import force_derivatives
-from artix.dynamics.inertia import weights
+from artix.dynamics.inertia import gravity_moments
 from artix.dynamics.mass_matrix import generalized_armature, inertia_matrix
-from artix.dynamics.newton_euler import NewtonEuler, body_wrenches, generalized, generalized_forces, newton_euler
+from artix.dynamics.newton_euler import (
+    NewtonEuler,
+    body_wrenches,
+    concatenate_root_and_joints,
+    generalized_forces,
+    newton_euler,
+)
 from artix.evaluation import quantity
-from artix.kinematics.displacements import displacement_of, has_all_displacements
+from artix.kinematics.displacements import displacement_from_tangents, has_all_displacements
 from artix.kinematics.solve import Kinematics, dof_motions, kinematics, root_motion
 from artix.kinematics.tree import subtree_sums
 from artix.math import spatial
 from artix.math.arrays import matmul
-from artix.math.tangents import add, along, is_zero
+from artix.math.tangents import add, directional_derivative, is_zero
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
 
@@ -45,7 +54,7 @@ def inverse_dynamics(
         centre of mass [m/s^2] and the angular acceleration [rad/s^2] in world axes, then the joints'.
       external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape [L,
         6].
-      armature: whether the joints' armature resists the acceleration, as in forward dynamics.
+      armature: whether to include the joints' armature, as forward dynamics does.
 
     Returns:
       Generalised forces, shape [nv]: root force [N] and torque about the root's centre of mass [N m] in world axes
@@ -157,7 +166,7 @@ def gravity_compensation(articulation: Articulation, state: State) -> Array:
     """
     kin = kinematics(articulation, state)
     tree = articulation.topology
-    mass, moment = weights(articulation, kin)
+    mass, moment = gravity_moments(articulation, kin)
     total, below = subtree_sums(tree, jnp.concatenate([mass[None], moment]))
     gravity = -articulation.gravity[:, None]
     root = jnp.concatenate([total[:1] * gravity, spatial.cross(total[1:], gravity)])
@@ -165,7 +174,7 @@ def gravity_compensation(articulation: Articulation, state: State) -> Array:
     joints = spatial.dot(motions.linear, below[:1] * gravity) + spatial.dot(
         motions.angular, spatial.cross(below[1:], jnp.broadcast_to(gravity, below[1:].shape))
     )
-    return generalized(tree, root, joints)
+    return concatenate_root_and_joints(tree, root, joints)
 
 
 @quantity
@@ -202,7 +211,7 @@ def static_torque(articulation: Articulation, state: State, external_force: Arra
 def generalized_external_force(articulation: Articulation, state: State, external_force: Array) -> Array:
     """The generalised force ``sum_i J_i^T w_i`` of wrenches on the links.
 
-    PhysX's ``computeGeneralizedExternalForce`` returns the opposite, the joint force that counteracts the wrenches.
+    PhysX's ``computeGeneralizedExternalForce`` returns the negative, the joint force that counteracts the wrenches.
 
     Args:
       articulation: the articulation.
@@ -217,7 +226,7 @@ def generalized_external_force(articulation: Articulation, state: State, externa
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
 
-    Identity: ``dense_jacobian(a, s).T @ external_force.ravel()`` (for a fixed base without the root's wrench).
+    Identity: ``dense_jacobian(a, s).T @ external_force.ravel()`` (without the root's wrench for a fixed base).
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -270,25 +279,25 @@ def _inverse_dynamics_jvp(gravity: bool, primals, tangents):
 
 
 def force_change(gravity: bool, primals, tangents, kin: Kinematics, rnea: NewtonEuler) -> Array | None:
-    """Change of the generalised forces along tangents of articulation, state and wrenches, at constant acceleration."""
+    """Tangent of the generalised forces for tangents of articulation, state and wrenches, at constant acceleration."""
     articulation, state, acceleration, external_force = primals
     d_articulation, d_state, _, d_external_force = tangents
     tree = articulation.topology
-    displacement = displacement_of(tree, state, d_state.root_pose, d_state.joint_position)
+    displacement = displacement_from_tangents(tree, state, d_state.root_pose, d_state.joint_position)
     d_velocity = _velocity_change(articulation, d_state)
     by = force_derivatives(articulation, kin, rnea, external_force, gravity=gravity)
     change = None if displacement is None else matmul(by.configuration, displacement)
     change = change if d_velocity is None else add(change, matmul(by.velocity, d_velocity))
     if not is_zero(d_external_force):
         change = add(change, -_generalized_wrenches(articulation, kin, d_external_force))
-    by_parameters = along(
+    by_parameters = directional_derivative(
         lambda a: _inverse_dynamics(gravity, a, state, acceleration, external_force), articulation, d_articulation
     )
     return add(change, by_parameters)
 
 
 def equation_of_motion_change(kin: Kinematics, primals, tangents) -> Array | None:
-    """:func:`force_change` under gravity, with the armature's: the change of forward dynamics' right-hand side."""
+    """:func:`force_change` under gravity plus the armature's part: the tangent of forward dynamics' right-hand side."""
     articulation, state, acceleration, external_force = primals
     rnea = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
     change = force_change(True, primals, tangents, kin, rnea)

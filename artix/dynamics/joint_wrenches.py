@@ -34,10 +34,10 @@ def joint_wrenches(
     *,
     axes: Axes = "world_aligned",
 ) -> Array:
-    """Wrenches that each link gets through its joint, Pinocchio's ``f`` (``"local"``) and ``of`` (``"world"``).
+    """Wrenches that the joints transmit to their links, Pinocchio's ``f`` (``"local"``) and ``of`` (``"world"``).
 
-    What the link and all links below it need for their motion and against gravity, less external wrenches. Fixed joints
-    transmit such wrenches, too.
+    Each is the wrench that moves the link and all links below it and holds them against gravity, minus the external
+    wrenches on them. Fixed joints are included.
 
     Args:
       articulation: the articulation.
@@ -49,7 +49,7 @@ def joint_wrenches(
         same in world axes, ``"world"`` for the torque about the world's origin.
 
     Returns:
-      Force [N], then torque [N m], shape [L, 6]; the root's is what the world gives it, zero for a free fall.
+      Force [N], then torque [N m], shape [L, 6]; the world exerts the root's, which is zero in free fall.
 
     Raises:
       ValueError: an array has the wrong shape, or ``axes`` is not one of the three.
@@ -81,7 +81,7 @@ def supported_force(
     offset: Array | None = None,
     external_force: Array | None = None,
 ) -> Array:
-    """The wrench that a frame's link gets through its joint, seen from the frame: ``computeSupportedForceByFrame``.
+    """Wrench that a joint transmits to its link, in a frame of the link: Pinocchio's ``computeSupportedForceByFrame``.
 
     Args:
       articulation: the articulation.
@@ -125,7 +125,7 @@ def link_momenta(
       articulation: the articulation.
       state: its configuration and velocity.
       axes: as in :func:`joint_wrenches`.
-      subtree: whether to count all links below each link, too.
+      subtree: whether to include all links below each link.
 
     Returns:
       Linear [kg m/s], then angular momentum [kg m^2/s], shape [L, 6].

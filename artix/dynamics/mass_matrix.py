@@ -1,8 +1,12 @@
-"""The joint-space inertia matrix by the composite-rigid-body algorithm in mask form.
+"""The composite-rigid-body algorithm (CRBA), its recursion written as sums over the tree.
 
-Let S_j be the motion that a unit velocity of DOF j gives to the bodies below it, and I^c_j the inertia of these bodies
-as one rigid body. Then ``M_ij = S_i . (I^c_j S_j)`` where DOF i is DOF j or lies above it, and zero where neither lies
-above the other. Featherstone, *Rigid Body Dynamics Algorithms* (2008), section 6.2.
+Let S_j be the motion that a unit velocity of DOF j gives to the bodies below it, about one point and in world axes::
+
+    inertia of the composite body    I^c_j = sum of I_b over the bodies below j            composite_inertias
+    its momentum                     F_j = I^c_j S_j                                       generalized_momenta
+    mass matrix                      M_ij = S_i . F_j if DOF i is DOF j or above it        inertia_matrix
+
+and zero where neither DOF lies above the other. Featherstone, *Rigid Body Dynamics Algorithms* (2008), section 6.2.
 """
 
 from __future__ import annotations
@@ -12,13 +16,13 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from artix.dynamics.inertia import composite_inertias, displaced_inertias, momentum_of_motion, reference_inertias
+from artix.dynamics.inertia import composite_inertias, inertia_rates, momentum_of_motion, reference_inertias
 from artix.evaluation import quantity
 from artix.kinematics.bodies import Inertias
-from artix.kinematics.displacements import displaced_bodies, displacement_of, has_all_displacements
+from artix.kinematics.displacements import displaced_bodies, displacement_from_tangents, has_all_displacements
 from artix.kinematics.solve import Kinematics, Motion, generalized_motions, kinematics, motion_rates
 from artix.math.arrays import matmul
-from artix.math.tangents import add, along
+from artix.math.tangents import add, directional_derivative
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state
 from artix.model.padding import Tree
@@ -119,14 +123,14 @@ def _mass_matrix_with_jvp(articulation: Articulation, state: State) -> Array:
 
 @functools.partial(_mass_matrix_with_jvp.defjvp, symbolic_zeros=True)
 def _mass_matrix_jvp(primals, tangents):
-    """The inertias of bodies and the motions of DOFs move along with the bodies, by path sums of displacements."""
+    """The inertias of the bodies and the motions of the DOFs move with the bodies, by path sums of displacements."""
     (articulation, state), (d_articulation, d_state) = primals, tangents
     tree, base = articulation.topology, articulation.topology.num_base_dofs
     kin = kinematics(articulation, state)
     motions, momenta = generalized_momenta(articulation, kin)
     matrix = _from_upper_half(tree, matmul(motions.T, momenta))
-    change = along(lambda a: _mass_matrix(a, state), articulation, d_articulation)
-    displacement = displacement_of(tree, state, d_state.root_pose, d_state.joint_position)
+    change = directional_derivative(lambda a: _mass_matrix(a, state), articulation, d_articulation)
+    displacement = displacement_from_tangents(tree, state, d_state.root_pose, d_state.joint_position)
     if displacement is not None:
         joints = Motion.from_rows(motions[:, base:])
         d_bodies = displaced_bodies(tree, kin, joints, displacement)
@@ -138,10 +142,10 @@ def _mass_matrix_jvp(primals, tangents):
 
 
 def momenta_rates(tree: Tree, inertias: Inertias, d_bodies: Motion, motions: Array, d_motions: Array) -> Array:
-    """Changes of the momenta ``I^c_j S_j`` [6, nv] with motions [3, B] of the bodies and changes [6, nv] of the S_j.
+    """Rates of the momenta ``I^c_j S_j`` [6, nv] for motions [3, B] of the bodies and rates [6, nv] of the S_j.
 
     The root's own motions do not change.
     """
     base = tree.num_base_dofs
     by_motions = jnp.pad(_momenta(tree, inertias, d_motions)[:, base:], ((0, 0), (base, 0)))
-    return _momenta(tree, displaced_inertias(inertias, d_bodies), motions) + by_motions
+    return _momenta(tree, inertia_rates(inertias, d_bodies), motions) + by_motions

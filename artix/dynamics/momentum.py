@@ -35,7 +35,7 @@ def center_of_mass(articulation: Articulation, state: State, frame: Literal["wor
       articulation: the articulation.
       state: its state; only the configuration matters.
       frame: ``"world"``, or ``"root"`` for the root's mass frame (origin at its centre of mass, axes of its
-        ``link_com_pose``), as PhysX's ``rootFrame`` means it.
+        ``link_com_pose``), which is what PhysX's ``rootFrame`` means.
 
     Returns:
       The position [m], shape [3].
@@ -159,7 +159,7 @@ def centroidal_momentum(articulation: Articulation, state: State) -> Array:
 
 @quantity
 def centroidal_momentum_rate(articulation: Articulation, state: State, acceleration: Array) -> Array:
-    """Rate of change of :func:`centroidal_momentum`, Pinocchio's ``dhg``; gravity is not in it.
+    """Rate of change of :func:`centroidal_momentum` for a given acceleration, Pinocchio's ``dhg``.
 
     Args:
       articulation: the articulation.
@@ -207,7 +207,7 @@ def centroidal_momentum_matrix_rate(articulation: Articulation, state: State) ->
       ValueError: an array of the state has the wrong shape.
       TypeError: an array of the state has another dtype than the articulation.
 
-    Identity: times nu it is the bias of :func:`centroidal_momentum_matrix`.
+    Identity: its product with nu is the bias of :func:`centroidal_momentum_matrix`.
 
     Examples:
       >>> quadruped = artix.robots.load("quadruped")
@@ -299,7 +299,7 @@ def centroidal_derivatives(articulation: Articulation, state: State, acceleratio
     by_configuration = jnp.concatenate(momentum_of_motion(sums.inertias, rates.first)) + force_cross(motions, momenta)
     forces = forces_by_configuration(rates)
     by_velocity = forces_by_velocity(rates, changes_by_velocity(tree, rnea.motions, rnea.velocity, rates.first))
-    # Momenta and forces are about the centre of mass, which moves, too.
+    # Momenta and forces are about the centre of mass, which moves as well.
     center, mass = mass_center(articulation, kin), jnp.sum(articulation.link_mass)
     center_changes = momentum_of_motion(sums.inertias, motions).linear / mass
     momentum, force = momenta[:3, :1], jnp.sum(rnea.force, axis=1, keepdims=True)[:3]

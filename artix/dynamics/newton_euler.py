@@ -18,7 +18,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.dynamics.inertia import reference_inertias, weightless
+from artix.dynamics.inertia import gravity_free_moments, reference_inertias
 from artix.kinematics.bodies import Inertias
 from artix.kinematics.solve import Kinematics, Motion, body_accelerations, dof_motions, link_centers
 from artix.kinematics.tree import free_root, subtree_sums
@@ -39,11 +39,11 @@ class NewtonEuler(NamedTuple):
     velocity: Motion
     """Velocities of the bodies, [3, B]."""
     acceleration: Motion
-    """Spatial accelerations of the bodies, minus that of gravity if it acts, [3, B]."""
+    """Spatial accelerations of the bodies, minus gravity if it acts, [3, B]."""
     inertias: Inertias
     """Mass moments of the bodies."""
     force: Array
-    """Force and torque that each body needs for its acceleration and against gravity, minus wrenches on it, [6, B]."""
+    """Force and torque required on each body for its motion and against gravity, minus external wrenches, [6, B]."""
 
 
 def newton_euler(
@@ -57,7 +57,7 @@ def newton_euler(
 ) -> NewtonEuler:
     """One pass; an acceleration of ``None`` is zero.
 
-    Gravity acts as an upward acceleration of all bodies; links with a ``gravity_scale`` other than 1 are corrected for.
+    Gravity acts as an upward acceleration of all bodies, corrected for links whose ``gravity_scale`` is not 1.
     """
     tree = articulation.topology
     motions = dof_motions(tree, kin)
@@ -67,7 +67,7 @@ def newton_euler(
         rate = rate._replace(linear=rate.linear - articulation.gravity[:, None])
     force = forces_of_motion(velocity, rate, inertias)
     if gravity:
-        force = force + gravity_wrenches(articulation, *weightless(articulation, kin))
+        force = force + gravity_wrenches(articulation, *gravity_free_moments(articulation, kin))
     if external_force is not None:
         force = force - body_wrenches(articulation, kin, external_force)
     return NewtonEuler(motions, velocity, rate, inertias, force)
@@ -104,7 +104,7 @@ def link_sums(tree: Tree, forces: Array) -> Array:
 
 
 def link_wrenches(articulation: Articulation, kin: Kinematics, external_force: Array) -> Array:
-    """The same wrenches as wrenches on the links about the reference point, [6, L]."""
+    """Wrenches on the links [L, 6], each at its centre of mass, as wrenches about the reference point, [6, L]."""
     tree = articulation.topology
     shape = (tree.num_links, 6)
     check_vector("external_force", external_force, shape, articulation.dtype, "a wrench per link")
@@ -116,10 +116,10 @@ def link_wrenches(articulation: Articulation, kin: Kinematics, external_force: A
 def generalized_forces(tree: Tree, motions: Motion, forces: Array) -> Array:
     """Generalised forces [nv] equivalent to forces on the bodies [6, B]."""
     total, below = subtree_sums(tree, forces)
-    return generalized(tree, total, spatial.dot(jnp.concatenate(motions), below))
+    return concatenate_root_and_joints(tree, total, spatial.dot(jnp.concatenate(motions), below))
 
 
-def generalized(tree: Tree, root: Array, joints: Array) -> Array:
+def concatenate_root_and_joints(tree: Tree, root: Array, joints: Array) -> Array:
     """A generalised force [nv] from its root entries [6, 1] and joint entries [n]."""
     if tree.num_base_dofs == 0:
         return joints

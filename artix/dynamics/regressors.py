@@ -29,10 +29,11 @@ def body_regressor(velocity: Array, acceleration: Array) -> Array:
 
     Args:
       velocity: spatial velocity in the body's frame, linear first, shape [6].
-      acceleration: spatial acceleration in the body's frame less the acceleration of gravity, shape [6].
+      acceleration: spatial acceleration in the body's frame minus the acceleration of gravity, shape [6].
 
     Returns:
-      Shape [6, 10]: times the dynamic parameters it is the force, then the torque, at the frame's origin in its axes.
+      Shape [6, 10]: its product with the dynamic parameters is the force [N], then the torque [N m], at the frame's
+      origin and in its axes.
 
     Raises:
       ValueError: an array has the wrong shape.
@@ -83,7 +84,7 @@ def link_body_regressors(articulation: Articulation, state: State, acceleration:
 def frame_body_regressor(
     articulation: Articulation, state: State, acceleration: Array, frame: str | int | Array, offset: Array | None = None
 ) -> Array:
-    """:func:`body_regressor` of a body that rides on a frame, Pinocchio's ``frameBodyRegressor``.
+    """:func:`body_regressor` of a body fixed to a frame, Pinocchio's ``frameBodyRegressor``.
 
     Args:
       articulation: the articulation.
@@ -117,7 +118,7 @@ def frame_body_regressor(
 
 @quantity
 def joint_torque_regressor(articulation: Articulation, state: State, acceleration: Array) -> Array:
-    """Regressor of inverse dynamics, Pinocchio's ``computeJointTorqueRegressor``; without armature.
+    """Regressor of inverse dynamics without armature, Pinocchio's ``computeJointTorqueRegressor``.
 
     Args:
       articulation: the articulation; ``gravity_scale`` is honoured.
@@ -131,7 +132,7 @@ def joint_torque_regressor(articulation: Articulation, state: State, acceleratio
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
 
-    Identity: times ``dynamic_parameters(a).ravel()`` it is ``inverse_dynamics(a, s, acceleration, armature=False)``.
+    Identity: its product with ``dynamic_parameters(a).ravel()`` is ``inverse_dynamics(..., armature=False)``.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -166,7 +167,7 @@ def static_regressor(articulation: Articulation, state: State) -> Array:
     """Regressor of the centre of mass, Pinocchio's ``computeStaticRegressor``.
 
     Args:
-      articulation: the articulation; its total mass, a fixed root's included, is taken as known.
+      articulation: the articulation; its total mass, including a fixed root's, is taken as known.
       state: its state; only the configuration matters.
 
     Returns:
@@ -176,7 +177,7 @@ def static_regressor(articulation: Articulation, state: State) -> Array:
       ValueError: an array of the state has the wrong shape.
       TypeError: an array of the state has another dtype than the articulation.
 
-    Identity: times ``dynamic_parameters(a)[:, :4].ravel()`` it is ``center_of_mass(a, s)``.
+    Identity: its product with ``dynamic_parameters(a)[:, :4].ravel()`` is ``center_of_mass(a, s)``.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -192,7 +193,7 @@ def static_regressor(articulation: Articulation, state: State) -> Array:
 
 @quantity
 def kinetic_energy_regressor(articulation: Articulation, state: State) -> Array:
-    """Regressor of the kinetic energy, Pinocchio's ``computeKineticEnergyRegressor``; without armature.
+    """Regressor of the kinetic energy without armature, Pinocchio's ``computeKineticEnergyRegressor``.
 
     Args:
       articulation: the articulation.
@@ -205,7 +206,7 @@ def kinetic_energy_regressor(articulation: Articulation, state: State) -> Array:
       ValueError: an array of the state has the wrong shape.
       TypeError: an array of the state has another dtype than the articulation.
 
-    Identity: times ``dynamic_parameters(a).ravel()`` it is ``kinetic_energy(a, s)``.
+    Identity: its product with ``dynamic_parameters(a).ravel()`` is ``kinetic_energy(a, s)``.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -236,7 +237,7 @@ def potential_energy_regressor(articulation: Articulation, state: State) -> Arra
       ValueError: an array of the state has the wrong shape.
       TypeError: an array of the state has another dtype than the articulation.
 
-    Identity: times ``dynamic_parameters(a).ravel()`` it is ``potential_energy(a, s)``.
+    Identity: its product with ``dynamic_parameters(a).ravel()`` is ``potential_energy(a, s)``.
 
     Examples:
       >>> arm = artix.robots.load("arm7")

@@ -1,11 +1,11 @@
 """Second derivatives of inverse dynamics: four tensors in closed form.
 
-Take two displacements of which k moves j, and a DOF i. The material derivatives along k of the terms in the first
+Take displacements j and k, where k moves j, and a DOF i. The material derivatives along k of the terms in the first
 derivative by j are again products of the motions of j and k: ``D_k first_j = first_k x S_j`` and
-``D_k second_j = second_k x S_j + 2 first_k x first_j``. What remains depends on i only through its composite body, or
-not at all where i lies above j. So every tensor is a product of a few rows per DOF and a few vectors per pair, under
-the ancestor masks. Pairs in the other order follow by symmetry, since displacements of different joints commute (the
-tensors are those of Singh, Russell and Wensing, *On second-order derivatives of rigid-body dynamics*, 2023).
+``D_k second_j = second_k x S_j + 2 first_k x first_j``. The rest depends on i only through its composite body, or not
+at all if i lies above j. So every tensor is a product of a few rows per DOF and a few vectors per pair, under the
+ancestor masks. Pairs in the opposite order follow by symmetry, since displacements of different joints commute. The
+tensors are those of Singh, Russell and Wensing, *On second-order derivatives of rigid-body dynamics*, 2023.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from artix.evaluation import quantity
 from artix.kinematics.bodies import Inertias
 from artix.kinematics.displacements import NUM_ROOT, changes_by_velocity, displacements, generalized_columns
 from artix.kinematics.solve import Motion, generalized_motions, kinematics, motion_cross
+from artix.math import spatial
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
 from artix.model.padding import Tree
@@ -46,7 +47,7 @@ Array = jax.Array
 
 
 class InverseDynamicsSecondDerivatives(NamedTuple):
-    """Second derivatives of the generalised forces; entry [i, j, k] is of force i, shape [nv, nv, nv] each.
+    """Second derivatives of the generalised forces; entry [i, j, k] belongs to force i, shape [nv, nv, nv] each.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -105,18 +106,19 @@ def inverse_dynamics_second_derivatives(
       articulation: the articulation.
       state: its configuration and velocity.
       acceleration: generalised acceleration, shape [nv].
-      external_force: wrench on each link at its centre of mass, in world axes, in which it is held, shape [L, 6].
+      external_force: wrench on each link at its centre of mass, force [N] then torque [N m], constant in world axes,
+        shape [L, 6].
 
     Returns:
-      The four tensors, shape [nv, nv, nv] each; all others vanish. Configurations move along
-      :func:`artix.integrate`; a joint with two free axes is taken to turn about them exactly.
+      The four tensors, shape [nv, nv, nv] each; all others are zero. Configurations move along
+      :func:`artix.integrate`; a joint with two free axes is taken to rotate about exactly these.
 
     Raises:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
 
-    Identity: ``.velocity_velocity @ nu @ nu / 2`` is the part of ``coriolis_compensation`` of all joints and the root's
-    rotation.
+    Identity: ``.velocity_velocity @ nu @ nu / 2`` is ``coriolis_compensation``, which does not depend on the root's
+    linear velocity.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -180,7 +182,8 @@ def _by_configurations(pairs: _Pairs, forces: Array, first: Array) -> Array:
     along_rows = _contract_all(pairs.rows, total) + masks.above[:, None] * _contract_all(pairs.rows, d_forces)
     ordered = ordered + masks.above[:, :, None] * along_rows
     both = _symmetric(masks, ordered)
-    # The root rotates about the world's axes, which do not move with it: rotations j and k differ by their bracket.
+    # The root rotates about the world's axes, which do not move with it: the order of two rotations matters by their
+    # bracket.
     bracket = np.zeros((NUM_ROOT,) * 3)
     for j, k, m in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
         bracket[j, k, m], bracket[k, j, m] = 1.0, -1.0
@@ -204,7 +207,7 @@ def _by_configuration_and_velocity(pairs: _Pairs, forces: Array) -> Array:
     """By configuration j and velocity k, [nv, c, c]; ``forces`` are the first derivatives by velocity k."""
     lower, upper, masks = pairs.lower, pairs.upper, pairs.masks
     carried, above = masks.carried, masks.above
-    # Among the root's own rotations, velocities count as above displacements: no displacement rotates them.
+    # For the root's own rotations, velocities count as lying above displacements: no displacement rotates them.
     k_above = masks.strictly + masks.roots
     k_below = (masks.at_or_above.T * (1 - k_above))[None]
     k_above = k_above[None]
@@ -251,7 +254,7 @@ def _sum_with_twice(a: Motion, b: Motion) -> Motion:
 def _masks(tree: Tree, dtype) -> _Masks:
     relations = displacements(tree)
     count, base = NUM_ROOT + tree.num_dofs, tree.num_base_dofs
-    carried, above = (jnp.asarray(mask)[:, :count] for mask in (relations.moved_by, relations.moves_below))
+    carried, above = (jnp.asarray(mask)[:, :count] for mask in (relations.carries_dof, relations.dof_is_above))
     root = jnp.zeros((NUM_ROOT, count), bool).at[:, NUM_ROOT:].set(True)
     roots = jnp.pad(jnp.ones((NUM_ROOT, NUM_ROOT), bool), ((0, tree.num_dofs), (0, tree.num_dofs)))
     strictly = jnp.concatenate([root, above])
@@ -264,7 +267,7 @@ def _masks(tree: Tree, dtype) -> _Masks:
 
 
 def _symmetric(masks: _Masks, ordered: Array) -> Array:
-    """All pairs from those in which k is at or above j."""
+    """Fills in all pairs from those in which k is at or above j."""
     return masks.at_or_above[None] * ordered + (masks.strictly.T[None] * ordered.swapaxes(1, 2))
 
 
@@ -275,13 +278,9 @@ def _moving(sums: Composites, motion: Motion) -> Composites:
 
 
 def _rotated(world: WorldForces, angular: Array) -> WorldForces:
-    """Rates of change of world forces as seen from composites that rotate."""
-    moments = jnp.stack([_cross(world.moments[:, k], angular) for k in range(3)], axis=1)
-    return WorldForces(_cross(world.force, angular), moments, _cross(world.torque, angular))
-
-
-def _cross(a: Array, b: Array) -> Array:
-    return motion_cross(Motion(jnp.zeros_like(a), a), Motion(jnp.zeros_like(b), b)).angular
+    """Rates of change of world forces as seen from rotating composites."""
+    moments = jnp.stack([spatial.cross(world.moments[:, k], angular) for k in range(3)], axis=1)
+    return WorldForces(spatial.cross(world.force, angular), moments, spatial.cross(world.torque, angular))
 
 
 def _momenta(pairs: _Pairs) -> Array:

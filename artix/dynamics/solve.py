@@ -1,4 +1,4 @@
-"""Solves with the mass matrix, using the factorisation that suits the topology; derivatives are implicit."""
+"""Solves with the mass matrix, by the factorisation that suits the topology; derivatives are implicit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def mass_matrix_cholesky(articulation: Articulation, state: State, *, armature: 
     Args:
       articulation: the articulation.
       state: its state; only the configuration matters.
-      armature: whether M contains the joints' armature, as in forward dynamics.
+      armature: whether M includes the joints' armature, as in forward dynamics.
 
     Returns:
       U, unit upper triangular, zero where neither DOF moves the other, shape [nv, nv], and D, shape [nv].
@@ -60,7 +60,7 @@ def mass_matrix_solve(articulation: Articulation, state: State, right: Array, *,
       articulation: the articulation.
       state: its state; only the configuration matters.
       right: a generalised force, shape [nv]; use ``jax.vmap`` for several.
-      armature: whether M contains the joints' armature, as in forward dynamics.
+      armature: whether M includes the joints' armature, as in forward dynamics.
 
     Returns:
       A generalised acceleration, shape [nv].
@@ -90,7 +90,7 @@ def mass_matrix_inverse(articulation: Articulation, state: State, *, armature: b
     Args:
       articulation: the articulation.
       state: its state; only the configuration matters.
-      armature: whether M contains the joints' armature, as in forward dynamics.
+      armature: whether M includes the joints' armature, as in forward dynamics.
 
     Returns:
       The symmetric inverse, shape [nv, nv].

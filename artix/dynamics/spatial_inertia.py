@@ -24,7 +24,7 @@ def link_spatial_inertias(articulation: Articulation, state: State, *, axes: Axe
 
     Args:
       articulation: the articulation.
-      state: its state; only the configuration matters, and in ``"local"`` axes nothing does.
+      state: its state; only the configuration matters, and not even that in ``"local"`` axes.
       axes: ``"local"`` for the link's frame, ``"world_aligned"`` for its origin and the world's axes, ``"world"`` for
         the world's origin and axes (in float32 ill-conditioned far away).
 
@@ -58,13 +58,14 @@ def composite_spatial_inertias(articulation: Articulation, state: State, *, axes
       axes: as in :func:`link_spatial_inertias`.
 
     Returns:
-      Symmetric matrices, linear part first, shape [L, 6, 6].
+      Symmetric matrices, linear part first [kg, kg m, kg m^2], shape [L, 6, 6].
 
     Raises:
       ValueError: an array of the state has the wrong shape, or ``axes`` is not one of the three.
       TypeError: an array of the state has another dtype than the articulation.
 
-    Identity: ``S_i . I^c_j S_j`` of columns i above j of :func:`artix.joint_jacobians` is the mass matrix.
+    Identity: with ``axes="world"`` and the columns S of :func:`artix.joint_jacobians`, ``S_i . I^c_j S_j`` for i above
+    j is the mass matrix.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -95,7 +96,7 @@ def centroidal_inertia(articulation: Articulation, state: State) -> Array:
       ValueError: an array of the state has the wrong shape.
       TypeError: an array of the state has another dtype than the articulation.
 
-    Identity: the inverse of it times the centroidal momentum is the articulation's average velocity.
+    Identity: its inverse times the centroidal momentum is the articulation's average velocity.
 
     Examples:
       >>> quadruped = artix.robots.load("quadruped")
@@ -106,7 +107,7 @@ def centroidal_inertia(articulation: Articulation, state: State) -> Array:
     kin = kinematics(articulation, state)
     inertias = link_reference_inertias(articulation, kin)
     mass, first, second = (jnp.sum(part, axis=-1, keepdims=True) for part in inertias)
-    # Set the first moments to exactly zero, which the difference of large numbers need not be.
+    # The first moments are exactly zero; computed as a difference of large numbers they need not be.
     at_center = Inertias(mass, jnp.zeros_like(first), second - first[:, None] * first[None] / mass[None, None])
     return spatial_inertias(at_center)[..., 0]
 
@@ -120,14 +121,14 @@ def supported_inertia(
     *,
     with_subtree: bool = True,
 ) -> Array:
-    """Spatial inertia of what a frame's link supports, seen from the frame: ``computeSupportedInertiaByFrame``.
+    """Spatial inertia that a frame's link supports, in the frame: Pinocchio's ``computeSupportedInertiaByFrame``.
 
     Args:
       articulation: the articulation.
       state: its state; only the configuration matters.
       frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
       offset: a pose in that frame, shape [7]; the frame itself when ``None``.
-      with_subtree: whether what moves against the link counts, too, or only the links that fixed joints hold below it.
+      with_subtree: whether to include everything below the link, or only the links attached to it by fixed joints.
 
     Returns:
       Symmetric matrix in the frame's own axes, linear part first, shape [6, 6].

@@ -31,7 +31,7 @@ Array = jax.Array
 def subtree_masses(articulation: Articulation) -> Array:
     """Masses of each link together with all links below it, Pinocchio's ``mass``.
 
-    A fixed root's own mass counts here, in Pinocchio it does not.
+    Unlike Pinocchio's, they include a fixed root's own mass.
 
     Args:
       articulation: the articulation.
@@ -57,7 +57,7 @@ def subtree_centers_of_mass(articulation: Articulation, state: State) -> Array:
       state: its state; only the configuration matters.
 
     Returns:
-      World positions [m], shape [L, 3]. Where a subtree has no mass, the centre is that of its link's mass frame.
+      World positions [m], shape [L, 3]; for a massless subtree, the origin of its link's mass frame.
 
     Raises:
       ValueError: an array of the state has the wrong shape.
@@ -78,7 +78,7 @@ def subtree_centers_of_mass(articulation: Articulation, state: State) -> Array:
 
 @quantity
 def subtree_center_of_mass_velocities(articulation: Articulation, state: State) -> Array:
-    """Velocities of :func:`subtree_centers_of_mass` in world axes [m/s], shape [L, 3]; Pinocchio's ``vcom``.
+    """Velocities of :func:`subtree_centers_of_mass` in world axes, Pinocchio's ``vcom``.
 
     Args:
       articulation: the articulation.
@@ -107,7 +107,7 @@ def subtree_center_of_mass_velocities(articulation: Articulation, state: State) 
 
 @quantity
 def subtree_center_of_mass_accelerations(articulation: Articulation, state: State, acceleration: Array) -> Array:
-    """Accelerations of :func:`subtree_centers_of_mass` in world axes, Pinocchio's ``acom``; without gravity.
+    """Accelerations of :func:`subtree_centers_of_mass` in world axes, without gravity; Pinocchio's ``acom``.
 
     Args:
       articulation: the articulation.
@@ -134,7 +134,7 @@ def subtree_center_of_mass_accelerations(articulation: Articulation, state: Stat
 
 @quantity
 def subtree_center_of_mass_jacobian(articulation: Articulation, state: State, link: str | int | Array) -> Array:
-    """Jacobian of the velocity of one of :func:`subtree_centers_of_mass`; ``jacobianSubtreeCenterOfMass``.
+    """Jacobian of one subtree's centre of mass, Pinocchio's ``jacobianSubtreeCenterOfMass``.
 
     Args:
       articulation: the articulation.
@@ -177,7 +177,7 @@ def subtree_center_of_mass_jacobian(articulation: Articulation, state: State, li
 
 @quantity
 def center_of_mass_velocity(articulation: Articulation, state: State) -> Array:
-    """Velocity of the whole articulation's centre of mass in world axes [m/s], shape [3]; Pinocchio's ``vcom[0]``.
+    """Velocity of the whole articulation's centre of mass in world axes, Pinocchio's ``vcom[0]``.
 
     Args:
       articulation: the articulation.
@@ -205,7 +205,7 @@ def center_of_mass_velocity(articulation: Articulation, state: State) -> Array:
 
 @quantity
 def center_of_mass_acceleration(articulation: Articulation, state: State, acceleration: Array) -> Array:
-    """Acceleration of the whole articulation's centre of mass in world axes, Pinocchio's ``acom[0]``; without gravity.
+    """Acceleration of the articulation's centre of mass in world axes, without gravity; Pinocchio's ``acom[0]``.
 
     Args:
       articulation: the articulation.
@@ -230,7 +230,7 @@ def center_of_mass_acceleration(articulation: Articulation, state: State, accele
 
 
 class _CenterMotions(NamedTuple):
-    """Motion of the links' centres of mass relative to the inertial frame that moves with the root's, [3, L] each."""
+    """Motion of the links' centres of mass in the inertial frame that moves with the root's, [3, L] each."""
 
     velocity: Array
     acceleration: Array

@@ -1,4 +1,4 @@
-"""Articulations made from others, and from an articulation back to a builder."""
+"""Makes articulations from others, and builders from articulations."""
 
 from artix.editing.geometry_pairs import possible_geometry_pairs, select_geometry_pairs
 from artix.editing.mimic_map import MimicMap, mimic_map

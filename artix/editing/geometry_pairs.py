@@ -1,4 +1,4 @@
-"""Selects the pairs of shapes of an articulation that touch each other."""
+"""Selects the pairs of shapes of an articulation that collide with each other."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ _PADDED = "a padded articulation has no geometry; choose the pairs of the articu
 
 
 def select_geometry_pairs(articulation: Articulation, pairs: Sequence[tuple[str, str]]) -> Articulation:
-    """The articulation with these pairs of shapes as those that touch each other, and no others.
+    """The articulation with exactly these pairs of shapes colliding with each other.
 
-    Pairs act in every step with ``solver="implicit"``, with or without a ground. Nothing touches that is in no pair.
-    A shape that shall touch in its pairs alone, and not the ground, is a sensor.
+    Pairs collide in every step with ``solver="implicit"``, with or without a ground; all other shapes pass through each
+    other. To let a shape collide in its pairs but not with the ground, make it a sensor.
 
     Args:
       articulation: the articulation; its arrays may be traced or have leading batch axes.
-      pairs: names of two shapes each, spheres, capsules or boxes of links that move against each other; none for a
-        robot that passes through itself.
+      pairs: pairs of names of spheres, capsules or boxes on links that move relative to each other; empty for a robot
+        that passes through itself.
 
     Returns:
       The articulation with these pairs.
 
     Raises:
-      ValueError: a name is unknown, two shapes cannot touch, or a pair is given twice.
+      ValueError: a name is unknown, two shapes cannot collide, or a pair is given twice.
       TypeError: the articulation is padded.
 
     Examples:
@@ -41,16 +41,17 @@ def select_geometry_pairs(articulation: Articulation, pairs: Sequence[tuple[str,
 
 
 def possible_geometry_pairs(articulation: Articulation) -> tuple[tuple[str, str], ...]:
-    """All pairs of shapes that could touch each other, to choose from.
+    """All pairs of shapes that could collide with each other, to choose from.
 
-    Left out are sensors, cylinders and hulls, shapes that do not move against each other, and neighbours: two links of
-    which one is the next above the other that has shapes, since these mostly overlap at their joint.
+    They exclude sensors, cylinders and hulls, shapes that do not move relative to each other, and shapes on
+    neighbouring links, which usually overlap at their joint. Links are neighbours if one is the nearest ancestor with
+    shapes of the other.
 
     Args:
       articulation: the articulation.
 
     Returns:
-      Names of two shapes each.
+      Pairs of names of shapes.
 
     Raises:
       TypeError: the articulation is padded.

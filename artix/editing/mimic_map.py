@@ -18,14 +18,14 @@ Array = jax.Array
 class MimicMap(struct.PyTreeNode):
     """``nu = G nu_r`` and ``q = G_j q_r + offset``, with G_j the rows and columns of G that belong to joints.
 
-    It reduces every quantity of the full articulation to that of the articulation with its mimic relations eliminated:
-    the mass matrix is ``G^T M G``, generalised forces are ``G^T tau``, Jacobians ``J G``. G is constant, so
-    accelerations map like velocities, and Coriolis forces like other forces.
+    It reduces quantities of the full articulation to those of the articulation without its followers: the mass matrix
+    is ``G^T M G``, generalised forces are ``G^T tau``, Jacobians ``J G``. G is constant, so accelerations map like
+    velocities, and Coriolis forces like other forces.
 
     Attributes:
       matrix: G, shape [nv, nr].
-      offset: shape [n] [rad or m]; zero except for followers.
-      independent: numbers of the DOFs that follow no other: the entries of ``q_r``, ascending; static.
+      offset: constant part of the positions, shape [n] [rad or m]; zero except for followers.
+      independent: indices of the DOFs that follow no other, ascending: the entries of ``q_r``; static.
 
     Examples:
       >>> builder = artix.builder_from_articulation(artix.robots.load("double_pendulum"))
@@ -42,7 +42,7 @@ class MimicMap(struct.PyTreeNode):
     independent: tuple[int, ...] = struct.field(pytree_node=False)
 
     def expand(self, state: State) -> State:
-        """The full state of a reduced one, whose joint arrays have the independent DOFs only, shape [nr - base]."""
+        """The full state of a reduced state, whose joint arrays have only the independent DOFs, shape [nr - base]."""
         base = self.matrix.shape[0] - self.offset.shape[0]
         joints = self.matrix[base:, base:]
         return state.replace(
@@ -51,16 +51,16 @@ class MimicMap(struct.PyTreeNode):
         )
 
     def reduce(self, state: State) -> State:
-        """The reduced state of a full one; the positions and velocities of followers are ignored."""
+        """The reduced state of a full state; the positions and velocities of followers are ignored."""
         index = np.array(self.independent, int)
         return state.replace(joint_position=state.joint_position[index], joint_velocity=state.joint_velocity[index])
 
 
 def mimic_map(articulation: Articulation) -> MimicMap:
-    """The linear map that an articulation's mimic joints amount to, Pinocchio's ``JointModelMimic``.
+    """The linear map to which an articulation's mimic joints amount, Pinocchio's ``JointModelMimic``.
 
-    Every relation ``q_follower + gear_ratio q_reference + offset = 0`` holds exactly here, also one that is compliant
-    in stepping. A follower may be followed in turn.
+    Every relation ``q_follower + gear_ratio q_reference + offset = 0`` holds exactly, even one that is compliant in
+    stepping. A follower may be followed in turn.
 
     Args:
       articulation: the articulation; without mimic joints the map is the identity.
@@ -69,7 +69,7 @@ def mimic_map(articulation: Articulation) -> MimicMap:
       The map ``q = G q_r + offset`` from the independent DOFs to all.
 
     Raises:
-      ValueError: joints follow each other in a circle, or one of a pair has several DOFs, as spherical joints do.
+      ValueError: joints follow each other in a circle, or one of them has several DOFs, as spherical joints do.
       TypeError: the articulation is padded.
 
     Identity: ``inverse_dynamics`` of an expanded state, for the acceleration ``G a``, times ``G^T`` is
@@ -84,7 +84,7 @@ def mimic_map(articulation: Articulation) -> MimicMap:
        [0.5]] (0,)
     """
     topology = static_topology(
-        articulation, "a padded articulation has no map of its own; take that of the articulation that was padded"
+        articulation, "mimic_map needs a static topology; pass the articulation before it is padded to a fleet"
     )
     n, base, mimic = topology.num_dofs, topology.num_base_dofs, articulation.mimic
     above = dict(topology.mimic_dofs)
@@ -103,7 +103,7 @@ def mimic_map(articulation: Articulation) -> MimicMap:
 
 
 def _depth(topology: Topology, above: dict[int, int], follower: int) -> int:
-    """The number of relations between a follower and the DOF that it ultimately follows."""
+    """The number of relations between a follower and the independent DOF that it ultimately follows."""
     path = [follower]
     while path[-1] in above:
         path.append(above[path[-1]])

@@ -1,4 +1,4 @@
-"""Selects the shapes of an articulation that make contact."""
+"""Selects the shapes of an articulation that make contact with the ground."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Collection
 import numpy as np
 
 from artix.model.articulation import Articulation
-from artix.model.topology import Topology
+from artix.model.checks import static_topology
 
 
 def select_geometry(
     articulation: Articulation, touching: Collection[str], *, sensors: Collection[str] = ()
 ) -> Articulation:
-    """The articulation with some of its shapes alone, all others gone.
+    """The articulation with only some of its shapes.
 
-    Every candidate of every shape is a contact of each step, whether it is near the ground or not. Where a description
-    has shapes all over a robot, choose the feet, and what falls to the ground as sensors for terminations.
+    Every candidate of every shape is a contact in each step, near the ground or not. If a description has shapes all
+    over a robot, keep the feet, and as sensors for terminations those that touch the ground when it falls.
 
     Args:
       articulation: the articulation; its arrays may be traced or have leading batch axes.
@@ -25,12 +25,12 @@ def select_geometry(
       sensors: names of the shapes that only measure their distance.
 
     Returns:
-      The articulation with these shapes, in their order before, and with the pairs of them that there were.
+      The articulation with these shapes, in the previous order, and the previous pairs among them.
 
     Raises:
-      KeyError: there is no shape of a name; the message lists those that there are.
-      ValueError: a name is among both.
-      TypeError: the articulation is padded, or a single string is given for names.
+      KeyError: there is no shape with one of the names; the message lists the shapes.
+      ValueError: a name is in both collections.
+      TypeError: the articulation is padded, or a single string is passed for names.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -38,9 +38,9 @@ def select_geometry(
       >>> print([(shape.name, shape.sensor) for shape in front.topology.geometries])
       [('front_left_foot', False), ('front_right_foot', False), ('rear_left_foot', True)]
     """
-    topology = articulation.topology
-    if not isinstance(topology, Topology):
-        raise TypeError("a padded articulation has no geometry; choose that of the articulation that was padded")
+    topology = static_topology(
+        articulation, "a padded articulation has no geometry; choose that of the articulation that was padded"
+    )
     for names in (touching, sensors):
         if isinstance(names, str):
             raise TypeError(f"names of shapes must be a sequence; found the one string {names!r}")

@@ -1,7 +1,7 @@
-"""Articulations made from others: with joints locked at a configuration, or attached to a link of another one.
+"""Makes articulations from others: locks joints at a configuration, or attaches one articulation to a link of another.
 
-Both operations work on arrays, so the numbers may be traced: gradients flow through the pose of a locked joint and
-through every parameter of the parts.
+Both operate on arrays that may be traced: gradients flow through the pose of a locked joint and through every parameter
+of the parts.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from artix.model.topology import Topology
 
 Array = jax.Array
 
-#: Arrays that are listed item by item, independently of the order of links and DOFs.
+#: Arrays listed item by item, independently of the order of links and DOFs.
 _LISTED = ("frame_local_pose", "mimic", "fixed_tendons", "spatial_tendons", "loop_joints", "geometry")
 
 
 def lock_joints(articulation: Articulation, state: State, joints: Sequence[str]) -> Articulation:
-    """The articulation with some joints fixed where they are, Pinocchio's ``buildReducedModel``.
+    """The articulation with some joints fixed at their position, Pinocchio's ``buildReducedModel``.
 
-    Links keep their names, numbers and parameters; those that no longer move against each other make up one body and
-    cost nothing. Limits, drives, friction, armature and speed limits of locked joints are gone. Mimic joints and fixed
-    tendons between locked joints are gone too; spatial tendons and loop joints stay.
+    Links keep their names, numbers and parameters; those that no longer move relative to each other form one body and
+    cost nothing. Limits, drives, friction, armature and speed limits of locked joints are dropped, and so are mimic
+    joints and fixed tendons between locked joints. Spatial tendons and loop joints stay.
 
     Args:
       articulation: the articulation.
@@ -43,10 +43,10 @@ def lock_joints(articulation: Articulation, state: State, joints: Sequence[str])
       joints: names of the joints to lock.
 
     Returns:
-      An articulation with fewer DOFs and as many links; take the state of what is left by names.
+      An articulation with as many links and fewer DOFs; look the remaining DOFs up by name.
 
     Raises:
-      KeyError: there is no joint of a name.
+      KeyError: there is no joint with one of the names.
       ValueError: a mimic joint or fixed tendon couples a locked joint to one that is not, or an array has the wrong
         shape.
       TypeError: the articulation is padded, or an array has another dtype.
@@ -87,27 +87,27 @@ def lock_joints(articulation: Articulation, state: State, joints: Sequence[str])
 def attach_articulation(
     parent: Articulation, link: str, child: Articulation, joint: Joint | None = None, *, prefix: str = ""
 ) -> Articulation:
-    """Joins the root of one articulation to a link of another, Pinocchio's ``appendModel``.
+    """Attaches the root of one articulation to a link of another, Pinocchio's ``appendModel``.
 
-    The child's root, fixed or floating by itself, becomes a link on ``joint``. Everything of both is kept but the
-    child's gravity, where the parent's holds, and the kind of its base. Links are numbered breadth-first anew, the
-    child's behind the parent's among siblings: address links, joints and DOFs by name.
+    The child's root, whether its base was fixed or floating, becomes a link on ``joint``. Everything else is kept,
+    except that the parent's gravity applies to the child. Links are renumbered breadth-first, with the child's last
+    among siblings, so address links, joints and DOFs by name.
 
     Args:
-      parent: what the child is attached to.
-      link: name of the link of the parent.
-      child: what is attached.
-      joint: the joint between them: ``parent_pose`` in the link's frame, ``child_pose`` in that of the child's root. A
-        fixed one that lets the two frames coincide when ``None``; ``Joint.fixed(parent_pose=...)`` places the child.
-      prefix: goes before every name of the child, to tell two hands apart.
+      parent: the articulation to attach to.
+      link: name of the parent's link that carries the child.
+      child: the articulation to attach.
+      joint: the joint between them: ``parent_pose`` in the link's frame, ``child_pose`` in that of the child's root.
+        When ``None``, a fixed joint with coinciding frames; ``Joint.fixed(parent_pose=...)`` places the child.
+      prefix: prepended to every name of the child, for example to tell two hands apart.
 
     Returns:
-      One articulation under the parent's name.
+      One articulation with the parent's name.
 
     Raises:
-      KeyError: the parent has no link of the name.
-      ValueError: two parts would share a name, a number of the joint is out of range, or a loop joint ties the child to
-        the world.
+      KeyError: the parent has no link with this name.
+      ValueError: two parts would share a name, one of the joint's numbers is out of range, or a loop joint ties the
+        child to the world.
       TypeError: an articulation is padded, their dtypes differ, or the joint is a composite one.
 
     Examples:
@@ -119,7 +119,7 @@ def attach_articulation(
     above, below = _static(parent), _prefixed(_static(child), prefix)
     if parent.dtype != child.dtype:
         raise TypeError(
-            f"the two must have one dtype; found {parent.dtype} and {child.dtype}; convert with astype(...)"
+            f"parent and child must have one dtype; found {parent.dtype} and {child.dtype}; convert with astype(...)"
         )
     if not isinstance(joint, Joint | None):
         raise TypeError(f"joint must be one Joint, found {joint!r}; begin the child with the links of a composite one")
@@ -246,7 +246,8 @@ def _concatenate(above: Topology, bridge: Topology, below: Topology, at: int) ->
     for joint in below.loop_joints:
         if joint.link_a < 0:
             raise ValueError(
-                f"loop joint {joint.name!r} ties the child to the world, where it is no longer; drop it first"
+                f"loop joint {joint.name!r} ties the child to the world, which is undefined once it is attached; "
+                "remove it first"
             )
     couplings = _renumbered(below, count + np.arange(below.num_links), first + np.arange(below.num_dofs))
     for kind in ("fixed_tendons", "spatial_tendons", "loop_joints"):
@@ -330,6 +331,6 @@ def _renumbered(topology: Topology, links: np.ndarray, dofs: np.ndarray) -> dict
 
 
 def _join_arrays(name: str, parts: Sequence[Articulation], order: np.ndarray | None) -> Any:
-    """The arrays called ``name`` of all parts, concatenated and then put in ``order``, if any."""
+    """Concatenates the arrays called ``name`` of all parts and permutes them by ``order``, if any."""
     joined = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *(getattr(part, name) for part in parts))
     return joined if order is None else _take(joined, order)

@@ -1,4 +1,4 @@
-"""From an articulation back to a builder, to change its structure: couplings, frames, links, joint types."""
+"""Converts an articulation back to a builder, to change its structure: couplings, frames, links, joint types."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from artix.model.topology import Topology
 def builder_from_articulation(articulation: Articulation) -> ArticulationBuilder:
     """A builder that describes an existing articulation.
 
-    Its ``build(articulation.dtype)`` gives the articulation back; before that, add links, frames, tendons or mimic
-    joints to a robot that was loaded. To join two articulations or to lock joints, see :mod:`artix.editing.surgery`.
-    It is not strict: physically impossible inertias, which a reader has warned of, stay as they are.
+    Its ``build(articulation.dtype)`` returns the articulation; before that, add links, frames, tendons or mimic joints
+    to a robot loaded from a file. To join two articulations or to lock joints, see :mod:`artix.editing.surgery`. The
+    builder is not strict: physically impossible inertias, for which a reader has warned, stay as they are.
 
     Args:
       articulation: one articulation; its numbers are read, so none may be traced.
 
     Returns:
-      The builder; its numbers of links, as ``add_link`` returns them, are ``topology.creation_index``.
+      The builder; its link numbers, as ``add_link`` returns them, are ``topology.creation_index``.
 
     Raises:
       TypeError: the articulation is padded.
-      ValueError: it is a batch, or a number is one that no builder accepts.
+      ValueError: it is a batch, or a builder would refuse one of its numbers.
 
     Examples:
       >>> builder = artix.builder_from_articulation(artix.robots.load("arm7"))

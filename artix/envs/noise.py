@@ -23,7 +23,7 @@ def check_scales(scales: Mapping[str, float], known: Mapping[str, int]) -> None:
     """
     for name, scale in scales.items():
         if name not in known:
-            raise ValueError(f"no measurement called {name!r} to put noise on; there are: {', '.join(known)}")
+            raise ValueError(f"no measurement called {name!r} to put noise on; choose from: {', '.join(known)}")
         if not scale >= 0:
             raise ValueError(f"noise of {name}: expected a scale of at least 0, found {scale}")
 

@@ -154,7 +154,7 @@ def leaf_of(tree: Any, name: str) -> Array:
     """
     names = leaf_names(tree)
     if name not in names:
-        raise ValueError(f"no leaf called {name!r} to randomise; there are: {', '.join(names)}")
+        raise ValueError(f"no leaf called {name!r} to randomise; choose from: {', '.join(names)}")
     for part in name.split("."):
         tree = tree[int(part)] if isinstance(tree, tuple) else getattr(tree, part)
     return tree
@@ -206,7 +206,7 @@ def _entry(tree: Any, change: Change, entry: int | str) -> int:
     elif change.leaf.startswith("geometry."):
         names = tuple(each.name for each in topology.geometries)
     if entry not in names:
-        raise ValueError(f"randomisation of {change.leaf}: no entry called {entry!r}; there are: {', '.join(names)}")
+        raise ValueError(f"randomisation of {change.leaf}: no entry called {entry!r}; choose from: {', '.join(names)}")
     return names.index(entry)
 
 

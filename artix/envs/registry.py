@@ -41,7 +41,7 @@ def full_name(name: str) -> str:
     for task in NAMES:
         if task == name or task.startswith(f"{name}_"):
             return task
-    raise ValueError(f"no task called {name!r}; there are: {', '.join(NAMES)}")
+    raise ValueError(f"no task called {name!r}; choose from: {', '.join(NAMES)}")
 
 
 def make(name: str, **options: Any) -> Environment:

@@ -240,7 +240,7 @@ def _weight_and_term(weights: Weights, name: str) -> tuple[float, Callable[..., 
         return weight
     if name not in TERMS:
         raise ValueError(
-            f"no reward called {name!r}; there are: {', '.join(TERMS)}; one of your own is (weight, function)"
+            f"no reward called {name!r}; choose from: {', '.join(TERMS)}; one of your own is (weight, function)"
         )
     return weight, TERMS[name]
 

@@ -109,7 +109,7 @@ def tiles(
     """
     for kind in kinds:
         if kind not in KINDS:
-            raise ValueError(f"no terrain called {kind!r}; there are: {', '.join(KINDS)}")
+            raise ValueError(f"no terrain called {kind!r}; choose from: {', '.join(KINDS)}")
     if not kinds or levels < 1 or columns < 1:
         raise ValueError(
             f"terrain needs at least one kind, level and column; found kinds={kinds}, levels={levels}, "

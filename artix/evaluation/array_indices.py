@@ -1,4 +1,4 @@
-"""The entries that gathers, scatters and dynamic slices read and write."""
+"""Which entries gathers, scatters and dynamic slices read and write."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 OUTSIDE = -1
-"""Stands for entries outside of the array."""
+"""Stands for entries outside the array."""
 
 
 def gather_numbers(shape: Sequence[int], indices: np.ndarray, parameters: Mapping[str, Any]) -> np.ndarray:
-    """Numbers of the entries that a gather reads, in the shape of its result.
+    """Flat indices of the entries that a gather reads, in the shape of its result.
 
     Args:
       shape: shape of the array that it reads.
@@ -37,13 +37,13 @@ def gather_numbers(shape: Sequence[int], indices: np.ndarray, parameters: Mappin
 
 
 class Windows(NamedTuple):
-    """The windows that a gather reads or a scatter changes, for indices that are not known."""
+    """The windows that a gather reads or a scatter changes, for unknown indices."""
 
     offsets: np.ndarray
-    """For each entry of the result (or the updates), the number of the entry that it reads (or changes) if its window
-    starts at zero on all axes."""
+    """For each entry of the result (or the updates), the flat index of the entry that it reads (or changes) if its
+    window starts at zero on all axes."""
     rows: np.ndarray
-    """For each of them, the window that it belongs to, in the order of the indices."""
+    """For each of them, the window to which it belongs, in the order of the indices."""
     axes: tuple[int, ...]
     """The axis along which each coordinate of an index moves a window."""
     strides: tuple[int, ...]
@@ -105,7 +105,7 @@ def _moving_windows(
 def scatter_numbers(
     shape: Sequence[int], indices: np.ndarray, updates: Sequence[int], parameters: Mapping[str, Any]
 ) -> np.ndarray:
-    """Numbers of the entries that a scatter changes, in the shape of its updates.
+    """Flat indices of the entries that a scatter changes, in the shape of its updates.
 
     Args:
       shape: shape of the array that is changed.
@@ -153,7 +153,10 @@ def _windows(
     kept: Sequence[int],
     clip: bool,
 ) -> np.ndarray:
-    """Numbers of the entries of windows, [*axes of the indices, *kept axes]; windows partly outside are all outside."""
+    """Flat indices of the entries of windows, [*axes of the indices, *kept axes].
+
+    A window that is partly outside the array counts as outside entirely.
+    """
     batch = indices.shape[:-1]
     starts = np.zeros((*batch, len(shape)), np.int64)
     for position, axis in enumerate(coordinates):
@@ -178,7 +181,7 @@ def _windows(
 
 
 def fill_value(dtype: np.dtype, fill: Any) -> Any:
-    """The value that a gather has for entries outside of its array."""
+    """The value that a gather returns for entries outside the array."""
     if fill is not None:
         return fill
     if dtype.kind == "b":
@@ -189,7 +192,7 @@ def fill_value(dtype: np.dtype, fill: Any) -> Any:
 
 
 def dynamic_slice_numbers(shape: Sequence[int], starts: Sequence[int], sizes: Sequence[int]) -> np.ndarray:
-    """Numbers of the entries of a window at known starts, clamped to lie within the array."""
+    """Flat indices of the entries of a window at known starts, clamped to lie within the array."""
     numbers = np.arange(int(np.prod(shape, dtype=int))).reshape(shape)
     clamped = [min(max(start, 0), length - size) for start, length, size in zip(starts, shape, sizes, strict=True)]
     return numbers[tuple(slice(start, start + size) for start, size in zip(clamped, sizes, strict=True))]

@@ -1,6 +1,6 @@
 """Operations that only move the entries of arrays, as functions of NumPy arrays.
 
-Applied to arrays of entry numbers, they tell where entries of unknown value go.
+Applied to arrays of flat indices, they show where entries of unknown value go.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Movement: TypeAlias = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
 """Rearranges the entries of arrays."""
 
 Getter: TypeAlias = Callable[[Sequence[int]], Sequence[int]] | None
-"""Takes some of the entries; ``None`` takes all in order."""
+"""Selects some of the entries; ``None`` selects all, in order."""
 
 
 def _broadcast_in_dim(shape: Sequence[int], broadcast_dimensions: Sequence[int], **_: Any) -> Movement:
@@ -119,7 +119,7 @@ MOVEMENTS: dict[str, Callable[..., Movement]] = {
 }
 
 _getters: dict[Any, list[Getter]] = {}
-_MOST_GETTERS = 20_000
+_MAX_GETTERS = 20_000
 
 
 def getters(name: str, parameters: Mapping[str, Any], shapes: tuple[tuple[int, ...], ...]) -> list[Getter]:
@@ -133,7 +133,7 @@ def getters(name: str, parameters: Mapping[str, Any], shapes: tuple[tuple[int, .
     key = name, shapes, *(_hashable(x) for x in parameters.values())
     result = _getters.get(key)
     if result is None:
-        if len(_getters) > _MOST_GETTERS:
+        if len(_getters) > _MAX_GETTERS:
             _getters.clear()
         numbers = entry_numbers(shapes)
         moved = MOVEMENTS[name](**parameters)(numbers)

@@ -1,4 +1,4 @@
-"""Rules that convert operations on arrays with unknown entries to scalars."""
+"""Rules that convert operations on arrays with unknown entries to scalar operations."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from artix.evaluation.scalar_sums import accumulate_rows, matrix_product, reduce
 
 
 def symbolic_rule(equation: Any) -> Rule:
-    """The rule of an equation of a program.
+    """The rule for an equation of a program.
 
     Args:
-      equation: of a jaxpr.
+      equation: an equation of a jaxpr.
 
     Raises:
       UnsupportedOperation: there is none.
@@ -84,7 +84,7 @@ def _unary(equation: Any, rule: Unary) -> Rule:
     return apply
 
 
-def _of_entries(function: Callable[..., int], kind_from: int = 0) -> Callable[[Any], Rule]:
+def _of_entries(function: Callable[..., int]) -> Callable[[Any], Rule]:
     """The rule for an elementwise function of a builder, a kind and one scalar per argument."""
 
     def rule_of(equation: Any) -> Rule:
@@ -97,7 +97,7 @@ def _of_entries(function: Callable[..., int], kind_from: int = 0) -> Callable[[A
                 expand(builder.references(x, kind))
                 for x, kind, expand in zip(arguments, kinds, expansions, strict=True)
             ]
-            results = [function(builder, kinds[kind_from], *scalars) for scalars in zip(*entries, strict=False)]
+            results = [function(builder, kinds[0], *scalars) for scalars in zip(*entries, strict=False)]
             return [builder.as_value(results, shape, dtype)]
 
         return apply
@@ -166,7 +166,7 @@ def _select(equation: Any) -> Rule:
             flags, (no, yes) = expand_which(builder.references(which, Kind.BOOL)), branches
             results = [select(builder, kind, flag, x, y) for flag, x, y in zip(flags, yes, no, strict=False)]
         else:
-            raise UnsupportedOperation("select_n by an integer that is not known")
+            raise UnsupportedOperation("select_n by an unknown integer")
         return [builder.as_value(results, shape, dtype)]
 
     return apply

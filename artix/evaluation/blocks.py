@@ -1,4 +1,4 @@
-"""Large batches evaluated by XLA on a CPU, block by block: what is intermediate then stays in the caches."""
+"""Evaluates large batches block by block where XLA runs them on a CPU, so that intermediates stay in the caches."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import jax
 
 from artix.evaluation.devices import scan
 
-_MOST_ITEMS = 512
+_MAX_ITEMS = 512
 
 
 def block_size(size: int) -> int:
-    """The number of items in a block: the largest divisor of ``size`` within limits, else ``size`` itself."""
-    return next((block for block in range(min(size, _MOST_ITEMS), _MOST_ITEMS // 4 - 1, -1) if size % block == 0), size)
+    """The number of items per block: the largest divisor of ``size`` within limits, or else ``size``."""
+    return next((block for block in range(min(size, _MAX_ITEMS), _MAX_ITEMS // 4 - 1, -1) if size % block == 0), size)
 
 
 def in_blocks(function: Callable[..., Any], operands: Sequence[Any], mapped: Sequence[bool]) -> Any:
-    """The results of a function of a batch, each with the leading axis of its blocks joined.
+    """The results of a batched function, evaluated block by block and joined along the leading axis.
 
     Args:
       function: takes operands of any length along their leading axes, and returns a pytree of arrays of that length.
       operands: pytrees of arrays.
-      mapped: whether each of them has the leading axis; others are the same for all blocks.
+      mapped: whether each operand has the leading axis; the others are the same for all blocks.
     """
     sizes = {
         leaf.shape[0] for x, has_axis in zip(operands, mapped, strict=True) if has_axis for leaf in jax.tree.leaves(x)

@@ -1,4 +1,4 @@
-"""Tracing independent of the caller's context: a program is traced once, and serves callers on any mesh of devices."""
+"""Tracing that does not depend on the caller's context: a program traced once serves callers on any mesh of devices."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from jax._src import mesh as _mesh
 
 @contextlib.contextmanager
 def clean_context() -> Iterator[None]:
-    """Within it, JAX traces as outside of ``jax.shard_map`` and without a mesh.
+    """Within this context, JAX traces as it does outside ``jax.shard_map`` and without a mesh.
 
-    JAX's public functions can set a mesh but not unset it while tracing.
+    JAX's public functions can set a mesh while tracing, but not unset it.
     """
     with _mesh.use_abstract_mesh(_mesh.empty_abstract_mesh):
         yield
 
 
-def all_devices_alike() -> contextlib.AbstractContextManager[Any]:
-    """Within it, ``jax.shard_map`` does not require that the operands of an operation vary over the same devices.
+def without_varying_check() -> contextlib.AbstractContextManager[Any]:
+    """Within this context, ``jax.shard_map`` lets the operands of an operation vary over different devices.
 
-    Programs are traced without devices, so that their constants vary over none.
+    Programs are traced without devices, so their constants do not vary over any.
     """
     check = getattr(_config, "_check_vma", None)
     return contextlib.nullcontext() if check is None else check(False)
 
 
 def is_staging() -> bool:
-    """Whether JAX traces a program (for ``jax.jit``, a loop, ...), also through any number of ``vmap`` and ``jvp``."""
+    """Whether JAX is tracing a program (for ``jax.jit``, a loop, ...), possibly below ``vmap`` and ``jvp``."""
     trace: Any = _core.trace_ctx.trace
     while trace is not None:
         if type(trace).__name__ == "DynamicJaxprTrace":

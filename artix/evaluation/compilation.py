@@ -19,7 +19,7 @@ from artix.evaluation.scalarize import TooManyOperations, UnsupportedOperation, 
 _log = logging.getLogger("artix")
 
 #: Larger programs are left to XLA.
-MOST_OPERATIONS = 200_000
+MAX_OPERATIONS = 200_000
 
 
 _switch: ContextVar[bool | None] = ContextVar("artix_kernels", default=None)
@@ -27,28 +27,28 @@ _gpu_switch: ContextVar[bool | None] = ContextVar("artix_gpu_kernels", default=N
 
 
 def kernels_are_on() -> bool:
-    """Whether functions traced now may be evaluated by kernels: by default unless ``ARTIX_KERNELS`` is ``0``."""
+    """Whether functions traced now may use kernels; by default they may unless ``ARTIX_KERNELS`` is ``0``."""
     chosen = _switch.get()
     return os.environ.get("ARTIX_KERNELS", "1") != "0" if chosen is None else chosen
 
 
 def gpu_kernels_are_on() -> bool:
-    """Whether they may be on GPUs, too: by default only if ``ARTIX_GPU_KERNELS`` is ``1``."""
+    """Whether functions traced now may use kernels on GPUs; by default only if ``ARTIX_GPU_KERNELS`` is ``1``."""
     chosen = _gpu_switch.get()
     return os.environ.get("ARTIX_GPU_KERNELS", "0") == "1" if chosen is None else chosen
 
 
 @contextmanager
 def use_kernels(enabled: bool, gpu: bool | None = None) -> Iterator[None]:
-    """Switches kernels on or off for functions that are traced within the context.
+    """Switches kernels on or off for functions traced within the context.
 
-    Functions compiled before are unaffected. The environment variables ``ARTIX_KERNELS=0`` and ``ARTIX_GPU_KERNELS=1``
-    do the same for a process.
+    Functions compiled earlier are unaffected. The environment variables ``ARTIX_KERNELS=0`` and ``ARTIX_GPU_KERNELS=1``
+    do the same for a whole process.
 
     Args:
-      enabled: whether kernels are used; without them XLA evaluates everything.
-      gpu: whether kernels are used on NVIDIA GPUs (compute capability 8.0 or newer), too, which is off by default;
-        ``None`` leaves that unchanged.
+      enabled: whether to use kernels; without them XLA evaluates everything.
+      gpu: whether to use kernels on NVIDIA GPUs (compute capability 8.0 or newer) as well, which is off by default;
+        ``None`` leaves this unchanged.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -72,17 +72,17 @@ files = KernelFiles()
 _lock = threading.Lock()
 _loaded: set[str] = set()
 _refused: set[str] = set()
-#: In files, precedes the reason why there is no object code.
+#: Precedes, in a file, the reason why there is no object code.
 REFUSAL = b"refused: "
 
 
 def cpu_kernel(program: Program, levels: tuple[int, ...], numbered: tuple[bool, ...] | None = None) -> str | None:
-    """The name of a program's kernel as a target of :mod:`jax.ffi`; ``None`` where XLA has to evaluate it.
+    """The name of a program's kernel as a target of :mod:`jax.ffi`; ``None`` if XLA has to evaluate it.
 
     Args:
       program: the program.
-      levels: of its operands, see :class:`~artix.evaluation.scalar_program.ScalarProgram`.
-      numbered: which operands have rows that a list numbers, see :func:`artix.evaluation.kernels.build`.
+      levels: levels of its operands, see :class:`~artix.evaluation.scalar_program.ScalarProgram`.
+      numbered: which operands are read by row numbers from a list, see :func:`artix.evaluation.kernels.build`.
     """
     if not program.has_kernel:
         return None
@@ -105,11 +105,11 @@ def _load_or_build(program: Program, levels: tuple[int, ...], numbered: tuple[bo
     if code is None:
         try:
             scalars = scalars_of(program, levels)
-            # A program that only moves numbers is left to XLA, which can fuse it with its neighbours.
+            # A program that only moves data is left to XLA, which can fuse it with its neighbours.
             code = kernels.build(scalars, numbered) if scalars.size else REFUSAL
         except (UnsupportedOperation, TooManyOperations, kernels.KernelError) as error:
             code = REFUSAL + f"{type(error).__name__}: {error}".encode()
-        except Exception as error:  # XLA evaluates the program; the error may be transient, so it is not kept on disk.
+        except Exception as error:  # XLA evaluates the program. The error may be transient, so it is not stored.
             refuse(program.name, f"{type(error).__name__}: {error}")
             return None
         if program.key is not None:
@@ -127,14 +127,14 @@ def _load_or_build(program: Program, levels: tuple[int, ...], numbered: tuple[bo
 
 
 def _name(program: Program, levels: tuple[int, ...], numbered: tuple[bool, ...] | None) -> str:
-    """Equal for programs that compute the same on machines of this kind."""
+    """A name that is equal for programs that compute the same on machines of this kind."""
     how = repr(levels if numbered is None else (levels, numbered)).encode()
     content = hashlib.sha256(key_of(program) + how + kernels.machine_key().encode())
     return f"artix_{content.hexdigest()[:40]}"
 
 
 def key_of(program: Program) -> bytes:
-    """Identifies the program among all, or at least among those of this process."""
+    """Identifies the program across processes, or else within this one."""
     return program.key or f"{os.getpid()} {program.number}".encode()
 
 
@@ -143,7 +143,7 @@ def scalars_of(program: Program, levels: tuple[int, ...]) -> ScalarProgram:
     all_levels = [0] * len(program.jaxpr.in_avals)
     for index, level in zip(program.traced, levels, strict=True):
         all_levels[index] = level
-    return scalarize(program.jaxpr, all_levels, program.known, most_operations=MOST_OPERATIONS)
+    return scalarize(program.jaxpr, all_levels, program.known, max_operations=MAX_OPERATIONS)
 
 
 def refuse(what: str, why: str) -> None:

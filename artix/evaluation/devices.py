@@ -1,7 +1,7 @@
 """Arrays within ``jax.shard_map``.
 
-There, JAX tracks over which axes of the mesh an array varies, and requires that all operands of an operation vary over
-the same. Functions of ``jax.numpy`` and ``jax.lax`` ensure that; primitives that are bound directly and the carries of
+There, JAX tracks the mesh axes over which each array varies, and requires all operands of an operation to vary over the
+same axes. The functions of ``jax.numpy`` and ``jax.lax`` ensure this; directly bound primitives and the carries of
 loops do not.
 """
 
@@ -16,8 +16,8 @@ from jax import lax
 _Tree = TypeVar("_Tree")
 
 
-def varying_alike(tree: _Tree, *others: Any) -> _Tree:
-    """The same pytree with every array varying over all axes over which any array in it or the others varies."""
+def match_varying_axes(tree: _Tree, *others: Any) -> _Tree:
+    """The pytree, with every array varying over all axes over which any array in it or in the others varies."""
     axes = frozenset[Any]().union(*map(_varying_axes, jax.tree.leaves((tree, others))))
     if not axes:
         return tree
@@ -25,7 +25,7 @@ def varying_alike(tree: _Tree, *others: Any) -> _Tree:
 
 
 def type_like(others: Sequence[Any], shape: tuple[int, ...], dtype: Any) -> Any:
-    """The type of an array that varies over the same devices as arrays of the given types, which agree in that."""
+    """The type of an array that varies over the same devices as the arrays of these types, which all agree."""
     for other in others:
         if _axes_of_type(other):
             sharding = other.sharding.update(spec=jax.sharding.PartitionSpec(*(None for _ in shape)))
@@ -41,8 +41,8 @@ def scan(
     reverse: bool = False,
     unroll: int = 1,
 ) -> tuple[Any, Any]:
-    """``jax.lax.scan`` whose initial carry may be constant and later vary over devices."""
-    return lax.scan(body, varying_alike(start, items), items, length, reverse, unroll)
+    """``jax.lax.scan`` whose carry may start as a constant and later vary over devices."""
+    return lax.scan(body, match_varying_axes(start, items), items, length, reverse, unroll)
 
 
 def _varying_axes(array: Any) -> frozenset[Any]:

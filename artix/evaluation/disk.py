@@ -1,4 +1,4 @@
-"""Compiled kernels on disk, beside JAX's persistent compilation cache, for use by other processes."""
+"""Compiled kernels on disk, next to JAX's persistent compilation cache, for other processes to use."""
 
 from __future__ import annotations
 
@@ -6,24 +6,25 @@ import hashlib
 import os
 import stat
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import jax
 
 _MAGIC = b"artix kernel 1\n"
-_MOST_BYTES = 512 * 2**20
+_MAX_BYTES = 512 * 2**20
 
 
 class KernelFiles:
     """Files of object code by name, each with a digest of its content, readable by their owner only.
 
-    They are in ``artix-kernels`` in the folder of ``jax.config.jax_compilation_cache_dir``; without one, nothing is
-    kept. Files that are corrupt, or that another user owns or could have written, are never read.
+    They are in ``artix-kernels`` inside ``jax.config.jax_compilation_cache_dir``; if that is not set, nothing is
+    stored. Files that are corrupt, or that another user owns or could have written, are never read.
     """
 
     @property
     def folder(self) -> Path | None:
-        """The folder of the files; ``None`` if nothing is kept."""
+        """The folder of the files; ``None`` if nothing is stored."""
         config = jax.config
         cache = config.jax_compilation_cache_dir  # type: ignore[attr-defined]
         enabled = config.jax_enable_compilation_cache  # type: ignore[attr-defined]
@@ -42,9 +43,10 @@ class KernelFiles:
                 if not _is_own(os.fstat(file.fileno())):
                     return None
                 content = file.read()
-            os.utime(folder / name)
         except OSError:
             return None
+        with suppress(OSError):  # A read-only file system is read all the same.
+            os.utime(folder / name)
         digest, code = content[len(_MAGIC) : len(_MAGIC) + 32], content[len(_MAGIC) + 32 :]
         is_intact = content.startswith(_MAGIC) and hashlib.sha256(name.encode() + code).digest() == digest
         return code if is_intact else None
@@ -59,9 +61,13 @@ class KernelFiles:
             if not _is_private(folder):
                 return
             descriptor, path = tempfile.mkstemp(dir=folder)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(_MAGIC + hashlib.sha256(name.encode() + code).digest() + code)
-            os.replace(path, folder / name)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(_MAGIC + hashlib.sha256(name.encode() + code).digest() + code)
+                os.replace(path, folder / name)
+            except OSError:  # For instance, the disk is full.
+                os.unlink(path)
+                return
             _forget_oldest(folder)
         except OSError:
             return
@@ -80,7 +86,7 @@ def _is_private(folder: Path) -> bool:
 
 def _forget_oldest(folder: Path) -> None:
     files = sorted((entry.stat().st_mtime, entry.stat().st_size, entry.path) for entry in os.scandir(folder))
-    excess = sum(size for _, size, _ in files) - _MOST_BYTES
+    excess = sum(size for _, size, _ in files) - _MAX_BYTES
     for _, size, path in files:
         if excess <= 0:
             break

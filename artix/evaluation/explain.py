@@ -1,4 +1,4 @@
-"""The cost of evaluating a function: operations, lanes, bytes, and what has no kernel."""
+"""What it costs to evaluate a function: operations, lanes, bytes, and which parts have no kernel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.evaluation import kernels
-from artix.evaluation.batch_axes import Axes
+from artix.evaluation.batch_axes import Axes, groups_of, merged
 from artix.evaluation.compilation import scalars_of
 from artix.evaluation.operation import levels_of, program_p
 from artix.evaluation.program import Program
@@ -21,6 +21,7 @@ from artix.evaluation.scalar_order import live
 from artix.evaluation.scalar_program import Op, ScalarProgram, array_operand
 from artix.evaluation.scalarize import TooManyOperations, UnsupportedOperation
 from artix.model.articulation import Articulation
+from artix.model.scene import Scene
 from artix.model.states import neutral_state
 
 _LEVELS = ("for all robots", "a robot", "a tangent of a robot")
@@ -32,11 +33,11 @@ class OperationCost:
 
     Attributes:
       name: what it computes.
-      operations: numbers of scalar operations: once for all robots, per robot, and per tangent of each robot.
-      kinds: the number of each kind, most frequent first.
-      alive: largest number of scalars alive at once; those beyond the vector registers are spilled to memory.
-      bytes_read: of its operands, per robot [B].
-      bytes_written: of its results, per robot [B].
+      operations: scalar operations once for all robots, per robot, and per tangent of each robot.
+      kinds: number of operations of each kind, most frequent first.
+      alive: largest number of scalars alive at once; those that exceed the vector registers are spilled to memory.
+      bytes_read: bytes of operands read per robot [B].
+      bytes_written: bytes of results written per robot [B].
       lanes: number of robots per vector register of this machine.
       refusal: why XLA evaluates it; ``None`` if a kernel does.
 
@@ -74,7 +75,7 @@ class Explanation:
     """How a batch of a function is evaluated: ``print`` it.
 
     Attributes:
-      operations: the operations of artix in the order of their evaluation; XLA evaluates what is between them.
+      operations: artix's operations in order of evaluation; XLA evaluates everything in between.
 
     Examples:
       >>> explanation = artix.explain(artix.mass_matrix, artix.robots.load("arm7"))
@@ -88,23 +89,24 @@ class Explanation:
         return "\n".join(map(str, self.operations)) or "no operation of artix"
 
 
-def explain(function: Callable[..., Any], articulation: Articulation, *arguments: Any) -> Explanation:
+def explain(function: Callable[..., Any], articulation: Articulation | Scene, *arguments: Any) -> Explanation:
     """The cost, per robot, of ``jax.jit(jax.vmap(lambda *x: function(articulation, *x)))``.
 
-    Nothing is compiled or run. The time of a kernel is proportional to its operations or, if its results are large, to
-    the bytes that it writes.
+    Nothing is compiled or run. The run time of a kernel is proportional to its operations or, if its results are large,
+    to the bytes it writes.
 
     Args:
-      function: a function of artix, or one that calls functions of artix (``jax.grad`` of them, for instance).
-      articulation: its first argument, whose parameters are taken as known.
-      arguments: examples of the others, for one robot; those without a default may be left out if they are named as
-        in artix: ``state``, ``force``, ``acceleration``, ``right``, ``external_force``, ``control`` and ``dt``.
+      function: a function of artix, or one that calls functions of artix (such as their ``jax.grad``).
+      articulation: its first argument, an articulation or a scene, whose parameters count as known.
+      arguments: examples of the other arguments, for one robot. Required arguments may be omitted if they have one of
+        artix's names: ``state``, ``force``, ``acceleration``, ``right``, ``external_force``, ``control`` and ``dt``;
+        for a scene ``states``, ``controls`` and ``dt``.
 
     Returns:
-      The costs of each operation.
+      The cost of each operation.
 
     Raises:
-      ValueError: an argument is missing for which there is no default example.
+      ValueError: an argument without a default example is missing.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -144,7 +146,7 @@ def _entries_read(scalars: ScalarProgram, argument: int) -> int:
 
 
 def _cost(program: Program, axes: Axes) -> OperationCost:
-    levels = levels_of(axes, len(program.traced))
+    levels = levels_of(merged(groups_of(axes, program.num_operand_values)), len(program.traced))
     try:
         if not program.has_kernel:
             raise UnsupportedOperation("kernels are switched off")
@@ -169,15 +171,23 @@ def _operations(jaxpr: Any) -> Iterator[tuple[Program, Axes]]:
                 yield from _operations(inner)
 
 
-def _examples(function: Callable[..., Any], articulation: Articulation, num_given: int) -> list[Any]:
+def _defaults(articulation: Articulation | Scene) -> dict[str, Callable[[], Any]]:
+    """Examples of arguments by their names in artix."""
+    dt = jnp.asarray(0.01, articulation.dtype)
+    if isinstance(articulation, Scene):
+        return {"states": articulation.neutral_states, "controls": lambda: None, "dt": lambda: dt}
     topology, dtype = articulation.topology, articulation.dtype
     vector = jnp.zeros(topology.nv, dtype)
-    defaults = {
+    return {
         "state": lambda: neutral_state(articulation),
         "external_force": lambda: jnp.zeros((topology.num_links, 6), dtype),
         "control": lambda: None,
-        "dt": lambda: jnp.asarray(0.01, dtype),
+        "dt": lambda: dt,
     } | dict.fromkeys(("force", "acceleration", "right"), lambda: vector)
+
+
+def _examples(function: Callable[..., Any], articulation: Articulation | Scene, num_given: int) -> list[Any]:
+    defaults = _defaults(articulation)
     examples = []
     for parameter in list(inspect.signature(function).parameters.values())[1 + num_given :]:
         if parameter.default is not parameter.empty or parameter.kind not in (

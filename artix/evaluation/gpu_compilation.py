@@ -1,7 +1,7 @@
 """Builds and caches the kernels of programs for NVIDIA GPUs, and describes their calls to XLA.
 
-XLA takes a kernel as PTX within the program that it compiles. That interface is internal and may change with JAX, which
-is one reason why these kernels are off by default.
+XLA accepts a kernel as PTX inside the program that it compiles. This interface is internal and may change with JAX,
+which is one reason why these kernels are off by default.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from artix.evaluation.scalarize import TooManyOperations, UnsupportedOperation
 OLDEST_JAX = (0, 10)
 
 #: Programs with more scalars live at once are left to XLA, see docs/gpu.md.
-MOST_LIVE = 3000
+MAX_LIVE = 3000
 
 _lock = threading.Lock()
 
@@ -43,12 +43,12 @@ class GpuCall(NamedTuple):
 
 
 def gpu_call(program: Program, levels: tuple[int, ...], axes: Axes) -> GpuCall | None:
-    """The call of the kernel for a batch of a program; ``None`` where XLA has to evaluate it.
+    """The call of the kernel for a batch of a program; ``None`` if XLA has to evaluate it.
 
     Args:
       program: the program.
-      levels: of its operands, see :class:`~artix.evaluation.scalar_program.ScalarProgram`.
-      axes: its batches.
+      levels: levels of its operands, see :class:`~artix.evaluation.scalar_program.ScalarProgram`.
+      axes: its batch axes.
     """
     sizes = [axis.size for axis in axes]
     empty = 0 in sizes or not any(np.prod(kind.shape) for kind in program.result_types)
@@ -88,7 +88,7 @@ def _kernel(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...
 
 
 def _read_or_build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool) -> Any:
-    content = hashlib.sha256(key_of(program) + repr((levels, mapped, has_items, MOST_LIVE, target_key())).encode())
+    content = hashlib.sha256(key_of(program) + repr((levels, mapped, has_items, MAX_LIVE, target_key())).encode())
     name = f"artix_gpu_{content.hexdigest()[:40]}"
     code = files.read(name)
     if code is None:
@@ -107,6 +107,6 @@ def _read_or_build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapp
 def _build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool) -> GpuKernel:
     scalars = fewest_live(scalars_of(program, levels))
     alive = live(scalars)
-    if alive > MOST_LIVE:
-        raise KernelError(f"{alive:,} scalars live at once, more than {MOST_LIVE:,}: threads have no room for them")
+    if alive > MAX_LIVE:
+        raise KernelError(f"{alive:,} scalars live at once, more than {MAX_LIVE:,}: threads have no room for them")
     return build_for_gpu(scalars, mapped, has_items)

@@ -1,4 +1,4 @@
-"""Gathers and dynamic slices at unknown indices: loads from arguments and known arrays, else selections."""
+"""Gathers and dynamic slices at unknown indices: loads from arguments and known arrays, otherwise selections."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class _Source(NamedTuple):
     """An array from which entries can be loaded: a range of entries of an argument or table."""
 
     number: int
-    """The number of the argument or table."""
+    """Index of the argument or table."""
     first: int
-    """The number of the array's first entry in it."""
+    """Flat index, in it, of the array's first entry."""
     size: int
-    """The array's number of entries."""
+    """Number of entries of the array."""
 
     def entries(self, builder: ScalarBuilder, kind: int, start: int, offsets: Sequence[int]) -> list[int]:
         """The entries at offsets from a start."""
@@ -83,14 +83,14 @@ def load_windows(builder: ScalarBuilder, equation: Any, entries: Value, indices:
 def window_starts(
     builder: ScalarBuilder, indices: Sequence[int], windows: Windows, mode: Any, first: int = 0
 ) -> tuple[list[int], list[int]]:
-    """The first entry of each window if it begins at unknown indices, and whether the window lies within the array.
+    """The first entry of each window at unknown indices, and whether the window lies within the array.
 
     Args:
       builder: builds scalars.
       indices: the indices, coordinates last.
-      windows: the windows, as many coordinates as strides.
-      mode: what becomes of windows outside.
-      first: the number of the array's own first entry.
+      windows: the windows, with as many coordinates as strides.
+      mode: how to treat windows outside the array.
+      first: flat index of the array's own first entry.
     """
     width, starts, is_inside = len(windows.axes), [], []
     for row in range(len(indices) // width if width else 1):
@@ -132,7 +132,7 @@ def load_slice(builder: ScalarBuilder, equation: Any, entries: Value, starts: Se
 
 
 def _source(builder: ScalarBuilder, entries: Value, kind: int, starts: list[int]) -> _Source | Computed:
-    """The source of an array's entries, of which windows are read that begin at these starts."""
+    """Where to read the entries of an array from, in windows that begin at these starts."""
     if isinstance(entries, LargeArgument):
         return _Source(entries.number, 0, len(entries))
     if isinstance(entries, np.ndarray):
@@ -146,9 +146,9 @@ def _source(builder: ScalarBuilder, entries: Value, kind: int, starts: list[int]
 
 
 def check_index(dtype: Any) -> None:
-    """Raises ``UnsupportedOperation`` unless unknown indices may be of this dtype."""
+    """Raises ``UnsupportedOperation`` unless unknown indices may have this dtype."""
     if kind_of(dtype) != Kind.INT32:
-        raise UnsupportedOperation(f"indices of {dtype} that are not known")
+        raise UnsupportedOperation(f"unknown indices of {dtype}")
 
 
 def _clip(builder: ScalarBuilder, index: int, last: int) -> int:

@@ -25,17 +25,6 @@ from artix.evaluation.scalar_functions import Binary
 from artix.evaluation.scalar_program import Kind
 
 
-def _known(value: Value, name: str) -> np.ndarray:
-    """The value, which has to be known.
-
-    Raises:
-      UnsupportedOperation: it is not.
-    """
-    if type(value) is not np.ndarray:
-        raise UnsupportedOperation(f"{name} at indices that are not known")
-    return value
-
-
 def gather(equation: Any) -> Rule:
     """Reads windows."""
     shape, dtype, _ = result_of(equation)
@@ -81,7 +70,7 @@ def _scatter_at_unknown(
     updates: Sequence[int],
     rule: Binary | None,
 ) -> None:
-    """Changes entries at indices that are not known."""
+    """Changes entries at unknown indices."""
     operand, indices_shape, changes = shapes_of(equation)
     kind, mode = kind_of(result_of(equation)[1]), equation.params["mode"]
     check_index(equation.invars[1].aval.dtype)
@@ -125,7 +114,9 @@ def dynamic_update_slice(equation: Any) -> Rule:
 
     def apply(builder: ScalarBuilder, arguments: Sequence[Value]) -> list[Value]:
         entries, changes, *starts = arguments
-        first = [int(_known(start, "dynamic_update_slice")) for start in starts]
+        if any(type(start) is not np.ndarray for start in starts):
+            raise UnsupportedOperation("dynamic_update_slice at unknown indices")
+        first = [int(start) for start in starts]  # type: ignore[arg-type]
         updated = list(builder.references(entries, kind))
         numbers = dynamic_slice_numbers(shape, first, update).ravel().tolist()
         for number, change in zip(numbers, builder.references(changes, kind), strict=True):

@@ -1,7 +1,8 @@
-"""Entries of computed arrays at unknown indices: each is selected among those at which the index may point.
+"""Entries of computed arrays at unknown indices, selected from all entries that the index may address.
 
-Scalars have no address from which each lane could load another. Arguments and known arrays have; to load from those
-takes as long as some eight selections (Zen 4, AVX-512, November 2026), and the bounds of an index often leave few more.
+Computed scalars have no address from which each lane could load its own. Arguments and known arrays have one; a load
+from them takes as long as about eight selections (Zen 4, AVX-512, November 2026), and the bounds of an index often
+leave few more candidates.
 """
 
 from __future__ import annotations
@@ -57,9 +58,9 @@ def change_window(
       kind: kind of the entries.
       entries: all entries of the array, which are replaced.
       starts: where windows may start, ascending.
-      start: where this one does; nowhere if it is none of them.
-      changes: offsets from the start, with the scalars by which entries there are changed.
-      changed: what becomes of an entry and such a scalar.
+      start: where this one starts; if it is none of them, nothing changes.
+      changes: offsets from the start, with the scalars that change the entries there.
+      changed: combines an entry with such a scalar.
     """
     candidates = _candidates(builder, starts, start)
     builder.check_size(len(candidates) * len(changes))
@@ -79,6 +80,6 @@ def starts_along(strides: Sequence[int], last: Sequence[int]) -> list[int]:
 
 
 def _candidates(builder: ScalarBuilder, starts: Sequence[int], start: int) -> Sequence[int]:
-    """Those of the starts that the bounds of an unknown index admit."""
+    """The starts that are within the bounds of an unknown index."""
     least, most = bounds(builder, start)
     return [x for x in starts if least <= x <= most] or starts

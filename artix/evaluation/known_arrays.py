@@ -1,4 +1,4 @@
-"""Operations on arrays that are known while a program is scalarised: by NumPy, as JAX would compile each of them."""
+"""Operations on arrays that are known when a program is scalarised, by NumPy, since JAX would compile each of them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,9 @@ def _divide(x: np.ndarray, y: np.ndarray) -> Any:
     return np.where(y == 0, -1, quotient).astype(x.dtype)
 
 
-def _rsqrt(x: np.ndarray) -> Any:
+def reciprocal_root(x: Any) -> Any:
+    """The reciprocal of the square root, in the dtype of ``x``."""
     return np.reciprocal(np.sqrt(x))
-
-
-def _remainder(x: np.ndarray, y: np.ndarray) -> Any:
-    return np.fmod(x, y)
 
 
 _ELEMENTWISE: dict[str, Callable[..., Any]] = {
@@ -42,7 +39,7 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "neg": np.negative,
     "max": np.maximum,
     "min": np.minimum,
-    "rem": _remainder,
+    "rem": np.fmod,
     "pow": np.power,
     "atan2": np.arctan2,
     "sin": np.sin,
@@ -63,7 +60,7 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "log": np.log,
     "log1p": np.log1p,
     "sqrt": np.sqrt,
-    "rsqrt": _rsqrt,
+    "rsqrt": reciprocal_root,
     "cbrt": np.cbrt,
     "square": np.square,
     "abs": np.abs,
@@ -229,7 +226,7 @@ def numeric_rule(primitive: Any, parameters: Mapping[str, Any]) -> Numeric:
 
     Args:
       primitive: the operation.
-      parameters: of the operation.
+      parameters: its parameters.
     """
     name = primitive.name
     if (elementwise := _ELEMENTWISE.get(name)) is not None:

@@ -1,8 +1,8 @@
 """The JAX primitive that evaluates programs of robots, for one robot or a batch.
 
-Values and derivatives are evaluated alike: a value is a program without tangents. Batches are a parameter of the
-operation, so that whatever evaluates it, a kernel or XLA, sees the program of one robot and the number of robots.
-Derivatives recompute the values that they need: only arguments are kept between a rollout and its gradient.
+Values and derivatives are evaluated in the same way: a value is a program without tangents. The batch axes are a
+parameter of the operation, so that whatever evaluates it, a kernel or XLA, sees the program of one robot and the number
+of robots. Derivatives recompute the values that they need: only arguments are kept between a rollout and its gradient.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax._src import dispatch
+from jax._src import checkify, dispatch
 from jax.experimental.jet import jet_rules
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 
-from artix.evaluation.batch_axes import Axes, Axis
+from artix.evaluation.batch_axes import Axes, Axis, groups_of, merge_operands, merged, split_results
 from artix.evaluation.blocks import in_blocks
-from artix.evaluation.clean_context import all_devices_alike
+from artix.evaluation.clean_context import without_varying_check
 from artix.evaluation.compilation import cpu_kernel
-from artix.evaluation.devices import type_like, varying_alike
+from artix.evaluation.devices import match_varying_axes, type_like
 from artix.evaluation.gpu_compilation import gpu_call
 from artix.evaluation.partitioning import call_partitioned
 from artix.evaluation.program import Program
@@ -37,17 +37,17 @@ program_p.multiple_results = True
 
 
 def evaluate(program: Program, operands: Sequence[Any], axes: Axes = ()) -> list[Array]:
-    """The results of a program, or of a batch."""
-    return program_p.bind(*varying_alike(tuple(operands)), program=program, axes=axes)
+    """The results of a program, for one robot or a batch."""
+    return program_p.bind(*match_varying_axes(tuple(operands)), program=program, axes=axes)
 
 
 def evaluate_by_xla(*operands: Any, program: Program, axes: Axes) -> list[Array]:
-    """The same, operation by operation: defines :func:`evaluate`, and implements it where there is no kernel."""
+    """:func:`evaluate`, operation by operation: its definition, and its implementation where there is no kernel."""
     function: Any = program
     for axis in reversed(axes):
         in_axes = tuple(0 if is_mapped else None for is_mapped in axis.mapped)
         function = jax.vmap(function, in_axes=in_axes, out_axes=0, axis_size=axis.size)
-    with all_devices_alike():
+    with without_varying_check():
         return list(function(*operands))
 
 
@@ -57,7 +57,7 @@ def _run_compiled(*operands: Array, program: Program, axes: Axes) -> list[Array]
 
 
 class _Running(threading.local):
-    """Whether this thread runs an operation outside of compiled functions."""
+    """Whether this thread is running an operation outside compiled functions."""
 
     active = False
 
@@ -66,7 +66,7 @@ _running = _Running()
 
 
 def _run(*operands: Array, program: Program, axes: Axes) -> list[Array]:
-    if _running.active:  # ``jax.debug_nans`` runs it again to find the operation that made the NaN.
+    if _running.active:  # ``jax.debug_nans`` runs it again to find the operation that produced the NaN.
         return evaluate_by_xla(*operands, program=program, axes=axes)
     _running.active = True
     try:
@@ -118,12 +118,12 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, program: Program, axes
 
 
 def _transpose_of_values(cotangents: Sequence[Any], operands: Sequence[Any], program: Program, axes: Axes) -> list[Any]:
-    """Transposes the derivative along the operands that the program is linear in; it is the same everywhere."""
+    """Transposes the derivative along the operands in which the program is linear; it is the same everywhere."""
     linear = [index for index, operand in enumerate(operands) if ad.is_undefined_primal(operand)]
     if len(operands) > program.num_operand_values or not program.is_linear_in(linear):
         raise TypeError(
-            f"{program.name} is not linear in an argument by which it is to be transposed: jax.linear_transpose takes "
-            "linear functions alone; the transpose of the derivative at a point is that of jax.vjp"
+            f"{program.name} is not linear in an argument to be transposed: jax.linear_transpose takes only linear "
+            "functions; use jax.vjp for the transpose of the derivative at a point"
         )
     at_zero = [jnp.zeros(x.aval.shape, x.aval.dtype) if ad.is_undefined_primal(x) else x for x in operands]
     axes_of_derivative = tuple(Axis(size, (*mapped, *(mapped[index] for index in linear))) for size, mapped in axes)
@@ -138,8 +138,8 @@ def _transpose_of_values(cotangents: Sequence[Any], operands: Sequence[Any], pro
 
 def _refuse_jet(primals_in: Any, series_in: Any, **params: Any) -> Any:
     raise NotImplementedError(
-        f"{params['program'].name} has no rule for Taylor series: jax.experimental.jet does not enter functions of "
-        "artix; nest jax.jvp instead, once for each order"
+        f"{params['program'].name} has no rule for Taylor series: jax.experimental.jet does not support functions of "
+        "artix; nest jax.jvp instead, once per order"
     )
 
 
@@ -154,53 +154,30 @@ def _batch(
         function = functools.partial(evaluate_by_xla, program=program, axes=axes)
         results = jax.vmap(function, in_axes=in_axes, axis_size=size)(*operands)
         return results, [0] * len(results)
-    outer = Axis(size, mapped)
-    if not axes or (len(axes) == 1 and _is_of_tangents(program, axes[0]) and not _is_of_tangents(program, outer)):
-        results = evaluate(program, operands, (outer, *axes))
-        return results, [0] * len(results)
-    inner, rest = axes[0], axes[1:]
-    either = tuple(a or b for a, b in zip(mapped, inner.mapped, strict=True))
-    merged = [_merge_batches(outer, inner, index, operand) for index, operand in enumerate(operands)]
-    results = evaluate(program, merged, (Axis(size * inner.size, either), *rest))
-    return [x.reshape(size, inner.size, *x.shape[1:]) for x in results], [0] * len(results)
+    results = evaluate(program, operands, (Axis(size, mapped), *axes))
+    return results, [0] * len(results)
 
 
-def _is_of_tangents(program: Program, axis: Axis) -> bool:
-    """Whether a batch has many tangents at one point, so that values are computed once."""
-    return not any(axis.mapped[: program.num_operand_values])
-
-
-def _merge_batches(outer: Axis, inner: Axis, index: int, array: Array) -> Array:
-    """Operand ``index``, [outer, inner, ...], as [outer inner, ...]; unchanged if it has neither axis."""
-    if not (outer.mapped[index] or inner.mapped[index]):
-        return array
-    array = array if outer.mapped[index] else array[None]
-    array = array if inner.mapped[index] else array[:, None]
-    rest = array.shape[2:]
-    return jnp.broadcast_to(array, (outer.size, inner.size, *rest)).reshape(outer.size * inner.size, *rest)
-
-
-def _dce(used: list[bool], *rest: Any) -> tuple[list[bool], Any]:
-    """Drops results that are not used."""
+def drop_unused_results(parameter: str, used: list[bool], *rest: Any) -> tuple[list[bool], Any]:
+    """JAX's rule for dead code: selects the used results of the program, or programs, in a parameter."""
     equation = rest[-1]  # Since JAX 0.12 there is another argument before it.
     if not any(used):
         return [False] * len(equation.invars), None
     if all(used):
         return [True] * len(equation.invars), equation
-    program = equation.params["program"].select([index for index, is_used in enumerate(used) if is_used])
+    selected = equation.params[parameter].select([index for index, is_used in enumerate(used) if is_used])
     outvars = [variable for variable, is_used in zip(equation.outvars, used, strict=True) if is_used]
-    return [True] * len(equation.invars), equation.replace(
-        outvars=outvars, params=equation.params | {"program": program}
-    )
+    params = equation.params | {parameter: selected}
+    return [True] * len(equation.invars), equation.replace(outvars=outvars, params=params)
 
 
 def _lower_by_xla(context: Any, *operands: Any, program: Program, axes: Axes) -> Any:
-    """Operation by operation."""
+    """Lowers a program operation by operation, for XLA to compile."""
     return lower_on_one_device(functools.partial(evaluate_by_xla, program=program, axes=axes), context, *operands)
 
 
 def lower_on_one_device(function: Any, context: Any, *operands: Any) -> Any:
-    """Lowers a function of arrays, with types as on one device, since programs are traced without devices."""
+    """Lowers a function of arrays as on one device, since programs are traced without devices."""
     types = {name: [_type_on_one_device(aval) for aval in getattr(context, name)] for name in ("avals_in", "avals_out")}
     return mlir.lower_fun(function, multiple_results=True)(context.replace(**types), *operands)
 
@@ -210,25 +187,33 @@ def _type_on_one_device(aval: Any) -> Any:
 
 
 def _lower_for_cpu(context: Any, *operands: Any, program: Program, axes: Axes) -> Any:
-    """A kernel, where there can be one; not for exports, which must not depend on this machine."""
-    module = context.module_context
-    batches = axes or (Axis(1, (True,) * len(operands)),)
-    levels = levels_of(batches, len(operands))
-    kernel = None if module.lowering_parameters.for_export else cpu_kernel(program, levels)
-    if kernel is None and axes and program.has_kernel and is_for_one_device(module):
-        return lower_on_one_device(functools.partial(_evaluate_in_blocks, program, axes), context, *operands)
-    if kernel is None:
+    """Lowers to a kernel if there is one, but not in exports, which must not depend on this machine."""
+    module, groups = context.module_context, groups_of(axes, program.num_operand_values)
+    batches = merged(groups) or (Axis(1, (True,) * len(operands)),)
+    kernel = None if module.lowering_parameters.for_export else cpu_kernel(program, levels_of(batches, len(operands)))
+    one_device = is_for_one_device(module)
+    if kernel is None and not (axes and program.has_kernel and one_device):
         return _lower_by_xla(context, *operands, program=program, axes=axes)
-    if not is_for_one_device(module):
-        partitioned = functools.partial(call_partitioned, kernel, program, axes)
+    if one_device and len(groups) < len(axes):
+        return lower_on_one_device(functools.partial(_evaluate_merged, program, groups), context, *operands)
+    if kernel is None:
+        return lower_on_one_device(functools.partial(_evaluate_in_blocks, program, axes), context, *operands)
+    if not one_device:
+        partitioned = functools.partial(call_partitioned, kernel, program, groups)
         return mlir.lower_fun(partitioned, multiple_results=True)(context, *operands)
     if axes:
         return jax.ffi.ffi_lowering(kernel)(context, *operands)
     return mlir.lower_fun(functools.partial(_call_for_one, kernel, program), multiple_results=True)(context, *operands)
 
 
+def _evaluate_merged(program: Program, groups: Sequence[Axes], *operands: Any) -> list[Any]:
+    """Nested batches as one."""
+    with without_varying_check():
+        return split_results(groups, evaluate(program, merge_operands(groups, operands), merged(groups)))
+
+
 def _evaluate_in_blocks(program: Program, axes: Axes, *operands: Any) -> list[Any]:
-    """As :func:`evaluate_by_xla`, for what is too large for a kernel."""
+    """:func:`evaluate_by_xla` block by block, for programs too large for a kernel."""
 
     def of_part(*parts: Any) -> list[Any]:
         size = next(x.shape[0] for x, is_mapped in zip(parts, axes[0].mapped, strict=True) if is_mapped)
@@ -238,25 +223,27 @@ def _evaluate_in_blocks(program: Program, axes: Axes, *operands: Any) -> list[An
 
 
 def _call_for_one(kernel: str, program: Program, *operands: Any) -> list[Any]:
-    """A batch of one."""
+    """Calls a kernel for a batch of one."""
     shapes = [jax.ShapeDtypeStruct((1, *kind.shape), kind.dtype) for kind in program.result_types]
-    with all_devices_alike():
+    with without_varying_check():
         results = jax.ffi.ffi_call(kernel, shapes)(*(operand[None] for operand in operands))
         return [result.reshape(kind.shape) for result, kind in zip(results, program.result_types, strict=True)]
 
 
 def _lower_for_cuda(context: Any, *operands: Any, program: Program, axes: Axes) -> Any:
-    """A kernel, if they are switched on and the batch is on one device; else operation by operation."""
-    module, call = context.module_context, None
+    """Lowers to a kernel if GPU kernels are on and the batch is on one device, otherwise to XLA's operations."""
+    module, groups, call = context.module_context, groups_of(axes, program.num_operand_values), None
     if is_for_one_device(module) and not module.lowering_parameters.for_export:
-        call = gpu_call(program, levels_of(axes, len(operands)), axes)
+        call = gpu_call(program, levels_of(merged(groups), len(operands)), merged(groups))
     if call is None:
         return _lower_by_xla(context, *operands, program=program, axes=axes)
+    if len(groups) < len(axes):
+        return lower_on_one_device(functools.partial(_evaluate_merged, program, groups), context, *operands)
     return jax.ffi.ffi_lowering(call.target)(context, *operands, **call.attributes)
 
 
 def is_for_one_device(module: Any) -> bool:
-    """Whether a program that is lowered is that of one device, as within ``jax.shard_map``."""
+    """Whether the module being lowered runs on one device, as within ``jax.shard_map``."""
     axis_context = module.axis_context
     if getattr(axis_context, "num_devices", 1) == 1:
         return True
@@ -265,7 +252,7 @@ def is_for_one_device(module: Any) -> bool:
 
 
 def levels_of(axes: Axes, num_operands: int) -> tuple[int, ...]:
-    """Of each operand, the innermost batch by which it is mapped; see :class:`ScalarProgram`."""
+    """The level of each operand: the innermost batch axis along which it is mapped; see :class:`ScalarProgram`."""
     levels = [0] * num_operands
     for level, axis in enumerate(axes, start=1):
         levels = [level if is_mapped else before for before, is_mapped in zip(levels, axis.mapped, strict=True)]
@@ -277,9 +264,10 @@ program_p.def_abstract_eval(_result_types)
 ad.primitive_jvps[program_p] = _jvp
 ad.primitive_transposes[program_p] = _transpose
 batching.primitive_batchers[program_p] = _batch
-pe.dce_rules[program_p] = _dce
+pe.dce_rules[program_p] = functools.partial(drop_unused_results, "program")
 jet_rules[program_p] = _refuse_jet
-# Needed by ``custom_partitioning``, which is used for batches on several devices.
+checkify.error_checks[program_p] = functools.partial(checkify.nan_error_check, program_p)
+# Required by ``custom_partitioning``, which handles batches on several devices.
 dispatch.prim_requires_devices_during_lowering.add(program_p)
 mlir.register_lowering(program_p, _lower_by_xla)
 mlir.register_lowering(program_p, _lower_for_cpu, platform="cpu")

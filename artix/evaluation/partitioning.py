@@ -1,6 +1,6 @@
 """Kernels for batches on several devices: each device computes its part, without communication.
 
-XLA does not know what a kernel does, and would gather the whole batch on every device.
+By default XLA, which does not know what a kernel does, would gather the whole batch on every device.
 """
 
 from __future__ import annotations
@@ -14,39 +14,58 @@ import jax
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import NamedSharding, PartitionSpec
 
-from artix.evaluation.batch_axes import Axes
+from artix.evaluation.batch_axes import Axes, merge_operands, merged, split_results
 from artix.evaluation.program import Program
 
-_BATCH = "b"
 
+def call_partitioned(target: str, program: Program, groups: Sequence[Axes], *operands: Any) -> list[Any]:
+    """Calls a kernel on the part of the batches that each device has.
 
-def call_partitioned(target: str, program: Program, axes: Axes, *operands: Any) -> list[Any]:
-    """Calls a kernel on the part of the outermost batch that each device has.
+    Every batch of robots may be split; tangents of one robot stay together.
 
     Args:
       target: the kernel's name.
       program: its program.
-      axes: the batches.
+      groups: the batches, see :func:`~artix.evaluation.batch_axes.groups_of`.
       operands: the whole arrays.
     """
-    sizes = tuple(axis.size for axis in axes[1:])
-    mapped = axes[0].mapped if axes else (False,) * len(operands)
+    axes = [axis for group in groups for axis in group]
+    split = len(groups[0]) if groups else 0
 
     def call(*parts: Any) -> tuple[Any, ...]:
-        sizes_here = [part.shape[0] for part, is_mapped in zip(parts, mapped, strict=True) if is_mapped][:1]
-        shapes = [jax.ShapeDtypeStruct((*sizes_here, *sizes, *kind.shape), kind.dtype) for kind in program.result_types]
-        return tuple(jax.ffi.ffi_call(target, shapes)(*parts))
+        here = _with_sizes_of(parts, groups)
+        shapes = [
+            jax.ShapeDtypeStruct((*(axis.size for axis in merged(here)), *kind.shape), kind.dtype)
+            for kind in program.result_types
+        ]
+        return tuple(split_results(here, jax.ffi.ffi_call(target, shapes)(*merge_operands(here, parts))))
 
     if not axes:
         return list(call(*operands))
 
     def shardings(mesh: Any, arguments: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """The shardings of arguments and results: the batch as in the first argument whose batch is sharded."""
-        specs = [getattr(argument.sharding, "spec", None) for argument in arguments]
-        batch_specs = [spec[0] for spec, is_mapped in zip(specs, mapped, strict=True) if is_mapped and spec]
-        batch_spec = next((spec for spec in batch_specs if spec is not None), None)
-        sharded, replicated = NamedSharding(mesh, PartitionSpec(batch_spec)), NamedSharding(mesh, PartitionSpec())
-        return [sharded if is_mapped else replicated for is_mapped in mapped], [sharded] * len(program.result_types)
+        """The shardings of arguments and results: each batch as in the first argument in which it is sharded."""
+        specs = [tuple(getattr(argument.sharding, "spec", None) or ()) for argument in arguments]
+        of_axes: list[Any] = [None] * len(axes)
+        used: set[Any] = set()
+        for number, axis in enumerate(axes[:split]):
+            for index, spec in enumerate(specs):
+                position = sum(outer.mapped[index] for outer in axes[:number])
+                if not axis.mapped[index] or len(spec) <= position or spec[position] is None:
+                    continue
+                names = set(spec[position] if isinstance(spec[position], tuple) else (spec[position],))
+                if not names & used:  # A part of the mesh splits one batch.
+                    of_axes[number] = spec[position]
+                    used |= names
+                    break
+        of_arguments = [
+            NamedSharding(
+                mesh,
+                PartitionSpec(*(spec for axis, spec in zip(axes, of_axes, strict=True) if axis.mapped[index])),
+            )
+            for index in range(len(arguments))
+        ]
+        return of_arguments, [NamedSharding(mesh, PartitionSpec(*of_axes))] * len(program.result_types)
 
     def infer(mesh: Any, arguments: Sequence[Any], _: Any) -> Any:
         return tuple(shardings(mesh, arguments)[1])
@@ -55,21 +74,36 @@ def call_partitioned(target: str, program: Program, axes: Axes, *operands: Any) 
         argument_shardings, result_shardings = shardings(mesh, arguments)
         return mesh, call, tuple(result_shardings), tuple(argument_shardings)
 
-    names = (f"{first}{second}" for first, second in itertools.product(string.ascii_lowercase, string.ascii_lowercase))
-    other_dimensions: list[str] = []
+    letters = itertools.product(string.ascii_lowercase, string.ascii_lowercase)
+    names = ("".join(pair) for pair in letters)
+    batches = [next(names) for _ in axes]
+    own: list[str] = []
 
-    def dimensions(rank: int, has_batch: bool) -> str:
-        own = [next(names) for _ in range(rank - has_batch)]
-        other_dimensions.extend(own)
-        return " ".join([_BATCH, *own] if has_batch else own)
+    def dimensions(mapped: Sequence[bool], rank: int) -> str:
+        rest = [next(names) for _ in range(rank)]
+        own.extend(rest)
+        return " ".join([*itertools.compress(batches, mapped), *rest])
 
-    left = [dimensions(operand.ndim, is_mapped) for operand, is_mapped in zip(operands, mapped, strict=True)]
-    right = [dimensions(len(axes) + len(kind.shape), True) for kind in program.result_types]
+    every = [True] * len(axes)
+    mapped = [[axis.mapped[index] for axis in axes] for index in range(len(operands))]
+    left = [dimensions(flags, operand.ndim - sum(flags)) for operand, flags in zip(operands, mapped, strict=True)]
+    right = [dimensions(every, len(kind.shape)) for kind in program.result_types]
     partitioned = custom_partitioning(call)
     partitioned.def_partition(
         partition=partition,
         infer_sharding_from_operands=infer,
         sharding_rule=f"{', '.join(left)} -> {', '.join(right)}",
-        need_replication_factors=tuple(other_dimensions),
+        need_replication_factors=(*batches[split:], *own),
     )
     return list(partitioned(*operands))
+
+
+def _with_sizes_of(operands: Sequence[Any], groups: Sequence[Axes]) -> list[Axes]:
+    """The batches with the sizes that they have in operands."""
+    axes = [axis for group in groups for axis in group]
+    sizes = []
+    for number, axis in enumerate(axes):
+        index = axis.mapped.index(True)
+        sizes.append(operands[index].shape[sum(outer.mapped[index] for outer in axes[:number])])
+    remaining = iter(sizes)
+    return [tuple(axis._replace(size=next(remaining)) for axis in group) for group in groups]

@@ -20,21 +20,21 @@ from artix.evaluation.clean_context import clean_context
 
 Array = jax.Array
 Type = jax.ShapeDtypeStruct
-#: Of each axis of each array of a program, the first entry, the number of entries, and the length of a larger array's.
+#: For each axis of each array: the first entry and the number of entries within a larger array, and its length there.
 _AxesOfAll: TypeAlias = tuple[tuple[tuple[int, int, int], ...], ...]
 
-#: Derived programs (for known parameters, derivatives, ...) that are kept for one program; the oldest is dropped first.
-_MOST_DERIVED = 256
+#: Number of derived programs (with known parameters, derivatives, ...) kept per program; the oldest is dropped first.
+_MAX_DERIVED = 256
 
 _numbers = itertools.count()
 
 
 class Program:
-    """A function of arrays of one robot, and which of its arguments are known.
+    """A function of the arrays of one robot, some of whose arguments may be known.
 
     Programs are compared by identity and cached by their makers, see :mod:`artix.evaluation.quantity`. Their
-    derivatives are programs, too, linear in the arguments after the first ``num_values``. A program is traced when its
-    ``jaxpr`` is first needed, which is never where its kernel is found on disk.
+    derivatives are programs too, linear in the arguments after the first ``num_values``. A program is traced when its
+    ``jaxpr`` is first needed, which is never if its kernel is found on disk.
 
     Attributes:
       name: what it computes, for messages.
@@ -43,10 +43,10 @@ class Program:
       num_values: number of arguments that are not tangents (or cotangents).
       key: a digest of what it computes, equal in all processes; ``None`` if it cannot be identified across processes.
       number: unique in this process.
-      has_kernel: whether a kernel may be compiled for it; else XLA evaluates it.
-      has_gpu_kernel: whether one may be compiled for GPUs, too.
-      known: the arguments that are constants, by their indices.
-      traced: the indices of the others, which are its operands.
+      has_kernel: whether a kernel may be compiled for it; otherwise XLA evaluates it.
+      has_gpu_kernel: whether a kernel may be compiled for GPUs as well.
+      known: the arguments that are constants, by index.
+      traced: the indices of the other arguments, its operands.
       kernels: CPU kernels, see :mod:`artix.evaluation.compilation`.
       gpu_kernels: GPU kernels, see :mod:`artix.evaluation.gpu_compilation`.
     """
@@ -93,12 +93,12 @@ class Program:
         return sum(index < self.num_values for index in self.traced)
 
     def __call__(self, *operands: Any) -> list[Any]:
-        """Evaluates it operation by operation."""
+        """Evaluates the program operation by operation."""
         arguments = dict(zip(self.traced, operands, strict=True)) | self.known
         return jaxpr_as_fun(self.jaxpr)(*(arguments[index] for index in range(len(arguments))))
 
     def with_known(self, known: Mapping[int, np.ndarray]) -> Program:
-        """The same program with some arguments known."""
+        """The program with some arguments known."""
         if not known:
             return self
         digests = tuple((index, _digest(array)) for index, array in sorted(known.items()))
@@ -109,7 +109,7 @@ class Program:
         return self._once(("known", digests), make)
 
     def derivative(self, operands: Sequence[int]) -> Program:
-        """The derivative along tangents of some operands; its arguments are all operands, then these tangents."""
+        """The derivative along tangents of some operands; its arguments are all operands, then the tangents."""
         return self._derived_from_base(("derivative", tuple(self.traced[operand] for operand in operands)))
 
     def is_linear_in(self, operands: Sequence[int]) -> bool:
@@ -119,9 +119,9 @@ class Program:
         return not any(is_used[self.traced[operand]] for operand in operands)
 
     def transpose(self, operands: Sequence[int], results: Sequence[int]) -> Program:
-        """The transpose of a linear program: cotangents of some operands from cotangents of some results.
+        """The transpose of a linear program: from cotangents of some results to cotangents of some operands.
 
-        Its arguments are the values of this one, then the cotangents.
+        Its arguments are the values of this program, then the cotangents.
         """
         return self._derived_from_base(
             ("transpose", tuple(self.traced[operand] for operand in operands), tuple(results))
@@ -132,11 +132,11 @@ class Program:
         return self._derived_from_base(("select", tuple(results)))
 
     def padded(self, arguments: _AxesOfAll, results: _AxesOfAll) -> Program:
-        """The program for larger arrays, of which its own are parts; other entries are ignored, and zero in results.
+        """The program for larger arrays that contain its own; other entries are ignored, and zero in results.
 
         Args:
-          arguments: of each axis of each argument, the first entry, the number of entries and the length.
-          results: the same of results.
+          arguments: for each axis of each argument, the first entry, the number of entries and the larger length.
+          results: the same for each result.
         """
         return self._derived_from_base(("padded", arguments, results))
 
@@ -150,11 +150,11 @@ class Program:
 
     @property
     def switches(self) -> dict[str, Any]:
-        """Where kernels are permitted, as arguments for a program derived from this one."""
+        """Where kernels are permitted, as keyword arguments for a derived program."""
         return {"has_kernel": self.has_kernel, "has_gpu_kernel": self.has_gpu_kernel}
 
     def _derived_from_base(self, how: tuple[Any, ...]) -> Program:
-        """Derives from the program without known arguments, so that all robots of a topology share the derivation."""
+        """Derives from the program without known arguments, so that robots of one topology share the derivation."""
         base = self._base
         if base is None:
             return self._once(how, lambda: _DERIVE[how[0]](self, _extend_key(self.key, how), *how[1:]))
@@ -164,14 +164,14 @@ class Program:
         with self._lock:
             derived = self._derived.get(how)
             if derived is None:
-                if len(self._derived) >= _MOST_DERIVED:
+                if len(self._derived) >= _MAX_DERIVED:
                     self._derived.pop(next(iter(self._derived)))
                 derived = self._derived[how] = build()
         return derived
 
 
 def trace(function: Callable[..., Any], types: Sequence[Type]) -> tuple[ClosedJaxpr, Any]:
-    """The jaxpr of a function of arrays, and its results as shapes and dtypes, independent of the caller's context."""
+    """The jaxpr of a function of arrays and the types of its results, independent of the caller's context."""
     before, _tracing.active = _tracing.active, True
     try:
         with clean_context():
@@ -181,9 +181,9 @@ def trace(function: Callable[..., Any], types: Sequence[Type]) -> tuple[ClosedJa
 
 
 class _Tracing(threading.local):
-    """Whether this thread traces a program, of which the functions that it calls become parts.
+    """Whether this thread is tracing a program, into which the functions that it calls are inlined.
 
-    So do those that differentiation rules call, which JAX traces when it derives a derivative.
+    That includes functions called by differentiation rules, which JAX traces when it differentiates the program.
     """
 
     active = False
@@ -193,7 +193,7 @@ _tracing = _Tracing()
 
 
 def is_tracing() -> bool:
-    """Whether this thread traces a program."""
+    """Whether this thread is tracing a program."""
     return _tracing.active
 
 

@@ -1,4 +1,4 @@
-"""The public boundary: functions of one robot as programs."""
+"""The public boundary: turns functions of one robot into programs."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from artix.evaluation.operation import evaluate
 from artix.evaluation.program import Program, is_tracing, trace
 from artix.evaluation.signature import program_key, read_signature, signature_of, write_signature
 from artix.model.articulation import Articulation
+from artix.model.scene import Scene
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-#: Outside of ``jax.jit``, a function is specialised to the parameters of the first few robots; further robots share a
-#: program with their parameters as operands, which has more operations.
-_MOST_SPECIALIZED = 4
+#: Outside ``jax.jit``, a function is specialised to the parameters of the first few robots. All further robots share a
+#: program with the parameters as operands, which has more operations.
+_MAX_SPECIALIZED = 4
 
 
-#: Larger arrays never become constants of a program. A terrain that a compiled function closes over is an operand, of
-#: which a kernel reads what it needs, so that another terrain needs no other kernel.
-_MOST_KNOWN = 4096
+#: Larger arrays never become constants of a program. A terrain that a compiled function closes over is an operand from
+#: which the kernel reads what it needs, so that another terrain needs no new kernel.
+_MAX_KNOWN = 4096
 
 
 class _TracedFunction:
@@ -36,7 +37,7 @@ class _TracedFunction:
     Attributes:
       program: the program, none of whose arguments are known.
       structure: the pytree structure of the results.
-      num_parameters: how many of its first arguments are the parameters of an articulation.
+      num_parameters: number of leading arguments that are the parameters of an articulation.
     """
 
     def __init__(self, program: Program, structure: Any, num_parameters: int) -> None:
@@ -46,7 +47,7 @@ class _TracedFunction:
         self._specialized: dict[Program, list[Any]] = {}
 
     def specialize(self, arrays: Sequence[Any]) -> Program:
-        """The program specialised to the robot's parameters if few robots have been seen, else the general one."""
+        """The program specialised to the robot's parameters, or the general one if many robots have been seen."""
         parameters = list(arrays[: self.num_parameters])
         for program, known in self._specialized.items():
             if all(map(operator.is_, known, parameters)):
@@ -55,10 +56,10 @@ class _TracedFunction:
         if not parameters or not all(isinstance(x, jax.Array) and _is_readable(x) for x in parameters):
             return self.program
         for program, known in self._specialized.items():
-            if all(map(_have_same_bytes, known, parameters)):  # for instance the same robot, loaded again
+            if all(map(_have_same_bytes, known, parameters)):  # For example, the same robot loaded again.
                 self._specialized = {**self._specialized, program: parameters}
                 return program
-        if len(self._specialized) >= _MOST_SPECIALIZED:
+        if len(self._specialized) >= _MAX_SPECIALIZED:
             return self.program
         program = self.program.with_known(_known(parameters))
         self._specialized = {**self._specialized, program: parameters}
@@ -66,16 +67,16 @@ class _TracedFunction:
 
 
 def quantity(function: _Function) -> _Function:
-    """Decorates a public function of an articulation: each call is one operation, a :class:`Program`.
+    """Decorator for public functions of an articulation: each call becomes one operation, a :class:`Program`.
 
-    Compiled or not, and under ``jax.vmap``, ``jax.grad`` and the like, the function is traced once for a topology, for
-    shapes and dtypes of its arguments, and for the values of arguments that are not arrays. Arrays that are known while
-    JAX traces the caller (the articulation that a compiled function closes over) become constants of the program;
-    outside of ``jax.jit`` so do the parameters of the first few robots, while those of others, and all other arrays,
-    are operands. Functions that call each other make one program.
+    Compiled or not, and under ``jax.vmap``, ``jax.grad`` and so on, the function is traced once per topology, shapes
+    and dtypes of its arguments, and values of arguments that are not arrays. Arrays that are known while JAX traces the
+    caller (such as an articulation that a compiled function closes over) become constants of the program. Outside
+    ``jax.jit`` the parameters of the first few robots do too; those of other robots, and all other arrays, are
+    operands. Decorated functions that call each other form one program.
 
     Args:
-      function: a function of pytrees whose results are arrays; it raises errors only for shapes and dtypes.
+      function: a function of pytrees whose results are arrays; the only errors it raises concern shapes and dtypes.
 
     Examples:
       >>> @artix.quantity
@@ -100,7 +101,7 @@ def quantity(function: _Function) -> _Function:
     return cast(_Function, wrapper)
 
 
-#: The attribute of what :func:`quantity` returns that has the function itself.
+#: The attribute under which a decorated function keeps the original.
 _INNER = "function_of_quantity"
 
 
@@ -109,7 +110,7 @@ class Call(NamedTuple):
 
     Attributes:
       program: the program, some of whose arguments are known.
-      operands: the others.
+      operands: the other arguments.
       structure: the pytree structure of the results.
     """
 
@@ -119,12 +120,12 @@ class Call(NamedTuple):
 
 
 def call_of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Call | None:
-    """What a call of a function evaluates; ``None`` if no argument is an array.
+    """The program and operands of a call of a function; ``None`` if no argument is an array.
 
     Args:
-      function: the function, which is traced unless it has been already.
-      *args: its arguments; shapes and dtypes may stand for arrays.
-      **kwargs: likewise.
+      function: the function, which is traced unless it was traced before.
+      *args: its arguments; ``jax.ShapeDtypeStruct`` may replace arrays.
+      **kwargs: its keyword arguments.
     """
     function = getattr(function, _INNER, function)
     leaves, structure = jax.tree.flatten((args, kwargs))
@@ -184,8 +185,8 @@ def _jaxpr(function: Callable[..., Any], types: Sequence[Any]) -> tuple[Any, Any
     """The jaxpr of a function, and its results as shapes and dtypes."""
     try:
         return trace(function, types)
-    except (ValueError, TypeError) as error:
-        # Errors of the function's own checks are raised without JAX's note on its internal frames.
+    except (ValueError, TypeError, LookupError) as error:
+        # Raise errors of the function's own checks without JAX's note about its internal frames.
         error.__notes__ = [note for note in getattr(error, "__notes__", []) if "internal frames" not in note]
         raise
 
@@ -199,7 +200,7 @@ def _known(arrays: Sequence[Any]) -> dict[int, np.ndarray]:
     return {
         index: array.copy() if isinstance(array, np.ndarray) else np.asarray(array)
         for index, array in enumerate(arrays)
-        if array.size <= _MOST_KNOWN and _is_readable(array)
+        if array.size <= _MAX_KNOWN and _is_readable(array)
     }
 
 
@@ -214,6 +215,6 @@ def _have_same_bytes(a: jax.Array, b: jax.Array) -> bool:
 
 
 def _num_parameters(structure: Any) -> int:
-    """How many arrays the first argument has, if it is an articulation."""
+    """The number of arrays in the first argument if it is an articulation or a scene, otherwise 0."""
     first = structure.children()[0].children()[:1]
-    return first[0].num_leaves if first and (first[0].node_data() or [None])[0] is Articulation else 0
+    return first[0].num_leaves if first and (first[0].node_data() or [None])[0] in (Articulation, Scene) else 0

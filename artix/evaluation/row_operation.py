@@ -1,7 +1,7 @@
 """The JAX primitive that evaluates a batch whose rows have different programs, each writing its rows of the results.
 
-The kernels read and write the rows of arrays that all share, one kernel after the other, so that nothing is gathered or
-copied. Where there are no kernels, and for derivatives and batches of batches, a function of the same arrays stands in.
+The kernels run one after the other and read and write rows of shared arrays, so nothing is gathered or copied. Where
+there are no kernels, and for derivatives and nested batches, an equivalent function of the same arrays is used.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 
-from artix.evaluation.clean_context import all_devices_alike
+from artix.evaluation.clean_context import without_varying_check
 from artix.evaluation.compilation import cpu_kernel
-from artix.evaluation.devices import type_like, varying_alike
-from artix.evaluation.operation import is_for_one_device, lower_on_one_device
+from artix.evaluation.devices import match_varying_axes, type_like
+from artix.evaluation.operation import drop_unused_results, is_for_one_device, lower_on_one_device
 from artix.evaluation.program import Program
 
 Array = jax.Array
@@ -32,10 +32,10 @@ class RowProgram(NamedTuple):
 
     Attributes:
       program: the program of one row.
-      rows: the numbers of its rows.
-      operands: the numbers of its operands among those of the operation.
-      levels: of each operand, 0 if all rows share it, 1 if each has its own.
-      numbered: of each operand, whether its rows are those of the whole batch; else it has but the program's own.
+      rows: indices of its rows in the batch.
+      operands: indices of its operands among those of the operation.
+      levels: for each operand, 0 if all rows share it, 1 if each has its own.
+      numbered: for each operand, whether it has the rows of the whole batch rather than only the program's own.
     """
 
     program: Program
@@ -49,8 +49,8 @@ class RowPrograms:
     """The programs of a batch, whose results have the same types; compared by identity.
 
     Args:
-      programs: the programs; each row has one.
-      otherwise: the same function of all operands, evaluated in another way; returns a list of results.
+      programs: the programs; each row belongs to one.
+      otherwise: an equivalent function of all operands that returns a list of results.
     """
 
     def __init__(self, programs: Sequence[RowProgram], otherwise: Callable[..., list[Array]]) -> None:
@@ -62,7 +62,7 @@ class RowPrograms:
         ]
 
     def select(self, results: Sequence[int]) -> RowPrograms:
-        """The same with only some of the results."""
+        """The programs with only some of the results."""
 
         def otherwise(*operands: Array) -> list[Array]:
             all_results = self.otherwise(*operands)
@@ -77,7 +77,7 @@ rows_p.multiple_results = True
 
 def evaluate_rows(programs: RowPrograms, operands: Sequence[Any]) -> list[Array]:
     """The results of a batch whose rows have different programs."""
-    return rows_p.bind(*varying_alike(tuple(operands)), programs=programs)
+    return rows_p.bind(*match_varying_axes(tuple(operands)), programs=programs)
 
 
 def _result_types(*operands: Any, programs: RowPrograms) -> list[Any]:
@@ -85,7 +85,7 @@ def _result_types(*operands: Any, programs: RowPrograms) -> list[Any]:
 
 
 def _otherwise(*operands: Any, programs: RowPrograms) -> list[Array]:
-    with all_devices_alike():
+    with without_varying_check():
         return programs.otherwise(*operands)
 
 
@@ -110,9 +110,9 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, programs: RowPrograms)
         return programs.otherwise(*(replaced.get(index, operand) for index, operand in enumerate(operands)))
 
     types = [jax.ShapeDtypeStruct(operands[index].aval.shape, operands[index].aval.dtype) for index in linear]
-    found = jax.linear_transpose(of_linear, *types)([ad.instantiate_zeros(cotangent) for cotangent in cotangents])
+    transposed = jax.linear_transpose(of_linear, *types)([ad.instantiate_zeros(cotangent) for cotangent in cotangents])
     results: list[Any] = [None] * len(operands)
-    for index, result in zip(linear, found, strict=True):
+    for index, result in zip(linear, transposed, strict=True):
         results[index] = result
     return results
 
@@ -122,24 +122,12 @@ def _batch(operands: Sequence[Array], dims: Sequence[Any], *, programs: RowProgr
     return results, [0] * len(results)
 
 
-def _dce(used: list[bool], *rest: Any) -> tuple[list[bool], Any]:
-    """Drops results that are not used."""
-    equation = rest[-1]  # Since JAX 0.12 there is another argument before it.
-    if not any(used):
-        return [False] * len(equation.invars), None
-    if all(used):
-        return [True] * len(equation.invars), equation
-    programs = equation.params["programs"].select([index for index, is_used in enumerate(used) if is_used])
-    outvars = [variable for variable, is_used in zip(equation.outvars, used, strict=True) if is_used]
-    return [True] * len(equation.invars), equation.replace(outvars=outvars, params={"programs": programs})
-
-
 def _lower(context: Any, *operands: Any, programs: RowPrograms) -> Any:
     return lower_on_one_device(partial(_otherwise, programs=programs), context, *operands)
 
 
 def _lower_for_cpu(context: Any, *operands: Any, programs: RowPrograms) -> Any:
-    """A kernel for each program, where all have one; not for exports, and not for arrays on several devices."""
+    """Lowers to one kernel per program if all have one, but not in exports or for arrays on several devices."""
     module = context.module_context
     if module.lowering_parameters.for_export or not is_for_one_device(module):
         return mlir.lower_fun(programs.otherwise, multiple_results=True)(context, *operands)
@@ -153,7 +141,7 @@ def _lower_for_cpu(context: Any, *operands: Any, programs: RowPrograms) -> Any:
 
 
 def _call_kernels(targets: Sequence[str], programs: RowPrograms, *operands: Any) -> list[Array]:
-    """Calls the kernels one after the other; each but the first gets the memory of the results from the one before."""
+    """Calls the kernels one after the other, each writing into the memory of the results of the one before."""
     results: list[Array] = []
     for target, each in zip(targets, programs.programs, strict=True):
         arguments = [each.rows.astype(np.int32), *(operands[index] for index in each.operands)]
@@ -168,7 +156,7 @@ rows_p.def_abstract_eval(_result_types)
 ad.primitive_jvps[rows_p] = _jvp
 ad.primitive_transposes[rows_p] = _transpose
 batching.primitive_batchers[rows_p] = _batch
-pe.dce_rules[rows_p] = _dce
-dispatch.prim_requires_devices_during_lowering.add(rows_p)  # As for the operations that may stand in.
+pe.dce_rules[rows_p] = partial(drop_unused_results, "programs")
+dispatch.prim_requires_devices_during_lowering.add(rows_p)  # As for the operations that ``otherwise`` may consist of.
 mlir.register_lowering(rows_p, _lower)
 mlir.register_lowering(rows_p, _lower_for_cpu, platform="cpu")

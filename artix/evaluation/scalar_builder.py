@@ -1,4 +1,4 @@
-"""Builds scalars, folding constants and sharing common subexpressions at once.
+"""Builds scalars; folds constants and shares common subexpressions on the fly.
 
 References are those of :class:`~artix.evaluation.scalar_program.ScalarProgram`, except that constants are numbered
 separately, from ``CONSTANTS`` on, so that one comparison identifies them.
@@ -14,7 +14,7 @@ import numpy as np
 
 from artix.evaluation.scalar_program import Kind, Op, array_operand
 
-#: References from here on are constants. They sort after all others, which makes constants the second operands.
+#: The first reference of a constant. Constants sort after all other references and thus become second operands.
 CONSTANTS = 1 << 30
 
 DTYPES = {
@@ -63,7 +63,7 @@ def kind_of(dtype: Any) -> Kind:
 
 
 class LargeArgument(Sequence[int]):
-    """The references of the entries of an argument, created on access, since a terrain has thousands.
+    """The references of the entries of an argument, created on access, since an argument may have thousands.
 
     Args:
       builder: builds them.
@@ -95,21 +95,21 @@ class ScalarBuilder:
       kinds: the kind of each scalar.
       constants: the absolute values of constants.
       constant_kinds: their kinds.
-      tables: the known arrays of which entries are loaded.
+      tables: the known arrays from which entries are loaded.
 
     Args:
-      most_operations: largest number of scalars.
+      max_operations: largest number of scalars.
       num_arguments: number of arguments of the program.
     """
 
-    def __init__(self, most_operations: int, num_arguments: int = 0) -> None:
+    def __init__(self, max_operations: int, num_arguments: int = 0) -> None:
         self.table: dict[tuple[int, ...], int] = {}
         self.kinds: list[int] = []
         self.operations: list[tuple[int, ...]] = []
         self.constants: list[float] = []
         self.constant_kinds: list[int] = []
         self.tables: list[np.ndarray] = []
-        self._most, self._num_arguments = most_operations, num_arguments
+        self._most, self._num_arguments = max_operations, num_arguments
         self._tables: dict[tuple[str, bytes], int] = {}
         self._references: list[dict[float, int]] = [{} for _ in Kind]
         for kind in Kind:
@@ -120,7 +120,7 @@ class ScalarBuilder:
         """Checks the number of scalars.
 
         Raises:
-          TooManyOperations: with ``more`` scalars there would be too many.
+          TooManyOperations: ``more`` scalars would be too many.
         """
         if len(self.kinds) + more > self._most:
             raise TooManyOperations(f"more than {self._most:,} scalars")
@@ -128,7 +128,7 @@ class ScalarBuilder:
     # Scalars
 
     def make(self, kind: int, *operation: int) -> int:
-        """The scalar of an operation and its operands, created if there is none yet."""
+        """The scalar of an operation and its operands, created if it does not exist yet."""
         reference = self.table.get(operation)
         if reference is None:
             reference = self.table[operation] = 2 * len(self.kinds)
@@ -158,7 +158,7 @@ class ScalarBuilder:
         Args:
           kind: kind of the entries.
           array: number of the argument, or the result of :meth:`table_of`.
-          index: reference of the entry's number, an integer scalar.
+          index: reference of the entry's flat index, an integer scalar.
         """
         if index < CONSTANTS:
             return self.make(kind, _LOAD, index, array_operand(array))
@@ -214,7 +214,7 @@ class ScalarBuilder:
             return references
         return np.array([self.value(x) for x in references], dtype).reshape(shape)
 
-    # Elementwise sums and products of floats. Most time is spent here, so the loops are inlined.
+    # Elementwise sums and products of floats. Most time is spent here, so these are single loops without calls.
 
     def add(self, kind: int, left: Iterable[int], right: Iterable[int], flip: int = 0) -> list[int]:
         """Sums of floats.

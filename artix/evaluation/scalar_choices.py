@@ -32,7 +32,7 @@ def extremum(builder: ScalarBuilder, kind: int, operation: int, a: int, b: int) 
 
 
 def bounds(builder: ScalarBuilder, x: int) -> tuple[float, float]:
-    """The least and the greatest value that an integer may have, as far as constants tell."""
+    """The smallest and the largest value that an integer may have, as far as constants bound it."""
     if x >= CONSTANTS:
         return builder.value(x), builder.value(x)
     operation, *operands = builder.operations[x >> 1]
@@ -110,7 +110,7 @@ def select(builder: ScalarBuilder, kind: int, which: int, yes: int, no: int) -> 
 
 
 def _simplify_branch(builder: ScalarBuilder, which: int, x: int, position: int) -> int:
-    """A branch of a selection, where selections by the same bool are resolved."""
+    """A branch of a selection, with nested selections by the same bool resolved."""
     operation = builder.operation(x)
     while operation and operation[0] == _SELECT and operation[1] == which:
         x = operation[position] ^ (x & 1)

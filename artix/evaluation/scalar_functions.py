@@ -1,4 +1,4 @@
-"""Functions of scalars with their algebraic simplifications, by the names of primitives."""
+"""Functions of scalars with their algebraic simplifications, by the names of JAX's primitives."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from artix.evaluation.known_arrays import reciprocal_root
 from artix.evaluation.scalar_builder import CONSTANTS, FALSE, ONE, TRUE, ZERO, ScalarBuilder, UnsupportedOperation
 from artix.evaluation.scalar_choices import compare, extremum, logical, negation, select
 from artix.evaluation.scalar_program import Kind, Op
@@ -31,13 +32,9 @@ class _Function(NamedTuple):
     """1 if it is odd, 2 if it is even."""
 
 
-def _reciprocal_root(x: Any) -> Any:
-    return np.reciprocal(np.sqrt(x))
-
-
 FUNCTIONS = {
     "sqrt": _Function(Op.SQRT, np.sqrt),
-    "rsqrt": _Function(Op.RSQRT, _reciprocal_root),
+    "rsqrt": _Function(Op.RSQRT, reciprocal_root),
     "abs": _Function(Op.ABS, np.abs, 2),
     "sign": _Function(Op.SIGN, np.sign, 1),
     "floor": _Function(Op.FLOOR, np.floor),
@@ -195,7 +192,7 @@ def integer(builder: ScalarBuilder, operation: int, a: int, b: int) -> int:
 
 
 def _common_bits(builder: ScalarBuilder, a: int, b: int) -> int:
-    """The bits that two integers have in common."""
+    """The bitwise AND of two integers."""
     kind = int(Kind.INT32)
     if a >= CONSTANTS and b >= CONSTANTS:
         return builder.fold(np.bitwise_and, kind, kind, a, b)

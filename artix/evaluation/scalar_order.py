@@ -1,4 +1,4 @@
-"""Programs from built scalars: dead code elimination, order, and the number of scalars live at once."""
+"""Turns built scalars into programs: dead code elimination, order, and the number of scalars live at once."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from artix.evaluation.scalar_program import Op, ScalarProgram, array_operand
 
 _INPUT, _CONSTANT, _MUL, _DIV, _LOAD = (int(op) for op in (Op.INPUT, Op.CONSTANT, Op.MUL, Op.DIV, Op.LOAD))
 
-#: Operations of which only the first operand is a reference.
+#: Operations with a single reference, their first operand.
 _ONE_REFERENCE = (int(Op.CONVERT), _LOAD)
 
-#: At least so many quotients with the same divisor become products with its reciprocal.
+#: From this number on, quotients with the same divisor become products with its reciprocal.
 _SHARED_DIVISIONS = 3
 
 
@@ -25,7 +25,7 @@ def to_program(
     results: Sequence[Sequence[int]],
     types: Sequence[tuple[tuple[int, ...], np.dtype]],
 ) -> ScalarProgram:
-    """The program of the scalars that results need.
+    """The program of the scalars on which results depend.
 
     Args:
       builder: holds the scalars.
@@ -149,9 +149,9 @@ class _Writer:
 
 
 def depth_first(program: ScalarProgram) -> ScalarProgram:
-    """The same program with each scalar just before its first use, computing first the operand that needs most scalars.
+    """The program with each scalar just before its first use, and the operand that needs most scalars computed first.
 
-    For trees, the fewest scalars live at once in this order (Sethi and Ullman, 1970).
+    For trees, this order has the fewest scalars live at once (Sethi and Ullman, 1970).
 
     Args:
       program: the program.
@@ -177,7 +177,7 @@ def depth_first(program: ScalarProgram) -> ScalarProgram:
 
 
 def _operands_by_need(operands: list[list[int]], leaf: list[bool]) -> list[list[int]]:
-    """Numbers of the operands of each scalar, those that need most scalars live at once first."""
+    """Numbers of the operands of each scalar, starting with the one that needs most scalars live at once."""
     need: list[int] = []
     ordered: list[list[int]] = []
     for number, references in enumerate(operands):
@@ -188,7 +188,7 @@ def _operands_by_need(operands: list[list[int]], leaf: list[bool]) -> list[list[
 
 
 def reorder(program: ScalarProgram, order: np.ndarray) -> ScalarProgram:
-    """The same program in another order.
+    """The program in another order.
 
     Args:
       program: the program.

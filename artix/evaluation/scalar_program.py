@@ -78,7 +78,7 @@ class Op(enum.IntEnum):
 
 
 def array_operand(number: int) -> int:
-    """The operand that stands for an array, and its inverse: below -1, so that it is not mistaken for a reference.
+    """Encodes an array as an operand below -1, distinct from any reference; also decodes it.
 
     Args:
       number: the number of an argument of the program, or of a table; tables are numbered after the arguments.
@@ -114,7 +114,7 @@ class ScalarProgram(NamedTuple):
     result_types: tuple[np.dtype, ...]
     """Dtype of each result."""
     tables: tuple[np.ndarray, ...] = ()
-    """Known arrays of which entries are loaded, flattened."""
+    """Known arrays from which entries are loaded, flattened."""
 
     @property
     def size(self) -> int:

@@ -9,21 +9,22 @@ import numpy as np
 from artix.evaluation.scalar_order import depth_first, live, reorder
 from artix.evaluation.scalar_program import Op, ScalarProgram
 
-#: Programs with more scalars alive at once are reordered for CPUs: their vectors are far from the core. With AVX-512 in
-#: float32, steps on the ground of a quadruped (25,354 operations, 1,395 alive, then 1,212) and of a humanoid (56,168;
-#: 2,969, then 2,328) take 0.90 and 0.83 times as long, a humanoid's without ground (31,519; 1,477, then 1,235) 0.97.
+#: Programs with more scalars alive at once are reordered for CPUs, since their vectors no longer fit near the core.
+#: With AVX-512 in float32, steps with ground contact of a quadruped (25,354 operations, 1,395 alive, then 1,212) and of
+#: a humanoid (56,168; 2,969, then 2,328) take 0.90 and 0.83 times as long, and a humanoid's without ground (31,519;
+#: 1,477, then 1,235) 0.97 times.
 _MANY = 1_000
 
 
 def fewest_live_if_many(program: ScalarProgram) -> ScalarProgram:
-    """The same program, for a CPU: ordered by :func:`fewest_live` if many scalars live at once."""
+    """The program ordered for a CPU: by :func:`fewest_live` if many scalars are live at once."""
     return fewest_live(program) if live(program) > _MANY else program
 
 
 def fewest_live(program: ScalarProgram) -> ScalarProgram:
-    """The same program, ordered by greedy list scheduling.
+    """The program ordered by greedy list scheduling.
 
-    The next operation is, of those whose operands are computed, the one after which the fewest scalars live; ties are
+    Of the operations whose operands are computed, the next is the one after which the fewest scalars are live; ties are
     broken by depth-first order. Inputs are read before their first use. Results are written as soon as they are
     computed, and stay live only if other scalars need them. After J. R. Goodman and W.-C. Hsu, *Code scheduling and
     register allocation in large basic blocks* (1988).
@@ -46,7 +47,7 @@ class _Scheduler:
     """Greedy list scheduling.
 
     Args:
-      operands: for each scalar the numbers of its operands, which come before it.
+      operands: for each scalar the indices of its operands, which precede it.
       leaf: whether each scalar is an input or a constant.
     """
 
@@ -80,7 +81,7 @@ class _Scheduler:
             order.append(number)
             for x in self._operands[number]:
                 left[x] -= 1
-                if left[x] == 1:  # its last user now ends its life, so it is queued again with a smaller growth
+                if left[x] == 1:  # Its last user now ends its life, so that user is queued again with smaller growth.
                     user = next(u for u in self._users[x] if not done[u])
                     if not missing[user]:
                         heapq.heappush(ready, (growth(user), user))

@@ -34,7 +34,7 @@ def reduce_rows(
 def accumulate_rows(
     builder: ScalarBuilder, kind: int, rule: Binary, entries: Sequence[int], order: np.ndarray
 ) -> list[int]:
-    """As :func:`reduce_rows`, but with all partial results, in the order of the entries."""
+    """:func:`reduce_rows` with all partial results, in the order of the entries."""
     columns = order.T.tolist()
     sums = [entries[number] for number in columns[0]]
     results = list(entries)
@@ -99,10 +99,10 @@ class SumPlan(NamedTuple):
 
 
 def plan_of_sums(sets: np.ndarray) -> SumPlan:
-    """Plans sums over sets of which many contain others, such as the subtrees and the paths of a tree.
+    """Plans sums over sets that often contain each other, such as the subtrees or the paths of a tree.
 
     Args:
-      sets: which entries each set has, bool [entries, sets].
+      sets: which entries each set contains, bool [entries, sets].
     """
     return _plan_of_sums(sets.tobytes(), *sets.shape)
 

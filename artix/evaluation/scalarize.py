@@ -24,11 +24,11 @@ from artix.evaluation.scalar_choices import compare, select
 from artix.evaluation.scalar_order import to_program
 from artix.evaluation.scalar_program import Kind, Op, ScalarProgram
 
-#: Arguments with more entries get scalars only for those that are read.
-_MOST_ENTRIES = 1_000
+#: Larger arguments get scalars only for the entries that are read.
+_MAX_ENTRIES = 1_000
 
-#: Most iterations of a ``while`` loop, which is unrolled.
-_MOST_ITERATIONS = 10_000
+#: Largest number of iterations of a ``while`` loop, which is unrolled.
+_MAX_ITERATIONS = 10_000
 
 
 def scalarize(
@@ -36,7 +36,7 @@ def scalarize(
     levels: Sequence[int],
     known: Mapping[int, np.ndarray],
     *,
-    most_operations: int = 150_000,
+    max_operations: int = 150_000,
 ) -> ScalarProgram:
     """The scalar program of a program of arrays, with constants folded, zeros dropped and common subexpressions shared.
 
@@ -45,14 +45,14 @@ def scalarize(
     Args:
       program: a traced function of one robot.
       levels: the level of each of its arguments.
-      known: the values of the arguments that are known, by index. The scalar program has only the others.
-      most_operations: largest number of scalars, including those that turn out not to be needed.
+      known: the values of known arguments, by index; the arguments of the scalar program are the others.
+      max_operations: largest number of scalars, including those that turn out not to be needed.
 
     Raises:
       UnsupportedOperation: there is no rule for one of its operations.
-      TooManyOperations: there are more scalars.
+      TooManyOperations: there are more than ``max_operations`` scalars.
     """
-    builder = ScalarBuilder(most_operations, len(levels) - len(known))
+    builder = ScalarBuilder(max_operations, len(levels) - len(known))
     values: list[Value] = []
     arguments: list[tuple[tuple[int, ...], np.dtype, int]] = []
     for number, (aval, level) in enumerate(zip(program.in_avals, levels, strict=True)):
@@ -61,7 +61,7 @@ def scalarize(
             continue
         kind, size = kind_of(aval.dtype), int(np.prod(aval.shape, dtype=int))
         entries = LargeArgument(builder, kind, len(arguments), size)
-        values.append(entries if size > _MOST_ENTRIES else entries[:])
+        values.append(entries if size > _MAX_ENTRIES else entries[:])
         arguments.append((aval.shape, np.dtype(aval.dtype), level))
     with np.errstate(all="ignore"), _no_collections():
         results = _Evaluator(builder).call(program, values)
@@ -73,7 +73,7 @@ def scalarize(
 
 @contextlib.contextmanager
 def _no_collections() -> Iterator[None]:
-    """Without garbage collection, which takes a third of the time; scalars make no cycles."""
+    """Suspends garbage collection, which would take a third of the time; scalars form no cycles."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -98,7 +98,7 @@ class _Plan(NamedTuple):
     """A program whose variables are numbered."""
 
     values: list[Any]
-    """Of all variables; only those of constants are set."""
+    """Values of all variables; only those of constants are set."""
     inputs: list[int]
     steps: list[_Step]
     results: list[int]
@@ -247,14 +247,14 @@ def _while(evaluator: _Evaluator, equation: Any, arguments: list[Value]) -> Sequ
     parameters = equation.params
     num_cond, num_body = parameters["cond_nconsts"], parameters["body_nconsts"]
     constants, carry = arguments[num_cond : num_cond + num_body], arguments[num_cond + num_body :]
-    for _ in range(_MOST_ITERATIONS):
+    for _ in range(_MAX_ITERATIONS):
         (continues,) = evaluator.call(parameters["cond_jaxpr"], [*arguments[:num_cond], *carry])
         if type(continues) is not np.ndarray:
-            raise UnsupportedOperation("while with a number of iterations that depends on data")
+            raise UnsupportedOperation("while loop whose number of iterations depends on data")
         if not continues:
             return carry
         carry = evaluator.call(parameters["body_jaxpr"], [*constants, *carry])
-    raise TooManyOperations(f"more than {_MOST_ITERATIONS:,} iterations of a loop")
+    raise TooManyOperations(f"more than {_MAX_ITERATIONS:,} iterations of a loop")
 
 
 def _cond(evaluator: _Evaluator, equation: Any, arguments: list[Value]) -> Sequence[Value]:
@@ -279,7 +279,7 @@ def _cond(evaluator: _Evaluator, equation: Any, arguments: list[Value]) -> Seque
 
 
 def _platform_index(_: _Evaluator, equation: Any, __: list[Value]) -> Sequence[Value]:
-    """The default branch: scalars are the same on all platforms."""
+    """Takes the default branch: scalar programs are the same on all platforms."""
     platforms = equation.params["platforms"]
     if None not in platforms:
         raise UnsupportedOperation("platform_index without a default")

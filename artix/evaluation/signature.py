@@ -1,4 +1,4 @@
-"""Keys that identify programs across processes, and their signatures, which other processes read without tracing."""
+"""Keys that identify programs across processes, and signatures that spare other processes the tracing."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def signature_of(results: Any) -> Signature:
 
 
 def program_key(function: Callable[..., Any], structure: Any, rest: Sequence[Any]) -> bytes | None:
-    """A digest of a function of artix, the structure of its arguments and whatever else is static in a call.
+    """A digest of a function of artix, the structure of its arguments and everything else that is static in a call.
 
-    ``None`` where there can be none: for functions outside of artix and static arguments that cannot be pickled.
+    It is ``None`` for functions outside artix and for static arguments that cannot be pickled.
     """
-    if not (function.__module__ or "").startswith("artix."):  # What ``exec`` defines has no module.
+    if not (function.__module__ or "").startswith("artix."):  # Functions defined by ``exec`` have no module.
         return None
     content = hashlib.sha256(_source_digest())
     content.update(f"{jax.__version__} {function.__module__}.{function.__qualname__}".encode())
@@ -59,7 +59,7 @@ def _add_structure(content: Any, structure: Any) -> None:
 
 
 def _portable(static: Any) -> Any:
-    """Static data without values cached in this process."""
+    """Static data without the values that this process has cached in it."""
     if isinstance(static, Topology):
         return static._content
     if isinstance(static, tuple | list):
@@ -69,7 +69,7 @@ def _portable(static: Any) -> Any:
 
 @functools.cache
 def _source_digest() -> bytes:
-    """The digest of all modules of artix: a change of one invalidates everything kept."""
+    """The digest of all modules of artix: a change in any of them invalidates everything stored."""
     folder = Path(__file__).resolve().parent.parent
     content = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
@@ -81,7 +81,7 @@ _files = KernelFiles()
 
 
 def read_signature(key: bytes | None) -> Signature | None:
-    """The signature of a program that this or another process has traced before."""
+    """The signature of a program that this or another process traced earlier."""
     content = None if key is None else _files.read(f"signature_{key.hex()[:40]}")
     return None if content is None else signature_of(pickle.loads(content))
 

@@ -1,9 +1,9 @@
 """A trajectory of least effort by direct collocation: states and torques are unknowns, dynamics are constraints.
 
-Hermite-Simpson collocation of :func:`artix.forward_dynamics`, solved by IPOPT (``pip install ipyopt``), which is given
-sparse derivatives and exact Hessians by JAX: a segment's block at a time, all segments in one kernel. Kelly, *An
-introduction to trajectory optimization*, SIAM Review 2017. Hard bounds and long horizons are what this is for;
-:mod:`artix.optimal_control` is for batches and for what runs in a loop.
+Hermite-Simpson collocation of :func:`artix.forward_dynamics`, solved by IPOPT (``pip install ipyopt``). JAX gives it
+sparse derivatives and exact Hessians, one block for each segment, all segments in one kernel. Kelly, *An introduction
+to trajectory optimization*, SIAM Review 2017. Use this for hard bounds and long horizons, and
+:mod:`artix.optimal_control` for batches and control loops.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class Collocated(NamedTuple):
 
 
 def segment(robot: artix.Articulation, step: Array, z: Array) -> tuple[Array, Array]:
-    """What a segment misses the dynamics by, [2 n], and its effort.
+    """The defect of a segment's dynamics, [2 n], and its effort.
 
     Args:
       robot: the articulation.
       step: length of the segment [s].
-      z: state and control at its beginning, the control in its middle, state and control at its end, [7 n].
+      z: state and control at the beginning, control in the middle, state and control at the end, [7 n].
     """
     n = robot.topology.num_dofs
     x0, u0, middle, x1, u1 = jnp.split(z, [2 * n, 3 * n, 4 * n, 6 * n])
@@ -65,27 +65,27 @@ def collocate(
     """The motion of least effort between two states within limits of the joint forces.
 
     Args:
-      robot: an articulation on a fixed base in float64, of revolute and prismatic joints.
+      robot: an articulation on a fixed base in float64, with revolute and prismatic joints.
       start: joint positions and velocities at the beginning, [2 n].
-      end: likewise at the end.
+      end: joint positions and velocities at the end, [2 n].
       seconds: duration [s].
       limits: largest joint forces, [n] [N m or N].
       segments: number N of segments.
 
     Raises:
-      TypeError: the robot is not in float64, in which IPOPT computes.
-      ValueError: the robot has a floating base or a spherical joint, whose configuration is no vector.
+      TypeError: the robot is not in float64, which IPOPT uses.
+      ValueError: the robot has a floating base or a spherical joint, whose configuration is not a vector.
     """
     import ipyopt
 
     topology, start, end, limits = robot.topology, np.asarray(start), np.asarray(end), np.asarray(limits)
     if robot.dtype != jnp.float64:
-        raise TypeError(f"collocation wants float64, found {robot.dtype}: set JAX's x64 mode, use robot.astype(float)")
+        raise TypeError(f"collocation needs float64, found {robot.dtype}: set JAX's x64 mode, use robot.astype(float)")
     if topology.num_base_dofs or topology.has_spherical:
         raise ValueError("collocation here is for a fixed base with revolute and prismatic joints")
     n, step = topology.num_dofs, jnp.asarray(seconds / segments, robot.dtype)
     width, seen, count = 4 * n, 7 * n, segments * 2 * n
-    # The unknowns are state, control and the segment's middle control of knot after knot; a segment sees the next, too.
+    # The unknowns, knot after knot, are state, control and the segment's middle control; a segment sees the next knot.
     window = width * np.arange(segments)[:, None] + np.arange(seen)
     rows = 2 * n * np.arange(segments)[:, None] + np.arange(2 * n)
 
@@ -143,7 +143,7 @@ def collocate(
 
 
 def main() -> None:
-    """A double pendulum with weak motors stands up within 2.5 s."""
+    """Makes a double pendulum with weak motors stand up within 2.5 s."""
     jax.config.update("jax_enable_x64", True)
     pendulum = artix.robots.load("double_pendulum", dtype="float64")
     found = collocate(pendulum, np.zeros(4), np.array([np.pi, 0, 0, 0]), 2.5, np.array([10.0, 6.0]))

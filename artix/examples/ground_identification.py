@@ -1,11 +1,11 @@
 """Identification of friction, a mass and the ground's height from a quadruped's walk, by gradients through contact.
 
-Joint drives follow a clock, and the robot trots on slippery ground. From its recorded states short windows are
-predicted by :func:`artix.step`, with contact; the Gauss-Newton method finds the numbers whose predictions fit best.
-Windows are short because a long prediction soon depends on everything: where contacts begin a little earlier, another
-walk follows.
+The drives follow a clock, and the robot trots on slippery ground. :func:`artix.step` predicts short windows of the
+recorded states, including contact, and the Levenberg-Marquardt method finds the parameters whose predictions fit best.
+The windows are short because long predictions are too sensitive: if a contact begins slightly earlier, the rest of the
+walk changes.
 
-``python -m artix.examples.ground_identification`` prints what is found, iteration by iteration.
+``python -m artix.examples.ground_identification`` prints the estimates of every iteration.
 """
 
 from __future__ import annotations
@@ -20,44 +20,44 @@ from artix.examples import trot
 
 Array = jax.Array
 DT = 0.005
-#: Rigid contacts that penetrate separate as fast as need be, so that the depth always has a derivative.
+#: The high separation speed resolves any penetration within a step, so the depth always has a derivative.
 OPTIONS = artix.SolverOptions(max_separation_speed=100.0, smooth_friction=0.05, contact_iterations=3)
 
 
 class Unknowns(NamedTuple):
-    """What is to be found."""
+    """The parameters to identify."""
 
     friction: Array
-    """Of the ground."""
+    """Friction coefficient of the ground."""
     trunk: Array
-    """Its mass [kg]."""
+    """Mass of the trunk [kg]."""
     height: Array
-    """Of the ground [m]."""
+    """Height of the ground [m]."""
 
 
 class Recording(NamedTuple):
-    """States at N + 1 moments, every array with a leading axis, and the drives' targets between them, [N, 12]."""
+    """States at N + 1 times, every array with a leading axis, and the drive targets between them, [N, 12] [rad]."""
 
     states: artix.State
     targets: Array
 
 
 def walker() -> artix.Articulation:
-    """The quadruped in float64 with drives in its joints."""
+    """The quadruped in float64, with a drive on every joint."""
     robot = artix.robots.load("quadruped", dtype="float64")
     drive = robot.drive.replace(stiffness=jnp.full(12, 80.0), damping=jnp.full(12, 3.0))
     return robot.replace(drive=drive)
 
 
 def targets(count: int) -> Array:
-    """Joint positions of a trot by the clock: thighs swing, and knees bend while they do, [count, 12]."""
+    """Joint positions of a clocked trot, [count, 12] [rad]: the thighs swing, and the knees bend during the swing."""
     phase = 2 * jnp.pi * (2.0 * DT * jnp.arange(count, dtype=float)[:, None] + jnp.array(trot.OFFSETS))
     lifted = jnp.maximum(jnp.sin(phase), 0.0)
     return jnp.concatenate([jnp.zeros_like(phase), 0.8 + 0.2 * jnp.cos(phase), -1.5 - 0.5 * lifted], axis=1)
 
 
 def step(robot: artix.Articulation, unknowns: Unknowns, state: artix.State, target: Array) -> artix.State:
-    """A step of the robot with these numbers."""
+    """One step of the robot with these parameters."""
     heavy = robot.replace(link_mass=robot.link_mass.at[0].set(unknowns.trunk))
     plane = artix.Plane.of().replace(height=unknowns.height, friction=unknowns.friction)
     ground = artix.Ground((jax.tree.map(lambda leaf: jnp.asarray(leaf, robot.dtype), plane),))
@@ -65,7 +65,7 @@ def step(robot: artix.Articulation, unknowns: Unknowns, state: artix.State, targ
 
 
 def predict(robot: artix.Articulation, unknowns: Unknowns, start: artix.State, targets: Array) -> artix.State:
-    """The states after each step, every array with a leading axis."""
+    """The states after each step; every array has a leading axis."""
 
     def body(state: artix.State, target: Array) -> tuple[artix.State, artix.State]:
         after = step(robot, unknowns, state, target)
@@ -75,7 +75,7 @@ def predict(robot: artix.Articulation, unknowns: Unknowns, start: artix.State, t
 
 
 def record(robot: artix.Articulation, unknowns: Unknowns, count: int) -> Recording:
-    """A walk of ``count`` steps that begins a centimetre above the ground."""
+    """Records a walk of ``count`` steps, starting one centimetre above the ground."""
     start = trot.standing(robot)
     start = start.replace(root_pose=start.root_pose.at[2].add(unknowns.height + 0.01))
     asked = targets(count)
@@ -84,7 +84,7 @@ def record(robot: artix.Articulation, unknowns: Unknowns, count: int) -> Recordi
 
 
 def errors(robot: artix.Articulation, unknowns: Unknowns, recorded: Recording, window: int) -> Array:
-    """How far predictions of all windows are from what was recorded, step by step, [N * 18] [m and rad]."""
+    """Errors of the predictions of all windows, step by step, [N * 18] [m and rad]."""
     starts = jnp.arange(0, len(recorded.targets) - window + 1, window)
 
     def one(start: Array) -> Array:
@@ -100,17 +100,17 @@ def errors(robot: artix.Articulation, unknowns: Unknowns, recorded: Recording, w
 def identify(
     robot: artix.Articulation, guess: Unknowns, recorded: Recording, *, window: int = 20, iterations: int = 15
 ) -> Unknowns:
-    """Levenberg and Marquardt's method on the errors of all windows.
+    """Fits the parameters to the errors of all windows with the Levenberg-Marquardt method.
 
     Args:
-      robot: the robot, of which the trunk's mass has no part.
-      guess: numbers to begin with.
+      robot: the robot; its own trunk mass is ignored.
+      guess: the initial parameters.
       recorded: the walk.
-      window: number of steps that are predicted at once.
-      iterations: number of iterations.
+      window: the number of steps in a window.
+      iterations: the number of iterations.
 
     Returns:
-      What was found after each iteration, every array with a leading axis.
+      The parameters after each iteration; every array has a leading axis.
     """
     scale = jnp.stack(guess)
 
@@ -132,13 +132,13 @@ def identify(
 
 
 def example(robot: artix.Articulation) -> tuple[Unknowns, Unknowns]:
-    """True numbers, and a guess that is 30 % off."""
+    """The true parameters, and a guess that is wrong by 30 %."""
     true = Unknowns(*map(jnp.asarray, (0.4, 1.2 * robot.link_mass[0], 0.02)))
     return true, Unknowns(*(each * factor for each, factor in zip(true, (1.3, 0.7, 0.7), strict=True)))
 
 
 def main() -> None:
-    """Finds friction, mass and height from 1.5 s, starting 30 % off."""
+    """Finds friction, mass and height from 1.5 s of walking, starting from a guess that is wrong by 30 %."""
     jax.config.update("jax_enable_x64", True)
     robot = walker()
     true, guess = example(robot)

@@ -1,13 +1,15 @@
 """Identification of a robot's inertias from measured torques.
 
-The torques are linear in the links' dynamic parameters, ``tau = Y pi``, and :func:`artix.joint_torque_regressor` is Y.
-All samples together are reduced once to a triangle R of 10 L columns with ``|Y pi - tau|^2 = |R pi - z|^2 + const``;
-what follows does not see the samples any more. Not every pi is a set of bodies, so the unknowns are log-Cholesky
-parameters, from which all are; Levenberg and Marquardt's method finds those of least squares.
+The torques are linear in the dynamic parameters of the links: ``tau = Y pi``, where Y is
+:func:`artix.joint_torque_regressor`. One QR factorisation reduces all samples to a triangle R with 10 L columns, such
+that ``|Y pi - tau|^2 = |R pi - z|^2 + const``. The samples are not needed after that. Not every pi describes physical
+bodies, but every choice of log-Cholesky parameters does. The Levenberg-Marquardt method therefore solves the
+least-squares problem in these parameters.
 
-What joint torques cannot tell (a mass on a vertical first axis, say) stays near the guess: only *base parameters*,
-combinations of pi that move the torques, are recovered, and with them every torque. Single precision blurs what is a
-base parameter and what is not, so all this wants double precision.
+Joint torques do not determine every parameter; for example, they do not depend on a mass on a vertical first axis. Such
+parameters stay near the guess. The method recovers the *base parameters*, which are the combinations of pi that affect
+the torques, and so it predicts every torque. Single precision cannot separate base parameters from the others, so use
+double precision.
 
 ``python -m artix.examples.identification`` identifies the seven-axis arm from 4,000 noisy samples.
 """
@@ -25,18 +27,18 @@ Array = jax.Array
 
 
 class Measurements(NamedTuple):
-    """Samples of a robot's motion and torques, N each."""
+    """N samples of a robot's motion and torques."""
 
     states: artix.State
-    """Every array with a leading axis [N]."""
+    """The states; every array has a leading axis [N]."""
     acceleration: Array
-    """[N, nv]"""
+    """Generalised accelerations, [N, nv] [m/s^2, rad/s^2]."""
     force: Array
-    """Measured joint forces without those that the armature takes, [N, nv]."""
+    """Measured generalised forces, without the part that accelerates the armature, [N, nv] [N, N m]."""
 
 
 class Evidence(NamedTuple):
-    """What all measurements say about the dynamic parameters pi: ``R pi = z`` in the sense of least squares."""
+    """The measurements reduced to ``R pi = z``, to be solved for the dynamic parameters pi by least squares."""
 
     triangle: Array
     """R, [10 L, 10 L]."""
@@ -45,12 +47,12 @@ class Evidence(NamedTuple):
 
 
 def simulate_measurements(robot: artix.Articulation, key: Array, count: int, noise: float) -> Measurements:
-    """Random motions of a robot, and its torques with Gaussian noise.
+    """Simulates random motions of a robot and its torques with Gaussian noise.
 
     Args:
-      robot: the robot with its true inertias.
+      robot: the robot, with its true inertias.
       key: a random key.
-      count: number N of samples.
+      count: the number N of samples.
       noise: standard deviation of the noise [N m].
     """
     keys = jax.random.split(key, 4)
@@ -68,14 +70,14 @@ def simulate_measurements(robot: artix.Articulation, key: Array, count: int, noi
 
 
 def gather_evidence(robot: artix.Articulation, measured: Measurements) -> Evidence:
-    """Reduces all measurements by one QR factorisation; which inertias ``robot`` has does not matter.
+    """Reduces all measurements by one QR factorisation. The inertias of ``robot`` do not matter.
 
     Raises:
-      TypeError: the robot's arrays are not in double precision.
+      TypeError: the arrays of the robot are not in double precision.
     """
     if robot.dtype != jnp.float64:
         raise TypeError(
-            f"identification wants float64, found {robot.dtype}: set JAX's x64 mode and use robot.astype('float64')"
+            f"identification needs float64, found {robot.dtype}: enable JAX's x64 mode and use robot.astype('float64')"
         )
     regressor = jax.vmap(lambda s, acc: artix.joint_torque_regressor(robot, s, acc))
     rows = regressor(measured.states, measured.acceleration)
@@ -88,16 +90,17 @@ def gather_evidence(robot: artix.Articulation, measured: Measurements) -> Eviden
 def identify(
     guess: artix.Articulation, evidence: Evidence, links: list[str], iterations: int = 60
 ) -> artix.Articulation:
-    """The robot whose links explain the measurements best, starting from a guess, which the rest of it keeps.
+    """Finds the link inertias that explain the measurements best, starting from a guess.
 
     Args:
-      guess: the robot with inertias as one believes them to be.
+      guess: the robot with estimated inertias.
       evidence: from :func:`gather_evidence`.
-      links: names of the links to identify; their guesses must have extent in every direction.
-      iterations: how many steps of Levenberg and Marquardt's method.
+      links: names of the links to identify. The guess for each must have mass and extent in every direction.
+      iterations: the number of Levenberg-Marquardt steps.
 
     Returns:
-      The robot with other ``link_mass``, ``link_com_pose`` and ``link_inertia``, all physically consistent.
+      The robot with new, physically consistent ``link_mass``, ``link_com_pose`` and ``link_inertia`` of these links.
+      Everything else is as in the guess.
     """
     start = artix.log_cholesky_from_articulation(guess, links)
 
@@ -108,13 +111,14 @@ def identify(
     def improve(carry: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], Array]:
         theta, damping = carry
         error, jacobian = residual(theta), jax.jacfwd(residual)(theta)
-        # Damped by its own scale, as a triangle again: normal equations would square the condition.
+        # Damping is relative to the scale of each column. QR avoids the normal equations, which would square the
+        # condition number.
         scale = jnp.linalg.norm(jacobian, axis=0) + 1e-3 * jnp.linalg.norm(jacobian)
         rows = jnp.concatenate([jacobian, damping * jnp.diag(scale)])
         q, r = jnp.linalg.qr(rows)
         step = -jax.scipy.linalg.solve_triangular(r, q[: len(error)].T @ error)
         cost, trial = jnp.sum(error**2), jnp.sum(residual(theta + step) ** 2)
-        better = trial < cost  # A NaN is not.
+        better = trial < cost  # False for NaN.
         damping = jnp.clip(jnp.where(better, 0.4, 3.0) * damping, 1e-5, 1e3).astype(theta.dtype)
         return (jnp.where(better, theta + step, theta), damping), jnp.minimum(trial, cost)
 
@@ -124,7 +128,7 @@ def identify(
 
 
 def torque_error(robot: artix.Articulation, measured: Measurements) -> Array:
-    """Root mean square of the difference between a robot's torques and measured ones, by joint [N m], [nv]."""
+    """Root-mean-square difference between the robot's torques and the measured ones, [nv] [N m]."""
 
     def torque(state: artix.State, acc: Array) -> Array:
         return artix.inverse_dynamics(robot, state, acc, armature=False)
@@ -134,7 +138,7 @@ def torque_error(robot: artix.Articulation, measured: Measurements) -> Array:
 
 
 def main() -> None:
-    """Identifies the seven-axis arm from 4,000 noisy samples, starting from inertias that are wrong by a third."""
+    """Identifies the seven-axis arm from 4,000 noisy samples, starting from inertias a third off."""
     jax.config.update("jax_enable_x64", True)
     arm, noise = artix.robots.load("arm7", dtype="float64"), 0.1
     links = list(movable_links(arm))
@@ -148,7 +152,7 @@ def main() -> None:
 
 
 def movable_links(robot: artix.Articulation) -> tuple[str, ...]:
-    """Names of the links with mass that some joint moves."""
+    """Names of the links that have mass and that a joint moves."""
     topology = robot.topology
     assert isinstance(topology, artix.Topology)
     moved = [bool(column.any()) for column in topology.dof_moves_link.T]
@@ -156,7 +160,7 @@ def movable_links(robot: artix.Articulation) -> tuple[str, ...]:
 
 
 def disturbed(robot: artix.Articulation, key: Array, links: list[str], size: float) -> artix.Articulation:
-    """The robot with log-Cholesky parameters wrong at random: logarithms by about ``size``, lengths by a tenth [m]."""
+    """The robot with random errors in its log-Cholesky parameters: ``size`` in logarithms, a tenth in lengths [m]."""
     theta = artix.log_cholesky_from_articulation(robot, links)
     scale = jnp.full(theta.shape, size, theta.dtype).at[:, 4:].multiply(0.1)
     return artix.with_log_cholesky(robot, theta + scale * jax.random.normal(key, theta.shape, theta.dtype), links)

@@ -1,10 +1,10 @@
-"""A quadruped jumps: iLQR through the step's own contact, with no schedule of what stands when.
+"""A quadruped jumps: iLQR through the step's own contact, without a contact schedule.
 
-The cost asks for the trunk to be high at half time and for standing still at the end. Nothing says when feet leave the
-ground or come back: derivatives of :func:`artix.step` know the laws of contact, and the optimiser finds out. As on a
-real robot, soft drives hold the posture, and controls are torques beside theirs: whatever is tried, the legs land.
+The cost asks for a high trunk halfway through and for standing still at the end. Nothing says when feet leave the
+ground or come back: the derivatives of :func:`artix.step` follow the laws of contact, and the optimiser finds out. As
+on a real robot, soft drives hold the posture and controls are added torques, so the legs land whatever is tried.
 
-``python -m artix.examples.jump`` solves it and says how high and how far from standing.
+``python -m artix.examples.jump`` solves it and prints how high the robot jumps and how it ends.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from artix.examples import trot
 
 Array = jax.Array
 DT, KNOTS = 0.01, 90
-#: Height of the trunk that is asked for in the middle [m]; it stands at 0.325 m, with its legs bent.
+#: Desired height of the trunk in the middle [m]; on bent legs it stands at 0.325 m.
 APEX = 0.52
 FRICTION = 0.8
 
 
 def jumper() -> artix.Articulation:
-    """The built-in quadruped, whose drives hold the posture of standing softly."""
+    """The built-in quadruped, with soft drives that hold its standing posture."""
     robot = artix.robots.load("quadruped")
     bent = trot.standing(robot).joint_position
     drive = robot.drive.replace(
@@ -36,7 +36,7 @@ def jumper() -> artix.Articulation:
 
 
 def running(knot: optimal_control.Knot) -> Array:
-    """Height at the apex; attitude, posture, speed and torque at all times, so lightly that it may jump."""
+    """Height at the apex; attitude, posture, speed and torque at all times, with weights low enough to jump."""
     robot, state, nominal = knot.articulation, knot.state, knot.parameters
     moved = optimal_control.posture(robot, state, nominal)
     velocity = artix.generalized_velocity(robot, state)
@@ -55,7 +55,7 @@ def running(knot: optimal_control.Knot) -> Array:
 
 
 def final(knot: optimal_control.Knot) -> Array:
-    """Where it began, and at rest."""
+    """Back at the start, and at rest."""
     moved = optimal_control.posture(knot.articulation, knot.state, knot.parameters)
     velocity = artix.generalized_velocity(knot.articulation, knot.state)
     return jnp.concatenate([20.0 * moved[:6], 5.0 * moved[6:], 3.0 * velocity[:6], 0.5 * velocity[6:]])
@@ -82,7 +82,7 @@ def problem(robot: artix.Articulation) -> optimal_control.Problem:
 
 
 def guess(robot: artix.Articulation) -> Array:
-    """Torques that carry the weight, and for a sixth of a second more of them, [KNOTS, 12]."""
+    """Torques that carry the weight, and for a sixth of a second larger ones, [KNOTS, 12]."""
     stand = trot.standing(robot)
     gravity = artix.gravity_compensation(robot, stand)
     # A quarter of the weight acts upwards on each foot.
@@ -111,7 +111,7 @@ def foot_heights(robot: artix.Articulation, states: Array) -> Array:
 
 
 def main() -> None:
-    """Solves it and prints what it found."""
+    """Solves the jump and prints the result."""
     robot = jumper()
     begin = time.perf_counter()
     compiled = jax.jit(lambda: solve(robot)).lower().compile()

@@ -1,16 +1,16 @@
-"""Link masses identified by gradient, from robots that live on the devices of several hosts; stopped hosts start again.
+"""Link masses identified by gradient, from robots on the devices of several hosts; stopped hosts can start again.
 
-Every host runs the same command, told where the first one is and which one it is itself::
+Every host runs the same command, which names the first host's address and the host's own number::
 
     python -m artix.examples.many_hosts --coordinator host0:1234 --num-hosts 4 --host 0 --checkpoints /shared/masses
 
-Under SLURM JAX finds the three options by itself; pass ``--slurm`` instead. With none of them all devices of this host
-are used. ``--checkpoints`` is a folder that all hosts see; every ten iterations they write there what they know, the
-robots' states as they lie on the devices. If a host dies, JAX stops the others; the same command then continues all of
-them from the last checkpoint and comes to the same masses.
+Under SLURM, JAX finds the three options by itself; pass ``--slurm`` instead. With none of them, the devices of this
+host are used. ``--checkpoints`` is a folder that all hosts see. Every ten iterations they save their progress there,
+including the robots' states as they lie on the devices. If a host dies, JAX stops the others; the same command then
+continues all of them from the last checkpoint and finds the same masses.
 
-The robots swing under random torques and measure their accelerations. None of that leaves its host: all that hosts tell
-each other is the sum of the gradients, one number for each link.
+The robots swing under random torques and measure their accelerations. None of that leaves its host: hosts only exchange
+the sum of the gradients, one number for each link.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Progress(NamedTuple):
     """What a checkpoint holds."""
 
     log_scale: Array
-    """Logarithms of the estimated masses over those of the guess, the same on all devices, [L]."""
+    """Logarithms of the ratios of estimated to guessed masses, the same on all devices, [L]."""
     optimizer: optax.OptState
     states: artix.State
-    """The robots', N of them, divided among the devices."""
+    """The states of the N robots, divided among the devices."""
     iteration: Array
 
 
@@ -50,11 +50,11 @@ def train(robot: artix.Articulation, mesh: Mesh, folder: Path | None, *, num_rob
     """Identifies the masses of a robot's links from a guess that is wrong by half.
 
     Args:
-      robot: the robot with its true masses, which only the measurements know.
-      mesh: devices of one axis, whose number divides ``num_robots``.
-      folder: where checkpoints are, all hosts' own; ``None`` for none.
+      robot: the robot with its true masses, which only the measurements use.
+      mesh: a mesh with one axis, whose number of devices divides ``num_robots``.
+      folder: where all hosts keep checkpoints; ``None`` for no checkpoints.
       num_robots: number N of robots on all devices together.
-      iterations: number of gradient steps in all, those before a restart included.
+      iterations: total number of gradient steps, including those before a restart.
 
     Returns:
       The estimated masses [kg], [L].
@@ -97,7 +97,7 @@ def _start(robot: artix.Articulation, optimizer: optax.GradientTransformation, n
 def _advance(
     robot: artix.Articulation, optimizer: optax.GradientTransformation, progress: Progress
 ) -> tuple[Progress, Array]:
-    """One gradient step by what all robots measure now, and one step of all robots."""
+    """One gradient step on what all robots measure now, then one step of all robots."""
     key = jax.random.fold_in(jax.random.key(1), progress.iteration)
     force = 0.5 * jax.random.normal(key, progress.states.joint_velocity.shape, robot.dtype)
 
@@ -118,7 +118,7 @@ def _advance(
 
 
 def _masses(robot: artix.Articulation, log_scale: Array) -> Array:
-    """The guess is half as heavy again as the truth."""
+    """The masses; the guess is half as heavy again as the truth."""
     return 1.5 * robot.link_mass * jnp.exp(log_scale)
 
 

@@ -14,7 +14,7 @@ from artix import optimal_control
 Array = jax.Array
 
 
-@dataclasses.dataclass(frozen=True, eq=False)  # its residuals are told apart by who they are
+@dataclasses.dataclass(frozen=True, eq=False)  # residuals are compared by identity
 class Reach:
     """The task.
 
@@ -27,7 +27,7 @@ class Reach:
       steps: number of steps.
       effort_weight: weight of the torques, relative to their limits.
       speed_weight: weight of the joint velocities, relative to their limits.
-      pose_weight: weight of the tool's distance [1/m] and angle [1/rad] from the target at the end.
+      pose_weight: weight of the tool's distance [1/m] and angle [1/rad] to the target at the end.
       rest_weight: weight of the joint velocities at the end [s/rad].
     """
 
@@ -56,7 +56,7 @@ class Reach:
         return jnp.concatenate([self.effort_weight * knot.control / self.arm.max_joint_force, speed])
 
     def final_residual(self, knot: optimal_control.Knot) -> Array:
-        """Distance and angle from the target, and what is left of the velocity."""
+        """Distance and angle to the target, and the remaining velocity."""
         at_rest = self.rest_weight * knot.state.joint_velocity
         return jnp.concatenate([self.pose_weight * self.tool_error(knot.state), at_rest])
 

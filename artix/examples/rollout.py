@@ -1,6 +1,6 @@
-"""Simulating an articulation over a horizon, so that gradients by the forces of every step are cheap in memory.
+"""Simulates an articulation over a horizon, with little memory for gradients by the forces of every step.
 
-Forces in, states out, and nothing else: for drives, limits, friction and tendons see :func:`artix.step`.
+It takes forces and returns states. For drives, limits, friction and tendons, use :func:`artix.step`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ Array = jax.Array
 
 
 def step(articulation: artix.Articulation, state: artix.State, force: Array, dt: float) -> artix.State:
-    """One step of semi-implicit Euler, the one that :func:`artix.linearize` linearises.
+    """One step of semi-implicit Euler, as linearised by :func:`artix.linearize`.
 
     Args:
       articulation: the articulation.
-      state: the state at the beginning of the step.
-      force: generalised forces, constant over the step, shape [nv].
+      state: the state at the start of the step.
+      force: generalised forces, constant during the step, shape [nv] [N or N m].
       dt: length of the step [s].
 
     Returns:
-      The state at its end: first the velocity moves, then the configuration with the new velocity.
+      The state at the end of the step. The velocity is updated first, then the configuration moves with the new
+      velocity.
     """
     change = dt * artix.forward_dynamics(articulation, state, force)
     velocity = artix.generalized_velocity(articulation, state) + change
@@ -33,17 +34,17 @@ def step(articulation: artix.Articulation, state: artix.State, force: Array, dt:
 def rollout(articulation: artix.Articulation, state: artix.State, forces: Array, dt: float) -> artix.State:
     """The states after each of T steps.
 
-    ``jax.checkpoint`` keeps reverse mode from storing what a step computed: only the states are kept, and each step is
-    computed once more on the way back.
+    ``jax.checkpoint`` stops reverse mode from storing the intermediate results of a step. Only the states are kept, and
+    the backward pass recomputes each step.
 
     Args:
       articulation: the articulation.
-      state: the state at the beginning.
-      forces: generalised forces of each step, shape [T, nv].
+      state: the initial state.
+      forces: generalised forces of each step, shape [T, nv] [N or N m].
       dt: length of a step [s].
 
     Returns:
-      The states, each array with a leading axis T.
+      The states; every array has a leading axis of length T.
     """
 
     @jax.checkpoint

@@ -1,8 +1,8 @@
 """Swing-up of a double pendulum by gradient descent through its simulation (single shooting).
 
-The motors are too weak to lift the pendulum at once: the shoulder would need 20 N m to hold both rods level and has 8,
-so the optimiser has to find out that the pendulum must be rocked. The unknowns are torques at a few knots in time.
-Several random starts are optimised at once under ``jax.vmap``, and the best is kept.
+The motors are too weak to lift the pendulum in one go: the shoulder would need 20 N m to hold both rods level and has
+8, so the optimiser must discover that it has to rock. The unknowns are torques at a few knots in time. Several random
+starts are optimised at once under ``jax.vmap``, and the best is kept.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FULL_HEIGHT = 2.0
 
 @dataclasses.dataclass(frozen=True)
 class SwingUp:
-    """The task: a pendulum that hangs at rest shall stand upright and still over the last part of the horizon.
+    """The task: a pendulum that hangs at rest has to stand upright and still over the last part of the horizon.
 
     Attributes:
       pendulum: a double pendulum whose rods hang down at position zero.
@@ -34,8 +34,8 @@ class SwingUp:
       dt: length of a step [s].
       steps: number of steps.
       knots: number of knots between which the torques are linear in time.
-      hold: the part of the horizon, at its end, over which the pendulum shall stand.
-      velocity_weight: cost of a squared joint velocity there, beside the tip's distance below the top [s^2 m].
+      hold: fraction of the horizon, at its end, over which the pendulum has to stand.
+      velocity_weight: cost of a squared joint velocity there, relative to the tip's distance below the top [s^2 m].
       effort_weight: cost of the mean squared torque, relative to its limit [m].
     """
 
@@ -50,7 +50,7 @@ class SwingUp:
 
     @property
     def held(self) -> slice:
-        """The steps over which the pendulum shall stand."""
+        """The steps over which the pendulum has to stand."""
         return slice(round((1 - self.hold) * self.steps), None)
 
     def torques(self, knots: Array) -> Array:
@@ -66,12 +66,12 @@ class SwingUp:
         return rollout(self.pendulum, artix.neutral_state(self.pendulum), torques, self.dt)
 
     def tips(self, states: artix.State) -> Array:
-        """Where the free end is in each state, shape [steps, 3]."""
+        """Position of the free end in each state, shape [steps, 3]."""
         tip = jnp.asarray(TIP, self.pendulum.dtype)
         return jax.vmap(lambda state: artix.frame_pose(self.pendulum, state, "lower", tip)[:3])(states)
 
     def cost(self, knots: Array) -> Array:
-        """What shall be small [m]."""
+        """The cost to minimise [m]."""
         torques = self.torques(knots)
         states = self.states(torques)
         below = FULL_HEIGHT - self.tips(states)[self.held, 2]
@@ -93,13 +93,13 @@ def shoot(cost, starts: Array, iterations: int, learning_rate: float) -> Shootin
     """Gradient descent (Adam) from several starts at once.
 
     Args:
-      cost: a function of an array that is to be minimised.
-      starts: where to begin, one row per start.
+      cost: the function of an array to minimise.
+      starts: first guesses, one row for each.
       iterations: number of iterations.
       learning_rate: the rate at the beginning; it falls to zero along a cosine.
 
     Returns:
-      The best unknowns after the last iteration, and the costs on the way.
+      The best unknowns after the last iteration, and the costs along the way.
     """
     optimizer = optax.chain(
         optax.clip_by_global_norm(1.0),  # a pendulum near the top is chaotic, and its gradients may be huge

@@ -1,9 +1,8 @@
-"""A quadruped trots by model-predictive control: plans by a contact schedule, against the step's own contact.
+"""A quadruped trots by model-predictive control: plans follow a contact schedule, the simulation has real contact.
 
-Every 20 ms one iteration of iLQR improves a plan of half a second, in which feet stand and swing by the clock; the
-plan's policy then drives the joints at 200 Hz, in a simulation with contact and joint friction, of which the plan knows
-nothing. ``python -m artix.examples.trot`` walks a batch of robots, each of which is pushed once, and says how they
-fared.
+Every 20 ms one iteration of iLQR improves a plan of half a second in which feet stand and swing by the clock. The
+plan's policy then drives the joints at 200 Hz, in a simulation whose contact and joint friction the plan does not know.
+``python -m artix.examples.trot`` walks a batch of robots, pushes each once, and prints how many arrive.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ class Gait(NamedTuple):
 
     Attributes:
       speed: forwards [m/s].
-      period: of a cycle [s].
-      duty: part of the cycle during which a foot stands.
+      period: duration of a cycle [s].
+      duty: fraction of the cycle during which a foot stands.
       clearance: height to which feet swing [m].
     """
 
@@ -43,7 +42,7 @@ class Gait(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What is kept from one replanning to the next: flat states [T + 1, nx], controls [T, 12], the policy's gain."""
+    """A plan, kept for the next replanning: flat states [T + 1, nx], controls [T, 12] and the policy's gain."""
 
     states: Array
     controls: Array
@@ -51,7 +50,7 @@ class Plan(NamedTuple):
 
 
 def standing(robot: artix.Articulation) -> artix.State:
-    """The quadruped on bent legs, its feet on level ground."""
+    """The quadruped on bent legs with its feet on level ground."""
     bent = jnp.array([0.0] * 4 + [0.8] * 4 + [-1.5] * 4, robot.dtype)
     state = artix.neutral_state(robot).replace(joint_position=bent)
     low = jnp.min(jnp.stack([artix.frame_pose(robot, state, foot)[2] for foot in FEET]))
@@ -59,7 +58,7 @@ def standing(robot: artix.Articulation) -> artix.State:
 
 
 def running(knot: optimal_control.Knot) -> Array:
-    """Attitude, height and speed of the trunk, posture, torques, height of feet that swing, forces within cones."""
+    """Attitude, height and velocity of the trunk, posture, torques, height of swinging feet, friction cones."""
     robot, state, nominal = knot.articulation, knot.state, knot.parameters["standing"]
     moved = optimal_control.posture(robot, state, nominal)
     velocity = artix.generalized_velocity(robot, state)
@@ -80,7 +79,7 @@ def running(knot: optimal_control.Knot) -> Array:
 
 
 def final(knot: optimal_control.Knot) -> Array:
-    """The same of the last state, where nothing is to come."""
+    """The same for the last state."""
     moved = optimal_control.posture(knot.articulation, knot.state, knot.parameters["standing"])
     velocity = artix.generalized_velocity(knot.articulation, knot.state)[:3] - knot.parameters["velocity"]
     scale = jnp.array([3.0, 60.0, 20.0, 20.0, 20.0] + [3.0] * 12, velocity.dtype)
@@ -90,10 +89,10 @@ def final(knot: optimal_control.Knot) -> Array:
 def problem(
     robot: artix.Articulation, gait: Gait, now: float | Array, *, dt: float = 0.02, num_knots: int = 25
 ) -> optimal_control.Problem:
-    """The plan of a horizon.
+    """The planning problem of one horizon.
 
     Args:
-      robot: the built-in quadruped, of any masses.
+      robot: the built-in quadruped, with any masses.
       gait: how to trot.
       now: time at the beginning of the horizon [s].
       dt: length of a knot [s].
@@ -129,13 +128,13 @@ def first_plan(robot: artix.Articulation, gait: Gait, iterations: int = 10) -> P
 
 
 def replan(robot: artix.Articulation, gait: Gait, plan: Plan, x: Array, now: Array) -> Plan:
-    """One iteration from the plan of a knot ago, shifted by it.
+    """One iteration from the plan of one knot ago, shifted by a knot.
 
     Args:
-      robot: the robot as the plan believes it to be.
+      robot: the robot that the plan assumes.
       gait: how to trot.
-      plan: of a knot ago.
-      x: the state that was measured, flat.
+      plan: the plan of one knot ago.
+      x: the measured state, flat.
       now: the time [s].
     """
     states = jnp.concatenate([plan.states[1:], plan.states[-1:]])
@@ -152,7 +151,7 @@ def _plan(found: optimal_control.Solution) -> Plan:
 
 
 class Push(NamedTuple):
-    """A horizontal push on the trunk: its force in world axes [N], [2], and when it begins and ends [s]."""
+    """A horizontal push on the trunk: its force in world axes [N], [2], and the times when it begins and ends [s]."""
 
     force: Array
     begin: Array
@@ -172,16 +171,16 @@ def walk(
     """Walks in closed loop on level ground.
 
     Args:
-      robot: the robot, in plan and simulation; the friction of its joints acts in the latter alone.
+      robot: the robot, in plan and simulation; its joint friction acts only in the simulation.
       gait: how to trot.
-      push: what happens on the way.
+      push: the push on the way.
       plan: the first plan.
-      seconds: how long.
+      seconds: duration of the walk [s].
       dt: time between two plans [s].
       substeps: steps of the simulation between them, each with the policy's feedback.
 
     Returns:
-      The states after each plan's time, every array with a leading axis.
+      The states at the end of each planning period, every array with a leading axis.
     """
     ground, step = artix.Ground.flat(friction=FRICTION), dt / substeps
     dynamics = problem(robot, gait, 0.0).dynamics
@@ -226,7 +225,7 @@ def survived(states: artix.State) -> Array:
 
 
 def main(count: int = 32) -> None:
-    """Walks robots that are pushed, and prints how many arrive."""
+    """Walks and pushes a batch of robots, and prints how many arrive."""
     robot, gait = artix.robots.load("quadruped"), Gait()
     plan = jax.jit(functools.partial(first_plan, robot, gait))()
     pushes = random_pushes(jax.random.key(0), count)

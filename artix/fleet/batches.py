@@ -15,16 +15,16 @@ from artix.evaluation.blocks import block_size, in_blocks
 def vmap_in_blocks(function: Callable[..., Any]) -> Callable[..., Any]:
     """``jax.vmap`` over the leading axes of all arguments, which a CPU evaluates in blocks of up to 512 items.
 
-    For functions of which not all is a kernel (see :func:`artix.explain`), such as the step of a padded fleet:
-    intermediates of a whole batch would leave the caches. On other devices, and for batches that no number from 128 to
-    512 divides, it is ``jax.vmap``. The same under ``jax.jit`` and differentiation.
+    Use it for functions that are not entirely kernels (see :func:`artix.explain`), such as the step of a padded fleet:
+    the intermediates of a whole batch would not fit the caches. On other devices, and for batches that no number from
+    128 to 512 divides, it is ``jax.vmap``. It works under ``jax.jit`` and differentiation.
 
     Args:
       function: a function of one articulation, one state and so on.
 
     Returns:
-      The function of batches of them, every array with one leading axis more; it raises ``ValueError`` unless the
-      leading axes of all arguments are of one length.
+      The function of batches of them, with one more leading axis on every array. It raises ``ValueError`` unless all
+      leading axes have the same length.
 
     Examples:
       >>> pole, pendulum = artix.robots.load("cart_pole"), artix.robots.load("double_pendulum")
@@ -50,7 +50,7 @@ def vmap_in_blocks(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _common_size(arguments: tuple[Any, ...]) -> int:
-    """The length of the leading axes of all arguments."""
+    """The common length of all leading axes."""
     shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(arguments)]
     if len({shape[:1] for shape in shapes}) != 1 or not shapes[0]:
         found = ", ".join(str(shape) for shape in dict.fromkeys(shapes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias
@@ -13,8 +14,18 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
 from artix.evaluation.compilation import kernels_are_on
+from artix.fleet.arguments import batches_of, common_dtype, member_topology, num_parts
 from artix.fleet.batches import vmap_in_blocks
-from artix.fleet.kinds import MOST_KINDS, each_part_alike, evaluate_by_kind, kinds_of, parameters_of
+from artix.fleet.kinds import (
+    MOST_KINDS,
+    each_part_alike,
+    evaluate_by_kind,
+    evaluate_one_kind,
+    kinds_of,
+    members_of,
+    parameters_of,
+    place_parameters,
+)
 from artix.model.articulation import Articulation, State
 from artix.model.padded_articulation import pad_articulation
 from artix.model.padding import Padding
@@ -28,32 +39,34 @@ Layout: TypeAlias = Literal["kinds", "padded"]
 class Fleet:
     """Many articulations in one batch.
 
-    Members of one topology share the static path: ``fleet.articulation`` is an ordinary articulation whose arrays
-    have a leading member axis. Arrays of members of several topologies are padded to common maxima. :meth:`evaluate`
-    then has each kind of members computed by a program of its own (``layout="kinds"``), or all by one for which their
-    trees are data (``layout="padded"``): that takes some 20 times as long, but a member that fits the padding can take
-    another's place without recompilation. Either way every function of artix works under ``jax.vmap`` over
-    ``fleet.articulation``, whose trees are then data, and a fleet state.
+    If all members have one topology, ``fleet.articulation`` is an ordinary articulation whose arrays have a leading
+    member axis. Arrays of members of several topologies are padded to common maxima. :meth:`evaluate` then evaluates
+    each kind of members by its own program (``layout="kinds"``), or all of them by one program that reads their trees
+    as data (``layout="padded"``). The latter takes some 20 times as long, but a member that fits the padding can take
+    another's place without recompilation. Either way, every function of artix works under ``jax.vmap`` over
+    ``fleet.articulation`` (with trees as data) and a fleet state.
 
-    In a padded fleet L and n are the fleet's maxima. Where any member floats, generalised vectors have the root's six
-    entries first for all, zero for members with a fixed base, and dense Jacobians have the root's rows. Padded rows and
+    In a padded fleet, L and n are the fleet's maxima. If any member floats, all generalised vectors begin with the
+    root's six entries, zero for members with a fixed base, and dense Jacobians have the root's rows. Padded rows and
     columns are exactly zero.
 
     Args:
       articulations: the members in order; the same object may appear many times.
-      padding: maxima to pad to, if larger than the members need; also makes a fleet of one topology padded.
-      layout: how a mixed fleet is evaluated. By default ``"kinds"`` for up to 16 topologies, as each costs a
+      padding: maxima to pad to, if larger than the members need.
+      layout: how the fleet is evaluated. By default ``"kinds"`` for up to 16 topologies, since each costs a
         compilation, and ``"padded"`` for more or if there is a ``padding``.
 
     Raises:
-      ValueError: there is no member, dtypes differ, a member does not fit the padding (which maximum is named), or the
-        layout is unknown or ``"kinds"`` with a padding, which is for members that are not known yet.
+      TypeError: a member is not an articulation.
+      ValueError: there is no member, dtypes differ, a member lies on devices of other processes or does not fit the
+        padding (the message names the maximum), or the layout is unknown or ``"kinds"`` with a padding, which is for
+        members that are not known yet.
 
     Attributes:
-      articulation: the members' parameters, every leaf with a leading axis N; for ``jax.vmap``.
+      articulation: the members' parameters for ``jax.vmap``, every leaf with a leading axis N.
       topologies: the static topology of each member, length N.
       padding: the common maxima, ``None`` where all members share one static topology.
-      layout: how a mixed fleet is evaluated, see above.
+      layout: how the fleet is evaluated, see above.
 
     Examples:
       >>> fleet = artix.Fleet([artix.robots.load("double_pendulum"), artix.robots.load("cart_pole")] * 2)
@@ -67,15 +80,16 @@ class Fleet:
     def __init__(
         self, articulations: Sequence[Articulation], *, padding: Padding | None = None, layout: Layout | None = None
     ) -> None:
+        if isinstance(articulations, Articulation):
+            raise TypeError("a fleet takes a sequence of articulations, found a single one; artix.Fleet([robot] * n)")
         members = list(articulations)
         if not members:
             raise ValueError("a fleet needs at least one articulation")
+        numbers = {id(member): number for number, member in reversed(list(enumerate(members)))}
         kinds = {id(member): member for member in members}
         place = {key: index for index, key in enumerate(kinds)}
-        topologies = {key: _static_topology(member) for key, member in kinds.items()}
-        dtypes = {str(member.dtype) for member in kinds.values()}
-        if len(dtypes) > 1:
-            raise ValueError(f"all members of a fleet must have one dtype; found {', '.join(sorted(dtypes))}")
+        topologies = {key: member_topology(member, numbers[key]) for key, member in kinds.items()}
+        common_dtype(list(kinds.values()))
         if layout not in (None, "kinds", "padded"):
             raise ValueError(f"layout must be 'kinds' or 'padded'; found {layout!r}")
         if layout == "kinds" and padding is not None:
@@ -83,16 +97,16 @@ class Fleet:
         if padding is not None or len(set(topologies.values())) > MOST_KINDS:
             layout = layout or "padded"
         self.layout: Layout = layout or "kinds"
-        if padding is None and len(set(topologies.values())) > 1:
+        if padding is None and (len(set(topologies.values())) > 1 or layout == "padded"):
             padding = Padding.covering(list(topologies.values()))
         self.padding = padding
         self.topologies: tuple[Topology, ...] = tuple(topologies[id(member)] for member in members)
         shaped = [member if padding is None else pad_articulation(member, padding) for member in kinds.values()]
         index = np.array([place[id(member)] for member in members])
         self._different, self._index = list(kinds.values()), index
-        self._sharding: NamedSharding | None = None
+        self._sharding: Sharding | None = None
         self._compiled: dict[Any, Callable[..., Any]] = {}
-        self.articulation: Articulation = jax.tree.map(partial(_members_of, index), *shaped)
+        self.articulation: Articulation = jax.tree.map(partial(members_of, index), *shaped)
 
     @property
     def num_members(self) -> int:
@@ -111,51 +125,86 @@ class Fleet:
     def evaluate(self, function: Callable[..., Any], state: State, *arguments: Any, **options: Any) -> Any:
         """Evaluates a function of one articulation for all members, compiled.
 
-        By ``jax.vmap`` if they are of one topology; else kind by kind, or by :func:`artix.vmap_in_blocks` if their
-        trees are data. Kind by kind all works that works for a static topology (tendons, loop joints, every solver of
-        :func:`artix.step`), and parameters are numbers of the program. Entries of arguments that a member does not have
-        are not looked at, those of results are zero.
+        Each kind of members is evaluated by its own program (``layout="kinds"``), in which parameters that all its
+        members share are constants. Every function that works for a single articulation works there: tendons, loop
+        joints, contact, every solver of :func:`artix.step`. With ``layout="padded"`` one program evaluates all members.
+        Entries of arguments that a member does not have are ignored; those of results are zero.
+
+        Gradients by a member's parameters are those of the code that makes the fleet: build it inside the
+        differentiated function, from ``robot.replace(link_mass=mass)`` and the like.
 
         Args:
-          function: ``function(articulation, state, *arguments, **options)`` such as ``artix.mass_matrix``; compiled
-            once per function object, so pass a named function rather than a new lambda each time.
+          function: ``function(articulation, state, *arguments, **options)`` such as ``artix.mass_matrix``. It is
+            compiled once per function object, so pass a named function rather than a new lambda each time.
           state: the fleet's state, leading axis N.
-          *arguments: further arrays (or pytrees) with leading axis N.
-          **options: static, hashable keyword arguments, the same for all members.
+          *arguments: further arrays (or pytrees of them) with leading axis N; a number is the same for all members.
+          **options: keyword arguments that are the same for all members, static and hashable.
 
         Returns:
           What the function returns, with leading axis N.
 
         Raises:
-          ValueError: kind by kind, the lengths of a result's axes do not tell what of it is a member's; and what the
-            function raises.
+          TypeError: an argument is neither array nor number, or an option cannot be hashed.
+          ValueError: an argument's leading axis is not N, a state does not have the fleet's width, or the lengths of a
+            result's axes do not tell which of its entries are a member's; and what the function raises.
+
+        Examples:
+          >>> pole, pendulum = artix.robots.load("cart_pole"), artix.robots.load("double_pendulum")
+          >>> def mean_energy(mass):
+          ...     fleet = artix.Fleet([pole, pendulum.replace(link_mass=mass)] * 2)
+          ...     return fleet.evaluate(artix.potential_energy, fleet.neutral_state()).mean()
+          >>> print(jax.grad(mean_energy)(pendulum.link_mass).round(1))  # g times a height; half of all are pendulums
+          [ 0.  -2.5 -7.4]
         """
         static = tuple(sorted(options.items()))
-        if self.padding is None or self.layout == "padded":
-            return _evaluate(function, static, self.articulation, state, *arguments)
+        try:
+            hash(static)
+        except TypeError as error:
+            raise TypeError(
+                f"keyword arguments are static and must be hashable ({error}); pass arrays of all members by "
+                "position, and bind what they share: functools.partial(artix.step, ground=ground)"
+            ) from None
+        width, dtype = self.articulation.joint_lower_limit.shape[-1], self.articulation.dtype
+        given = batches_of(len(self), width, dtype, state, arguments)
+        if self.layout == "padded":
+            return _evaluate(function, static, self.articulation, *given)
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(self._different)):
+            return self._by_kind(function, options)(*given)
         if (function, static) not in self._compiled:
             with jax.ensure_compile_time_eval():  # What is kept holds no tracers of a function that JAX traces now.
-                self._compiled[function, static] = self._by_kind(function, options, self.padding)
-        return self._compiled[function, static](state, *arguments)
+                self._compiled[function, static] = self._by_kind(function, options)
+        return self._compiled[function, static](*given)
 
-    def _by_kind(self, function: Callable[..., Any], options: dict[str, Any], padding: Padding) -> Callable[..., Any]:
+    def _by_kind(self, function: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:
         """A compiled function of the fleet's state and further arguments, each device with its part of the members."""
         kinds = kinds_of(self._different, self._index)
-        parameters = parameters_of(kinds)
-        if self._sharding is None:
-            return partial(jax.jit(evaluate_by_kind(kinds, padding, function, options)), parameters)
-        mesh, members = self._sharding.mesh, PartitionSpec(self._sharding.spec[0])
-        local = each_part_alike(kinds, _num_parts(self._sharding, len(self)))
-        assert local is not None, "``shard`` makes other fleets padded"
-        by_kind = evaluate_by_kind(local, padding, function, options)
-        on_devices = jax.jit(jax.shard_map(by_kind, mesh=mesh, in_specs=members, out_specs=members))
-        return partial(on_devices, jax.device_put(parameters, NamedSharding(mesh, members)))
+        parameters, sharding = parameters_of(kinds), self._sharding
+        if sharding is not None:
+            parameters = place_parameters(kinds, parameters, sharding)
+        if self.padding is None:
+            return partial(jax.jit(evaluate_one_kind(kinds[0], function, options)), parameters)
+        parts = 1 if sharding is None else num_parts(sharding, len(self))
+        if parts == 1:
+            return partial(jax.jit(evaluate_by_kind(kinds, self.padding, function, options)), parameters)
+        local = each_part_alike(kinds, parts)
+        assert isinstance(sharding, NamedSharding)  # ``shard`` makes other fleets padded
+        assert local is not None
+        members = PartitionSpec(sharding.spec[0])
+        specs = [[members if flag else PartitionSpec() for flag in kind.differs_of_operands] for kind in kinds]
+        by_kind = evaluate_by_kind(local, self.padding, function, options)
+
+        def on_devices(*arguments: Any) -> Any:
+            in_specs = (specs, *(members for _ in arguments[1:]))
+            return jax.shard_map(by_kind, mesh=sharding.mesh, in_specs=in_specs, out_specs=members)(*arguments)
+
+        return partial(jax.jit(on_devices), parameters)
 
     # --- states -------------------------------------------------------------------------------------------------
 
     def neutral_state(self) -> State:
         """The neutral state of every member, leading axis N."""
-        return jax.vmap(neutral_state)(self.articulation)
+        state = jax.vmap(neutral_state)(self.articulation)
+        return state if self._sharding is None else jax.device_put(state, self._sharding)
 
     def random_state(self, key: Array, *, velocity_scale: float = 1.0) -> State:
         """A random state of every member, leading axis N; see :func:`artix.random_state`."""
@@ -184,7 +233,12 @@ class Fleet:
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *padded)
 
     def member_state(self, state: State, member: int) -> State:
-        """The unpadded state of one member out of a state of the fleet."""
+        """The unpadded state of one member out of a state of the fleet.
+
+        Raises:
+          IndexError: there is no such member.
+        """
+        self._check_number(member)
         n = self.topologies[member].num_dofs
         return State(
             state.root_pose[member],
@@ -194,7 +248,7 @@ class Fleet:
         )
 
     def member(self, member: int) -> Articulation:
-        """The articulation of one member as it was given, neither padded nor batched.
+        """The articulation of one member as the fleet was given it, neither padded nor batched.
 
         Args:
           member: its number.
@@ -207,8 +261,7 @@ class Fleet:
           >>> fleet.member(1).topology.name
           'quadruped'
         """
-        if not 0 <= member < self.num_members:
-            raise IndexError(f"there is no member {member}; the fleet has {self.num_members}")
+        self._check_number(member)
         return self._different[self._index[member]]
 
     # --- changes ------------------------------------------------------------------------------------------------
@@ -216,15 +269,16 @@ class Fleet:
     def replace_member(self, member: int, articulation: Articulation) -> Fleet:
         """A fleet with another articulation in place of one member; the shapes of its arrays are the same.
 
-        Compiled programs are reused if the fleet is padded or has a single topology.
+        A fleet with ``layout="padded"`` reuses its compiled programs.
 
         Raises:
           IndexError: there is no such member.
-          ValueError: the articulation does not fit: its topology differs from a static fleet's, or exceeds the padding.
+          ValueError: the articulation does not fit: it has another dtype, it exceeds the padding, or its topology
+            differs from that of a fleet without padding.
         """
-        if not 0 <= member < self.num_members:
-            raise IndexError(f"there is no member {member}; the fleet has {self.num_members}")
-        topology = _static_topology(articulation)
+        self._check_number(member)
+        topology = member_topology(articulation, member)
+        common_dtype([self.member(0), articulation])
         if self.padding is None and topology != self.topologies[0]:
             raise ValueError(
                 f"articulation {topology.name!r} has another topology than this fleet, which is not padded; "
@@ -239,23 +293,43 @@ class Fleet:
         return other if self._sharding is None else other.shard(self._sharding)
 
     def shard(self, sharding: Sharding) -> Fleet:
-        """The same fleet with every leaf placed by ``sharding``, such as a ``NamedSharding`` over the members.
+        """The same fleet on several devices: every array of its articulations is placed by ``sharding``.
 
-        If it is mixed and evaluated by kind, each device evaluates its own members without communication. This
-        requires that the devices' parts hold the same kinds in the same places, as in
-        ``Fleet([arm, quadruped] * n)``; the trees of other mixed fleets become data (``layout="padded"``).
+        If it is evaluated by kind, each device evaluates its own members without communication. This requires that
+        all devices hold the same kinds in the same places, as they do for ``Fleet([arm, quadruped] * n)``. The trees of
+        other mixed fleets become data (``layout="padded"``), which is slower; a warning says so.
+
+        Args:
+          sharding: such as ``NamedSharding(mesh, PartitionSpec("robots"))``, which divides the members.
+
+        Raises:
+          TypeError: it is not a sharding.
+          ValueError: it does not divide the members equally.
         """
+        parts = num_parts(sharding, len(self))
         other = self._copy()
         other.articulation = jax.device_put(self.articulation, sharding)
-        if self.padding is None or self.layout == "padded":
+        other._sharding = sharding
+        if self.padding is None or self.layout == "padded" or parts == 1:
             return other
-        if isinstance(sharding, NamedSharding) and sharding.spec:
-            kinds = kinds_of(self._different, self._index)
-            if each_part_alike(kinds, _num_parts(sharding, len(self))) is not None:
-                other._sharding = sharding
-                return other
-        other.layout = "padded"
+        kinds = kinds_of(self._different, self._index)
+        if not isinstance(sharding, NamedSharding) or each_part_alike(kinds, parts) is None:
+            other.layout = "padded"
+            warnings.warn(
+                f"the {parts} devices would hold different kinds of members, so the sharded fleet has "
+                "layout='padded', which is slower; give every device the same kinds in the same places, as in "
+                "artix.Fleet([arm, quadruped] * n)",
+                stacklevel=2,
+            )
         return other
+
+    def _check_number(self, member: int) -> None:
+        if not 0 <= member < self.num_members:
+            raise IndexError(f"there is no member {member}; the fleet has {self.num_members}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Compiled programs are not pickled."""
+        return {**self.__dict__, "_compiled": {}}
 
     def _copy(self) -> Fleet:
         """The same fleet, without its compiled programs."""
@@ -264,35 +338,13 @@ class Fleet:
         return other
 
 
-def _members_of(index: np.ndarray, *leaves: Any) -> Array:
-    """The leaves of different members as that of all; by NumPy, as JAX would compile a program for each shape."""
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
-        return jnp.stack(leaves)[index]
-    return jnp.asarray(np.stack([np.asarray(leaf) for leaf in leaves])[index])
-
-
-def _num_parts(sharding: NamedSharding, members: int) -> int:
-    return members // sharding.shard_shape((members,))[0]
-
-
 @partial(jax.jit, static_argnums=(0, 1))
 def _evaluate(function, options, articulation, state, *arguments):
     # A kernel keeps what is intermediate in the caches by itself.
-    batched = jax.vmap if isinstance(articulation.topology, Topology) or kernels_are_on() else vmap_in_blocks
+    batched = jax.vmap if kernels_are_on() else vmap_in_blocks
     return batched(partial(function, **dict(options)))(articulation, state, *arguments)
 
 
 @jax.jit
 def _random_states(articulation, keys, velocity_scale):
     return jax.vmap(lambda member, key: random_state(member, key, velocity_scale=velocity_scale))(articulation, keys)
-
-
-def _static_topology(articulation: Articulation) -> Topology:
-    if not isinstance(articulation.topology, Topology):
-        raise ValueError("members of a fleet must be single articulations with a static topology")
-    if articulation.link_mass.ndim != 1:
-        raise ValueError(
-            f"articulation {articulation.topology.name!r}: members of a fleet must be single articulations, "
-            f"found arrays with leading axes {articulation.link_mass.shape[:-1]}"
-        )
-    return articulation.topology

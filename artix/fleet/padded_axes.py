@@ -1,7 +1,7 @@
-"""What the axes of a fleet's padded arrays mean, told by their lengths.
+"""What the axes of a fleet's padded arrays mean, as their lengths tell.
 
-The shape of an array tells which entries belong to a member: an axis whose length is the fleet's largest number of
-links, DOFs and so on has, for each kind, that kind's own length.
+The shape of an array tells which entries belong to a member: along an axis as long as the fleet's largest number of
+links (or DOFs and so on), each kind has as many entries as it has links.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _Shape: TypeAlias = tuple[int, ...]
 
 
 def meanings_of(topology: Topology, padding: Padding) -> Meanings:
-    """What an axis may mean, for one kind. A fixed base lacks the root's entries that floating members have."""
+    """What an axis may mean for one kind. Members with a fixed base lack the root's entries of floating ones."""
     links, dofs, floats = topology.num_links, topology.num_dofs, not topology.fixed_base
     root = 6 if padding.floating and not floats else 0
     pose = 7 if padding.floating and not floats else 0
@@ -53,7 +53,7 @@ def meanings_of(topology: Topology, padding: Padding) -> Meanings:
 
 
 def candidates(size: int, meanings: Sequence[Meanings]) -> list[tuple[Axis, ...]]:
-    """What an axis of an argument may mean, for all kinds; last, an axis of the same length for all of them."""
+    """What an axis of an argument may mean for all kinds; the last possibility is an axis that all kinds share."""
     fitting = [tuple(each[name] for each in meanings) for name in meanings[0] if meanings[0][name].padded == size]
     return list(dict.fromkeys([*fitting, (Axis(0, size, size),) * len(meanings)]))
 
@@ -70,7 +70,7 @@ def axes_of_one_result(shapes: list[_Shape], meanings: Sequence[Meanings], numbe
         if len(set(sizes)) == 1:
             fitting.add((Axis(0, sizes[0], sizes[0]),) * len(meanings))
         if len(fitting) != 1:
-            what = "nothing that a fleet pads is so long" if not fitting else "it may be several things"
+            what = "nothing that a fleet pads has these" if not fitting else "these may mean several things"
             raise ValueError(
                 f"axis {position} of result {number} has the lengths {', '.join(map(str, sizes))} for the kinds of "
                 f"this fleet, and {what}; build the fleet with layout='padded'"

@@ -1,4 +1,4 @@
-"""Readers and writers of robot descriptions; ``load`` chooses by the suffix of a file."""
+"""Readers and writers of robot descriptions; ``load`` chooses one by the file's suffix."""
 
 from artix.io.archive.npz import check_archive, load_archive, save_archive
 from artix.io.common.diagnostics import DescriptionError, DescriptionWarning, Issue

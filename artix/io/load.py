@@ -1,4 +1,4 @@
-"""Reading and writing a robot by its file's suffix."""
+"""``load``, ``check`` and ``save``: the reader or writer follows from the file's suffix."""
 
 from __future__ import annotations
 
@@ -40,17 +40,16 @@ _WRITERS: dict[str, Callable[..., list[Issue]]] = {
     ".npz": save_archive,
 }
 
-#: The suffixes of the formats that can be read, and those whose files are not text.
+#: Suffixes of all readable formats, and of those whose files are not text.
 SUFFIXES = tuple(_READERS)
 BINARY_SUFFIXES = (".usd", ".usdc", ".usdz", ".npz")
 
 
 def load(path: str | os.PathLike[str], **options: Any) -> Articulation:
-    """Reads a robot description with the reader that its suffix names.
+    """Reads a robot description with the reader for its suffix.
 
-    ``.urdf`` is read by :func:`artix.load_urdf`, ``.xacro`` by :func:`artix.load_xacro`, ``.xml`` and ``.mjcf`` by
-    :func:`artix.load_mjcf`, ``.usd``, ``.usda``, ``.usdc`` and ``.usdz`` by :func:`artix.load_usd`, ``.npz`` by
-    :func:`artix.load_archive`.
+    :func:`artix.load_urdf` reads ``.urdf``, :func:`artix.load_xacro` ``.xacro``, :func:`artix.load_mjcf` ``.xml`` and
+    ``.mjcf``, :func:`artix.load_usd` ``.usd``, ``.usda``, ``.usdc`` and ``.usdz``, :func:`artix.load_archive` ``.npz``.
 
     Args:
       path: the file.
@@ -70,21 +69,29 @@ def load(path: str | os.PathLike[str], **options: Any) -> Articulation:
 
 
 def check(path: str | os.PathLike[str], **options: Any) -> list[Issue]:
-    """All issues of a robot description, by the checker that its suffix selects; see :func:`load`.
+    """Lists all issues of a robot description; the suffix selects the checker, as for :func:`load`.
+
+    Args:
+      path: the file.
+      **options: passed to the checker.
+
+    Raises:
+      ValueError: there is no checker for this suffix.
+      OSError: the file cannot be read.
 
     Examples:
-      >>> print(artix.check(artix.robots.path("quadruped")))  # nothing to say
+      >>> print(artix.check(artix.robots.path("quadruped")))  # no issues
       []
     """
     return _by_suffix(path, _CHECKERS, "checker")(Path(path), **options)
 
 
 def save(articulation: Articulation, path: str | os.PathLike[str], **options: Any) -> list[Issue]:
-    """Writes a robot with the writer that the suffix names.
+    """Writes a robot with the writer for the file's suffix.
 
-    ``.npz`` is written by :func:`artix.save_archive`, which keeps everything; ``.urdf`` by :func:`artix.save_urdf`,
-    ``.xml`` and ``.mjcf`` by :func:`artix.save_mjcf`, ``.usda``, ``.usdc``, ``.usd`` and ``.usdz`` by
-    :func:`artix.save_usd`, each as far as its format goes.
+    :func:`artix.save_archive` writes ``.npz``, which is lossless; :func:`artix.save_urdf` ``.urdf``,
+    :func:`artix.save_mjcf` ``.xml`` and ``.mjcf``, :func:`artix.save_usd` ``.usda``, ``.usdc``, ``.usd`` and ``.usdz``,
+    each as far as its format allows.
 
     Args:
       articulation: a single articulation.
@@ -92,7 +99,7 @@ def save(articulation: Articulation, path: str | os.PathLike[str], **options: An
       **options: passed to the writer.
 
     Returns:
-      What the format cannot say, one warning each.
+      One warning for each thing that the format cannot express.
 
     Raises:
       ValueError: there is no writer for this suffix; the message lists the known ones.
@@ -115,5 +122,5 @@ def save(articulation: Articulation, path: str | os.PathLike[str], **options: An
 def _by_suffix(path: str | os.PathLike[str], table: dict[str, Callable[..., Any]], what: str) -> Callable[..., Any]:
     suffix = Path(path).suffix.lower()
     if suffix not in table:
-        raise ValueError(f"{os.fspath(path)}: no {what} for the suffix {suffix!r}; there are: {', '.join(table)}")
+        raise ValueError(f"{os.fspath(path)}: no {what} for the suffix {suffix!r}; choose from: {', '.join(table)}")
     return table[suffix]

@@ -1,8 +1,8 @@
 """The point and axes in which users receive spatial vectors, Pinocchio's ``ReferenceFrame``.
 
-Internally, spatial vectors are about one reference point and in world axes; this module converts them. ``"local"`` is
-the frame's own origin and axes (Pinocchio's ``LOCAL``), ``"world_aligned"`` its origin with the axes of the world
-(``LOCAL_WORLD_ALIGNED``), ``"world"`` the origin and the axes of the world (``WORLD``).
+Internally, spatial vectors are about one reference point and in world axes; this module converts them. ``"local"``
+means the frame's own origin and axes (Pinocchio's ``LOCAL``), ``"world_aligned"`` its origin and the world's axes
+(``LOCAL_WORLD_ALIGNED``), ``"world"`` the world's origin and axes (``WORLD``).
 """
 
 from __future__ import annotations

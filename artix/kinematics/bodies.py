@@ -1,8 +1,8 @@
 """Parameters of the bodies, from those of the links: joint geometry and lumped inertias.
 
-The frame of a body is the child joint frame of the joint that moves it, rotated so that the free axes come first; the
-axes of a body's DOFs are then the first columns of its rotation matrix. The frame of body 0 is the root link's.
-Everything here depends on parameters alone, not on the state.
+The frame of a body is the child frame of the joint that moves it, rotated so that the free axes come first; the axes of
+a body's DOFs are then the first columns of its rotation matrix. The frame of body 0 is the root link's. Everything here
+depends on parameters only, not on the state.
 """
 
 from __future__ import annotations
@@ -53,9 +53,8 @@ class Inertias(NamedTuple):
     """Mass moments of bodies about one point: the blocks of their 4 x 4 pseudo-inertias.
 
     ``mass`` is the integral of dm [B], ``first`` that of r dm [3, B], ``second`` that of r r^T dm [3, 3, B]. The
-    rotational inertia is ``trace(second) 1 - second``. The second moments are kept instead, since they transform with
-    a frame (R, p) like the points themselves, ``R second R^T`` plus products with p (Wensing, Kim and Slotine, RA-L
-    2018).
+    rotational inertia is ``trace(second) 1 - second``. The second moments are stored instead because they transform to
+    another frame (R, p) as points do: ``R second R^T`` plus products with p (Wensing, Kim and Slotine, RA-L 2018).
     """
 
     mass: Array
@@ -116,7 +115,7 @@ def joint_geometry(articulation: Articulation, placements: Placement) -> JointGe
 
 
 def screw_pitches(articulation: Articulation) -> Array:
-    """Translation per angle of each DOF, zero where its joint is not helical, [n]."""
+    """Translation per angle of each DOF, zero unless its joint is helical, [n]."""
     tree, pitch = articulation.topology, articulation.joint_pitch
     return jnp.where(take(jnp.asarray(tree.body_is_helical), tree.dof_body), pitch, jnp.zeros_like(pitch))
 
@@ -148,7 +147,7 @@ def link_inertias(articulation: Articulation, placements: Placement) -> Inertias
     rotation = spatial.rotation_matrix(frame.rotation)
     first = mass[None] * center
     second = spatial.multiply_transposed(spatial.multiply(rotation, at_center), rotation)
-    return Inertias(mass, first, spatial.mirrored(second + first[:, None] * center[None]))
+    return Inertias(mass, first, spatial.symmetric_from_upper(second + first[:, None] * center[None]))
 
 
 def lumped_masses(articulation: Articulation, placements: Placement, mass: Array) -> tuple[Array, Array]:

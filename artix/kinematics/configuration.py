@@ -1,4 +1,4 @@
-"""The configuration manifold: integrate, difference, interpolate, distances, normal forms."""
+"""The configuration manifold: integrate, difference, interpolate, distances, normalisation."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ Array = jax.Array
 def integrate(articulation: Articulation, state: State, dnu: Array) -> State:
     """Moves the configuration along a tangent vector, the ``(+)`` of the manifold; velocities are kept.
 
-    The root's centre of mass moves by the linear part and the root turns by ``exp`` of the angular part, both in world
-    axes; revolute and prismatic positions add (angles of wrapped joints stay within [-2 pi, 2 pi] by steps of
-    4 pi, as in PhysX); a spherical joint turns by ``exp`` of its part in the child joint frame. Mirrors Pinocchio's
+    The root's centre of mass moves by the linear part and the root rotates by ``exp`` of the angular part, both in
+    world axes. Revolute and prismatic positions add (angles of wrapped joints stay within [-2 pi, 2 pi] by steps of
+    4 pi, as in PhysX). A spherical joint rotates by ``exp`` of its part in the child joint frame. Mirrors Pinocchio's
     ``integrate`` in artix's tangent space.
 
     Args:
       articulation: the articulation.
       state: where to start.
-      dnu: displacement, generalised velocity times time, shape [nv] [m, rad].
+      dnu: displacement, a generalised velocity times time, shape [nv] [m, rad].
 
     Returns:
       The moved state.
@@ -79,14 +79,14 @@ def difference(articulation: Articulation, start: State, end: State) -> Array:
       end: where to arrive.
 
     Returns:
-      The displacement, shape [nv] [m, rad]; its derivatives are finite everywhere, also at a half turn, where it is
-      discontinuous.
+      The displacement, shape [nv] [m, rad]. It is discontinuous at half turns, but its derivatives are finite
+      everywhere.
 
     Raises:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
 
-    Identity: ``difference(a, s, integrate(a, s, d)) == d`` for rotations below a half turn.
+    Identity: ``difference(a, s, integrate(a, s, d)) == d`` for rotations of less than a half turn.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -119,19 +119,19 @@ def difference(articulation: Articulation, start: State, end: State) -> Array:
 
 @quantity
 def interpolate(articulation: Articulation, start: State, end: State, fraction: float | Array) -> State:
-    """The configuration part of the way along the shortest path between two, Pinocchio's ``interpolate``.
+    """A configuration on the shortest path between two others, Pinocchio's ``interpolate``.
 
-    Joints move at constant velocity; the root turns about an axis fixed in the world while its centre of mass moves on
-    a straight line (Pinocchio moves a free-flyer's frame on a screw).
+    Joints move at constant velocity; the root rotates about an axis fixed in the world while its centre of mass moves
+    on a straight line (Pinocchio moves a free-flyer's frame on a screw).
 
     Args:
       articulation: the articulation.
       start: the configuration at fraction 0.
       end: the configuration at fraction 1.
-      fraction: part of the way, a number or an array of shape [].
+      fraction: fraction of the way from ``start`` to ``end``, a number or an array of shape [].
 
     Returns:
-      The state there, with the velocities of ``start``.
+      The state at that fraction, with the velocities of ``start``.
 
     Raises:
       ValueError: an array has the wrong shape.
@@ -151,7 +151,7 @@ def interpolate(articulation: Articulation, start: State, end: State, fraction: 
 
 @quantity
 def squared_distance(articulation: Articulation, start: State, end: State) -> Array:
-    """Squared lengths of the joints' parts of :func:`difference`, Pinocchio's ``squaredDistance``.
+    """Squared length of each joint's part of :func:`difference`, Pinocchio's ``squaredDistance``.
 
     Args:
       articulation: the articulation.
@@ -159,8 +159,8 @@ def squared_distance(articulation: Articulation, start: State, end: State) -> Ar
       end: the other.
 
     Returns:
-      Shape [L]: of the root (squared displacement of its centre of mass [m^2] plus squared angle [rad^2]; zero for a
-      fixed base), then of the inbound joint of each other link [rad^2 or m^2].
+      Shape [L]: the root's (squared displacement of its centre of mass [m^2] plus squared angle [rad^2]; zero for a
+      fixed base), then that of the inbound joint of each other link [rad^2 or m^2].
 
     Raises:
       ValueError: an array has the wrong shape.
@@ -186,7 +186,7 @@ def squared_distance(articulation: Articulation, start: State, end: State) -> Ar
 def distance(articulation: Articulation, start: State, end: State) -> Array:
     """Length of :func:`difference`, Pinocchio's ``distance``; its gradient is finite everywhere.
 
-    Metres and radians count alike; weigh the parts of :func:`squared_distance` otherwise.
+    Metres and radians have equal weight; for other weights, sum the parts of :func:`squared_distance` yourself.
 
     Args:
       articulation: the articulation.
@@ -194,7 +194,7 @@ def distance(articulation: Articulation, start: State, end: State) -> Array:
       end: the other.
 
     Returns:
-      Shape [].
+      The distance, shape [].
 
     Raises:
       ValueError: an array has the wrong shape.
@@ -214,14 +214,14 @@ def distance(articulation: Articulation, start: State, end: State) -> Array:
 
 @quantity
 def normalize(articulation: Articulation, state: State) -> State:
-    """The same configuration in its normal form, Pinocchio's ``normalize``.
+    """The same configuration in normal form, Pinocchio's ``normalize``.
 
-    The root's quaternion gets length 1, rotation vectors of spherical joints with three free axes become the shortest
-    ones, at most pi long, and wrapped angles come back within [-2 pi, 2 pi]. Velocities are kept.
+    The root's quaternion gets unit length, rotation vectors of spherical joints with three free axes get a length of at
+    most pi, and wrapped angles return to [-2 pi, 2 pi]. Velocities are kept.
 
     Args:
       articulation: the articulation.
-      state: its state; the quaternion has any non-zero length.
+      state: its state; the quaternion may have any non-zero length.
 
     Returns:
       The state in normal form.
@@ -276,10 +276,10 @@ def is_normalized(articulation: Articulation, state: State, tolerance: float = 1
 
 @quantity
 def is_same_configuration(articulation: Articulation, start: State, end: State, tolerance: float = 1e-6) -> Array:
-    """Whether no entry of :func:`difference` exceeds ``tolerance`` [m, rad], shape [], bool.
+    """Whether no entry of :func:`difference` exceeds ``tolerance``, Pinocchio's ``isSameConfiguration``.
 
-    Pinocchio's ``isSameConfiguration``, but the two quaternions of one rotation, and rotation vectors a whole turn
-    apart, are the same here. The poses of fixed bases are compared too.
+    Unlike in Pinocchio, the two quaternions of one rotation are the same, and so are rotation vectors a full turn
+    apart. The poses of fixed bases are compared too.
 
     Args:
       articulation: the articulation.
@@ -310,7 +310,7 @@ def is_same_configuration(articulation: Articulation, start: State, end: State, 
 
 
 def wrap_angles(tree: Tree, q: Array) -> Array:
-    """Brings wrapped angles among positions [n] back within [-2 pi, 2 pi] by a step of 4 pi, as PhysX does."""
+    """Brings the wrapped angles among positions [n] back into [-2 pi, 2 pi] by a step of 4 pi, as PhysX does."""
     turn = 2 * jnp.pi
     wrapped = jnp.where(q > turn, q - 2 * turn, jnp.where(q < -turn, q + 2 * turn, q))
     return jnp.where(jnp.asarray(tree.dof_wraps), wrapped, q)

@@ -1,7 +1,7 @@
 """Closed-form Jacobians on the configuration manifold: of integrate, of difference, and of the position rates.
 
-All are identities except for one block per rotation: that of the root, which rotates about the world's axes, and those
-of spherical joints, which rotate about the axes of the child joint frame.
+All are identities except for one block per rotation: the root's, about the world's axes, and those of spherical joints,
+about the axes of the child joint frame.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Array = jax.Array
 
 
 class IntegrateDerivatives(NamedTuple):
-    """Derivatives of the end that :func:`artix.integrate` reaches, [nv, nv] each, in the tangent space of the end.
+    """Derivatives of the configuration that :func:`artix.integrate` reaches, in its tangent space, [nv, nv] each.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -38,7 +38,7 @@ class IntegrateDerivatives(NamedTuple):
 
 
 class DifferenceDerivatives(NamedTuple):
-    """Derivatives of :func:`artix.difference`, [nv, nv] each, by tangent vectors at its two configurations.
+    """Derivatives of :func:`artix.difference` by tangent vectors at its two configurations, [nv, nv] each.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -62,8 +62,9 @@ def integrate_derivatives(articulation: Articulation, state: State, dnu: Array) 
       dnu: displacement, shape [nv] [m, rad].
 
     Returns:
-      How the end moves with the start, and with the displacement, in the tangent spaces of the end and the start, shape
-      [nv, nv] each. Both are identities but for the blocks of a floating root's rotation and of spherical joints.
+      The derivatives of the end by the start and by the displacement, each from the tangent space of the start to that
+      of the end, shape [nv, nv]. Both are identities except for the blocks of a floating root's rotation and of
+      spherical joints.
 
     Raises:
       ValueError: an array has the wrong shape.
@@ -108,7 +109,7 @@ def difference_derivatives(articulation: Articulation, start: State, end: State)
       end: where to arrive.
 
     Returns:
-      The derivatives by the start and by the end, each configuration moving along a tangent vector of its own (see
+      The derivatives by the start and by the end, each moving along tangent vectors of its own (see
       :func:`artix.integrate`), shape [nv, nv] each. At a half turn they are those of the branch taken.
 
     Raises:
@@ -154,8 +155,8 @@ def transport(articulation: Articulation, state: State, dnu: Array, tangents: Ar
       tangents: tangent vectors at the start as columns, shape [nv, k], or one, shape [nv].
 
     Returns:
-      The tangent vectors at ``integrate(articulation, state, dnu)``: the first of :func:`integrate_derivatives` times
-      them, in the shape of ``tangents``.
+      The tangent vectors at ``integrate(articulation, state, dnu)``, in the shape of ``tangents``: the first matrix of
+      :func:`integrate_derivatives` times them.
 
     Raises:
       ValueError: an array has the wrong shape.
@@ -220,9 +221,9 @@ def _inverse_jacobian(vector: Array) -> Array:
 
 
 def _drop_locked(tree: Tree, vector: Array) -> Array:
-    """The map on angular velocities that dropping the locked components of rotation vectors [3, B-1] causes.
+    """Effect on angular velocities of dropping the locked components of rotation vectors [3, B-1]: [3, 3, B-1].
 
-    The identity where three axes are free; with two, dropping the third component also rotates the joint. [3, 3, B-1].
+    It is the identity if three axes are free; with two, dropping the third component also rotates the joint.
     """
     free = jnp.asarray(tree.body_dofs)[:, 1:] < tree.num_dofs
     all_free = jnp.all(free, axis=0)
@@ -234,7 +235,7 @@ def _drop_locked(tree: Tree, vector: Array) -> Array:
 
 
 def _tangent_matrix(tree: Tree, root: Array, blocks: Array | None) -> Array:
-    """A map of tangent vectors [nv, nv], from its blocks for the root's rotation [3, 3, 1] and for spherical joints."""
+    """A map of tangent vectors [nv, nv], from blocks for the root's rotation [3, 3, 1] and for spherical joints."""
     joints = _joint_matrix(tree, blocks, root.dtype)
     if tree.num_base_dofs == 0:
         return joints

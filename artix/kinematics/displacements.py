@@ -1,8 +1,8 @@
 """The unit displacements of a configuration: the columns of every closed-form derivative.
 
-They are, in this order: three rotations of the root about its centre of mass and the world's axes, one displacement
-per DOF, and one per spherical joint with two free axes, where a changing rotation vector also rotates the joint about
-the locked axis. Translations of the root do not affect the dynamics and have no column.
+They are, in this order: three rotations of the root about the world's axes through its centre of mass, one displacement
+per DOF, and one per spherical joint with two free axes, since a changing rotation vector also rotates such a joint
+about its locked axis. Translations of the root do not affect the dynamics and have no column.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Displacements(NamedTuple):
     """Where the c unit displacements act; index arrays and masks, constant for a static topology."""
 
     body: Any
-    """The body that each displaces, together with all bodies below it, [c]."""
+    """The body that each displaces, along with all bodies below it, [c]."""
     above: Any
-    """The body above, which stays; 0 for the root's rotations, as its velocity keeps its world components, [c]."""
+    """The parent body, which stays; 0 for the root's rotations, since its velocity keeps its world components, [c]."""
     sums: Any
-    """The column of subtree sums (the whole tree, then one per DOF) over the displaced bodies, [c]."""
-    moves_below: Any
+    """Column of the subtree sums (the whole tree, then one per DOF) that covers the displaced bodies, [c]."""
+    dof_is_above: Any
     """``[d, c]``: whether DOF d lies strictly above displacement c, [n, c]."""
-    moved_by: Any
+    carries_dof: Any
     """``[d, c]``: whether displacement c moves the joint of DOF d, [n, c]."""
 
 
@@ -58,8 +58,8 @@ def displacements(tree: Tree) -> Displacements:
         body=jnp.concatenate([zero, tree.dof_body]),
         above=jnp.concatenate([zero, take(tree.body_parent, tree.dof_body)]),
         sums=np.concatenate([np.zeros(NUM_ROOT, int), 1 + np.arange(tree.num_dofs)]),
-        moves_below=jnp.concatenate([root, ancestors & ~ancestors.T], axis=1),
-        moved_by=jnp.concatenate([jnp.broadcast_to(tree.dof_is_live[:, None], root.shape), ancestors.T], axis=1),
+        dof_is_above=jnp.concatenate([root, ancestors & ~ancestors.T], axis=1),
+        carries_dof=jnp.concatenate([jnp.broadcast_to(tree.dof_is_live[:, None], root.shape), ancestors.T], axis=1),
     )
 
 
@@ -74,8 +74,8 @@ def _of_topology(tree: Topology) -> Displacements:
         body=np.concatenate([zero, tree.dof_body[dofs]]),
         above=np.concatenate([zero, tree.body_parent[tree.dof_body[dofs]]]),
         sums=np.concatenate([zero, 1 + dofs]),
-        moves_below=np.concatenate([root, (ancestors & ~ancestors.T)[:, dofs]], axis=1),
-        moved_by=np.concatenate([~root, ancestors.T[:, dofs]], axis=1),
+        dof_is_above=np.concatenate([root, (ancestors & ~ancestors.T)[:, dofs]], axis=1),
+        carries_dof=np.concatenate([~root, ancestors.T[:, dofs]], axis=1),
     )
 
 
@@ -100,20 +100,23 @@ def displacement_motions(tree: Tree, kin: Kinematics, motions: Motion) -> Motion
 
 
 class Changes(NamedTuple):
-    """How unit displacements change the motion of everything they move, [3, c] each."""
+    """How unit displacements change the motion of everything they move, [3, c] each.
+
+    ``first`` and ``second`` are psi' and psi'' of Singh, Russell and Wensing (RA-L 2022).
+    """
 
     motions: Motion
     """S_c, the unit displacements themselves."""
     first: Motion
     """Change of all velocities, seen from the moving bodies."""
     second: Motion
-    """Change of all accelerations except for ``- v x first``, likewise."""
+    """Change of all accelerations except for ``- v x first``, seen from the moving bodies."""
 
 
 def changes_by_displacement(
     tree: Tree, kin: Kinematics, joints: Motion, velocity: Motion, acceleration: Motion
 ) -> Changes:
-    """The changes by all unit displacements; ``joints`` are motions of the DOFs, the others those of the bodies."""
+    """The changes by all unit displacements, from the motions of the DOFs (``joints``) and of the bodies."""
     above = displacements(tree).above
     motions = displacement_motions(tree, kin, joints)
     first = motion_cross(velocity.take(above), motions)
@@ -130,10 +133,10 @@ def changes_by_velocity(tree: Tree, joints: Motion, velocity: Motion, first: Mot
     return Motion(*(part[:, :count] + rate for part, rate in zip(first, rates, strict=True)))
 
 
-def displacement_of(tree: Tree, state: State, root_pose, joint_position) -> Array | None:
+def displacement_from_tangents(tree: Tree, state: State, root_pose, joint_position) -> Array | None:
     """The displacement [c] equivalent to tangents of ``root_pose`` and ``joint_position``.
 
-    Either tangent may be a symbolic zero; ``None`` if both are.
+    Either tangent may be a symbolic zero; if both are, the result is ``None``.
     """
     if is_zero(root_pose) and is_zero(joint_position):
         return None
@@ -163,7 +166,7 @@ def displaced_bodies(tree: Tree, kin: Kinematics, motions: Motion, displacement:
 
 
 def generalized_columns(tree: Tree, columns: Array) -> Array:
-    """One column per entry of ``nu``, [..., nv], from one per unit displacement, or per angular and joint velocity.
+    """Columns per unit displacement, or per angular and joint velocity, as columns per entry of ``nu``, [..., nv].
 
     The columns of the root's translation are zero.
     """

@@ -11,13 +11,13 @@ from artix.evaluation import quantity
 from artix.kinematics.axes import Axes, check_axes, origin, to_axes
 from artix.kinematics.bodies import Placement
 from artix.kinematics.frames import link_of_frame, locate_frame, mask_column
-from artix.kinematics.joint_jacobians import carried_columns
+from artix.kinematics.joint_jacobians import hessian_columns
 from artix.kinematics.link_derivatives import (
-    PointSetting,
+    PointMotions,
     acceleration_by_configuration,
     acceleration_by_velocity,
     point_jacobians,
-    point_setting,
+    point_motions,
     velocity_by_configuration,
 )
 from artix.kinematics.links import link_frames
@@ -62,10 +62,10 @@ class FrameAccelerationDerivatives(NamedTuple):
 
 
 class _Frame(NamedTuple):
-    """A frame, the quantities from which derivatives at its point are assembled, and its motion [3, 1]."""
+    """A frame, the motions that the derivatives at its point consist of, and its velocity [3, 1]."""
 
     placement: Placement
-    setting: PointSetting
+    points: PointMotions
     jacobian: Array
     velocity: Array
     angular: Array
@@ -82,8 +82,8 @@ def frame_velocity_derivatives(
 ) -> FrameVelocityDerivatives:
     """Derivatives of :func:`artix.frame_velocity`, Pinocchio's ``getFrameVelocityDerivatives``.
 
-    They are those of the six numbers that ``frame_velocity`` returns: where the axes move along, that is in them. The
-    first three rows are ``getPointVelocityDerivatives``.
+    They differentiate the six numbers that ``frame_velocity`` returns, so they include the motion of ``"local"`` axes.
+    The first three rows are ``getPointVelocityDerivatives``.
 
     Args:
       articulation: the articulation.
@@ -112,7 +112,7 @@ def frame_velocity_derivatives(
     located = _locate(articulation, state, None, frame, offset, axes)
     by_configuration = _velocity_by_configuration(articulation, located, axes)
     return FrameVelocityDerivatives(
-        _seen_in(located, by_configuration, located.velocity, located.angular, axes),
+        _in_axes(located, by_configuration, located.velocity, located.angular, axes),
         to_axes(located.placement, located.jacobian, axes),
     )
 
@@ -130,7 +130,7 @@ def frame_acceleration_derivatives(
 ) -> FrameAccelerationDerivatives:
     """Derivatives of :func:`artix.frame_acceleration`, Pinocchio's ``getFrameAccelerationDerivatives``.
 
-    The first three rows of the classical ones are ``getPointClassicAccelerationDerivatives``.
+    For classical accelerations the first three rows are ``getPointClassicAccelerationDerivatives``.
 
     Args:
       articulation: the articulation.
@@ -139,7 +139,7 @@ def frame_acceleration_derivatives(
       frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
       offset: a pose in that frame, shape [7]; the frame itself when ``None``.
       axes: see :func:`artix.frame_jacobian`.
-      classical: whether of classical accelerations, see :func:`artix.frame_acceleration`.
+      classical: whether to differentiate classical accelerations, see :func:`artix.frame_acceleration`.
 
     Returns:
       The derivatives by the configuration (along :func:`artix.integrate`), the generalised velocity and the generalised
@@ -160,11 +160,11 @@ def frame_acceleration_derivatives(
       True
     """
     located = _locate(articulation, state, acceleration, frame, offset, axes)
-    setting, jacobian, v, omega = located.setting, located.jacobian, located.velocity, located.angular
-    linear, alpha = setting.acceleration[..., 0], setting.angular_acceleration[..., 0]
-    by_configuration = acceleration_by_configuration(articulation, setting)[0]
-    by_velocity = acceleration_by_velocity(articulation, setting)[0]
-    if axes == "world":  # The point does not move along with the frame.
+    points, jacobian, v, omega = located.points, located.jacobian, located.velocity, located.angular
+    linear, alpha = points.acceleration[..., 0], points.angular_acceleration[..., 0]
+    by_configuration = acceleration_by_configuration(articulation, points)[0]
+    by_velocity = acceleration_by_velocity(articulation, points)[0]
+    if axes == "world":  # The point does not move with the frame.
         of_point = spatial.cross(alpha, jacobian[:3]) + spatial.cross(omega, spatial.cross(omega, jacobian[:3]))
         by_configuration = by_configuration.at[:3].add(-of_point)
     if not classical:
@@ -173,7 +173,7 @@ def frame_acceleration_derivatives(
         by_configuration = by_configuration.at[:3].add(-_cross_change(velocity_change, v, omega))
         by_velocity = by_velocity.at[:3].add(-_cross_change(jacobian, v, omega))
     return FrameAccelerationDerivatives(
-        _seen_in(located, by_configuration, linear, alpha, axes),
+        _in_axes(located, by_configuration, linear, alpha, axes),
         to_axes(located.placement, by_velocity, axes),
         to_axes(located.placement, jacobian, axes),
     )
@@ -225,7 +225,7 @@ def frame_kinematic_hessian(
     support = mask_column(tree, body).T.astype(point.dtype)
     support = jnp.pad(support, ((0, 0), (tree.num_base_dofs, 0)), constant_values=1)
     motions = generalized_motions(articulation, kin) * support
-    columns = carried_columns(tree, Motion.from_rows(motions))
+    columns = hessian_columns(tree, Motion.from_rows(motions))
     jacobian = jnp.concatenate([motions[:3] + spatial.cross(motions[3:], point), motions[3:]])
     linear = columns[:3] + spatial.cross(columns[3:], point[..., None])
     if axes != "world":
@@ -248,7 +248,7 @@ def frame_kinematic_regressor(
     *,
     axes: Axes = "world_aligned",
 ) -> Array:
-    """Motion of a frame per error of each joint's placement, for kinematic calibration.
+    """Sensitivity of a frame's pose to errors in the joint placements, for kinematic calibration.
 
     Pinocchio's ``computeFrameKinematicRegressor`` and ``computeJointKinematicRegressor``.
 
@@ -260,9 +260,9 @@ def frame_kinematic_regressor(
       axes: axes of the frame's displacement, see :func:`artix.frame_jacobian`.
 
     Returns:
-      Six columns per link 1 .. L-1: the displacement of the frame (linear, then angular) per displacement of the place
-      in which the link's joint holds it at joint position zero, in the axes of that place; zero for links that do not
-      carry the frame. Shape [6, 6 (L - 1)].
+      Shape [6, 6 (L - 1)], six columns per link 1 .. L-1: the displacement of the frame (linear, then angular) per
+      displacement of the link's placement at joint position zero, in the axes of that placement; zero for links that
+      do not carry the frame.
 
     Raises:
       KeyError: no link or frame has this name.
@@ -307,23 +307,23 @@ def _locate(
     kin = kinematics(articulation, state)
     body, placement = locate_frame(articulation, kin, frame, offset)
     point = origin(kin, placement, axes)
-    setting = point_setting(articulation, kin, state, acceleration, point, body)
+    points = point_motions(articulation, kin, state, acceleration, point, body)
     flight = root_motion(articulation.topology, state.root_velocity).linear
-    jacobian = point_jacobians(articulation, setting)[0]
-    return _Frame(placement, setting, jacobian, setting.velocity[..., 0] + flight, setting.angular[..., 0])
+    jacobian = point_jacobians(articulation, points)[0]
+    return _Frame(placement, points, jacobian, points.velocity[..., 0] + flight, points.angular[..., 0])
 
 
 def _velocity_by_configuration(articulation: Articulation, located: _Frame, axes: Axes) -> Array:
     """Derivative of the velocity about the origin of the axes, in world axes, [6, nv]."""
-    rows = velocity_by_configuration(articulation, located.setting)[0]
+    rows = velocity_by_configuration(articulation, located.points)[0]
     if axes != "world":
         return rows
-    # The point does not move along with the frame.
+    # The point does not move with the frame.
     return rows.at[:3].add(-spatial.cross(located.angular, located.jacobian[:3]))
 
 
-def _seen_in(located: _Frame, rows: Array, linear: Array, angular: Array, axes: Axes) -> Array:
-    """Converts derivatives of a vector in world axes to those of its components in ``axes``, which may rotate."""
+def _in_axes(located: _Frame, rows: Array, linear: Array, angular: Array, axes: Axes) -> Array:
+    """Converts derivatives of a vector in world axes to those of its components in ``axes``, which may move."""
     if axes != "local":
         return rows
     rotation = located.jacobian[3:]

@@ -1,4 +1,4 @@
-"""Poses, velocities, accelerations and Jacobians of one frame: a link's, a named one, or one at any point of a link."""
+"""Poses, velocities, accelerations and Jacobians of a frame: a link's, a named one, or one at any point of a link."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def frame_pose(
     Args:
       articulation: the articulation.
       state: its state; only the configuration matters.
-      frame: the name of a link or of an additional frame (links merged by a reader are such), or a link's index, which
-        may be traced.
+      frame: the name of a link or of an additional frame (such as a link that a reader merged into another), or a
+        link's index, which may be traced.
       offset: a pose in that frame, shape [7]; the frame itself when ``None``.
 
     Returns:
@@ -49,6 +49,7 @@ def frame_pose(
 
     Raises:
       KeyError: no link or frame has this name.
+      IndexError: no link has this index; one that is traced is not checked.
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
 
@@ -122,7 +123,7 @@ def frame_jacobian(
         ``"local"`` for the same in the frame's own axes, ``"world"`` for the spatial velocity about the world's origin.
 
     Returns:
-      Shape [6, nv], linear rows first.
+      Shape [6, nv], linear rows first [m/s, rad/s per unit of velocity].
 
     Raises:
       KeyError: no link or frame has this name.
@@ -159,7 +160,7 @@ def frame_jacobian_rate(
     *,
     axes: Axes = "world_aligned",
 ) -> Array:
-    """Rate of change dJ/dt of :func:`frame_jacobian` as the articulation moves, ``getFrameJacobianTimeVariation``.
+    """Rate of change dJ/dt of :func:`frame_jacobian`, Pinocchio's ``getFrameJacobianTimeVariation``.
 
     Args:
       articulation: the articulation.
@@ -278,17 +279,26 @@ def locate_frame(articulation: Articulation, kin: Kinematics, frame, offset: Arr
 
 
 def link_of_frame(articulation: Articulation, frame: str | int | Array) -> tuple[Array, Placement | None]:
-    """The link [1] that a frame is fixed to, and its placement in the link's frame; ``None`` for that frame itself."""
+    """The link [1] that a frame is fixed to, and its placement in the link's frame, ``None`` if they coincide."""
     tree = articulation.topology
     if not isinstance(frame, str):
-        return jnp.asarray(frame).reshape(1), None
+        return _link(tree, frame).reshape(1), None
     if not isinstance(tree, Topology):
-        raise KeyError(f"frame {frame!r}: the members of a fleet name their links differently; give a link's index")
+        raise KeyError(f"frame {frame!r}: the members of a fleet name their links differently; pass a link's index")
     if frame not in tree.frame_names:
         return jnp.asarray(tree.link_index(frame)).reshape(1), None
     index = tree.frame_names.index(frame)
     local = Placement.from_poses(articulation.frame_local_pose[index : index + 1])
     return jnp.asarray(tree.frame_links[index]).reshape(1), local
+
+
+def _link(tree: Tree, index: int | Array) -> Array:
+    """The index of a link, which is checked where it is not data."""
+    if isinstance(index, int) and not 0 <= index < tree.num_links:
+        raise IndexError(f"frame: there is no link {index}; links are numbered from 0 to {tree.num_links - 1}")
+    if not isinstance(index, int) and not (hasattr(index, "dtype") and jnp.issubdtype(index.dtype, jnp.integer)):
+        raise TypeError(f"frame: expected a name or the index of a link, found {index!r}")
+    return jnp.asarray(index)
 
 
 def mask_column(tree: Tree, body: Array) -> Array:

@@ -1,9 +1,9 @@
-"""The Jacobian columns of all joints at once, about the world's origin, their rates and their derivatives.
+"""The Jacobian columns of all joints about the world's origin, their rates and their derivatives.
 
 Column k is the unit motion S_k of entry k of the generalised velocity; the Jacobian of a link in ``"world"`` axes
-consists of the columns of the DOFs that move it. Names as in Carpentier and Mansard, RSS 2018, and Singh, Russell and
-Wensing, T-RO 2024: ``dJ = v x S``, ``psi' = v_above x S``, ``psi'' = a_above x S + v_above x psi'``. All are about the
-world's origin, so float32 loses digits far away from it. :func:`artix.frame_jacobian` does not.
+consists of the columns of the DOFs that move it. The names are those of Carpentier and Mansard, RSS 2018, and Singh,
+Russell and Wensing, T-RO 2024: ``dJ = v x S``, ``psi' = v_above x S``, ``psi'' = a_above x S + v_above x psi'``. Since
+all are about the world's origin, float32 loses digits far away from it; :func:`artix.frame_jacobian` does not.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ Array = jax.Array
 class JointMotionDerivatives(NamedTuple):
     """Derivatives of the motion of everything a DOF moves, about the world's origin, [6, nv] each.
 
-    A link at velocity v and acceleration a sees, of those columns that move it: its velocity changes with the
-    configuration by ``velocity_by_configuration + S x v``; its acceleration by ``acceleration_by_configuration
-    - v x velocity_by_configuration + S x a``, and with the velocity by ``acceleration_by_velocity - v x S``.
+    The columns of the DOFs that move a link with velocity v and acceleration a give its derivatives: its velocity
+    changes with the configuration by ``velocity_by_configuration + S x v``, its acceleration by
+    ``acceleration_by_configuration - v x velocity_by_configuration + S x a``; with the velocity its acceleration
+    changes by ``acceleration_by_velocity - v x S``.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -115,7 +116,7 @@ def joint_jacobians_rate(articulation: Articulation, state: State) -> Array:
 
 @quantity
 def joint_jacobians_second_rate(articulation: Articulation, state: State, acceleration: Array) -> Array:
-    """Second rate of change of :func:`joint_jacobians`, what Pinocchio declares as ``ddJ``.
+    """Second rate of change of :func:`joint_jacobians`, which Pinocchio declares as ``ddJ``.
 
     Args:
       articulation: the articulation.
@@ -142,12 +143,12 @@ def joint_jacobians_second_rate(articulation: Articulation, state: State, accele
     carrier = _carriers(articulation, velocity, state.root_velocity)
     root = acceleration[:base] if base else jnp.zeros_like(state.root_velocity)
     by_acceleration = motion_cross(_carriers(articulation, rate, root), motions)
-    return _about_world(kin, _sum(by_acceleration, motion_cross(carrier, motion_cross(carrier, motions))))
+    return _about_world(kin, _add(by_acceleration, motion_cross(carrier, motion_cross(carrier, motions))))
 
 
 @quantity
 def joint_motion_derivatives(articulation: Articulation, state: State, acceleration: Array) -> JointMotionDerivatives:
-    """Derivatives of the motion of all that each DOF moves, Pinocchio's ``dVdq``, ``dAdq`` and ``dAdv``.
+    """Derivatives of the motion of everything each DOF moves, Pinocchio's ``dVdq``, ``dAdq`` and ``dAdv``.
 
     Args:
       articulation: the articulation.
@@ -155,7 +156,7 @@ def joint_motion_derivatives(articulation: Articulation, state: State, accelerat
       acceleration: generalised acceleration, shape [nv].
 
     Returns:
-      The three matrices, shape [6, nv] each; gravity is not in them. Those of the root's translation are zero.
+      The three matrices without gravity, shape [6, nv] each; their columns of the root's translation are zero.
 
     Raises:
       ValueError: an array has the wrong shape.
@@ -174,9 +175,9 @@ def joint_motion_derivatives(articulation: Articulation, state: State, accelerat
     velocity, rate = _fixed_point_motions(articulation, kin, state, acceleration)
     velocity_above, rate_above = (_above(tree, motion) for motion in (velocity, rate))
     first = motion_cross(velocity_above, motions)
-    second = _sum(motion_cross(rate_above, motions), motion_cross(velocity_above, first))
+    second = _add(motion_cross(rate_above, motions), motion_cross(velocity_above, first))
     rates = motion_cross(_carriers(articulation, velocity, state.root_velocity), motions)
-    return JointMotionDerivatives(*(_about_world(kin, x) for x in (first, second, _sum(first, rates))))
+    return JointMotionDerivatives(*(_about_world(kin, x) for x in (first, second, _add(first, rates))))
 
 
 @quantity
@@ -188,8 +189,8 @@ def joint_kinematic_hessians(articulation: Articulation, state: State) -> Array:
       state: its state; only the configuration matters.
 
     Returns:
-      ``[:, i, j]`` is the derivative of column i while the configuration moves along entry j, ``S_j x S_i`` where j
-      carries joint i along and zero elsewhere, shape [6, nv, nv].
+      Shape [6, nv, nv]: ``[:, i, j]`` is the derivative of column i as the configuration moves along entry j, which is
+      ``S_j x S_i`` if j carries joint i and zero otherwise.
 
     Raises:
       ValueError: an array of the state has the wrong shape.
@@ -207,10 +208,10 @@ def joint_kinematic_hessians(articulation: Articulation, state: State) -> Array:
     """
     kin = kinematics(articulation, state)
     columns = _about_world(kin, _motions(articulation, kin))
-    return carried_columns(articulation.topology, Motion.from_rows(columns))
+    return hessian_columns(articulation.topology, Motion.from_rows(columns))
 
 
-def carried_columns(tree: Tree, motions: Motion) -> Array:
+def hessian_columns(tree: Tree, motions: Motion) -> Array:
     """``S_j x S_i`` where entry j moves the axis of entry i, zero elsewhere: ``[:, i, j]`` of [6, nv, nv]."""
     of_i = Motion(*(part[:, :, None] for part in motions))
     by_j = Motion(*(part[:, None, :] for part in motions))
@@ -240,7 +241,7 @@ def _about_world(kin: Kinematics, motion: Motion) -> Array:
     return jnp.concatenate([motion.linear + spatial.cross(kin.reference[:, None], motion.angular), motion.angular])
 
 
-def _sum(a: Motion, b: Motion) -> Motion:
+def _add(a: Motion, b: Motion) -> Motion:
     return Motion(a.linear + b.linear, a.angular + b.angular)
 
 
@@ -261,7 +262,7 @@ def _fixed_point_motions(
 
 
 def _carriers(articulation: Articulation, bodies: Motion, root: Array) -> Motion:
-    """The motion that moves each column: of the root's centre of mass for the root's, else the body's, [3, nv] each."""
+    """The motion that carries each column: the root's centre of mass for the root's, else the body, [3, nv] each."""
     tree = articulation.topology
     joints = bodies.take(tree.dof_body)
     if tree.num_base_dofs == 0:

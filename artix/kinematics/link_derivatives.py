@@ -50,10 +50,10 @@ class LinkAccelerationDerivatives(NamedTuple):
     """The Jacobians of the links' centres of mass."""
 
 
-class PointSetting(NamedTuple):
-    """Motions of the unit displacements [3, 1, c] about the reference, and of the points [3, k, 1] that they move.
+class PointMotions(NamedTuple):
+    """Motions of the unit displacements [3, 1, c] about the reference point, and of the points [3, k, 1] they move.
 
-    Relative to the inertial frame that moves with the root's centre of mass.
+    All are relative to the inertial frame that moves with the root's centre of mass.
     """
 
     motions: Motion
@@ -96,9 +96,9 @@ def link_velocity_derivatives(articulation: Articulation, state: State) -> LinkV
       >>> print(jnp.allclose(velocities, artix.link_velocities(arm, state), atol=1e-5))
       True
     """
-    setting = _link_setting(articulation, state, None)
+    points = _link_motions(articulation, state, None)
     return LinkVelocityDerivatives(
-        velocity_by_configuration(articulation, setting), point_jacobians(articulation, setting)
+        velocity_by_configuration(articulation, points), point_jacobians(articulation, points)
     )
 
 
@@ -129,24 +129,24 @@ def link_acceleration_derivatives(
       >>> print(jnp.allclose(derivatives.acceleration[1:], jacobian, atol=1e-5))
       True
     """
-    setting = _link_setting(articulation, state, acceleration)
+    points = _link_motions(articulation, state, acceleration)
     return LinkAccelerationDerivatives(
-        acceleration_by_configuration(articulation, setting),
-        acceleration_by_velocity(articulation, setting),
-        point_jacobians(articulation, setting),
+        acceleration_by_configuration(articulation, points),
+        acceleration_by_velocity(articulation, points),
+        point_jacobians(articulation, points),
     )
 
 
-def _link_setting(articulation: Articulation, state: State, acceleration: Array | None) -> PointSetting:
+def _link_motions(articulation: Articulation, state: State, acceleration: Array | None) -> PointMotions:
     kin = kinematics(articulation, state)
     center = link_centers(articulation, kin)
-    return point_setting(articulation, kin, state, acceleration, center, articulation.topology.link_body)
+    return point_motions(articulation, kin, state, acceleration, center, articulation.topology.link_body)
 
 
-def point_setting(
+def point_motions(
     articulation: Articulation, kin: Kinematics, state: State, acceleration: Array | None, point: Array, body
-) -> PointSetting:
-    """The ingredients of derivatives at points [3, k] fixed in the bodies ``body`` [k]."""
+) -> PointMotions:
+    """The motions that derivatives at points [3, k] consist of; the points are fixed in the bodies ``body`` [k]."""
     tree = articulation.topology
     if acceleration is not None:
         check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
@@ -160,7 +160,7 @@ def point_setting(
     moved = jnp.concatenate([jnp.ones_like(moves, shape=(NUM_ROOT, moves.shape[1])), moves]).T[None]
     point, velocity, omega, linear, alpha = (x[..., None] for x in (point, velocity, omega, linear, alpha))
     moved = moved.astype(point.dtype)
-    return PointSetting(motions, first, second, rate, point, velocity, omega, linear, alpha, moved)
+    return PointMotions(motions, first, second, rate, point, velocity, omega, linear, alpha, moved)
 
 
 def moving_displacements(
@@ -168,8 +168,8 @@ def moving_displacements(
 ) -> list[Motion]:
     """Motions S of the root's rotations and the DOFs, then ``first``, ``second`` and ``rate``, [3, 1, 3 + n] each.
 
-    Unit displacements change the velocities by ``first`` and the accelerations by ``second - v x first``, both seen
-    from the links; unit velocities change the accelerations by ``rate - v x S``.
+    Seen from the links, unit displacements change the velocities by ``first`` and the accelerations by
+    ``second - v x first``; unit velocities change the accelerations by ``rate - v x S``.
     """
     tree = articulation.topology
     count = NUM_ROOT + tree.num_dofs
@@ -178,52 +178,50 @@ def moving_displacements(
     return [Motion(*(part[:, None, :count] for part in motion)) for motion in (*changes, rate)]
 
 
-def velocity_by_configuration(articulation: Articulation, setting: PointSetting) -> Array:
+def velocity_by_configuration(articulation: Articulation, points: PointMotions) -> Array:
     """Derivatives of the points' velocities, [k, 6, nv]."""
-    motions, first = setting.motions, setting.first
-    linear = (
-        first.linear + spatial.cross(first.angular, setting.point) + spatial.cross(motions.angular, setting.velocity)
-    )
-    angular = first.angular + spatial.cross(motions.angular, setting.angular)
-    return _columns(articulation, setting, jnp.concatenate([linear, angular]))
+    motions, first = points.motions, points.first
+    linear = first.linear + spatial.cross(first.angular, points.point) + spatial.cross(motions.angular, points.velocity)
+    angular = first.angular + spatial.cross(motions.angular, points.angular)
+    return _columns(articulation, points, jnp.concatenate([linear, angular]))
 
 
-def acceleration_by_configuration(articulation: Articulation, setting: PointSetting) -> Array:
+def acceleration_by_configuration(articulation: Articulation, points: PointMotions) -> Array:
     """Derivatives of the points' classical accelerations, [k, 6, nv]."""
-    motions, first, second = setting.motions, setting.first, setting.second
+    motions, first, second = points.motions, points.first, points.second
     linear = (
         second.linear
-        + spatial.cross(second.angular, setting.point)
-        + 2 * spatial.cross(first.angular, setting.velocity)
-        + spatial.cross(motions.angular, setting.acceleration)
+        + spatial.cross(second.angular, points.point)
+        + 2 * spatial.cross(first.angular, points.velocity)
+        + spatial.cross(motions.angular, points.acceleration)
     )
     angular = (
         second.angular
-        - spatial.cross(setting.angular, first.angular)
-        + spatial.cross(motions.angular, setting.angular_acceleration)
+        - spatial.cross(points.angular, first.angular)
+        + spatial.cross(motions.angular, points.angular_acceleration)
     )
-    return _columns(articulation, setting, jnp.concatenate([linear, angular]))
+    return _columns(articulation, points, jnp.concatenate([linear, angular]))
 
 
-def acceleration_by_velocity(articulation: Articulation, setting: PointSetting) -> Array:
+def acceleration_by_velocity(articulation: Articulation, points: PointMotions) -> Array:
     """Derivatives of the points' classical accelerations, [k, 6, nv]."""
-    angular, rate = setting.motions.angular, setting.rate
-    linear = rate.linear + spatial.cross(rate.angular, setting.point) + 2 * spatial.cross(angular, setting.velocity)
-    change = rate.angular - spatial.cross(setting.angular, angular)
-    return _columns(articulation, setting, jnp.concatenate([linear, change]))
+    angular, rate = points.motions.angular, points.rate
+    linear = rate.linear + spatial.cross(rate.angular, points.point) + 2 * spatial.cross(angular, points.velocity)
+    change = rate.angular - spatial.cross(points.angular, angular)
+    return _columns(articulation, points, jnp.concatenate([linear, change]))
 
 
-def point_jacobians(articulation: Articulation, setting: PointSetting) -> Array:
+def point_jacobians(articulation: Articulation, points: PointMotions) -> Array:
     """Jacobians of the points, [k, 6, nv]."""
-    linear = setting.motions.linear + spatial.cross(setting.motions.angular, setting.point)
-    angular = jnp.broadcast_to(setting.motions.angular, linear.shape)
-    return _columns(articulation, setting, jnp.concatenate([linear, angular]), translation=True)
+    linear = points.motions.linear + spatial.cross(points.motions.angular, points.point)
+    angular = jnp.broadcast_to(points.motions.angular, linear.shape)
+    return _columns(articulation, points, jnp.concatenate([linear, angular]), translation=True)
 
 
-def _columns(articulation: Articulation, setting: PointSetting, rows: Array, translation: bool = False) -> Array:
-    """From [6, k, 3 + n] to [k, 6, nv]; the root's ``translation`` moves all points alike, or has no effect."""
+def _columns(articulation: Articulation, points: PointMotions, rows: Array, translation: bool = False) -> Array:
+    """From [6, k, 3 + n] to [k, 6, nv]; the columns of the root's translation are unit vectors, or zero."""
     tree = articulation.topology
-    columns = generalized_columns(tree, jnp.moveaxis(rows * setting.moved, 0, 1))
+    columns = generalized_columns(tree, jnp.moveaxis(rows * points.moved, 0, 1))
     if translation and tree.num_base_dofs:
         unit = free_root(tree, jnp.eye(6, NUM_ROOT, dtype=rows.dtype))
         columns = columns.at[..., :NUM_ROOT].set(unit[None])

@@ -1,7 +1,7 @@
-"""Placements, velocities and accelerations of the links' frames, where Pinocchio has those of its joints.
+"""Placements, velocities and accelerations of the link frames, the counterparts of Pinocchio's joint quantities.
 
-Pinocchio gives a body the frame of its joint; here that is the link frame. The functions of
-:mod:`artix.kinematics.links` are about centres of mass instead, as PhysX has them.
+In Pinocchio a body has the frame of its joint; here it has the link frame. The functions of
+:mod:`artix.kinematics.links` refer to centres of mass instead, as PhysX does.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ def link_frame_accelerations(
       state: its configuration and velocity.
       acceleration: generalised acceleration, shape [nv] [m/s^2, rad/s^2].
       axes: as in :func:`link_frame_velocities`.
-      classical: whether the linear part is the acceleration of the point of the link at the origin of the ``axes``
-        (``getClassicalAcceleration``), instead of that of the spatial acceleration, which is less by ``omega x v``.
+      classical: whether the linear part is the acceleration of the link's material point at the origin of the ``axes``
+        (``getClassicalAcceleration``), rather than that of the spatial acceleration, which is smaller by ``omega x v``.
 
     Returns:
       Linear [m/s^2], then angular [rad/s^2] accelerations, shape [L, 6].

@@ -177,8 +177,8 @@ def dense_jacobian(articulation: Articulation, state: State) -> Array:
       state: its state; only the configuration matters.
 
     Returns:
-      Shape [6 L', nv] with L' = L for a floating and L - 1 for a fixed base, whose root rows are absent. Six rows per
-      link: linear velocity of its centre of mass, angular velocity, both in world axes.
+      Shape [6 L', nv], with L' = L for a floating base and L' = L - 1 for a fixed base, which has no root rows. The six
+      rows per link are the linear velocity of its centre of mass and its angular velocity, both in world axes.
 
     Raises:
       ValueError: an array of the state has the wrong shape.

@@ -28,7 +28,7 @@ Array = jax.Array
 class Kinematics(NamedTuple):
     """The configuration of all bodies, relative to the root link's centre of mass and in world axes.
 
-    Positions relative to the root keep float32 results as exact a kilometre from the world's origin as at it.
+    Positions relative to the root make float32 results as accurate a kilometre from the world's origin as at it.
     """
 
     placements: Placement
@@ -93,7 +93,7 @@ def joint_transforms(tree: Tree, geometry: JointGeometry, q: Array) -> tuple[Arr
 
 
 def dof_motions(tree: Tree, kin: Kinematics) -> Motion:
-    """The motion that a unit velocity of each DOF gives to everything below it: linear and angular part [3, n]."""
+    """The motion that a unit velocity of each DOF gives to everything below it, linear and angular part [3, n]."""
     if tree.has_spherical:
         columns = kin.rotation.reshape(3, -1)
         axis = take(columns, tree.dof_column * tree.num_bodies + tree.dof_body)
@@ -145,21 +145,21 @@ def center_velocities(tree: Tree, motions: Motion, root: Motion, qd: Array, cent
 
 
 def motion_cross(velocity: Motion, motion: Motion) -> Motion:
-    """Rate of change of a motion that moves along with a velocity: the spatial cross product ``velocity x motion``."""
+    """Rate of change of a motion carried along by a velocity: the spatial cross product ``velocity x motion``."""
     linear = spatial.cross(velocity.angular, motion.linear) + spatial.cross(velocity.linear, motion.angular)
     return Motion(linear, spatial.cross(velocity.angular, motion.angular))
 
 
 def motion_rates(tree: Tree, velocity: Motion, motions: Motion) -> Motion:
-    """Rates of change of the DOFs' motions, each of which moves along with its body."""
+    """Rates of change of the DOFs' motions, each carried along by its body."""
     return motion_cross(velocity.take(tree.dof_body), motions)
 
 
 def body_accelerations(tree: Tree, motions: Motion, state: State, acceleration: Array | None) -> tuple[Motion, Motion]:
     """Velocities and spatial accelerations of all bodies about the reference point, [3, B] each.
 
-    Both are relative to the inertial frame that moves with the root's centre of mass, which Galilean invariance allows:
-    the reference point is then at rest, and float32 loses nothing when the whole articulation moves fast. An
+    Both are relative to the inertial frame that moves with the root's centre of mass, as Galilean invariance allows.
+    The reference point is then at rest, and float32 loses no digits when the whole articulation moves fast. An
     acceleration of ``None`` is zero.
     """
     root = root_motion(tree, state.root_velocity)

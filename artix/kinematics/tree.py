@@ -78,7 +78,7 @@ def _by_levels(tree: Topology, root: Array, local: Array) -> Array:
 
 
 def _by_pointer_jumping(pointers: Array, root: Array, local: Array) -> Array:
-    """The same in ceil(log2(depth)) rounds, where the tree is data; a pointer [rounds, B-1] of 0 means the root."""
+    """The same in ceil(log2(depth)) rounds, for a tree that is data; a pointer [rounds, B-1] of 0 means the root."""
     unit = jnp.zeros_like(local, shape=(4, 1)).at[3].set(1)
     # The last column of a right-product matrix, its product with the unit quaternion, is the quaternion itself.
     relative = local[:, 3]
@@ -111,7 +111,7 @@ def body_frames(tree: Tree, root_rotation: Array, root_position: Array, local: A
     rotation = spatial.rotation_matrix(quaternion)
     if isinstance(tree, Topology):
         step = spatial.apply(take(rotation, tree.body_parent[1:]), offset)
-    else:  # By the body's own rotation, which is the parent's times the local one, so that nothing is looked up.
+    else:  # The body's own rotation is the parent's times the local one; using it avoids a gather.
         step = spatial.apply(rotation[..., 1:], spatial.rotate_inverse(local[:, 3], offset))
     position = masked_sum(jnp.concatenate([root_position, step], axis=-1), tree.body_ancestors)
     return quaternion, rotation, position

@@ -19,7 +19,7 @@ Array = jax.Array
 def generalized_velocity(articulation: Articulation, state: State) -> Array:
     """The velocity ``nu`` of ``M nu' + coriolis + gravity = tau + sum_i J_i^T w_i``, as one vector.
 
-    Forces, rows of matrices and columns of Jacobians follow it.
+    Generalised forces, rows of matrices and columns of Jacobians are in the same order.
 
     Args:
       articulation: the articulation.
@@ -27,8 +27,8 @@ def generalized_velocity(articulation: Articulation, state: State) -> Array:
 
     Returns:
       Shape [nv]: for a floating base the linear velocity of the root's centre of mass [m/s] and the root's angular
-      velocity [rad/s] in world axes, then the joint velocities; for a fixed base these alone. Where a padded fleet has
-      both, the root's six are zero for a fixed base.
+      velocity [rad/s] in world axes, then the joint velocities [rad/s or m/s]; for a fixed base only the latter. In a
+      padded fleet with both kinds of base, the root's six entries are zero for a fixed base.
 
     Raises:
       ValueError: an array of the state has the wrong shape.
@@ -58,7 +58,7 @@ def with_generalized_velocity(articulation: Articulation, state: State, velocity
       velocity: generalised velocity, shape [nv].
 
     Returns:
-      The state with other velocities; the root of a fixed base stays at rest.
+      The state with this velocity; the root of a fixed base stays at rest.
 
     Raises:
       ValueError: an array has the wrong shape.
@@ -83,9 +83,9 @@ def with_generalized_velocity(articulation: Articulation, state: State, velocity
 def joint_velocity_from_rate(articulation: Articulation, state: State, rate: Array) -> Array:
     """Joint velocities from the rates of change of the joint positions.
 
-    They differ for spherical joints only: the velocity is the angular velocity in the child joint frame, ``J_r(q)``
-    times the rate of the rotation vector, with J_r the right Jacobian of SO(3); with one or two free axes the inverse
-    of the map of :func:`joint_rate_from_velocity`.
+    They differ for spherical joints only, whose velocity is the angular velocity in the child joint frame: ``J_r(q)``
+    times the rate of the rotation vector, with the right Jacobian J_r of SO(3). With one or two free axes it is the
+    inverse of the map of :func:`joint_rate_from_velocity`.
 
     Args:
       articulation: the articulation.
@@ -126,8 +126,7 @@ def joint_velocity_from_rate(articulation: Articulation, state: State, rate: Arr
 def joint_rate_from_velocity(articulation: Articulation, state: State, velocity: Array) -> Array:
     """Rates of change of the joint positions, ``J_r(q)^-1`` times the velocity for spherical joints.
 
-    With two free axes the rate's component along the locked axis, which PhysX drops when it reads a position, is
-    dropped too.
+    With two free axes, the rate's component along the locked axis is dropped, as PhysX does when it reads a position.
 
     Args:
       articulation: the articulation.

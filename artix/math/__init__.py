@@ -1,1 +1,1 @@
-"""Arrays and the algebra of rotations and rigid motions; nothing of robots."""
+"""Arrays, rotations and rigid motions; nothing here knows about robots."""

@@ -1,4 +1,4 @@
-"""Functions of single arrays that are one program where a user calls them outside ``jax.jit``."""
+"""Compiles small array functions as a whole when they are called outside ``jax.jit``."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ R = TypeVar("R")
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """Compiles a function as a whole; within a program that is traced anyway, it leaves no trace of its own.
+    """Compiles a function as a whole; inside an outer trace it is inlined.
 
-    Called operation by operation, a function of many small ones spends seconds in its first call and milliseconds in
-    the later ones (a Jacobian of SE(3): 11 s and 0.1 s).
+    Run operation by operation, a function of many small operations takes seconds on its first call and milliseconds
+    afterwards (a Jacobian of SE(3): 11 s and 0.1 s).
     """
     program = jax.jit(function, inline=True)
 

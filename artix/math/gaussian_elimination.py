@@ -1,6 +1,6 @@
-"""Solves small unsymmetric linear systems in plain operations, which the compiled program of one robot can hold.
+"""Small unsymmetric linear systems, solved by plain operations that a robot's scalar program can contain.
 
-Gaussian elimination without pivoting, which suits matrices with a dominant symmetric part, and an inverse with it.
+LU factors without pivoting, for matrices with a dominant symmetric part, and an inverse with pivoting.
 """
 
 from __future__ import annotations
@@ -12,61 +12,61 @@ import jax.numpy as jnp
 
 Array = jax.Array
 
-#: Added to the diagonal of matrices that may be singular and have a diagonal of about one, in units of rounding error.
+#: Added to the diagonal of possibly singular matrices whose diagonal is about one, in units of rounding error.
 _REGULARIZATION = 30
 
 
-class Eliminated(NamedTuple):
-    """A matrix [n, n] as L U, L with ones on its diagonal."""
+class LuFactors(NamedTuple):
+    """A matrix [n, n] as ``L U``, with ones on the diagonal of L."""
 
-    below: list[Array]
+    lower_columns: list[Array]
     """The columns of L below the diagonal."""
-    beside: list[Array]
-    """The rows of U right of the diagonal."""
+    upper_rows: list[Array]
+    """The rows of U to the right of the diagonal."""
     inverse_pivots: list[Array]
 
     def solve(self, right: Array) -> Array:
         """The solution x of ``L U x = right``, [n]."""
         values = []
-        for column in self.below:
+        for column in self.lower_columns:
             values.append(right[0])
             right = right[1:] - column * right[0]
         x = jnp.zeros_like(right)
-        for value, row, inverse in zip(values[::-1], self.beside[::-1], self.inverse_pivots[::-1], strict=True):
+        for value, row, inverse in zip(values[::-1], self.upper_rows[::-1], self.inverse_pivots[::-1], strict=True):
             x = jnp.concatenate([((value - jnp.sum(row * x)) * inverse)[None], x])
         return x
 
     def solve_transposed(self, right: Array) -> Array:
         """The solution x of ``U^T L^T x = right``, [n]."""
         values = []
-        for row, inverse in zip(self.beside, self.inverse_pivots, strict=True):
+        for row, inverse in zip(self.upper_rows, self.inverse_pivots, strict=True):
             values.append(right[0] * inverse)
             right = right[1:] - row * values[-1]
         x = jnp.zeros_like(right)
-        for value, column in zip(values[::-1], self.below[::-1], strict=True):
+        for value, column in zip(values[::-1], self.lower_columns[::-1], strict=True):
             x = jnp.concatenate([(value - jnp.sum(column * x))[None], x])
         return x
 
 
-def eliminated(matrix: Array) -> Eliminated:
-    """Factorises a matrix [n, n]."""
-    below, beside, inverse_pivots = [], [], []
+def lu_factorize(matrix: Array) -> LuFactors:
+    """Factorises a matrix [n, n] without pivoting."""
+    lower_columns, upper_rows, inverse_pivots = [], [], []
     for _ in range(len(matrix)):
         inverse_pivots.append(1 / matrix[0, 0])
-        below.append(matrix[1:, 0] * inverse_pivots[-1])
-        beside.append(matrix[0, 1:])
-        matrix = matrix[1:, 1:] - below[-1][:, None] * beside[-1][None]
-    return Eliminated(below, beside, inverse_pivots)
+        lower_columns.append(matrix[1:, 0] * inverse_pivots[-1])
+        upper_rows.append(matrix[0, 1:])
+        matrix = matrix[1:, 1:] - lower_columns[-1][:, None] * upper_rows[-1][None]
+    return LuFactors(lower_columns, upper_rows, inverse_pivots)
 
 
-def eliminated_regularized(matrix: Array) -> Eliminated:
-    """Factorises a matrix [n, n] that may be singular and has a diagonal of about one, slightly regularised."""
+def lu_factorize_regularized(matrix: Array) -> LuFactors:
+    """Factorises a possibly singular matrix [n, n] whose diagonal is about one, slightly regularised."""
     added = _REGULARIZATION * jnp.finfo(matrix.dtype).eps
-    return eliminated(matrix + added * jnp.eye(len(matrix), dtype=matrix.dtype))
+    return lu_factorize(matrix + added * jnp.eye(len(matrix), dtype=matrix.dtype))
 
 
 def inverse_with_pivoting(matrix: Array) -> Array:
-    """The inverse of a matrix [n, n] by Gauss and Jordan's elimination, each column by its largest entry."""
+    """The inverse of a matrix [n, n] by Gauss-Jordan elimination with partial pivoting."""
     size = len(matrix)
     rows = jnp.concatenate([matrix, jnp.eye(size, dtype=matrix.dtype)], axis=1)
     for column in range(size):

@@ -1,10 +1,11 @@
 """Exponential, logarithm and their Jacobians on SO(3) and SE(3), for one element; use ``jax.vmap`` over batches.
 
 Rotations are unit quaternions xyzw, poses ``[7]`` position then quaternion, twists ``[6]`` linear then angular part.
-The *right* Jacobian gives the velocity in the moving frame of ``exp(v)`` for a rate of v, the *left* one that in the
-fixed frame; the right one at v is the left one at -v. Everything is smooth at zero. Chirikjian, *Stochastic Models,
-Information Theory, and Lie Groups* (2011), section 10.7; Sola, Deray and Atchuthan, *A micro Lie theory* (2018).
-An array of another shape raises a ``ValueError``. Outside ``jax.jit`` each function is compiled as a whole.
+The *right* Jacobian maps the rate of v to the velocity of ``exp(v)`` in the moving frame, the *left* Jacobian to the
+velocity in the fixed frame; the right one at v is the left one at -v. Everything is smooth at zero. Chirikjian,
+*Stochastic Models, Information Theory, and Lie Groups* (2011), section 10.7; Sola, Deray and Atchuthan, *A micro Lie
+theory* (2018). An array of the wrong shape raises ``ValueError``. Outside ``jax.jit`` each function is compiled as a
+whole.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def so3_exp(vector: Array) -> Array:
 def so3_log(quaternion: Array) -> Array:
     """Shortest rotation vector [3] [rad] of a quaternion [4] (xyzw) of either sign; Pinocchio's ``log3``.
 
-    At a half turn the vector is discontinuous; its derivatives are finite there too.
+    The vector is discontinuous at a half turn; its derivatives are finite even there.
 
     Examples:
       >>> print(artix.lie.so3_log(jnp.array([0.0, 0.0, 1.0, 1.0]) / jnp.sqrt(2.0)))  # a quarter turn about z
@@ -78,7 +79,7 @@ def so3_left_jacobian(vector: Array) -> Array:
 
 @compiled
 def so3_right_jacobian_inverse(vector: Array) -> Array:
-    """The inverse [3, 3] of :func:`so3_right_jacobian`, Pinocchio's ``Jlog3``; singular at a whole turn.
+    """The inverse [3, 3] of :func:`so3_right_jacobian`, Pinocchio's ``Jlog3``; singular at a full turn.
 
     Examples:
       >>> vector = jnp.array([0.3, -0.2, 0.5])
@@ -92,7 +93,7 @@ def so3_right_jacobian_inverse(vector: Array) -> Array:
 
 @compiled
 def so3_left_jacobian_inverse(vector: Array) -> Array:
-    """The inverse [3, 3] of :func:`so3_left_jacobian`; singular at a whole turn.
+    """The inverse [3, 3] of :func:`so3_left_jacobian`; singular at a full turn.
 
     Examples:
       >>> vector = jnp.array([0.3, -0.2, 0.5])
@@ -122,7 +123,7 @@ def se3_exp(twist: Array) -> Array:
 def se3_log(pose: Array) -> Array:
     """Twist [6] (linear, then angular part) whose :func:`se3_exp` is a pose [7]; Pinocchio's ``log6``.
 
-    The shortest one; at a half turn it is discontinuous.
+    Its rotation is the shortest one, and discontinuous at a half turn.
 
     Examples:
       >>> pose = jnp.array([0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0])  # a metre along z
@@ -168,7 +169,7 @@ def se3_left_jacobian(twist: Array) -> Array:
 
 @compiled
 def se3_right_jacobian_inverse(twist: Array) -> Array:
-    """The inverse [6, 6] of :func:`se3_right_jacobian`, Pinocchio's ``Jlog6``; singular at a whole turn.
+    """The inverse [6, 6] of :func:`se3_right_jacobian`, Pinocchio's ``Jlog6``; singular at a full turn.
 
     Examples:
       >>> twist = jnp.array([0.1, 0.2, 0.3, 0.4, 0.0, 0.5])
@@ -184,7 +185,7 @@ def se3_right_jacobian_inverse(twist: Array) -> Array:
 
 @compiled
 def se3_left_jacobian_inverse(twist: Array) -> Array:
-    """The inverse [6, 6] of :func:`se3_left_jacobian`; singular at a whole turn.
+    """The inverse [6, 6] of :func:`se3_left_jacobian`; singular at a full turn.
 
     Examples:
       >>> twist = jnp.array([0.1, 0.2, 0.3, 0.0, 0.0, 0.5])

@@ -1,6 +1,6 @@
 """Three-dimensional algebra on structures of arrays: component axes first, the item (link, body, DOF) axis last.
 
-A vector is ``[3, n]``, a quaternion ``[4, n]`` (xyzw), a matrix ``[3, 3, n]``. This module knows nothing of robots.
+A vector is ``[3, n]``, a quaternion ``[4, n]`` (xyzw), a matrix ``[3, 3, n]``.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def multiply_transposed(a: Array, b: Array) -> Array:
     return multiply(a, b.swapaxes(0, 1))
 
 
-def mirrored(matrix: Array) -> Array:
-    """Symmetric matrices [k, k, ...] from their upper halves."""
+def symmetric_from_upper(matrix: Array) -> Array:
+    """Symmetric matrices [k, k, ...] from their upper triangles."""
     ones = np.ones((*matrix.shape[:2], *(1,) * (matrix.ndim - 2)), matrix.dtype)
     upper, strict = (np.moveaxis(np.triu(np.moveaxis(ones, (0, 1), (-2, -1)), k), (-2, -1), (0, 1)) for k in (0, 1))
     return upper * matrix + (strict * matrix).swapaxes(0, 1)
@@ -90,7 +90,7 @@ def right_product_matrix(b: Array) -> Array:
     return jnp.sum(jnp.asarray(_RIGHT[..., None], b.dtype) * b[None, None], axis=2)
 
 
-# The right-product matrix of b (x) e_k is that of b with its rows moved: row i becomes SIGN[k][i] * row PLACE[k][i].
+# The right-product matrix of b (x) e_k is a signed row permutation of that of b: row i is SIGN[k][i] * row PLACE[k][i].
 _UNIT_PLACE = ((3, 2, 1, 0), (2, 3, 0, 1), (1, 0, 3, 2))
 _UNIT_SIGN = ((1, 1, -1, -1), (-1, 1, 1, -1), (1, -1, 1, -1))
 
@@ -145,7 +145,7 @@ _SERIES_BELOW = 0.25  # square of the angle; nine terms of the series are exact 
 
 
 def _by_series(square: Array, series: list[float], closed) -> Array:
-    """Evaluates ``closed`` away from zero and a power series near it; neither branch ever yields a NaN gradient."""
+    """Evaluates ``closed`` away from zero and a power series near it; the gradient is finite in both branches."""
     near = square < _SERIES_BELOW
     small = jnp.where(near, square, jnp.zeros_like(square))
     total = jnp.full_like(square, series[-1])
@@ -195,10 +195,9 @@ _ATAN_SERIES_BELOW = 0.05
 
 
 def quaternion_log(q: Array) -> Array:
-    """Rotation vector [3, n] of a unit quaternion [4, n], the shortest one; finite derivatives everywhere.
+    """Shortest rotation vector [3, n] of a unit quaternion [4, n]; its derivatives are finite everywhere.
 
-    At a half turn the vector is discontinuous (it may point either way); the derivatives there are those of the
-    branch taken.
+    At a half turn the vector is discontinuous (it may point either way); its derivatives are those of the branch taken.
     """
     q = jnp.where(q[3] < 0, -q, q)
     square, w = dot(q[:3], q[:3]), q[3]

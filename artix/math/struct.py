@@ -1,6 +1,6 @@
-"""Frozen dataclasses that are pytrees of JAX.
+"""Frozen dataclasses that are JAX pytrees.
 
-As ``flax.struct`` has them, whose names these are; importing flax takes as long as all of artix.
+The interface is that of ``flax.struct``, without importing flax, which takes as long as importing all of artix.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ def field(*, pytree_node: bool = True, **options: Any) -> Any:
 
     Args:
       pytree_node: whether it holds arrays, or pytrees of them; other fields are static and must be hashable.
-      **options: of ``dataclasses.field``.
+      **options: passed to ``dataclasses.field``.
     """
     return dataclasses.field(metadata={"pytree_node": pytree_node}, **options)
 
 
 @dataclass_transform(field_specifiers=(field,), frozen_default=True)
 class PyTreeNode:
-    """A base whose subclasses are frozen dataclasses and pytrees; options of ``dataclasses.dataclass`` go with it."""
+    """Makes its subclasses frozen dataclasses and pytrees; class keywords are passed to ``dataclasses.dataclass``."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__()
@@ -34,5 +34,5 @@ class PyTreeNode:
         )
 
     def replace(self, **updates: Any) -> Self:
-        """The same with other values of some fields."""
+        """Returns a copy with some fields replaced."""
         return dataclasses.replace(self, **updates)  # type: ignore[type-var]

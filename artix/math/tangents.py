@@ -1,4 +1,4 @@
-"""Helpers for ``custom_jvp`` rules with symbolic zeros, which skip the work for tangents known to be zero."""
+"""Helpers for ``custom_jvp`` rules with symbolic zeros, so that tangents known to be zero cost nothing."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def is_zero(tangent: Any) -> bool:
 
 
 def add(a: Array | None, b: Array | None) -> Array | None:
-    """The sum of two tangents, ``None`` being zero."""
+    """The sum of two tangents; ``None`` is zero."""
     return b if a is None else a if b is None else a + b
 
 
-def along(function: Callable[[Any], Any], primal: Any, tangent: Any) -> Any | None:
-    """The derivative of a function of one pytree along a tangent; ``None`` where the tangent vanishes.
+def directional_derivative(function: Callable[[Any], Any], primal: Any, tangent: Any) -> Any | None:
+    """The derivative of a function of one pytree along a tangent; ``None`` where the tangent is known to be zero.
 
-    Leaves with vanishing tangents are constants of the differentiated program, which keeps it small.
+    Leaves with zero tangents are constants of the differentiated program, which keeps it small.
     """
     if is_zero(tangent):
         return None
@@ -35,7 +35,7 @@ def along(function: Callable[[Any], Any], primal: Any, tangent: Any) -> Any | No
 
 
 def value_and_change(function: Callable[[Any], Any], primal: Any, tangent: Any) -> tuple[Any, Any]:
-    """A function's value and its derivative along a tangent that has at least one leaf other than a symbolic zero."""
+    """A function's value and its derivative along a tangent, at least one leaf of which is not a symbolic zero."""
     structure: Any
     leaves, structure = jax.tree.flatten(primal)
     changes = structure.flatten_up_to(tangent)

@@ -14,6 +14,7 @@ from artix.model.inertial_parameters import (
 from artix.model.joint_features import Drive, DriveEnvelope, JointFriction
 from artix.model.joints import Axis, Joint, JointType
 from artix.model.padding import PaddedTopology, Padding
+from artix.model.scene import Scene
 from artix.model.states import neutral_state, random_state
 from artix.model.tendons import Attachment, FixedTendon, SpatialTendon, TendonJoint
 from artix.model.topology import Topology
@@ -36,6 +37,7 @@ __all__ = [
     "LoopJointType",
     "PaddedTopology",
     "Padding",
+    "Scene",
     "SpatialTendon",
     "State",
     "TendonJoint",

@@ -16,9 +16,9 @@ class Articulation(struct.PyTreeNode):
     """The parameters of one articulation: a static topology and arrays, all of them pytree leaves.
 
     L links, n joint degrees of freedom (DOFs), F additional frames, K mimic joints. Every array may be replaced
-    (``articulation.replace(link_mass=...)``), batched under ``jax.vmap`` and differentiated; nothing derived is
-    stored, so nothing can go stale. Poses are position, then quaternion xyzw. Build one with
-    :class:`~artix.ArticulationBuilder` or :func:`~artix.load_urdf`.
+    (``articulation.replace(link_mass=...)``), batched under ``jax.vmap`` and differentiated. Nothing derived is stored,
+    so nothing can go stale. Poses are position, then quaternion xyzw. Build an articulation with
+    :class:`~artix.ArticulationBuilder` or load one with :func:`~artix.load_urdf`.
 
     Attributes:
       topology: the static part: tree, joint types and names.
@@ -29,7 +29,7 @@ class Articulation(struct.PyTreeNode):
         3, 3].
       joint_parent_pose: inbound joint frame in the parent's link frame, shape [L, 7] (row 0 unused).
       joint_child_pose: inbound joint frame in the link's own frame, shape [L, 7] (row 0 unused).
-      joint_pitch: translation per angle of helical joints [m/rad], shape [n]; no other joint looks at it.
+      joint_pitch: translation per angle of helical joints [m/rad], shape [n]; ignored by all other joints.
       armature: inertia that forward and inverse dynamics add to each DOF [kg m^2 or kg], shape [n].
       joint_lower_limit: lower position limits, ``-inf`` for none [rad or m], shape [n].
       joint_upper_limit: upper position limits, ``inf`` for none [rad or m], shape [n].
@@ -39,7 +39,7 @@ class Articulation(struct.PyTreeNode):
       envelope: performance envelopes of the joints' motors, arrays [n].
       friction: friction of the joints, arrays [n].
       link_linear_damping: rate at which each link's linear velocity decays [1/s], shape [L].
-      link_angular_damping: the same of its angular velocity [1/s], shape [L].
+      link_angular_damping: rate at which each link's angular velocity decays [1/s], shape [L].
       max_link_linear_velocity: speed limits of the links' centres of mass, ``inf`` for none [m/s], shape [L].
       max_link_angular_velocity: limits of the links' angular velocities, ``inf`` for none [rad/s], shape [L].
       link_cfm_scale: PhysX's ``cfmScale``, which softens the constraints on a link's joint, shape [L].
@@ -50,10 +50,9 @@ class Articulation(struct.PyTreeNode):
       fixed_tendons: tendons that couple joint positions.
       spatial_tendons: tendons that run through points on links.
       loop_joints: joints that close loops.
-      geometry: shapes on links, with which the articulation touches the ground.
+      geometry: collision shapes on links.
 
-    What is data for time stepping (limits, drives, friction, damping, couplings, geometry) appears in no other
-    quantity.
+    Limits, drives, friction, damping, couplings and geometry affect time stepping only, not the rigid-body quantities.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -104,7 +103,7 @@ class Articulation(struct.PyTreeNode):
         return jax.tree.map(lambda leaf: leaf.astype(dtype) if leaf.dtype.kind == "f" else leaf, self)
 
 
-#: The fields of an articulation whose first axis is that of the links, and those of the DOFs.
+#: The fields of an articulation with one row per link, and those with one per DOF.
 PER_LINK = (
     *("link_mass", "link_com_pose", "link_inertia", "joint_parent_pose", "joint_child_pose", "gravity_scale"),
     *("link_linear_damping", "link_angular_damping", "max_link_linear_velocity", "max_link_angular_velocity"),
@@ -125,7 +124,7 @@ class State(struct.PyTreeNode):
         [6]; ignored for a fixed base.
       joint_position: joint positions [rad or m], shape [n]; the rotation-vector components of a spherical joint.
       joint_velocity: joint velocities [rad/s or m/s], shape [n]; for a spherical joint the relative angular velocity in
-        the child joint frame, which is not the rate of its position (see ``artix.joint_rate_from_velocity``).
+        the child joint frame, which differs from the rate of its position (``artix.joint_rate_from_velocity``).
 
     Examples:
       >>> robot = artix.robots.load("quadruped")

@@ -1,4 +1,4 @@
-"""Building an articulation link by link; mistakes are reported by the call that makes them."""
+"""Builds an articulation link by link; each call reports the mistakes in its own arguments."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ STANDARD_GRAVITY = (0.0, 0.0, -9.81)
 class ArticulationBuilder:
     """Collects links and joints and builds an :class:`~artix.Articulation`.
 
-    Links may be added in any order in which parents come first; ``build`` renumbers them breadth-first.
+    Add links in any order in which parents come first; ``build`` renumbers them breadth-first.
 
     Args:
       fixed_base: whether the root is fixed to the world.
       gravity: acceleration of gravity in world axes [m/s^2], shape [3].
       name: the articulation's name.
       strict: whether to refuse inertias that are physically impossible but give well-defined dynamics: one principal
-        moment above the sum of the others, or inertia without mass. The readers of files take them as given and warn;
-        pass ``strict=False`` for numbers that you did not choose, such as identified ones.
+        moment above the sum of the others, or inertia without mass. File readers accept them with a warning; pass
+        ``strict=False`` for numbers that you did not choose, such as identified ones.
 
     Examples:
       >>> builder = artix.ArticulationBuilder(fixed_base=True, name="pendulum")
@@ -93,26 +93,26 @@ class ArticulationBuilder:
 
         Args:
           parent: the parent's number as returned by this method; ``None`` for the root, which comes first.
-          joint: the joint to the parent; ``None`` for the root. A composite joint adds massless links of its own first.
+          joint: the joint to the parent; ``None`` for the root. A composite joint first adds massless links of its own.
           mass: mass [kg], zero for a massless link.
           com_pose: mass frame in the link frame: position of the centre of mass [m], quaternion xyzw, shape [7].
           inertia: rotational inertia about the centre of mass in the axes of ``com_pose`` [kg m^2], shape [3, 3], or
             its diagonal, shape [3]; zero when ``None``.
           gravity_scale: factor on gravity for this link, 0 to disable it.
           linear_damping: rate at which stepping lets the linear velocity decay [1/s].
-          angular_damping: the same of the angular velocity [1/s].
+          angular_damping: rate at which stepping lets the angular velocity decay [1/s].
           max_linear_velocity: speed limit of the centre of mass in stepping [m/s], ``inf`` for none.
-          max_angular_velocity: the same of the angular velocity [rad/s].
+          max_angular_velocity: limit of the angular velocity in stepping [rad/s], ``inf`` for none.
           cfm_scale: PhysX's ``setCfmScale``: softens the solver's rows on this link's joint.
           name: the link's name; ``link_<number>`` when ``None``.
 
         Returns:
-          The link's number in the order of creation.
+          The link's number, counted in the order of the calls.
 
         Raises:
           ValueError: a wrong shape, a non-finite number, a negative mass, damping or limit, an inertia that is not
-            symmetric or has a negative moment (beyond rounding, which becomes zero), a duplicate name, an unknown
-            parent; where the builder is strict, an inertia that breaks the triangle inequality or has no mass.
+            symmetric or has a negative moment (moments negative by rounding become zero), a duplicate name, an unknown
+            parent; if the builder is strict, an inertia that breaks the triangle inequality or has no mass.
         """
         if isinstance(joint, CompositeJoint):
             name = f"link_{len(self._links)}" if name is None else name
@@ -156,7 +156,7 @@ class ArticulationBuilder:
         return index
 
     def _checked_joint(self, parent: int | None, joint: Joint | None, name: str) -> Joint:
-        """Checks a joint's place in the tree; returns it with a name and unit poses, a fixed joint for the root."""
+        """Checks a joint's place in the tree; returns it with a name and unit poses, or a fixed joint for the root."""
         where, count = f"link {name!r}", len(self._links)
         if name in self._names:
             raise ValueError(f"{where}: the name is taken; give every link its own name")
@@ -188,28 +188,28 @@ class ArticulationBuilder:
         self._names.add(name)
 
     def add_geometry(self, link: int | str, geometry: Geometry, name: str | None = None) -> None:
-        """Adds a shape to a link; shapes are numbered by their links, those of one link as they were added.
+        """Adds a shape to a link; shapes are numbered link by link, and within a link in the order of the calls.
 
         Args:
           link: the link's number as returned by :meth:`add_link`, or its name.
           geometry: the shape.
-          name: its name; ``<link>:<k>`` with the least k that is free when ``None``.
+          name: its name; ``<link>:<k>`` with the smallest unused k when ``None``.
 
         Raises:
-          ValueError: there is no such link (the message lists them), or the name is taken.
+          ValueError: there is no such link (the message lists the links), or the name is taken.
         """
         links, known = [each.name for each in self._links], [shape for shape, _, _ in self._geometries]
         self._geometries.append((*name_resolution.geometry(links, known, link, name), geometry))
 
     def add_geometry_pair(self, first: str, second: str) -> None:
-        """Lets two shapes, on links that move against each other, touch in steps with ``solver="implicit"``.
+        """Lets two shapes on links that move relative to each other collide, in steps with ``solver="implicit"``.
 
         Args:
-          first: the name of a shape: a sphere, a capsule or a box. Shapes that are named here touch in their pairs even
-            where they are sensors, which the ground does not feel.
+          first: the name of a sphere, capsule or box. A sensor, on which the ground exerts no force, collides in its
+            pairs like any other shape.
           second: the name of another; normals point from it towards the first.
 
-        :meth:`build` raises ``ValueError`` where a name is unknown or the two cannot touch.
+        :meth:`build` raises ``ValueError`` if a name is unknown or the two cannot collide.
         """
         self._geometry_pairs.append((first, second))
 
@@ -226,14 +226,14 @@ class ArticulationBuilder:
 
         Args:
           follower: name of a DOF (``topology.dof_names``), or of a joint with one DOF.
-          reference: likewise.
-          gear_ratio: rate of the follower against that of the reference, negated.
-          offset: [rad or m].
-          natural_frequency: with ``damping_ratio``, makes the relation compliant [rad/s]; 0 for a hard one.
-          damping_ratio: likewise.
+          reference: name of the DOF or joint to follow.
+          gear_ratio: the negative of the follower's rate divided by the reference's.
+          offset: constant term of the relation [rad or m].
+          natural_frequency: of a compliant relation [rad/s]; 0 for a hard one.
+          damping_ratio: of a compliant relation; 0 for a hard one.
 
         Raises:
-          ValueError: a number is not finite or negative where it must not be, or the two names are one.
+          ValueError: a number is not finite, or negative where it must not be, or the follower is the reference.
         """
         self._mimics.append(
             MimicJoint(
@@ -247,15 +247,15 @@ class ArticulationBuilder:
         )
 
     def add_fixed_tendon(self, tendon: FixedTendon) -> None:
-        """Adds a tendon that couples joint positions; raises ``ValueError`` where its name is taken."""
+        """Adds a tendon that couples joint positions; raises ``ValueError`` if its name is taken."""
         self._add_named(self._fixed_tendons, tendon, "fixed tendon")
 
     def add_spatial_tendon(self, tendon: SpatialTendon) -> None:
-        """Adds a tendon that runs through points on links; raises ``ValueError`` where its name is taken."""
+        """Adds a tendon that runs through points on links; raises ``ValueError`` if its name is taken."""
         self._add_named(self._spatial_tendons, tendon, "spatial tendon")
 
     def add_loop_joint(self, joint: LoopJoint) -> None:
-        """Adds a joint that closes a loop; raises ``ValueError`` where its name is taken."""
+        """Adds a joint that closes a loop; raises ``ValueError`` if its name is taken."""
         self._add_named(self._loop_joints, joint, "loop joint")
 
     def remove_loop_joint(self, name: str) -> None:
@@ -281,9 +281,9 @@ class ArticulationBuilder:
           dtype: floating-point type of the arrays; JAX's default (float32, or float64 in x64 mode) when ``None``.
 
         Raises:
-          ValueError: no link was added, a number of a joint is out of its range, a mimic joint, tendon or loop joint
-            names a link, joint or DOF that is not there, or a joint that has not exactly one DOF, or a pair of shapes
-            cannot touch.
+          ValueError: no link was added; a joint's number is out of range; a mimic joint, tendon or loop joint names a
+            link, joint or DOF that does not exist, or a joint that does not have exactly one DOF; or a pair of shapes
+            cannot collide.
         """
         if not self._links:
             raise ValueError(f"{self.name!r}: there is no link; add the root with add_link()")

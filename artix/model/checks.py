@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from typing import Any, Protocol
 
 import jax
@@ -11,6 +12,9 @@ import numpy as np
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
 
+#: Half precision has three digits at most, too few for dynamics.
+_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
+
 _BATCH = "the function takes one articulation and one state; use jax.vmap over batches"
 
 
@@ -18,12 +22,17 @@ def check_vector(name: str, value: jax.Array, shape: tuple[int, ...], dtype, mea
     """Raises unless ``value`` is an array of exactly this shape and dtype.
 
     Raises:
-      TypeError: the dtype differs; nothing is promoted silently.
+      TypeError: it is no array, or the dtype differs; nothing is promoted silently.
       ValueError: the shape differs.
     """
     found = getattr(value, "shape", None)
+    if found is None:
+        raise TypeError(
+            f"{name}: expected an array of shape {shape} ({meaning}), found {type(value).__name__}; make it one with "
+            "jnp.asarray(...)"
+        )
     if found != shape:
-        hint = f"; {_BATCH}" if found is not None and len(found) > len(shape) else ""
+        hint = f"; {_BATCH}" if len(found) > len(shape) else ""
         raise ValueError(f"{name}: expected shape {shape} ({meaning}), found {found}{hint}")
     if value.dtype != dtype:
         raise TypeError(
@@ -32,9 +41,23 @@ def check_vector(name: str, value: jax.Array, shape: tuple[int, ...], dtype, mea
         )
 
 
+def check_type(name: str, value: object, kind: type) -> None:
+    """Raises ``TypeError`` unless ``value`` is of this kind, for instance where arguments are out of order."""
+    if not isinstance(value, kind):
+        found = "an array" if isinstance(value, jax.Array) else type(value).__name__
+        raise TypeError(f"{name}: expected artix.{kind.__name__}, found {found}")
+
+
 def check_state(articulation: Articulation, state: State) -> None:
     """Checks the shapes and dtypes of a state against its articulation; see :func:`check_vector`."""
+    check_type("articulation", articulation, Articulation)
+    check_type("state", state, State)
     tree, dtype = articulation.topology, articulation.dtype
+    if dtype not in _DTYPES:
+        raise TypeError(
+            f"articulation: artix computes in float32 or float64, found {dtype}; convert it with "
+            "articulation.astype('float32'), and the state likewise"
+        )
     n = tree.num_dofs
     check_vector("articulation.link_mass", articulation.link_mass, (tree.num_links,), dtype, "L")
     check_vector("state.root_pose", state.root_pose, (7,), dtype, "position, quaternion xyzw")
@@ -43,16 +66,26 @@ def check_state(articulation: Articulation, state: State) -> None:
     check_vector("state.joint_velocity", state.joint_velocity, (n,), dtype, "n joint DOFs")
 
 
-#: Replaces a step of zero length [s]: its effects are below rounding, and quotients by it stay finite.
+#: Replaces a step of zero length [s]: its effects are below rounding, and division by it stays finite.
 _INSTANT = 1e-9
 
 
 def as_time(articulation: Articulation, dt: float | jax.Array) -> Any:
-    """A step's length in the articulation's dtype; a Python number stays a constant while JAX traces.
+    """The length of a step in the articulation's dtype; a Python number stays a constant while JAX traces.
 
     Exactly zero becomes a nanosecond, with the same derivative: the value and derivatives of a step have a limit at
     zero, where the formulas would be ``0 / 0``.
+
+    Raises:
+      TypeError: it is not a number.
+      ValueError: it is an array of numbers, or a Python number that is not finite.
     """
+    if not isinstance(dt, numbers.Real | np.ndarray | jax.Array):
+        raise TypeError(f"dt: expected a number of seconds, found {type(dt).__name__}")
+    if np.shape(dt):
+        raise ValueError(f"dt: expected one number of seconds, found an array of shape {np.shape(dt)}")
+    if isinstance(dt, numbers.Real) and not np.isfinite(dt):
+        raise ValueError(f"dt: expected a finite number of seconds, found {dt}")
     dtype, xp = articulation.dtype, jnp if isinstance(dt, jax.Array) else np
     time = xp.asarray(dt, dtype)
     return time + xp.where(time == 0, np.asarray(_INSTANT, dtype), np.zeros((), dtype))
@@ -67,7 +100,7 @@ def static_topology(articulation: _HasTopology, refusal: str) -> Topology:
     """The topology of an articulation whose tree is known while JAX traces.
 
     Raises:
-      TypeError: the tree is data, as in a member of a mixed fleet; ``refusal`` is the message, which should say what
+      TypeError: the tree is data, as for a member of a mixed fleet. The message is ``refusal``, which should say what
         needs a static tree and what to do instead.
     """
     if not isinstance(articulation.topology, Topology):

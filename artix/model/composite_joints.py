@@ -1,4 +1,4 @@
-"""Joints with several axes as sequences of simpler joints, with massless links in between."""
+"""Joints with several axes, as simpler joints in series with massless links in between."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from artix.model.joints import IDENTITY_POSE, Axis, Joint, JointType
 
-#: Options of a joint that may be given per degree of freedom.
+#: Joint options that may be given per degree of freedom.
 _PER_DOF = ("limits", "armature", "max_velocity", "max_force", "drive", "friction", "envelope")
 
 _X, _Y, _Z = (Joint.prismatic(axis) for axis in (Axis.X, Axis.Y, Axis.Z))
@@ -20,23 +20,23 @@ _TWIST, _SWING1, _SWING2 = (Joint.revolute(axis) for axis in (Axis.TWIST, Axis.S
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CompositeJoint:
-    """Several joints one after another between two links, Pinocchio's ``JointModelComposite``.
+    """Several joints in series between two links, Pinocchio's ``JointModelComposite``.
 
-    :meth:`~artix.ArticulationBuilder.add_link` takes it in the place of a joint and adds a massless link,
-    called ``<link>:<joint>``, after each joint but the last. Positions and velocities are those of the joints, so that
-    translations are along the axes of the parent joint frame; those of Pinocchio's planar and free-flyer joints are
-    along the axes of the link that moves (the page on the configuration says how to convert).
+    :meth:`~artix.ArticulationBuilder.add_link` accepts it in place of a joint and adds a massless link called
+    ``<link>:<joint>`` after each joint but the last. Positions and velocities are those of the single joints, so
+    translations are along the axes of the parent joint frame. In Pinocchio's planar and free-flyer joints they are
+    along the axes of the moving link; the page on the configuration explains the conversion.
 
-    The ready-made ones take ``name``, ``parent_pose`` and ``child_pose`` (the joint frame in both links' frames, which
-    coincide at position zero) and the options of :class:`~artix.Joint`, for all degrees of freedom or as a
+    The ready-made joints take ``name``, ``parent_pose`` and ``child_pose`` (the joint frame in each link's frame; the
+    two coincide at position zero) and the options of :class:`~artix.Joint`, either for all degrees of freedom or as a
     sequence with one entry for each.
 
     Attributes:
-      joints: the joints, that on the parent first; those without a name are called ``<name>:<axis>``.
-      name: the name of the whole; ``None`` lets the builder name it after its child link.
+      joints: the joints, starting at the parent; those without a name are called ``<name>:<axis>``.
+      name: name of the composite joint; ``None`` lets the builder name it after its child link.
 
     Raises:
-      ValueError: there is no joint, or an option has not one entry per degree of freedom.
+      ValueError: there is no joint, or an option does not have one entry per degree of freedom.
 
     Examples:
       >>> builder = artix.ArticulationBuilder(fixed_base=True)
@@ -71,12 +71,12 @@ class CompositeJoint:
 
     @classmethod
     def universal(cls, axes: tuple[Axis, Axis] = (Axis.TWIST, Axis.SWING1), **options: Any) -> CompositeJoint:
-        """A rotation about the first axis, then one about the second, turned by the first (a Cardan joint)."""
+        """A rotation about the first axis, then one about the rotated second axis (a Cardan joint)."""
         return _sequence([Joint.revolute(axis) for axis in axes], **options)
 
     @classmethod
     def spherical_zyx(cls, **options: Any) -> CompositeJoint:
-        """Rotations about z, the turned y and the turned x (yaw, pitch, roll), singular at a pitch of a quarter turn.
+        """Rotations about z, the rotated y and the rotated x (yaw, pitch, roll), singular at a pitch of 90 degrees.
 
         Pinocchio's ``JointModelSphericalZYX``; :meth:`~artix.Joint.spherical` has no singularity.
         """
@@ -99,7 +99,7 @@ class CompositeJoint:
 
     @classmethod
     def free(cls, **options: Any) -> CompositeJoint:
-        """Translations along x, y and z, then any rotation: a free-flyer within a tree, URDF's ``floating``."""
+        """Translations along x, y and z, then a free rotation: a free-flyer within a tree, URDF's ``floating``."""
         return _sequence([_X, _Y, _Z, Joint.spherical()], **options)
 
 
@@ -117,7 +117,7 @@ def _sequence(
     child_pose: npt.ArrayLike = IDENTITY_POSE,
     **options: Any,
 ) -> CompositeJoint:
-    """Joints that share one frame at position zero; options are distributed over their degrees of freedom."""
+    """Joints that share one frame at position zero, with the options distributed over their degrees of freedom."""
     count = sum(len(joint.axes) for joint in joints)
     parts, first = [], 0
     for joint in joints:

@@ -23,14 +23,14 @@ class MimicJoint:
 
     Attributes:
       follower: name of a DOF, or of a joint with one DOF.
-      reference: likewise.
-      gear_ratio: rate of the follower against that of the reference, negated.
-      offset: [rad or m].
+      reference: name of the DOF or joint to follow.
+      gear_ratio: the negative of the follower's rate divided by the reference's.
+      offset: constant term of the relation [rad or m].
       natural_frequency: of a compliant relation [rad/s]; 0 for a hard one.
       damping_ratio: of a compliant relation; 0 for a hard one.
 
     Raises:
-      ValueError: a number is not finite or negative where it must not be, or the two names are one.
+      ValueError: a number is not finite, or negative where it must not be, or the follower is the reference.
     """
 
     follower: str
@@ -61,7 +61,7 @@ class MimicJoints(struct.PyTreeNode):
 
     @classmethod
     def of(cls, mimics: Sequence[MimicJoint]) -> MimicJoints:
-        """From the descriptors, as NumPy arrays."""
+        """NumPy arrays from the descriptors."""
         numbers = [(m.gear_ratio, m.offset, m.natural_frequency, m.damping_ratio) for m in mimics]
         return cls(*np.array(numbers, float).reshape(-1, 4).T)
 
@@ -76,14 +76,14 @@ class LoopJointType(enum.Enum):
 
     FIXED = "fixed"
     REVOLUTE = "revolute"
-    """Free to turn about x of the frames, as PhysX's ``PxRevoluteJoint``."""
+    """Free to rotate about the x axis of the frames, as PhysX's ``PxRevoluteJoint``."""
     SPHERICAL = "spherical"
     PRISMATIC = "prismatic"
-    """Free to slide along x of the frames, as PhysX's ``PxPrismaticJoint``."""
+    """Free to slide along the x axis of the frames, as PhysX's ``PxPrismaticJoint``."""
     DISTANCE = "distance"
-    """Holds the distance of the two origins within bounds."""
+    """Keeps the distance between the two origins within bounds."""
     D6 = "d6"
-    """Locks the axes that it is told to."""
+    """Locks the axes in ``locked_axes``."""
 
 
 _ROTATIONS = (Axis.TWIST, Axis.SWING1, Axis.SWING2)
@@ -105,15 +105,15 @@ class LoopJoint:
       name: the joint's name.
       link_a: name of one link; ``None`` for the world.
       link_b: name of the other link.
-      pose_a: the joint's frame on ``link_a``, in its frame (or in the world), shape [7].
-      pose_b: the joint's frame on ``link_b``, in its frame, shape [7].
-      type: what is locked.
-      locked_axes: the axes of the frame on ``link_a`` that are locked; given for ``D6`` only, implied otherwise.
-      min_distance: least distance of the origins [m], for ``DISTANCE``.
-      max_distance: largest distance of the origins [m], for ``DISTANCE``.
+      pose_a: the joint frame in the frame of ``link_a`` or in the world: position [m], quaternion xyzw, shape [7].
+      pose_b: the joint frame in the frame of ``link_b``, shape [7].
+      type: which relative motions are locked.
+      locked_axes: the locked axes of the frame on ``link_a``; given for ``D6`` only, implied otherwise.
+      min_distance: smallest distance between the origins [m], for ``DISTANCE``.
+      max_distance: largest distance between the origins [m], for ``DISTANCE``.
 
     Raises:
-      ValueError: a pose or number is malformed, ``locked_axes`` do not fit the type, or the two links are one.
+      ValueError: a pose or number is malformed, ``locked_axes`` do not suit the type, or both links are the same.
 
     Examples:
       >>> builder = artix.builder_from_articulation(artix.robots.load("double_pendulum"))
@@ -167,7 +167,7 @@ class LoopJointStructure:
 
     Attributes:
       name: its name.
-      type: what it locks.
+      type: which relative motions it locks.
       link_a: one link, -1 for the world.
       link_b: the other link.
       locked_axes: the locked axes of the frame on ``link_a``, none for a distance joint.
@@ -190,7 +190,7 @@ class LoopJoints(struct.PyTreeNode):
 
     @classmethod
     def of(cls, joints: Sequence[LoopJoint]) -> LoopJoints:
-        """From the descriptors, as NumPy arrays."""
+        """NumPy arrays from the descriptors."""
         poses = [
             np.array([getattr(joint, name) for joint in joints], float).reshape(-1, 7) for name in ("pose_a", "pose_b")
         ]

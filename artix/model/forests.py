@@ -21,10 +21,10 @@ def level_schedule(parent: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def pointer_table(parent: np.ndarray) -> np.ndarray:
-    """The node that each node is composed with in each round of pointer jumping through a forest, shape [rounds, N].
+    """The node with which each node is composed in each round of pointer jumping, shape [rounds, N].
 
-    Entries are node numbers plus one; 0 stands for "nothing above". After ceil(log2(depth + 1)) rounds of
-    ``x[i] = x[table[round, i]] * x[i]`` every node holds the product along its path.
+    Entries are node numbers plus one; 0 stands for "no ancestor". After ceil(log2(depth + 1)) rounds of
+    ``x[i] = x[table[round, i]] * x[i]`` every node holds the product along its path from the root.
     """
     pointer, rounds = np.asarray(parent, int) + 1, []
     while np.any(pointer):
@@ -34,7 +34,7 @@ def pointer_table(parent: np.ndarray) -> np.ndarray:
 
 
 def ancestor_mask(parent: np.ndarray) -> np.ndarray:
-    """``mask[a, b]`` tells whether node a is node b or above it."""
+    """``mask[a, b]``: whether node a is node b or one of its ancestors."""
     mask = np.eye(len(parent), dtype=bool)
     for node, above in enumerate(parent):
         if above >= 0:

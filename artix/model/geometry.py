@@ -1,7 +1,7 @@
-"""Shapes on links: their descriptions for a builder, their static structure, and their arrays.
+"""Collision shapes on links: their descriptions for a builder, their static structure, and their arrays.
 
-Every shape makes contact through *candidates*: points of its link, each with a radius. A sphere has one, a capsule two,
-a box eight, a cylinder eight, a hull one for each of its points; see :mod:`artix.contact.candidates`.
+Every shape makes contact through *candidates*: points fixed to its link, each with a radius. A sphere has one, a
+capsule two, a box eight, a cylinder eight, a hull one per point; see :mod:`artix.contact.candidates`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from artix.model.validation import check_fields, finite_array, number, unit_pose
 
 Array = jax.Array
 
-MOST_HULL_POINTS = 16
+MAX_HULL_POINTS = 16
 
 
 class GeometryType(enum.Enum):
-    """The kinds of shapes. Capsules and cylinders lie along z of their frames, as in MuJoCo and URDF.
+    """The kinds of shapes; capsules and cylinders lie along the z axis of their frames, as in MuJoCo and URDF.
 
     Examples:
       >>> robot = artix.robots.load("humanoid")
@@ -35,16 +35,16 @@ class GeometryType(enum.Enum):
     SPHERE = "sphere"
     """Size: radius."""
     CAPSULE = "capsule"
-    """A cylinder between two half spheres. Size: radius, half the length between the centres of the spheres."""
+    """A cylinder with hemispherical ends. Size: radius, half the distance between the centres of the ends."""
     BOX = "box"
-    """Size: half of each edge, along x, y and z."""
+    """Size: half the edge lengths along x, y and z."""
     CYLINDER = "cylinder"
     """Size: radius, half the length."""
     HULL = "hull"
     """The convex hull of at most 16 points, each a sphere. Size: the radius of the spheres."""
 
 
-#: How many numbers give the size of a shape.
+#: Number of size parameters of each type.
 SIZE_NUMBERS = {
     GeometryType.SPHERE: 1,
     GeometryType.CAPSULE: 2,
@@ -56,27 +56,26 @@ SIZE_NUMBERS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Geometry:
-    """A shape that rides on a link, and the material of its surface.
+    """A collision shape fixed to a link, and the material of its surface.
 
-    Its class methods :meth:`sphere`, :meth:`capsule`, :meth:`box`, :meth:`cylinder` and :meth:`hull` make one of each
-    kind.
+    The class methods :meth:`sphere`, :meth:`capsule`, :meth:`box`, :meth:`cylinder` and :meth:`hull` create each kind.
 
     Attributes:
-      type: what it is.
-      size: its size [m], as :class:`GeometryType` says.
+      type: the kind of shape.
+      size: its size [m]; :class:`GeometryType` lists the numbers of each kind.
       pose: its frame in the link's frame: position [m], quaternion xyzw, shape [7].
       points: the points of a hull in the shape's frame [m], shape [P, 3]; ``None`` for every other type.
-      friction: coefficient of friction. A pair of surfaces has, by default, the larger of the two coefficients, so that
-        0 leaves it to the ground; see :class:`artix.Ground`.
+      friction: coefficient of friction. By default a pair of surfaces uses the larger of its two coefficients, so 0
+        leaves the choice to the ground; see :class:`artix.Ground`.
       restitution: ratio of the normal speeds after and before an impact, between 0 and 1; pairs as for friction.
       stiffness: normal force per penetration of each candidate [N/m], ``inf`` for a rigid surface.
       damping: normal force per speed of penetration [N s/m]; a rigid surface has none.
-      sensor: whether it only measures its distance from the ground, which does not feel it; what it touches in a pair
-        (:meth:`ArticulationBuilder.add_geometry_pair`) feels it all the same.
+      sensor: whether the shape only measures its distance from the ground and exerts no force on it. In the pairs of
+        :meth:`ArticulationBuilder.add_geometry_pair` a sensor collides like any other shape.
 
     Raises:
-      ValueError: a size, coefficient or gain is negative or not finite, a quaternion has not length 1, a hull has no
-        points or more than 16, a stiffness is zero, or a rigid surface has damping.
+      ValueError: a size, coefficient or gain is negative or not finite, a quaternion is not of unit length, a hull has
+        no points or more than 16, a stiffness is zero, or a rigid surface has damping.
 
     Examples:
       >>> builder = artix.builder_from_articulation(artix.robots.load("double_pendulum"))
@@ -116,29 +115,29 @@ class Geometry:
         check_material(self, where)
 
     def structure(self, name: str, link: int) -> GeometryStructure:
-        """The static structure of the shape, under a name on a link."""
+        """The static structure of the shape under this name on this link."""
         num_points = 0 if self.points is None else len(np.asarray(self.points))
         return GeometryStructure(name, self.type, link, num_points, self.sensor)
 
     @classmethod
     def sphere(cls, radius: float, *, position: npt.ArrayLike = (0.0, 0.0, 0.0), **options) -> Geometry:
-        """A sphere of this radius [m] about ``position`` [3] in the link's frame; ``options`` as the attributes."""
+        """A sphere of this radius [m] about ``position`` [3] in the link's frame; ``options`` are other attributes."""
         place = finite_array(position, (3,), "sphere: position")
         return cls(type=GeometryType.SPHERE, size=(radius,), pose=(*place, 0.0, 0.0, 0.0, 1.0), **options)
 
     @classmethod
     def capsule(cls, radius: float, half_length: float, **options) -> Geometry:
-        """A capsule along z of its ``pose``, ``half_length`` [m] from its middle to the centre of an end."""
+        """A capsule along z of its ``pose``; ``half_length`` [m] is from its middle to the centre of an end."""
         return cls(type=GeometryType.CAPSULE, size=(radius, half_length), **options)
 
     @classmethod
     def box(cls, half_extents: Sequence[float], **options) -> Geometry:
-        """A box with these halves of its edges [m], shape [3]."""
+        """A box with these half edge lengths [m], shape [3]."""
         return cls(type=GeometryType.BOX, size=tuple(half_extents), **options)
 
     @classmethod
     def cylinder(cls, radius: float, half_length: float, **options) -> Geometry:
-        """A cylinder along z of its ``pose``, ``half_length`` [m] being half of its length."""
+        """A cylinder along z of its ``pose``; ``half_length`` [m] is half its length."""
         return cls(type=GeometryType.CYLINDER, size=(radius, half_length), **options)
 
     @classmethod
@@ -148,10 +147,10 @@ class Geometry:
 
 
 def check_material(owner: object, where: str) -> None:
-    """Checks the numbers of a surface: ``friction``, ``restitution``, ``stiffness`` and ``damping`` of ``owner``.
+    """Checks the surface parameters ``friction``, ``restitution``, ``stiffness`` and ``damping`` of ``owner``.
 
     Raises:
-      ValueError: one is out of its range; ``where`` and its name begin the message.
+      ValueError: one of them is out of range; the message starts with ``where`` and its name.
     """
     check_fields(owner, where, not_negative=("friction", "restitution", "damping"), bounds=("stiffness",))
     restitution, stiffness, damping = (getattr(owner, name) for name in ("restitution", "stiffness", "damping"))
@@ -165,10 +164,8 @@ def check_material(owner: object, where: str) -> None:
 
 def _hull_points(points: npt.ArrayLike) -> np.ndarray:
     array = np.asarray(points, float)
-    if array.ndim != 2 or array.shape[1] != 3 or not 1 <= len(array) <= MOST_HULL_POINTS:
-        raise ValueError(
-            f"hull: points must have shape [P, 3] with P from 1 to {MOST_HULL_POINTS}; found {array.shape}"
-        )
+    if array.ndim != 2 or array.shape[1] != 3 or not 1 <= len(array) <= MAX_HULL_POINTS:
+        raise ValueError(f"hull: points must have shape [P, 3] with P from 1 to {MAX_HULL_POINTS}; found {array.shape}")
     return finite_array(array, array.shape, "hull: points")
 
 
@@ -179,9 +176,9 @@ class GeometryStructure:
     Attributes:
       name: its name.
       type: its kind.
-      link: the link that it is fixed to.
+      link: the link to which it is fixed.
       num_points: number of points of a hull, 0 for every other type.
-      sensor: whether it exerts no force.
+      sensor: whether it exerts no force on the ground.
     """
 
     name: str
@@ -196,7 +193,7 @@ class Geometries(struct.PyTreeNode):
 
     Attributes:
       pose: frames in the links' frames, [G, 7].
-      size: sizes [m], padded by zeros, [G, 3].
+      size: sizes [m], padded with zeros, [G, 3].
       point: points of hulls in the shapes' frames [m], [P, 3].
       friction: [G].
       restitution: [G].
@@ -214,7 +211,7 @@ class Geometries(struct.PyTreeNode):
 
     @classmethod
     def of(cls, geometries: Sequence[Geometry]) -> Geometries:
-        """From the descriptors, as NumPy arrays."""
+        """NumPy arrays from the descriptors."""
         points = [shape.points for shape in geometries if shape.points is not None]
         materials = ("friction", "restitution", "stiffness", "damping")
         return cls(
@@ -229,8 +226,8 @@ class Geometries(struct.PyTreeNode):
 
         Args:
           structures: the static structures of all shapes.
-          index: the numbers of the shapes to select.
-          axis: the axis of the shapes, which follows those of a batch.
+          index: indices of the shapes to select.
+          axis: the axis of the shapes, after any batch axes.
         """
         ends = np.cumsum([0, *(shape.num_points for shape in structures)])
         points = np.concatenate([np.zeros(0, int), *(np.arange(ends[k], ends[k + 1]) for k in index)]).astype(int)

@@ -1,4 +1,4 @@
-"""Log-Cholesky parameters of inertias: any ten numbers are a physical body, so optimisers need no constraints.
+"""Log-Cholesky parameters of inertias: any ten numbers describe a physical body, so optimisers need no constraints.
 
 Rucker and Wensing, *Smooth parameterization of rigid-body inertia*, RA-L 2022. With ``theta = (alpha, d1, d2, d3, s12,
 s23, s13, t1, t2, t3)``, Pinocchio's ``LogCholeskyParameters`` in the same order, the pseudo-inertia of the link is::
@@ -8,12 +8,12 @@ s23, s13, t1, t2, t3)``, Pinocchio's ``LogCholeskyParameters`` in the same order
                             | 0        0        exp(d3)  t3 |             | 0  1 |
                             | 0        0        0        1  |
 
-so the mass is ``e^(2 alpha)``, the centre of mass is ``t``, and the second moments about it are ``mass V V^T``:
-positive definite for every theta, which is what makes an inertia physically consistent (positive mass and moments, and
-no principal inertia above the sum of the others).
+so the mass is ``e^(2 alpha)``, the centre of mass is ``t``, and the second moments about it are ``mass V V^T``. These
+are positive definite for every theta, which makes the inertia physically consistent: positive mass and moments, and no
+principal inertia above the sum of the others.
 
-An inertia has ten degrees of freedom and a choice of axes. The parameters describe the inertia in the axes of the link:
-the orientation of ``com_pose`` goes into the off-diagonal entries, and converting back yields an identity orientation.
+The parameters describe the inertia in the axes of the link: the orientation of ``com_pose`` is absorbed into the
+off-diagonal entries, and converting back yields an identity orientation.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ def log_cholesky_from_inertia(mass: Array, com_pose: Array, inertia: Array) -> A
       inertia: rotational inertia about the centre of mass in the axes of ``com_pose`` [kg m^2], shape [3, 3].
 
     Returns:
-      ``(alpha, d1, d2, d3, s12, s23, s13, t1, t2, t3)``, shape [10]; alpha is the logarithm of a mass [kg], d those of
-      lengths [m], s and t are lengths [m].
+      ``(alpha, d1, d2, d3, s12, s23, s13, t1, t2, t3)``, shape [10]; 2 alpha is the logarithm of a mass [kg], d are the
+      logarithms of lengths [m], s and t are lengths [m].
 
     Raises:
       ValueError: an array has the wrong shape; or the link has no mass, no extent in some direction (a point, a rod or
-        a plate without thickness), or principal inertias that no body has, none of which has such parameters. Traced
-        values cannot be looked at: under a transformation such a link gives NaN, so check its values before.
+        a plate without thickness), or physically impossible principal inertias, and thus no such parameters. Traced
+        values cannot be checked: under a transformation such a link gives NaN, so check its values first.
       TypeError: the arrays have different dtypes.
 
     Identity: ``inertia_from_log_cholesky`` of the result is the same link.
@@ -79,8 +79,8 @@ def inertia_from_log_cholesky(theta: Array) -> tuple[Array, Array, Array]:
       theta: ``(alpha, d1, d2, d3, s12, s23, s13, t1, t2, t3)``, shape [10], see :func:`log_cholesky_from_inertia`.
 
     Returns:
-      Mass [kg], shape []; mass frame in the link's frame, position [m] and quaternion xyzw, shape [7], with the link's
-      axes (identity quaternion); rotational inertia about the centre of mass in these axes [kg m^2], shape [3, 3].
+      Mass [kg], shape []; mass frame in the link's frame, position [m] and quaternion xyzw (the identity), shape [7];
+      rotational inertia about the centre of mass in the link's axes [kg m^2], shape [3, 3].
 
     Raises:
       ValueError: theta has the wrong shape.
@@ -114,7 +114,7 @@ def log_cholesky_from_articulation(articulation: Articulation, links: Sequence[s
       One row per link, shape [L, 10] or [len(links), 10].
 
     Raises:
-      KeyError: a link has no such name.
+      KeyError: no link has one of the names.
       ValueError: a link has no mass or no extent in some direction, see :func:`log_cholesky_from_inertia`; the message
         names it.
       TypeError: the articulation belongs to a mixed fleet, whose padded links have no mass.
@@ -148,7 +148,7 @@ def with_log_cholesky(articulation: Articulation, theta: Array, links: Sequence[
       The articulation with ``link_mass``, ``link_com_pose`` (in the links' axes) and ``link_inertia`` replaced.
 
     Raises:
-      KeyError: a link has no such name.
+      KeyError: no link has one of the names.
       ValueError: theta has the wrong shape.
       TypeError: theta has another dtype than the articulation, or the articulation belongs to a mixed fleet.
 

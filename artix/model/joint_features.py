@@ -23,7 +23,7 @@ class Drive:
 
     Attributes:
       stiffness: spring [N m/rad or N/m; per unit of inertia for an acceleration drive].
-      damping: damper [N m s/rad or N s/m; likewise].
+      damping: damper [N m s/rad or N s/m; per unit of inertia for an acceleration drive].
       max_force: largest effort [N m or N], ``inf`` for none.
       acceleration: whether the drive is of PhysX's type ``eACCELERATION`` rather than ``eFORCE``.
       target: target position [rad or m].
@@ -55,18 +55,18 @@ class Drive:
 class DriveEnvelope:
     """What the motor behind a joint axis can do, PhysX's ``PxPerformanceEnvelope``.
 
-    It holds in place of the drive's ``max_force``: drive and commanded force together stay within
+    It replaces the drive's ``max_force``: drive and commanded force together stay within
     ``|effort| <= max_effort - velocity_dependent_resistance |qd|`` and the speed within
     ``|qd| <= max_actuator_velocity - speed_effort_gradient |effort|``.
 
     Attributes:
       max_effort: largest effort [N m or N].
-      max_actuator_velocity: largest speed at which the actuator gives an effort [rad/s or m/s], ``inf`` for none.
+      max_actuator_velocity: largest speed at which the actuator delivers effort [rad/s or m/s], ``inf`` for none.
       velocity_dependent_resistance: effort lost per speed [N m s/rad or N s/m].
       speed_effort_gradient: speed lost per effort [rad/s/(N m) or m/s/N].
 
     Raises:
-      ValueError: a number is negative, or one that must be finite is not.
+      ValueError: a number is negative, or anything but ``max_actuator_velocity`` is infinite.
 
     Examples:
       >>> motor = artix.DriveEnvelope(max_effort=30.0, max_actuator_velocity=20.0, velocity_dependent_resistance=0.5)
@@ -91,8 +91,8 @@ class JointFriction:
 
     Attributes:
       static: effort up to which the axis sticks [N m or N].
-      dynamic: effort of dry friction while it slides, at most ``static`` [N m or N].
-      viscous: effort per speed while it slides [N m s/rad or N s/m].
+      dynamic: dry friction while the axis moves, at most ``static`` [N m or N].
+      viscous: friction per speed while the axis moves [N m s/rad or N s/m].
 
     Raises:
       ValueError: a number is negative or not finite, or ``dynamic`` exceeds ``static``.
@@ -124,8 +124,8 @@ class Drives(struct.PyTreeNode):
       damping: dampers, 0 for none.
       max_force: effort limits, ``inf`` for none.
       is_acceleration: 1 for acceleration drives, 0 for force drives, in the articulation's dtype.
-      target_position: target positions that hold where a control gives none [rad or m].
-      target_velocity: target velocities, likewise [rad/s or m/s].
+      target_position: default target positions, for steps without a target [rad or m].
+      target_velocity: default target velocities [rad/s or m/s].
     """
 
     stiffness: Array
@@ -137,13 +137,13 @@ class Drives(struct.PyTreeNode):
 
     @classmethod
     def of(cls, drives: Sequence[Drive | None]) -> Drives:
-        """From one descriptor per DOF, as NumPy arrays; ``None`` is no drive."""
+        """NumPy arrays from one descriptor per DOF; ``None`` means no drive."""
         table = np.array([dataclasses.astuple(drive or Drive()) for drive in drives], float).reshape(-1, 6)
         return cls(*table.T)
 
 
 class DriveEnvelopes(struct.PyTreeNode):
-    """The performance envelopes of all DOFs, each array [n]; an infinite ``max_effort`` is no envelope."""
+    """The performance envelopes of all DOFs, each array [n]; an infinite ``max_effort`` means no envelope."""
 
     max_effort: Array
     max_actuator_velocity: Array
@@ -152,7 +152,7 @@ class DriveEnvelopes(struct.PyTreeNode):
 
     @classmethod
     def of(cls, envelopes: Sequence[DriveEnvelope | None]) -> DriveEnvelopes:
-        """From one descriptor per DOF, as NumPy arrays; ``None`` is no envelope."""
+        """NumPy arrays from one descriptor per DOF; ``None`` means no envelope."""
         none = (np.inf, np.inf, 0.0, 0.0)
         rows = [none if envelope is None else dataclasses.astuple(envelope) for envelope in envelopes]
         table = np.array(rows, float).reshape(-1, 4)
@@ -168,6 +168,6 @@ class JointFrictions(struct.PyTreeNode):
 
     @classmethod
     def of(cls, frictions: Sequence[JointFriction]) -> JointFrictions:
-        """From one descriptor per DOF, as NumPy arrays."""
+        """NumPy arrays from one descriptor per DOF."""
         table = np.array([dataclasses.astuple(friction) for friction in frictions], float).reshape(-1, 3)
         return cls(*table.T)

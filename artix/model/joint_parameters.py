@@ -13,10 +13,10 @@ from artix.model.validation import interval
 
 
 def joint_parameters(joints: Sequence[Joint]) -> dict[str, Any]:
-    """The arrays of an articulation per joint and per DOF, as NumPy arrays.
+    """The per-joint and per-DOF arrays of an articulation, as NumPy arrays.
 
     Raises:
-      ValueError: a number is out of its range, or there are not as many as the joint has free axes.
+      ValueError: a number is out of range, or their count differs from the joint's free axes.
     """
     limits = np.array([pair for joint in joints for pair in _limits(joint)]).reshape(-1, 2)
     return {
@@ -35,7 +35,7 @@ def joint_parameters(joints: Sequence[Joint]) -> dict[str, Any]:
 
 
 def _per_dof(joints: Sequence[Joint], field: str) -> np.ndarray:
-    """Collects a non-negative number of each joint (or one per axis) into one per DOF."""
+    """Expands a non-negative number per joint, or one per axis, to one per DOF."""
     values = []
     for joint in joints:
         count = len(joint.axes)
@@ -49,7 +49,7 @@ def _per_dof(joints: Sequence[Joint], field: str) -> np.ndarray:
 
 
 def _per_axis(joints: Sequence[Joint], field: str, *kinds: type) -> list:
-    """Collects a descriptor of each joint (or one per axis) into one per DOF."""
+    """Expands a descriptor per joint, or one per axis, to one per DOF."""
     values: list = []
     for joint in joints:
         value, count = getattr(joint, field), len(joint.axes)

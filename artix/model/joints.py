@@ -16,7 +16,7 @@ IDENTITY_POSE = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 
 
 class JointType(enum.IntEnum):
-    """How a link may move on its parent; names and values are ``PxArticulationJointType``'s, except the last.
+    """How a link moves relative to its parent; names and values are ``PxArticulationJointType``'s, except ``HELICAL``.
 
     Examples:
       >>> print([kind.name for kind in artix.JointType])
@@ -31,7 +31,7 @@ class JointType(enum.IntEnum):
     SPHERICAL = 4
     """One, two or three free rotations; the position is a rotation vector."""
     HELICAL = 6
-    """A screw: one rotation, and a translation of ``pitch`` times its angle along its axis; PhysX has none."""
+    """A screw: one rotation, and a translation along its axis by ``pitch`` times the angle; not in PhysX."""
 
 
 class Axis(enum.IntEnum):
@@ -59,7 +59,7 @@ _TRANSLATIONS = (Axis.X, Axis.Y, Axis.Z)
 _HALF = 0.5
 _ROOT_HALF = float(np.sqrt(0.5))
 
-#: For each set of free axes of a joint frame, the quaternion (xyzw) of the frame whose first axes they are.
+#: Quaternions (xyzw) that rotate a joint frame so that a given set of free axes comes first.
 AXES_FIRST: dict[tuple[int, ...], tuple[float, float, float, float]] = {
     (): (0.0, 0.0, 0.0, 1.0),
     (0,): (0.0, 0.0, 0.0, 1.0),
@@ -86,17 +86,20 @@ class Joint:
       axes: the free axes of the joint frame, in PhysX's order (twist, swing1, swing2, x, y, z).
       name: the joint's name; ``None`` lets the builder name it after its child link.
       parent_pose: joint frame in the parent's link frame, position [m] and quaternion xyzw, shape [7].
-      child_pose: joint frame in the child's link frame, likewise.
+      child_pose: joint frame in the child's link frame, position [m] and quaternion xyzw, shape [7].
       limits: (lower, upper) per axis [rad or m]; ``None`` is unlimited.
       armature: inertia added to each degree of freedom by forward dynamics [kg m^2 or kg].
       max_velocity: largest speed per degree of freedom [rad/s or m/s].
-      max_force: largest commanded effort per degree of freedom [N m or N]; a drive has its own.
+      max_force: largest commanded effort per degree of freedom [N m or N]; drives have a limit of their own.
       drive: spring and damper towards targets.
-      friction: friction parameters, or a number for dry friction of that effort, sliding or not [N m or N].
-      envelope: what the motor can do, in place of the drive's ``max_force``.
+      friction: friction parameters, or one number for static and dynamic friction alike [N m or N].
+      envelope: what the motor can do; replaces the drive's ``max_force``.
       pitch: translation along the axis of a helical joint per angle [m/rad]; zero for all other types.
 
-    ``drive``, ``friction`` and ``envelope`` hold for every free axis, or are sequences with one entry per free axis.
+    ``drive``, ``friction`` and ``envelope`` apply to every free axis, or are sequences with one entry per free axis.
+
+    Raises:
+      ValueError: the axes do not suit the joint type, or the pitch is not finite, or not zero for another type.
 
     Examples:
       >>> half = (0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 1.0)
@@ -132,11 +135,11 @@ class Joint:
             JointType.SPHERICAL: (_ROTATIONS, 1, 3),
             JointType.HELICAL: (_ROTATIONS, 1, 1),
         }
-        axes, fewest, most = allowed[self.type]
+        axes, least, most = allowed[self.type]
         free = self.axes
-        if not (fewest <= len(free) <= most and all(axis in axes for axis in free) and list(free) == sorted(set(free))):
+        if not (least <= len(free) <= most and all(axis in axes for axis in free) and list(free) == sorted(set(free))):
             names = ", ".join(axis.name.lower() for axis in axes) or "no axis"
-            count = str(fewest) if fewest == most else f"{fewest} to {most}"
+            count = str(least) if least == most else f"{least} to {most}"
             raise ValueError(
                 f"joint {self.name!r}: a {self.type.name.lower()} joint takes {count} free axes out of ({names}), "
                 f"each once and in this order; found ({', '.join(axis.name.lower() for axis in free)})"
@@ -148,7 +151,7 @@ class Joint:
 
     @classmethod
     def fixed(cls, **options) -> Joint:
-        """A joint without freedom."""
+        """A joint without degrees of freedom."""
         return cls(type=JointType.FIX, **options)
 
     @classmethod

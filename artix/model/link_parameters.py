@@ -1,4 +1,4 @@
-"""Parameters of single links as a builder receives them, and the arrays that they become."""
+"""Parameters of single links as passed to a builder, and the arrays made of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from artix.model.validation import number
 
 @dataclasses.dataclass(frozen=True)
 class LinkParameters:
-    """The description of one link; ``numbers`` are those of ``LINK_NUMBERS``."""
+    """The description of one link; ``numbers`` has the keys of ``LINK_NUMBERS``."""
 
     name: str
     parent: int
@@ -37,7 +37,7 @@ LINK_NUMBERS = {
 
 
 def link_number(argument: str, value: float, where: str) -> float:
-    """One of ``LINK_NUMBERS``; raises ``ValueError`` if it is out of its range."""
+    """One of ``LINK_NUMBERS``, checked; raises ``ValueError`` if it is out of range."""
     _, low, infinite = LINK_NUMBERS[argument]
     result = number(value, f"{where}: {argument}")
     if not (result >= low and (infinite or np.isfinite(result))):
@@ -47,7 +47,7 @@ def link_number(argument: str, value: float, where: str) -> float:
 
 
 def link_parameters(links: Sequence[LinkParameters]) -> dict[str, Any]:
-    """The arrays of an articulation per link, as NumPy arrays."""
+    """The per-link arrays of an articulation, as NumPy arrays."""
     parameters = {name: np.array([link.numbers[key] for link in links]) for key, (name, *_) in LINK_NUMBERS.items()}
     return parameters | {
         "link_mass": np.array([link.mass for link in links]),

@@ -86,7 +86,7 @@ class LinkTree:
 
     @cached_property
     def dof_names(self) -> tuple[str, ...]:
-        """The joint's name for joints of one DOF, ``joint:k`` with k the axis number for the others."""
+        """The joint's name, or ``joint:k`` with the axis number k for spherical joints."""
         names = []
         for link in range(1, self.num_links):
             axes, joint = self.joint_axes[link], self.joint_names[link - 1]
@@ -95,7 +95,7 @@ class LinkTree:
         return tuple(names)
 
     def link_index(self, name: str) -> int:
-        """The index of the link called ``name``; raises ``KeyError`` with the known names."""
+        """The index of the link called ``name``; raises ``KeyError`` listing the known names."""
         return _find(self.link_names, name, "link")
 
     def dofs(self, joint: str) -> slice:
@@ -108,10 +108,10 @@ class LinkTree:
         return slice(first, first + len(self.joint_axes[link]))
 
     def dof_index(self, name: str) -> int:
-        """The DOF called ``name``, or the one DOF of the joint called so.
+        """The DOF called ``name``, or the only DOF of the joint with that name.
 
         Raises:
-          KeyError: there is none, or the joint has not exactly one DOF; the message lists the DOFs.
+          KeyError: there is no such DOF, or the joint does not have exactly one; the message lists the DOFs.
         """
         if name in self.joint_names:
             dofs = self.dofs(name)
@@ -122,7 +122,7 @@ class LinkTree:
         return _find(self.dof_names, name, "joint or DOF")
 
     def geometry_index(self, name: str) -> int:
-        """The number of the shape called ``name``; raises ``KeyError`` with the known names."""
+        """The index of the shape called ``name``; raises ``KeyError`` listing the known names."""
         return _find(tuple(shape.name for shape in self.geometries), name, "geometry")
 
     # --- degrees of freedom -------------------------------------------------------------------------------------
@@ -154,17 +154,17 @@ class LinkTree:
 
     @cached_property
     def dof_parent_link(self) -> np.ndarray:
-        """Link on which the joint of each DOF sits, shape [n]."""
+        """Parent link of the joint of each DOF, shape [n]."""
         return read_only(np.array(self.parent)[self.dof_link], int)
 
     @cached_property
     def dof_is_one_of_several(self) -> np.ndarray:
-        """Whether each DOF's joint has others, as spherical joints may, shape [n]."""
+        """Whether each DOF's joint has several DOFs, as spherical joints may, shape [n]."""
         return read_only([len(self.joint_axes[link]) > 1 for link in self.dof_link], bool)
 
     @cached_property
     def link_ancestors(self) -> np.ndarray:
-        """``[a, b]``: whether link a is link b or above it, shape [L, L]."""
+        """``[a, b]``: whether link a is link b or one of its ancestors, shape [L, L]."""
         return read_only(ancestor_mask(np.array(self.parent)), bool)
 
     @cached_property
@@ -191,4 +191,4 @@ def _find(names: tuple[str, ...], name: str, kind: str) -> int:
     try:
         return names.index(name)
     except ValueError:
-        raise KeyError(f"no {kind} called {name!r}; there are: {', '.join(names)}") from None
+        raise KeyError(f"no {kind} called {name!r}; choose from: {', '.join(names)}") from None

@@ -25,7 +25,7 @@ def mimic_dofs(topology: Topology, mimics: Sequence[MimicJoint]) -> tuple[tuple[
 
 
 def fixed_tendon(topology: Topology, tendon: FixedTendon) -> FixedTendonStructure:
-    """The static part of a fixed tendon; refuses one whose joints do not follow the links of the tree."""
+    """The static part of a fixed tendon; refuses a tendon whose joints do not follow the links of the tree."""
     where = f"fixed tendon {tendon.name!r}"
     dofs = [_dof(topology, joint.dof, where) for joint in tendon.joints]
     links = [int(topology.dof_link[dof]) for dof in dofs]
@@ -66,17 +66,17 @@ def loop_joint(topology: Topology, joint: LoopJoint) -> LoopJointStructure:
 
 
 def geometry(links: Sequence[str], known: Sequence[str], link: int | str, name: str | None) -> tuple[str, int]:
-    """The name of a new shape and the number of its link; refuses a link that is not there and a name that is taken.
+    """The name of a new shape and the index of its link; refuses unknown links and names that are taken.
 
     Args:
       links: names of the links.
       known: names of the shapes so far.
-      link: number or name of the link.
+      link: index or name of the link.
       name: the shape's name, ``None`` for ``<link>:<k>``.
     """
     where = "geometry" if name is None else f"geometry {name!r}"
     if isinstance(link, str) and link not in links:
-        raise ValueError(f"{where}: there is no link {link!r}; there are: {', '.join(links) or 'none'}")
+        raise ValueError(f"{where}: there is no link {link!r}; choose from: {', '.join(links) or 'none'}")
     number = links.index(link) if isinstance(link, str) else int(link)
     if not 0 <= number < len(links):
         raise ValueError(f"{where}: link {link} is not a link; there are {len(links)}")

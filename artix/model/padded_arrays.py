@@ -13,15 +13,15 @@ Array = jax.Array
 _BITS = (np.uint32(1) << np.arange(32, dtype=np.uint32)).view(np.int32)
 
 
-def packed(mask: np.ndarray) -> np.ndarray:
-    """The rows of a mask [m, n] as bits, int32 [m, ceil(n / 32)]: a fleet reads them for each of its members."""
+def pack_bits(mask: np.ndarray) -> np.ndarray:
+    """Packs the rows of a mask [m, n] into bits, int32 [m, ceil(n / 32)], since every member of a fleet reads them."""
     words = -(-mask.shape[1] // 32)
     bits = np.pad(mask, ((0, 0), (0, 32 * words - mask.shape[1]))).reshape(len(mask), words, 32)
     return np.asarray(np.sum(bits * _BITS.view(np.uint32), axis=-1, dtype=np.uint32)).view(np.int32)
 
 
-def bits_of(words: Array, columns: int) -> Array:
-    """The mask [m, n] that was :func:`packed`."""
+def unpack_bits(words: Array, columns: int) -> Array:
+    """The mask [m, n] that :func:`pack_bits` packed."""
     return ((words[:, :, None] & _BITS) != 0).reshape(len(words), -1)[:, :columns]
 
 

@@ -20,10 +20,10 @@ from artix.model.padding import Padding, pad_topology
 def pad_articulation(articulation: Articulation, padding: Padding) -> Articulation:
     """The articulation with padded arrays and its topology as data; padded links are massless, padded limits zero.
 
-    Shapes on links are left out, since their kinds and links are static but differ between the members of a fleet.
+    Shapes on links are dropped, since their kinds and links are static but differ between the members of a fleet.
 
     Raises:
-      TypeError: the articulation is padded already.
+      TypeError: the articulation is already padded.
       ValueError: it does not fit the padding.
     """
     topology = static_topology(
@@ -32,15 +32,12 @@ def pad_articulation(articulation: Articulation, padding: Padding) -> Articulati
     tree = pad_topology(topology, padding)
 
     def pad(name: str, size: int, **other_sizes: int) -> Any:
-        """An array, or those of a group, filled up along the first axis; ``other_sizes`` are for single ones."""
+        """Pads an array, or the arrays of a group, along the first axis; ``other_sizes`` overrides single arrays."""
         group, fill = getattr(articulation, name), IDENTITY_POSE if name.endswith("_pose") else 0.0
         if isinstance(group, jax.Array | np.ndarray):
-            return jnp.asarray(padded(np.asarray(group), (size, *group.shape[1:]), fill))
-        arrays = {field.name: np.asarray(getattr(group, field.name)) for field in dataclasses.fields(group)}
-        sizes = {key: other_sizes.get(key, size) for key in arrays}
-        return group.replace(
-            **{key: jnp.asarray(padded(array, (sizes[key], *array.shape[1:]))) for key, array in arrays.items()}
-        )
+            return _filled_up(group, size, fill)
+        arrays = {field.name: getattr(group, field.name) for field in dataclasses.fields(group)}
+        return group.replace(**{key: _filled_up(array, other_sizes.get(key, size)) for key, array in arrays.items()})
 
     of_tendon_joints = dict.fromkeys(("coefficient", "recip_coefficient"), padding.tendon_joints)
     of_attachments = ("position", "coefficient", "rest_length", "lower_limit", "upper_limit")
@@ -57,3 +54,11 @@ def pad_articulation(articulation: Articulation, padding: Padding) -> Articulati
         loop_joints=pad("loop_joints", padding.loop_joints),
         geometry=jax.tree.map(lambda leaf: jnp.asarray(leaf, articulation.dtype), Geometries.of([])),
     )
+
+
+def _filled_up(array: Any, size: int, fill: Any = 0.0) -> jax.Array:
+    """An array with ``size`` rows, by NumPy unless JAX traces it: JAX would compile a program for each shape."""
+    shape = (size, *array.shape[1:])
+    if isinstance(array, jax.core.Tracer):
+        return jnp.full(shape, fill, array.dtype).at[: array.shape[0]].set(array)
+    return jnp.asarray(padded(np.asarray(array), shape, fill))

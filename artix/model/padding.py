@@ -12,7 +12,7 @@ import numpy as np
 
 from artix.math import struct
 from artix.model.forests import pointer_table
-from artix.model.padded_arrays import bits_of, packed, padded
+from artix.model.padded_arrays import pack_bits, padded, unpack_bits
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -20,7 +20,7 @@ Array = jax.Array
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Padding:
-    """The maxima to which the members of a fleet are padded: all that a compiled program knows of their topologies.
+    """The sizes to which the members of a fleet are padded; a compiled program depends on topologies only by these.
 
     Attributes:
       links: largest number of links (PhysX's ``maxLinks``).
@@ -30,9 +30,9 @@ class Padding:
       frames: largest number of additional frames.
       mimics: largest number of mimic joints.
       fixed_tendons: largest number of fixed tendons.
-      tendon_joints: largest number of joints of all fixed tendons.
+      tendon_joints: largest total number of joints on fixed tendons.
       spatial_tendons: largest number of spatial tendons.
-      attachments: largest number of attachments of all spatial tendons.
+      attachments: largest total number of attachments of spatial tendons.
       loop_joints: largest number of loop joints.
       floating: whether any member has a floating base; generalised vectors then have the root's six entries.
       prismatic: whether any member has a prismatic joint.
@@ -85,36 +85,36 @@ class Padding:
 
     @classmethod
     def covering(cls, topologies: Sequence[Topology]) -> Padding:
-        """The least padding that fits all topologies."""
+        """The smallest padding that fits all topologies."""
         needs = [dataclasses.asdict(cls.of(topology)) for topology in topologies]
         return cls(**{key: max(need[key] for need in needs) for key in needs[0]})
 
     def check_fits(self, topology: Topology) -> None:
-        """Raises ``ValueError``, naming each maximum that is too small, unless the topology fits."""
+        """Raises ``ValueError``, naming each size that is too small, unless the topology fits."""
         need = dataclasses.asdict(Padding.of(topology))
-        short = [
+        too_small = [
             f"{key}={value} (padding has {getattr(self, key)})"
             for key, value in need.items()
             if value > getattr(self, key)
         ]
-        if short:
+        if too_small:
             raise ValueError(
-                f"articulation {topology.name!r} does not fit the fleet's padding: it needs {', '.join(short)}; "
+                f"articulation {topology.name!r} does not fit the fleet's padding: it needs {', '.join(too_small)}; "
                 "build the fleet with a larger padding"
             )
 
 
 class PaddedTopology(struct.PyTreeNode):
-    """A :class:`~artix.Topology` as arrays, padded; attributes of the same name mean the same.
+    """A :class:`~artix.Topology` as padded arrays; attributes of the same name mean the same.
 
-    Each link is a body of its own, one that a fixed joint attaches with no DOF: which links form a body would be data,
-    and sums over it more work than the bodies that it saves. Padded links are massless and attached to the root, padded
-    DOFs move nothing, and results for both are exactly zero. The type of an array that is only filled up with zeros
-    names the padding's sizes of its axes.
+    Every link is a body of its own; a link on a fixed joint is a body without DOFs. If links were merged into bodies,
+    the grouping would be data, and summing over it would cost more than the merged bodies save. Padded links are
+    massless and attached to the root, padded DOFs move nothing, and results for both are exactly zero. Arrays that only
+    need zero padding name the sizes of their axes in their type annotation.
 
-    What is known of every tree that fits the padding, is a constant of a program: a parent comes before its children,
-    and DOFs are in the order of their links. That leaves half of a mask's entries, and of the places where a gather may
-    have to look, and less where few links are rigid.
+    Facts that hold for every tree that fits are constants of the program: parents come before their children, and DOFs
+    follow the order of their links. This rules out half of the entries of a mask and half of the places that a gather
+    may read, and more where few links are rigid.
 
     Examples:
       >>> fleet = artix.Fleet([artix.robots.load("arm7"), artix.robots.load("cart_pole")], layout="padded")
@@ -160,7 +160,7 @@ class PaddedTopology(struct.PyTreeNode):
 
     @property
     def num_bodies(self) -> int:
-        """Largest number of bodies, which are links."""
+        """Largest number of bodies, one per link."""
         return self.padding.links
 
     @property
@@ -191,7 +191,7 @@ class PaddedTopology(struct.PyTreeNode):
     # --- each link is a body ------------------------------------------------------------------------------------
 
     has_rigid_links: ClassVar[bool] = True
-    """So that what acts on padded links, which are in no body, is left out; those of members are bodies each."""
+    """True, so that sums over bodies mask out the padded links, which belong to no body."""
 
     @property
     def link_body(self) -> np.ndarray:
@@ -205,7 +205,7 @@ class PaddedTopology(struct.PyTreeNode):
 
     @property
     def link_in_body(self) -> Array:
-        """The identity, without padded links."""
+        """The identity, with zero rows for padded links."""
         return self.link_is_live[:, None] & np.eye(self.num_links, dtype=bool)
 
     @property
@@ -223,7 +223,7 @@ class PaddedTopology(struct.PyTreeNode):
     dof_body = property(lambda self: self.dof_link)
     dof_moves_body = property(lambda self: self.dof_moves_link)
 
-    # --- indices and masks, with what is known of them ----------------------------------------------------------
+    # --- indices and masks, narrowed by what holds for every tree -----------------------------------------------
 
     @property
     def body_parent(self) -> Array:
@@ -233,13 +233,13 @@ class PaddedTopology(struct.PyTreeNode):
     @property
     def body_pointers(self) -> Array:
         """Pointer-jumping table of bodies 1 .. L-1 relative to body 0, [rounds, L-1]."""
-        # 2 to the power k levels above link l there is one of at most l less as many.
+        # The ancestor 2**k levels above link l has at most the number l - 2**k.
         most = [np.arange(1, self.num_links, dtype=np.int32) - 2**k for k in range(self.padding.rounds)]
         return jnp.clip(self.pointers, 0, np.maximum(np.reshape(most, self.pointers.shape), 0))
 
     @property
     def body_dofs(self) -> Array:
-        """The DOFs of each body's joint by place within the joint, n where there is none, [3, L]."""
+        """The DOFs of each body's joint in joint order, padded with n, [3, L]."""
         least = np.maximum(np.arange(self.num_links, dtype=np.int32) - 1 - self.padding.rigid_links, 0)
         return jnp.clip(self.dofs_of_link, np.minimum(least, self.num_dofs), self.num_dofs)
 
@@ -251,30 +251,30 @@ class PaddedTopology(struct.PyTreeNode):
 
     @property
     def dof_parent_link(self) -> Array:
-        """Link on which the joint of each DOF sits, [n]."""
+        """Parent link of the joint of each DOF, [n]."""
         return self.body_parent[self.dof_link]
 
     @property
     def link_ancestors(self) -> Array:
-        """``[a, b]``: whether link a is link b or above it, [L, L]."""
-        return bits_of(self.ancestors, self.num_links) & np.triu(np.ones((self.num_links, self.num_links), bool))
+        """``[a, b]``: whether link a is link b or one of its ancestors, [L, L]."""
+        return unpack_bits(self.ancestors, self.num_links) & np.triu(np.ones((self.num_links, self.num_links), bool))
 
     @property
     def dof_moves_link(self) -> Array:
         """``[d, l]``: whether DOF d moves link l, [n, L]."""
-        moves = bits_of(self.moves, self.num_links)
+        moves = unpack_bits(self.moves, self.num_links)
         return moves & (np.arange(self.num_links)[None] >= self._links_of_dofs[0][:, None])
 
     @property
     def bodies_below(self) -> Array:
-        """``[b, 0]`` is true and ``[b, 1 + d]`` tells whether DOF d moves body b, [L, 1 + n]."""
+        """Column 0 is true; ``[b, 1 + d]``: whether DOF d moves body b, [L, 1 + n]."""
         return jnp.concatenate([jnp.ones((self.num_links, 1), bool), self.dof_moves_body.T], axis=1)
 
     @property
     def mass_matrix_halves(self) -> tuple[Array, Array]:
         """Where the upper half (with the diagonal) and the lower half of the mass matrix may not be zero, [nv, nv]."""
         base = self.num_base_dofs
-        above = bits_of(self.dofs_above, self.num_dofs)
+        above = unpack_bits(self.dofs_above, self.num_dofs)
         above = jnp.pad(above, ((base, 0), (base, 0)), constant_values=True)
         upper = np.triu(np.ones((self.nv, self.nv), bool))
         return above & upper, above.T & ~upper
@@ -298,7 +298,7 @@ def pad_topology(topology: Topology, padding: Padding) -> PaddedTopology:
     links, dofs = padding.links, padding.dofs
 
     def by_link(of_bodies: np.ndarray, fill: float = 0) -> np.ndarray:
-        """From arrays of bodies, [..., B]: those of their links, [..., L], with ``fill`` for rigid and padded ones."""
+        """Scatters arrays of bodies [..., B] to their links [..., L]; rigid and padded links get ``fill``."""
         result = np.full((*of_bodies.shape[:-1], links), fill, of_bodies.dtype)
         result[..., topology.body_link] = of_bodies
         return result
@@ -321,10 +321,10 @@ def pad_topology(topology: Topology, padding: Padding) -> PaddedTopology:
         "body_is_prismatic": by_link(topology.body_is_prismatic),
         "body_is_spherical": by_link(topology.body_is_spherical),
         "body_is_helical": by_link(topology.body_is_helical),
-        "ancestors": packed(padded(topology.link_ancestors, (links, links))),
+        "ancestors": pack_bits(padded(topology.link_ancestors, (links, links))),
         "dof_is_live": padded(np.ones(topology.num_dofs, bool), (dofs,)),
-        "moves": packed(padded(topology.dof_moves_link, (dofs, links))),
-        "dofs_above": packed(padded(topology.dof_ancestors, (dofs, dofs))),
+        "moves": pack_bits(padded(topology.dof_moves_link, (dofs, links))),
+        "dofs_above": pack_bits(padded(topology.dof_ancestors, (dofs, dofs))),
         "link_of_dof": padded(topology.dof_link, (dofs,)),
         "depth_first_dofs": np.concatenate([topology.depth_first_dofs, np.arange(topology.num_dofs, dofs)]).astype(
             np.int32

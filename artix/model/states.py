@@ -1,4 +1,4 @@
-"""States to start from: at rest in the neutral configuration, or random."""
+"""Initial states: at rest in the neutral configuration, or random."""
 
 from __future__ import annotations
 
@@ -71,16 +71,16 @@ def at_rest(state: State) -> State:
 
 
 def _widths(tree: Tree) -> Array:
-    """Half the interval about zero from which unlimited joint positions are drawn, [n]."""
+    """Half the width of the interval about zero from which unlimited joint positions are drawn, [n]."""
     width = jnp.where(tree.dof_is_linear, 1.0, np.pi)
     if tree.has_spherical:
         width = jnp.where(take(jnp.asarray(tree.body_is_spherical), tree.dof_body), np.pi / 3**0.5, width)
     return width
 
 
-@jax.jit  # One program per number of DOFs; otherwise JAX would compile each operation by itself.
+@jax.jit  # One program per number of DOFs; otherwise JAX would compile each operation separately.
 def _sample(limits, width: Array, live, key: Array, scale: Array) -> State:
-    """A random state; ``live`` tells whether the root is free, and which DOFs are not padding."""
+    """A random state; ``live`` holds whether the root is free and which DOFs are not padding."""
     (lower, upper), (root_is_free, dof_is_live) = limits, live
     dtype, keys = lower.dtype, jax.random.split(key, 5)
     low, high = jnp.minimum(jnp.maximum(lower, -width), upper), jnp.maximum(jnp.minimum(upper, width), lower)

@@ -27,9 +27,9 @@ class TendonJoint:
 
     Attributes:
       dof: name of the DOF, or of a joint with one DOF.
-      coefficient: length of the tendon per joint position [per rad, or 1].
-      recip_coefficient: joint effort per tendon force; equal to ``coefficient`` where the tendon shall do virtual work.
-      parent: index, in the tendon's list, of the tendon joint on the link above; -1 for those next to the root link.
+      coefficient: change of the tendon's length per joint position, [m/rad] for a rotation, [1] for a translation.
+      recip_coefficient: joint effort per tendon force; equal to ``coefficient`` if the forces are to conserve energy.
+      parent: index, in the tendon's list, of the tendon joint on the parent link; -1 for those next to the root link.
 
     Examples:
       >>> joint = artix.TendonJoint(dof="elbow", coefficient=0.02, recip_coefficient=0.02)  # a pulley of 2 cm
@@ -52,12 +52,12 @@ class FixedTendon:
 
     Attributes:
       name: the tendon's name.
-      joints: its joints, a tree that follows the links: parents first.
+      joints: its joints, a tree that follows the links, parents first.
       stiffness: spring towards ``rest_length``.
       damping: damper of the length.
-      limit_stiffness: spring back into ``limits``.
+      limit_stiffness: spring that pulls the length back into ``limits``.
       offset: added to the length.
-      rest_length: length without force.
+      rest_length: length at which the spring exerts no force.
       limits: (lower, upper) length; ``None`` is unlimited.
       root_link: name of the link that takes the reaction; ``None`` for the parent link of the first joints.
 
@@ -105,11 +105,14 @@ class Attachment:
     Attributes:
       link: name of the link.
       position: the point in the link's frame [m], shape [3].
-      parent: index, in the tendon's list, of the attachment above; -1 for the first, the tendon's root.
-      coefficient: factor on the length of the segment to the parent; of the root, on the tendon's offset.
-      rest_length: for a leaf, the length without force of the path from the root to it [m]; ``None`` elsewhere.
+      parent: index, in the tendon's list, of the parent attachment; -1 for the first, the tendon's root.
+      coefficient: factor on the length of the segment to the parent; for the root, on the tendon's offset.
+      rest_length: for a leaf, the length of the path from the root at which it exerts no force [m]; else ``None``.
       limits: for a leaf, (lower, upper) length of that path [m]; ``None`` is unlimited.
       name: the attachment's name.
+
+    Raises:
+      ValueError: a number is not finite, or the limits are out of order.
 
     Examples:
       >>> above = artix.Attachment(link="upper", position=(0.1, 0.0, -0.8))
@@ -147,12 +150,12 @@ class SpatialTendon:
       attachments: its points, parents first; the first is the root, those without children are the leaves.
       stiffness: spring towards each leaf's ``rest_length`` [N/m].
       damping: damper of the paths' lengths [N s/m].
-      limit_stiffness: spring back into the leaves' limits [N/m].
+      limit_stiffness: spring that pulls the lengths back into the leaves' limits [N/m].
       offset: added to the length of every path [m].
 
     Raises:
-      ValueError: a gain is negative, a number is not finite, the attachments are no tree with parents first, or a rest
-        length or limit is missing on a leaf or given elsewhere.
+      ValueError: a gain is negative, a number is not finite, the attachments are not a tree with parents first, a leaf
+        has no rest length, or another attachment has one, or limits.
 
     Examples:
       >>> above = artix.Attachment(link="upper", position=(0.1, 0.0, -0.8))
@@ -204,7 +207,7 @@ class FixedTendonStructure:
       name: its name.
       root_link: the link that takes the reaction.
       dofs: the DOF of each tendon joint.
-      parents: the tendon joint above each, -1 for those next to the root link.
+      parents: the parent of each tendon joint, -1 for those next to the root link.
     """
 
     name: str
@@ -220,8 +223,8 @@ class SpatialTendonStructure:
     Attributes:
       name: its name.
       links: the link of each attachment.
-      parents: the attachment above each, -1 for the root, which comes first.
-      attachment_names: the attachments' names, ``None`` where there is none.
+      parents: the parent of each attachment, -1 for the root, which comes first.
+      attachment_names: the attachments' names; ``None`` for those without a name.
     """
 
     name: str
@@ -235,7 +238,7 @@ class SpatialTendonStructure:
         return tuple(index for index in range(len(self.parents)) if index not in self.parents)
 
     def path(self, attachment: int) -> tuple[int, ...]:
-        """The attachments from one up to the root, which is not included."""
+        """The attachments from this one up to the root, excluding the root."""
         above = []
         while attachment > 0:
             above.append(attachment)
@@ -261,7 +264,7 @@ class FixedTendons(struct.PyTreeNode):
 
     @classmethod
     def of(cls, tendons: Sequence[FixedTendon]) -> FixedTendons:
-        """From the descriptors, as NumPy arrays."""
+        """NumPy arrays from the descriptors."""
         limits = np.array([interval(tendon.limits, tendon.name) for tendon in tendons], float).reshape(-1, 2)
         joints = [joint for tendon in tendons for joint in tendon.joints]
         return cls(
@@ -292,7 +295,7 @@ class SpatialTendons(struct.PyTreeNode):
 
     @classmethod
     def of(cls, tendons: Sequence[SpatialTendon]) -> SpatialTendons:
-        """From the descriptors, as NumPy arrays."""
+        """NumPy arrays from the descriptors."""
         points = [attachment for tendon in tendons for attachment in tendon.attachments]
         limits = np.array([interval(point.limits, point.link) for point in points], float).reshape(-1, 2)
         rest = [0.0 if point.rest_length is None else point.rest_length for point in points]

@@ -23,9 +23,9 @@ from artix.model.link_tree import LinkTree
 class Topology(LinkTree):
     """The static part of an articulation, hashed and compared by content.
 
-    Two articulations with equal topologies share one compilation of every function. Links are in breadth-first order
-    from the root (link 0), siblings in the order in which they were added; the degrees of freedom (DOFs) follow the
-    links and, within a joint, PhysX's axis order. All arrays are NumPy and read-only.
+    Articulations with equal topologies share one compilation of every function. Links are in breadth-first order from
+    the root (link 0), siblings in the order in which they were added; the degrees of freedom (DOFs) follow the links
+    and, within a joint, PhysX's axis order. All arrays are read-only NumPy arrays.
 
     Attributes:
       parent: parent link of each link, -1 for the root; length L.
@@ -34,15 +34,15 @@ class Topology(LinkTree):
       fixed_base: whether the root is fixed to the world.
       link_names: names of the links; length L.
       joint_names: names of the inbound joints of links 1 .. L-1; length L-1.
-      creation_index: position of each link in the order in which the builder was given them; length L.
-      frame_names: names of the additional frames, which are fixed to links.
+      creation_index: position of each link in the order of the ``add_link`` calls; length L.
+      frame_names: names of the additional frames.
       frame_links: the link that each additional frame is fixed to.
       mimic_dofs: pairs (follower DOF, reference DOF), one per mimic joint.
       fixed_tendons: static structure of the fixed tendons.
       spatial_tendons: static structure of the spatial tendons.
       loop_joints: static structure of the joints that close loops.
       geometries: static structure of the shapes on links, ordered by the links.
-      geometry_pairs: names of the shapes that touch each other, in pairs.
+      geometry_pairs: pairs of names of shapes that collide with each other.
       name: the articulation's name.
 
     Examples:
@@ -94,7 +94,7 @@ class Topology(LinkTree):
 
     @cached_property
     def body_dofs(self) -> np.ndarray:
-        """The DOFs of each body's joint by place within the joint, ``num_dofs`` where there is none, shape [3, B]."""
+        """The DOFs of each body's joint in joint order, padded with ``num_dofs``, shape [3, B]."""
         table = np.full((3, self.num_bodies), self.num_dofs)
         table[self.dof_column, self.dof_body] = np.arange(self.num_dofs)
         return read_only(table, int)
@@ -149,7 +149,7 @@ class Topology(LinkTree):
 
     @cached_property
     def dof_is_spherical(self) -> np.ndarray:
-        """Whether each DOF is of a spherical joint, shape [n]."""
+        """Whether each DOF belongs to a spherical joint, shape [n]."""
         return read_only(self.body_is_spherical[self.dof_body], bool)
 
     @cached_property
@@ -162,7 +162,7 @@ class Topology(LinkTree):
 
     @cached_property
     def body_ancestors(self) -> np.ndarray:
-        """``[a, b]``: whether body a is body b or above it, shape [B, B]."""
+        """``[a, b]``: whether body a is body b or one of its ancestors, shape [B, B]."""
         return read_only(ancestor_mask(self.body_parent), bool)
 
     @cached_property
@@ -182,7 +182,7 @@ class Topology(LinkTree):
 
     @cached_property
     def bodies_below(self) -> np.ndarray:
-        """``[b, 0]`` is true and ``[b, 1 + d]`` tells whether DOF d moves body b, shape [B, 1 + n]."""
+        """Column 0 is true; ``[b, 1 + d]``: whether DOF d moves body b, shape [B, 1 + n]."""
         return read_only(np.concatenate([np.ones((self.num_bodies, 1), bool), self.dof_moves_body.T], axis=1), bool)
 
     @cached_property
@@ -198,7 +198,7 @@ class Topology(LinkTree):
 
     @cached_property
     def rigid_parent(self) -> np.ndarray:
-        """Parent of each link that a fixed joint attaches, -1 for the head of a body, shape [L]."""
+        """Parent of each link attached by a fixed joint, -1 for the first link of a body, shape [L]."""
         heads = set(self.body_link.tolist())
         return read_only([-1 if link in heads else above for link, above in enumerate(self.parent)], int)
 
@@ -209,5 +209,5 @@ class Topology(LinkTree):
 
     @cached_property
     def link_is_rigid(self) -> np.ndarray:
-        """Whether a fixed joint attaches each link to its parent, shape [L]."""
+        """Whether each link is attached to its parent by a fixed joint, shape [L]."""
         return read_only(self.rigid_parent >= 0, bool)

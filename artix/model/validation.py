@@ -1,4 +1,4 @@
-"""Checks of the numbers in descriptions; messages say what is wrong, where, and what is accepted."""
+"""Checks of the numbers in descriptors; messages say what is wrong, where, and what is accepted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check_fields(
 
     Args:
       owner: the descriptor.
-      where: its name in messages.
+      where: what messages call it.
       finite: fields that must be finite numbers.
       not_negative: fields that must be finite and not negative.
       bounds: fields that must not be negative but may be infinite.
@@ -58,7 +58,7 @@ def finite_array(value: npt.ArrayLike, shape: tuple[int, ...], where: str) -> np
 
 
 def unit_pose(value: npt.ArrayLike, where: str) -> np.ndarray:
-    """A pose [7] with its quaternion normalised, which may differ from unit length only by rounding."""
+    """A pose [7] with its quaternion normalised; it may deviate from unit length only by rounding."""
     pose = finite_array(value, (7,), where)
     norm = float(np.linalg.norm(pose[3:]))
     if abs(norm - 1.0) > 1e-5:
@@ -69,10 +69,10 @@ def unit_pose(value: npt.ArrayLike, where: str) -> np.ndarray:
 def rotational_inertia(value: npt.ArrayLike | None, mass: float, where: str) -> np.ndarray:
     """A rotational inertia [3, 3] without negative moments, from a matrix, its diagonal, or ``None`` for zero.
 
-    Negative moments within rounding, see :func:`inertia_rounding`, become zero.
+    Moments that are negative only by rounding, see :func:`inertia_rounding`, become zero.
 
     Raises:
-      ValueError: it has another shape, a number that is not finite, is not symmetric, or has a negative moment.
+      ValueError: the shape is wrong, a number is not finite, the matrix is not symmetric, or it has a negative moment.
     """
     if value is None:
         return np.zeros((3, 3))
@@ -90,7 +90,7 @@ def rotational_inertia(value: npt.ArrayLike | None, mass: float, where: str) -> 
 
 
 def without_negative_moments(inertia: np.ndarray) -> np.ndarray:
-    """The symmetric matrix nearest to an inertia that has no negative principal moment; itself if it has none."""
+    """The nearest symmetric matrix without negative principal moments; the inertia itself if it has none."""
     moments, axes = np.linalg.eigh(inertia)
     if moments[0] >= 0.0:
         return inertia
@@ -101,14 +101,14 @@ def without_negative_moments(inertia: np.ndarray) -> np.ndarray:
 def inertia_rounding(mass: float, inertia: np.ndarray) -> float:
     """Tolerance within which moments of inertia may violate the laws of physics [kg m^2].
 
-    It is a millionth of the largest entry, which is one unit of the sixth digit that exporters print and a few
-    roundings of float32, plus the moment of the mass at a micrometre, the size of the residues that CAD programs leave.
+    It is a millionth of the largest entry (one unit of the sixth digit that exporters print, and a few float32
+    roundings), plus the moment of the mass at a micrometre, the size of the residues that CAD programs leave.
     """
     return 1e-6 * float(np.abs(inertia).max()) + 1e-12 * mass
 
 
 def impossible_inertia(mass: float, inertia: np.ndarray) -> str | None:
-    """Why this mass and rotational inertia are physically impossible, though dynamics are well defined; or ``None``.
+    """Why this mass and inertia are physically impossible although dynamics are well defined, or ``None``.
 
     Args:
       mass: [kg], not negative.

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import artix
 from artix.optimal_control import knots
 from artix.optimal_control.dynamics import TangentLinearization
-from artix.optimal_control.problem import Problem, Residual, half_square, residual
+from artix.optimal_control.problem import Problem, Residual, residual, residual_cost
 
 Array = jax.Array
 Hessian = Literal["gauss_newton", "exact"]
@@ -22,11 +22,11 @@ class LinearQuadratic(NamedTuple):
     Attributes:
       state_matrix: A, [T, n, n].
       control_matrix: B, [T, n, m].
-      gap: c, from each next state to where the step leads, [T, n]; zero along a rollout.
+      gap: c, from each given next state to the one that the step reaches, [T, n]; zero along a rollout.
       gradient: g, [T, n + m].
       hessian: H, symmetric, [T, n + m, n + m].
-      final_gradient: of the last deviation, [n].
-      final_hessian: likewise, [n, n].
+      final_gradient: gradient by the last deviation, [n].
+      final_hessian: Hessian by the last deviation, [n, n].
 
     Examples:
       >>> one = jnp.ones((5, 1, 1))  # x' = x + u, with cost (x^2 + u^2) / 2 at each of five knots
@@ -66,10 +66,12 @@ def approximate(problem: Problem, states: Array, controls: Array) -> LinearQuadr
       >>> quadratic.control_matrix.shape, bool(jnp.allclose(quadratic.gap, 0, atol=1e-5))
       ((10, 4, 2), True)
     """
-    dynamics = problem.dynamics
+    dynamics, ndx = problem.dynamics, problem.dynamics.num_deviations
 
     def at_knot(x: Array, next_x: Array, control: Array, time: Array) -> tuple[TangentLinearization, Array, Expansion]:
         linear = dynamics.linearize_tangent(x, control, time)
+        if problem.running is None:
+            return linear, dynamics.difference(next_x, linear.next_state), _no_expansion(ndx + len(control), x)
         cost = _running_expansion(
             dynamics.articulation,
             problem.running,
@@ -83,9 +85,11 @@ def approximate(problem: Problem, states: Array, controls: Array) -> LinearQuadr
         return linear, dynamics.difference(next_x, linear.next_state), cost
 
     linear, gap, running = jax.vmap(at_knot)(states[:-1], states[1:], controls, jnp.arange(len(controls)))
-    final = _final_expansion(
-        dynamics.articulation, problem.final, states[-1], problem.reference(-1), problem.parameters
-    )
+    final = _no_expansion(ndx, states)
+    if problem.final is not None:
+        final = _final_expansion(
+            dynamics.articulation, problem.final, states[-1], problem.reference(-1), problem.parameters
+        )
     return LinearQuadratic(
         linear.state_matrix,
         linear.control_matrix,
@@ -98,7 +102,7 @@ def approximate(problem: Problem, states: Array, controls: Array) -> LinearQuadr
 
 
 def exact_hessians(problem: Problem, states: Array, controls: Array, costates: Array) -> tuple[Array, Array]:
-    """Second derivatives of cost and dynamics, the latter weighted by costates: those of the Lagrangian.
+    """Hessians of the Lagrangian: second derivatives of the cost and, weighted by costates, of the dynamics.
 
     Args:
       problem: the problem.
@@ -107,7 +111,7 @@ def exact_hessians(problem: Problem, states: Array, controls: Array, costates: A
       costates: derivatives of the cost to go by the states after each knot, shape [T, ndx].
 
     Returns:
-      Of each knot by deviation and control, [T, ndx + nu, ndx + nu], and of the last state, [ndx, ndx].
+      Hessians of each knot by deviation and control, [T, ndx + nu, ndx + nu], and of the last state, [ndx, ndx].
     """
     dynamics, ndx = problem.dynamics, problem.dynamics.num_deviations
 
@@ -115,13 +119,13 @@ def exact_hessians(problem: Problem, states: Array, controls: Array, costates: A
         moved_x, moved_control = dynamics.integrate(x, change[:ndx]), control + change[ndx:]
         end, contact_force = dynamics.step(moved_x, moved_control, time)
         parts = (problem.running, moved_x, moved_control, contact_force, problem.reference(time), problem.parameters)
-        cost = half_square(residual(dynamics.articulation, *parts))
+        cost = residual_cost(dynamics.articulation, *parts)
         return cost + jnp.sum(costate * dynamics.difference(next_x, end))
 
     def final(change: Array) -> Array:
         moved = dynamics.integrate(states[-1], change)
         parts = (problem.final, moved, None, None, problem.reference(-1), problem.parameters)
-        return half_square(residual(dynamics.articulation, *parts))
+        return residual_cost(dynamics.articulation, *parts)
 
     zero = jnp.zeros(ndx + dynamics.num_controls, states.dtype)
     times = jnp.arange(len(controls))
@@ -136,6 +140,11 @@ class Expansion(NamedTuple):
 
     gradient: Array
     hessian: Array
+
+
+def _no_expansion(size: int, like: Array) -> Expansion:
+    """The expansion of no cost."""
+    return Expansion(jnp.zeros(size, like.dtype), jnp.zeros((size, size), like.dtype))
 
 
 @artix.quantity

@@ -1,7 +1,7 @@
 """Equality and inequality constraints on states, controls and contact forces, by augmented Lagrangians.
 
-Each constraint becomes a residual: ``sqrt(weight) (h + multiplier / weight)`` for ``h = 0``, and the positive part of
-the same for ``h <= 0``, so that Gauss-Newton Hessians serve constraints as they serve costs. Nocedal and Wright,
+Each constraint becomes a residual: ``sqrt(weight) (h + multiplier / weight)`` for ``h = 0``, and its positive part for
+``h <= 0``, so that constraints have Gauss-Newton Hessians as costs do. Nocedal and Wright,
 *Numerical Optimization*, chapter 17; Howell, Jackson and Manchester, *ALTRO*, IROS 2019.
 """
 
@@ -13,24 +13,25 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.optimal_control.checks import check_count, check_positive
 from artix.optimal_control.ilqr import Solution
-from artix.optimal_control.problem import Knot, Problem, Residual, residual
+from artix.optimal_control.problem import Knot, Problem, Residual, residual, vector
 from artix.optimal_control.sensitivity import with_implicit_derivatives
 from artix.optimal_control.solver import solve
 
 Array = jax.Array
-#: Corrections of the multipliers by which derivatives are found: each leaves a part of about 1 / weight.
+#: Corrections of the multipliers that carry derivatives; each reduces the error by a factor of about 1 / weight.
 CORRECTIONS = 3
 
 
 class Multipliers(NamedTuple):
-    """Lagrange multipliers of the constraints, ``None`` for kinds that a problem has none of.
+    """Lagrange multipliers of the constraints; ``None`` for each kind that the problem lacks.
 
     Attributes:
-      equality: of each knot, [T, e].
-      inequality: of each knot, never negative, [T, i].
-      final_equality: [fe].
-      final_inequality: never negative, [fi].
+      equality: one row for each knot, [T, e].
+      inequality: one row for each knot, never negative, [T, i].
+      final_equality: at the end, [fe].
+      final_inequality: at the end, never negative, [fi].
 
     Examples:
       >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.05)
@@ -52,8 +53,9 @@ class ConstrainedSolution(NamedTuple):
     """The result of :func:`solve_constrained`.
 
     Attributes:
-      solution: of the last augmented problem, whose cost has the constraints' part in it.
-      multipliers: of the constraints, to begin with the next time.
+      solution: solution of the last augmented problem. Its cost includes that of the constraints; :func:`total_cost`
+        leaves it out.
+      multipliers: multipliers of the constraints; pass them on to warm-start.
       violation: largest violation of a constraint after each outer iteration, [outer_iterations].
 
     Examples:
@@ -83,32 +85,32 @@ def solve_constrained(
     most_weight: float = 1e6,
     **options: Any,
 ) -> ConstrainedSolution:
-    """A trajectory of least cost under the problem's constraints.
+    """Finds a trajectory of least cost under the problem's constraints.
 
     Each outer iteration solves the augmented problem from the previous solution, then updates the multipliers and
     raises the weight.
 
-    *Derivatives.* Reverse mode is implicit, as that of :func:`solve`, by all arrays of the problem: those of the
-    trajectory, its cost and the multipliers along the constraints that act. Corrections of the multipliers, repeated at
-    the solution, carry them; their relative error is about that by which the violation has fallen. They are right where
-    the solution has converged and no constraint is about to become active or inactive.
+    *Derivatives.* Reverse mode is implicit, as in :func:`solve`: it gives the derivatives of the trajectory, its cost
+    and the multipliers by all arrays of the problem, with the active constraints kept. A few corrections of the
+    multipliers at the solution carry them; their relative error is about the factor by which the violation has fallen.
+    They are right where the solution has converged and no constraint is about to become active or inactive.
 
     Args:
       problem: the problem, with ``equality``, ``inequality``, ``final_equality`` or ``final_inequality``.
       controls: a first guess, shape [T, nu].
       states: a first guess, shape [T + 1, nx], as for :func:`solve`.
       multipliers: a first guess; zeros by default.
-      outer_iterations: how often multipliers are corrected.
-      weight: of the squared constraints in the first outer iteration.
-      weight_growth: its factor from one outer iteration to the next.
-      most_weight: its largest value.
-      options: of :func:`solve`, such as the number of ``iterations`` of each outer one.
+      outer_iterations: number of updates of the multipliers.
+      weight: weight of the squared constraints in the first outer iteration.
+      weight_growth: factor on the weight from one outer iteration to the next.
+      most_weight: largest weight.
+      options: options of :func:`solve`, such as the number of ``iterations`` in each outer one.
 
     Returns:
       The trajectory, the multipliers and how far constraints are violated.
 
     Raises:
-      ValueError: the problem has no constraints, or an argument of :func:`solve` is refused.
+      ValueError: the problem has no constraints, multipliers do not fit them, or :func:`solve` refuses an argument.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -122,15 +124,19 @@ def solve_constrained(
       >>> float(find(jnp.zeros((10, 2))).violation[-1]) < 1e-3
       True
     """
-    functions = problem.equality, problem.inequality, problem.final_equality, problem.final_inequality
-    if all(function is None for function in functions):
+    check_count("outer_iterations", outer_iterations)
+    check_positive("weight", weight, "1")
+    if not problem.constraints:
         raise ValueError("the problem has no constraints: give equality, inequality, ...; or use solve")
     dtype = problem.start.dtype
 
     def solved(problem: Problem, controls: Array, states: Array | None, multipliers: Multipliers | None):
         first = solve(augmented(problem, None, weight), controls, states, **options | {"iterations": 1})
         violations = _constraints(problem, first.states, first.controls)
-        guess: Multipliers = jax.tree.map(jnp.zeros_like, violations) if multipliers is None else multipliers
+        guess = jax.tree.map(jnp.zeros_like, violations)
+        if multipliers is not None:
+            _check_multipliers(multipliers, guess)
+            guess = multipliers
 
         def body(carry: Any, _: None) -> tuple[Any, tuple[Array, Solution]]:
             states, controls, multipliers, weight = carry
@@ -145,7 +151,7 @@ def solve_constrained(
     last = jnp.asarray(min(weight * weight_growth ** (outer_iterations - 1), most_weight), dtype)
 
     def cotangent(problem_of: Any, values: Any, optimum: ConstrainedSolution, by: ConstrainedSolution) -> Any:
-        """By corrections at the solution, with each of which the multipliers' derivatives converge further."""
+        """Repeats corrections at the solution; the multipliers' derivatives converge with each of them."""
         controls, states, multipliers = optimum.solution.controls, optimum.solution.states, optimum.multipliers
 
         def repeated(values: Any) -> tuple[Array, Array, Array, Multipliers]:
@@ -165,6 +171,14 @@ def solve_constrained(
     return with_implicit_derivatives(problem, solved, cotangent, controls, states, multipliers)
 
 
+def _check_multipliers(multipliers: Multipliers, wanted: Multipliers) -> None:
+    """Raises unless multipliers fit the constraints."""
+    for name, found, needed in zip(wanted._fields, multipliers, wanted, strict=True):
+        shapes = [None if each is None else jnp.shape(each) for each in (needed, found)]
+        if shapes[0] != shapes[1]:
+            raise ValueError(f"multipliers.{name}: expected shape {shapes[0]}; found {shapes[1]}")
+
+
 def _corrected(
     problem: Problem, controls: Array, states: Array, multipliers: Multipliers, weight: Array, options: dict[str, Any]
 ) -> tuple[Solution, Multipliers, Array]:
@@ -179,12 +193,12 @@ def _corrected(
 
 
 def augmented(problem: Problem, multipliers: Multipliers | None, weight: Array | float) -> Problem:
-    """The problem without constraints whose residuals have what they cost.
+    """The problem without constraints, whose residuals include what violating them costs.
 
     Args:
       problem: the problem.
-      multipliers: of its constraints; zeros when ``None``.
-      weight: of their squares.
+      multipliers: multipliers of its constraints; zeros when ``None``.
+      weight: weight of the squared constraints.
 
     Returns:
       A problem for :func:`solve`.
@@ -195,18 +209,22 @@ def augmented(problem: Problem, multipliers: Multipliers | None, weight: Array |
     ]
     final = given.final_equality, given.final_inequality
     return problem.replace(
-        running=_Augmented(problem.running, problem.equality, problem.inequality, False),
-        final=_Augmented(problem.final, problem.final_equality, problem.final_inequality, True),
+        running=_augmented(problem.running, problem.equality, problem.inequality, False),
+        final=_augmented(problem.final, problem.final_equality, problem.final_inequality, True),
         references=(problem.references, *padded),
+        equality=None,
+        inequality=None,
+        final_equality=None,
+        final_inequality=None,
         parameters=(problem.parameters, *final, jnp.asarray(weight, problem.start.dtype)),
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class _Augmented:
-    """A residual with those of constraints; compared by what it is made of, so that programs of it are found again."""
+    """A residual with those of constraints; compared by its parts, so that compiled programs are reused."""
 
-    cost: Residual
+    cost: Residual | None
     equality: Residual | None
     inequality: Residual | None
     is_final: bool
@@ -216,12 +234,20 @@ class _Augmented:
         parameters, *at_end, weight = knot.parameters
         equality, inequality = at_end if self.is_final else of_knot
         inner = knot._replace(reference=reference, parameters=parameters)
-        parts, root = [self.cost(inner)], jnp.sqrt(weight)
+        root = jnp.sqrt(weight)
+        parts = [] if self.cost is None else [vector(self.cost, inner)]
         if self.equality is not None:
-            parts.append(root * _shifted(self.equality(inner), equality, weight))
+            parts.append(root * _shifted(vector(self.equality, inner), equality, weight))
         if self.inequality is not None:
-            parts.append(root * jnp.maximum(_shifted(self.inequality(inner), inequality, weight), 0))
+            parts.append(root * jnp.maximum(_shifted(vector(self.inequality, inner), inequality, weight), 0))
         return jnp.concatenate(parts)
+
+
+def _augmented(
+    cost: Residual | None, equality: Residual | None, inequality: Residual | None, is_final: bool
+) -> _Augmented | None:
+    is_empty = cost is None and equality is None and inequality is None
+    return None if is_empty else _Augmented(cost, equality, inequality, is_final)
 
 
 def _shifted(value: Array, multiplier: Array | None, weight: Array) -> Array:
@@ -229,7 +255,7 @@ def _shifted(value: Array, multiplier: Array | None, weight: Array) -> Array:
 
 
 def _constraints(problem: Problem, states: Array, controls: Array) -> Multipliers:
-    """What the constraints' functions are along a trajectory."""
+    """Values of the constraint functions along a trajectory."""
     dynamics = problem.dynamics
 
     def running(function: Residual | None) -> Array | None:

@@ -1,8 +1,8 @@
 """Steps of an articulation as functions of flat vectors, and their derivatives in the tangent space.
 
-Optimisers want vectors. A state is ``x``, its configuration and its generalised velocity in one vector; how it deviates
-is ``dx``, of configuration and velocity, with as many entries as there are directions to go: no quaternion enters a
-Riccati equation. ``dynamics.integrate`` and ``dynamics.difference`` lead from one to the other.
+Optimisers want vectors. A state ``x`` is one vector of configuration and generalised velocity. A deviation ``dx`` of
+configuration and velocity has one entry for each direction of motion, so no quaternion enters a Riccati equation.
+``dynamics.integrate`` applies a deviation to a state, ``dynamics.difference`` finds the one between two states.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import artix
 from artix.math import struct
 from artix.optimal_control import knots
+from artix.optimal_control.checks import check_names, check_positive, known
 from artix.optimal_control.schedule import ContactSchedule
 
 Array = jax.Array
@@ -50,14 +51,15 @@ class TangentLinearization(NamedTuple):
 class DiscreteDynamics(struct.PyTreeNode):
     """Steps of an articulation as ``x' = f(x, u, t)``; make one by :func:`discrete_dynamics`.
 
-    A pytree: all numbers of the articulation, the schedule and the ground may be replaced, batched and differentiated.
+    This is a pytree: all numbers of the articulation, the schedule and the ground can be replaced, batched and
+    differentiated.
 
     Attributes:
       articulation: the articulation.
       dt: length of a step [s].
       contact_schedule: which frames stand when; ``None`` for none.
-      ground: what the articulation's shapes touch by the step's own contact; ``None`` for nothing.
-      options: of :func:`artix.step`, which takes the step; ``None`` for smooth dynamics and for those by schedule.
+      ground: what the articulation's shapes touch in the step's own contact; ``None`` for nothing.
+      options: those of :func:`artix.step` if it takes the step; ``None`` for smooth and scheduled dynamics.
       actuated: the DOFs that controls drive, counted from the first joint.
 
     Examples:
@@ -134,7 +136,7 @@ class DiscreteDynamics(struct.PyTreeNode):
         Args:
           x: the state, flat, shape [nx].
           control: forces of the actuated joints [N m or N], shape [nu].
-          time: number of the knot, which says what stands; without a schedule it has no part.
+          time: number of the knot, which decides what stands; ignored without a schedule.
 
         Returns:
           Shape [nx].
@@ -151,7 +153,7 @@ class DiscreteDynamics(struct.PyTreeNode):
     def deviated_step(
         self, x: Array, control: Array, deviation: Array, control_change: Array, time: int | Array = 0
     ) -> Array:
-        """How the state after a step deviates, [ndx], when state [ndx] and control [nu] do: the twin in tangent space.
+        """The step in tangent space: how the next state deviates, [ndx], if state [ndx] and control [nu] do.
 
         Its Jacobian at zero is what :meth:`linearize_tangent` returns in closed form.
         """
@@ -161,8 +163,8 @@ class DiscreteDynamics(struct.PyTreeNode):
     def linearize_tangent(self, x: Array, control: Array, time: int | Array = 0) -> TangentLinearization:
         """The step and its matrices in deviations of configuration and velocity.
 
-        Closed derivatives of smooth dynamics and of those by schedule, in one kernel; tangents through the step where
-        :func:`artix.step` takes it.
+        Smooth and scheduled dynamics have closed-form derivatives, in one kernel. Where :func:`artix.step` takes the
+        step, they are tangents through it.
 
         Args:
           x: the nominal state, flat, shape [nx].
@@ -190,10 +192,13 @@ class DiscreteDynamics(struct.PyTreeNode):
         return TangentLinearization(end, matrix[:, :ndx], matrix[:, ndx:], nothing[:, 0], nothing)
 
     def _smooth(self, time: int | Array) -> tuple[artix.Articulation, artix.Constraints | None, Array | None]:
-        """What smooth dynamics are given: the articulation, what may stand, and the damping that says what does."""
+        """Arguments of smooth dynamics: the articulation, what may stand, and the damping that decides what does."""
         schedule = self.contact_schedule
         if schedule is None:
             return self.articulation, None, None
+        knot, count = known(time), len(schedule.active)
+        if knot is not None and not -count <= knot < count:
+            raise IndexError(f"time: the contact schedule has {count} knots; there is no knot {knot}")
         return self.articulation, schedule.constraints, schedule.damping(schedule.active[time])
 
 
@@ -208,26 +213,28 @@ def discrete_dynamics(
 ) -> DiscreteDynamics:
     """Steps of an articulation under joint forces, on flat vectors.
 
-    There are three kinds. *Smooth*, by default: one step of semi-implicit Euler of :func:`artix.forward_dynamics`. *By
-    schedule*: the same of :func:`artix.constrained_forward_dynamics`, with the frames held that stand. Both know
-    neither drives nor limits nor the friction of joints, which are for costs and bounds to respect, and have closed
-    derivatives. *Simulated*, with ``ground`` or ``options``: :func:`artix.step` with all that acts in it, contact
-    included, differentiated through its laws.
+    There are three kinds. *Smooth*, the default, is one step of semi-implicit Euler on :func:`artix.forward_dynamics`.
+    *Scheduled* is the same on :func:`artix.constrained_forward_dynamics`, which holds the frames that stand. Both have
+    closed-form derivatives and ignore joint drives, limits and friction; use costs and bounds instead. *Simulated*,
+    with ``ground`` or ``options``, is :func:`artix.step` with everything in it, contact included, and differentiates
+    through its laws.
 
     Args:
       articulation: the articulation.
       dt: length of a step [s].
       contact_schedule: which frames stand when.
       ground: what its shapes may touch.
-      options: of :func:`artix.step`; the default ones if there is a ground.
-      actuated: names of the joints that controls drive, in their order; all of them when ``None``.
+      options: those of :func:`artix.step`; with a ground, the default ones if ``None``.
+      actuated: names of the joints that controls drive, in this order; ``None`` for all.
 
     Returns:
       The dynamics: ``f(x, u, t)`` with ``pack``, ``unpack``, ``integrate``, ``difference`` and ``linearize_tangent``.
 
     Raises:
-      ValueError: a joint has no degree of freedom, or there is a schedule as well as a ground or options.
       KeyError: no joint has such a name.
+      TypeError: ``actuated`` is a single string, or the schedule has another dtype than the articulation.
+      ValueError: ``dt`` is not positive, a joint is fixed or named twice, there is a schedule as well as a ground or
+        options, or the schedule was made for another articulation.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -241,6 +248,9 @@ def discrete_dynamics(
             "a contact schedule holds what stands by constraints; ground and options are for the step's own contact: "
             "give one or the other"
         )
+    check_positive("dt", dt, "s")
+    if contact_schedule is not None:
+        contact_schedule.check_articulation(articulation)
     if options is None and ground is not None:
         options = artix.SolverOptions()
     return DiscreteDynamics(
@@ -257,9 +267,12 @@ def _actuated(articulation: artix.Articulation, names: Sequence[str] | None) -> 
     """The DOFs of joints, counted from the first joint."""
     tree = articulation.topology
     if not isinstance(tree, artix.Topology):
-        raise ValueError("the members of a padded fleet are optimised one by one; take an articulation of its own")
+        raise ValueError(
+            "a padded fleet has no joint names; optimise its members one by one, as articulations of their own"
+        )
     if names is None:
         return tuple(range(tree.num_dofs))
+    check_names("actuated", names)
     found: list[int] = []
     for name in names:
         dofs = tree.dofs(name)

@@ -24,13 +24,13 @@ LEAST_DAMPING, MOST_DAMPING = 1e-9, 1e9
 
 
 class Iterations(NamedTuple):
-    """How :func:`solve` proceeded, each [iterations].
+    """The course of :func:`solve`, each [iterations].
 
     Attributes:
-      cost: after each iteration.
+      cost: the cost after each iteration.
       gap: sum of the absolute gaps after each iteration; zero in single shooting.
-      decrease: of the cost, as the linear-quadratic problem predicts it: half of the Newton decrement.
-      step_length: of the accepted step; zero where none was an improvement.
+      decrease: the decrease of the cost that the linear-quadratic problem predicts: half of the Newton decrement.
+      step_length: length of the accepted step; zero if no step was an improvement.
       damping: what was added to the diagonals of the controls' Hessians.
 
     Examples:
@@ -55,10 +55,11 @@ class Solution(NamedTuple):
     Attributes:
       states: flat states, [T + 1, nx].
       controls: [T, nu].
-      gain: of the policy ``u = controls + gain (x - states)`` about the trajectory, [T, nu, ndx].
-      cost: of the trajectory, [].
-      converged: whether the predicted decrease and the gaps were within ``tolerance``, [] of bool.
-      iterations: cost, gap and step length of each iteration.
+      gain: gain of the policy ``u = controls + gain difference(states, x)`` about the trajectory, [T, nu, ndx].
+      cost: cost of the trajectory, [].
+      converged: whether, in the last iteration, the predicted decrease was at most ``tolerance (1 + cost)`` and the
+        gaps at most ``tolerance``, [] of bool; false if anything is not finite.
+      iterations: cost, gap, predicted decrease, step length and damping of each iteration.
 
     Examples:
       >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.02)
@@ -92,7 +93,7 @@ class _Progress(NamedTuple):
 
 
 class Options(NamedTuple):
-    """Arguments of :func:`solve` that are static."""
+    """Static arguments of :func:`solve`."""
 
     iterations: int
     step_lengths: int
@@ -102,7 +103,7 @@ class Options(NamedTuple):
 
 
 def iterate(problem: Problem, states: Array, controls: Array, options: Options, damping: float, tolerance: float):
-    """The iterations of :func:`artix.optimal_control.solve`, without a rule for derivatives."""
+    """The iterations of :func:`artix.optimal_control.solve`, without its rule for derivatives."""
     first = _evaluated(problem, states, controls)
     start = _Progress(first, jnp.asarray(damping, states.dtype))
 
@@ -118,7 +119,7 @@ def iterate(problem: Problem, states: Array, controls: Array, options: Options, 
 
 
 def _improved(problem: Problem, progress: _Progress, options: Options) -> tuple[_Progress, tuple[Iterations, Array]]:
-    """One iteration: approximate, solve, take the best of several step lengths if it is better."""
+    """One iteration: approximate, solve, and take the best of several step lengths if it is an improvement."""
     current, damping = progress
     quadratic = approximate(problem, current.states, current.controls)
     policy = _policy(problem, quadratic, current, damping, options)
@@ -126,7 +127,7 @@ def _improved(problem: Problem, progress: _Progress, options: Options) -> tuple[
     costates = policy.value_gradient + _dot(policy.value_hessian, deviations[1:, :, None])[..., 0]
 
     def merit(trajectory: _Trajectory) -> Array:
-        # An exact penalty: a gap costs more than what closing it can cost.
+        # An exact penalty: a gap costs more than closing it can.
         return trajectory.cost + 1.5 * jnp.sum(jnp.abs(costates * trajectory.gaps))
 
     lengths = 0.5 ** jnp.arange(options.step_lengths, dtype=current.cost.dtype)
@@ -134,7 +135,7 @@ def _improved(problem: Problem, progress: _Progress, options: Options) -> tuple[
     attempts = jax.vmap(lambda length: attempt(problem, current, quadratic, policy, length))(lengths)
     merits = jax.vmap(merit)(attempts)
     merits = jnp.where(jnp.isfinite(merits), merits, jnp.inf)
-    # Steps whose merits differ by rounding alone are equally good; the longest converges to the last digit.
+    # Steps whose merits differ only by rounding are equally good; taking the longest converges to the last digit.
     rounding = 10 * jnp.finfo(current.cost.dtype).eps * jnp.abs(current.cost)
     best = jnp.argmax(merits <= jnp.min(merits) + rounding)
     better = merits[best] <= merit(current) + rounding
@@ -159,18 +160,18 @@ def _policy(
     policy = backward(quadratic)
     if options.hessian == "gauss_newton":
         return policy
-    # Costates of the current trajectory; the Gauss-Newton approximation is good enough for them near an optimum.
+    # Costates of the current trajectory. Near an optimum the Gauss-Newton approximation is good enough for them.
     costates = trajectory_costates(quadratic)
     running, final = exact_hessians(problem, current.states, current.controls, costates)
     exact = backward(quadratic._replace(hessian=running, final_hessian=final))
-    # Far from an optimum the exact Hessians may be indefinite; the Gauss-Newton policy then serves.
+    # Far from an optimum the exact Hessians may be indefinite; fall back on the Gauss-Newton policy.
     return jax.tree.map(lambda new, old: jnp.where(jnp.isfinite(exact.decrease), new, old), exact, policy)
 
 
 def _rollout_attempt(
     problem: Problem, current: _Trajectory, quadratic: LinearQuadratic, policy: Policy, length: Array
 ) -> _Trajectory:
-    """A rollout under the policy, its feedforward scaled; gaps shrink by the step length, as in Crocoddyl's FDDP."""
+    """A rollout under the policy with scaled feedforward; gaps shrink by the step length, as in Crocoddyl's FDDP."""
     dynamics = problem.dynamics
     remaining = (1 - length) * current.gaps
 
@@ -201,7 +202,7 @@ def _rollout_attempt(
 def _linear_attempt(
     problem: Problem, current: _Trajectory, quadratic: LinearQuadratic, policy: Policy, length: Array
 ) -> _Trajectory:
-    """States and controls moved along the linear dynamics: multiple shooting, whose knots are evaluated at once."""
+    """Multiple shooting: states and controls move along the linear dynamics, and all knots are evaluated at once."""
     deviations, changes = follow(quadratic, policy, length)
     states = jax.vmap(problem.dynamics.integrate)(current.states, deviations)
     return _evaluated(problem, states, _within(problem, current.controls + changes))

@@ -1,15 +1,17 @@
-"""Inverse kinematics: configurations in which frames are where they shall be."""
+"""Inverse kinematics: configurations that put frames where you want them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 import artix
-from artix.math.gaussian_elimination import eliminated
+from artix.math.gaussian_elimination import lu_factorize
+from artix.optimal_control.checks import as_array, check_count, check_names, known
 from artix.optimal_control.residuals import pose_difference
 
 Array = jax.Array
@@ -20,10 +22,12 @@ class InverseKinematics(NamedTuple):
     """The result of :func:`inverse_kinematics`.
 
     Attributes:
-      state: the best configuration that was found, at rest.
+      state: the best configuration found, at rest.
       position_error: largest distance of a frame from its target [m], [].
       rotation_error: largest angle of a frame from its target [rad], [].
       solved: whether both are within the tolerances, [] of bool.
+
+    The errors of a target out of reach say by how much it is missed.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -51,11 +55,16 @@ def inverse_kinematics(
     position_tolerance: float = 1e-4,
     rotation_tolerance: float = 1e-3,
 ) -> InverseKinematics:
-    """Damped least squares within the joints' limits from several seeds at once, of which the best counts.
+    """Finds a configuration within the joint limits by damped least squares, from several seeds at once.
 
-    Levenberg-Marquardt with the Gauss-Newton matrix of closed-form Jacobians; joints at a limit that would
-    leave it are held there. Nakamura and Hanafusa, *Inverse kinematic solutions with singularity robustness for robot
-    manipulator control*, 1986; Marquardt 1963. Batch over targets by ``jax.vmap``.
+    Levenberg-Marquardt on the Gauss-Newton matrix of closed-form Jacobians. A joint at a limit that would leave it is
+    held there. Nakamura and Hanafusa, *Inverse kinematic solutions with singularity robustness for robot manipulator
+    control*, 1986; Marquardt 1963. Use ``jax.vmap`` over targets.
+
+    *Derivatives*, in both modes, are implicit: those of the configuration by targets and by the numbers of the
+    articulation, through the equation it solves rather than through the iterations. An arm with joints to spare moves
+    by the least displacement, and a joint at its limit stays there. They are right where ``solved`` is true; the errors
+    and the seeds have none.
 
     Args:
       articulation: the articulation; a floating base moves, too.
@@ -63,19 +72,19 @@ def inverse_kinematics(
       targets: their world poses, position [m] and quaternion xyzw, shape [F, 7].
       seeds: S configurations to start from, each array with a leading axis [S]; ``jax.vmap`` of
         :func:`artix.random_state` makes random ones within the limits.
-      rotation_weight: how much a radian counts beside a metre [m]; 0 for positions alone, and then
-        ``rotation_tolerance`` has no part.
+      rotation_weight: how much a radian counts beside a metre [m]; 0 for positions alone, which ignores
+        ``rotation_tolerance``.
       iterations: number of iterations; there is no test of convergence.
       position_tolerance: distance [m] below which a target counts as reached.
       rotation_tolerance: angle [rad] below which it does.
 
     Returns:
-      The configuration with the least weighted error, and whether that is small. The function is not meant to be
-      differentiated: differentiate the equation that it solves, by :func:`artix.frame_jacobian`.
+      The configuration with the least weighted error, and whether that error is small enough.
 
     Raises:
       KeyError: no link or frame has such a name.
-      ValueError: there is no frame, or an array has the wrong shape.
+      TypeError: an array has another dtype than the articulation.
+      ValueError: there is no frame, a frame occurs twice, an array has the wrong shape, or a known quaternion is zero.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -84,18 +93,20 @@ def inverse_kinematics(
       >>> bool(optimal_control.inverse_kinematics(arm, ["tool"], goal[None], seeds).solved)
       True
     """
+    check_names("frames", frames)
     names = tuple(frames)
     if not names:
-        raise ValueError("frames: no frame was given whose pose shall be reached")
-    if targets.shape != (len(names), 7):
-        raise ValueError(f"targets: expected shape ({len(names)}, 7), a pose for each of {list(names)}; found "
-                         f"{targets.shape}")  # fmt: skip
-    if seeds.joint_position.ndim != 2:
-        raise ValueError(
-            f"seeds.joint_position: expected shape [S, {articulation.topology.num_dofs}], a leading axis over seeds; "
-            f"found {seeds.joint_position.shape}"
-        )
-    weight = jnp.asarray(rotation_weight, articulation.dtype)
+        raise ValueError("frames: give the name of at least one frame")
+    check_count("iterations", iterations)
+    dtype, num_dofs = articulation.dtype, articulation.topology.num_dofs
+    targets = as_array("targets", targets, (len(names), 7), dtype, f"a pose for each of {list(names)}")
+    as_array("seeds.joint_position", seeds.joint_position, ("S", num_dofs), dtype, "with a leading axis over seeds")
+    poses = known(targets)
+    if poses is not None and not np.all(np.linalg.norm(poses[:, 3:], axis=1) > 0):
+        raise ValueError(f"targets: expected a quaternion xyzw in the last four entries; found {poses[:, 3:]}")
+    weight = jnp.asarray(rotation_weight, dtype)
+    given, wanted = articulation, targets
+    articulation, targets, seeds = _fixed(articulation), _fixed(targets), _fixed(seeds)
 
     def from_seed(seed: artix.State) -> tuple[artix.State, Array]:
         position = jnp.clip(seed.joint_position, articulation.joint_lower_limit, articulation.joint_upper_limit)
@@ -122,7 +133,12 @@ def inverse_kinematics(
     errors = _errors(articulation, names, targets, state, jnp.ones_like(weight)).reshape(-1, 2, 3)
     distance, angle = jnp.max(jnp.linalg.norm(errors, axis=2), axis=0)
     solved = (distance <= position_tolerance) & ((angle <= rotation_tolerance) | (weight == 0))
-    return InverseKinematics(state, distance, angle, solved)
+    return InverseKinematics(_implicit(given, names, wanted, state, weight), distance, angle, solved)
+
+
+def _fixed(tree: Any) -> Any:
+    """The same arrays without derivatives; those that are known while JAX traces stay known, for kernels to fold."""
+    return jax.tree.map(lambda leaf: jax.lax.stop_gradient(leaf) if isinstance(leaf, jax.core.Tracer) else leaf, tree)
 
 
 @artix.quantity
@@ -145,23 +161,56 @@ def _trial(
     weight: Array,
 ) -> artix.State:
     """A damped Gauss-Newton step, within the limits."""
-    scale = jnp.concatenate([jnp.ones(3, weight.dtype), jnp.broadcast_to(weight, (3,))])
     error = _errors(articulation, frames, targets, state, weight)
-    slope = jnp.concatenate(
-        [scale[:, None] * _error_jacobian(articulation, state, f, targets[k]) for k, f in enumerate(frames)]
-    )
+    slope = _slope(articulation, frames, targets, state, weight)
     base, position = articulation.topology.num_base_dofs, state.joint_position
     lower, upper = articulation.joint_lower_limit, articulation.joint_upper_limit
-    gradient = jnp.matmul(error, slope, precision=jax.lax.Precision.HIGHEST)
+    gradient = _product(error, slope)
     out = ((position <= lower) & (gradient[base:] > 0)) | ((position >= upper) & (gradient[base:] < 0))
     free = jnp.concatenate([jnp.ones(base, bool), ~out])
     slope = jnp.where(free[None], slope, jnp.zeros_like(slope))
     gradient = jnp.where(free, gradient, jnp.zeros_like(gradient))
-    matrix = jnp.matmul(slope.T, slope, precision=jax.lax.Precision.HIGHEST) + damping * jnp.eye(
-        len(free), dtype=weight.dtype
-    )
-    moved = artix.integrate(articulation, state, -eliminated(matrix).solve(gradient))
+    matrix = _product(slope.T, slope) + damping * jnp.eye(len(free), dtype=weight.dtype)
+    moved = artix.integrate(articulation, state, -lu_factorize(matrix).solve(gradient))
     return moved.replace(joint_position=jnp.clip(moved.joint_position, lower, upper))
+
+
+@artix.quantity
+def _implicit(
+    articulation: artix.Articulation, frames: tuple[str, ...], targets: Array, state: artix.State, weight: Array
+) -> artix.State:
+    """A configuration that solves the problem, as a function of articulation and targets.
+
+    It moves by the pseudo-inverse of the Jacobian times the change of the errors, which is zero but for its derivative.
+    """
+    error = _errors(articulation, frames, targets, state, weight)
+    change = error - jax.lax.stop_gradient(error)
+    fixed = jax.lax.stop_gradient((articulation, targets, state, weight))
+    slope = _slope(fixed[0], frames, *fixed[1:])
+    position, lower, upper = fixed[2].joint_position, fixed[0].joint_lower_limit, fixed[0].joint_upper_limit
+    free = jnp.concatenate([jnp.ones(slope.shape[1] - len(position), bool), (position > lower) & (position < upper)])
+    slope = jnp.where(free[None], slope, jnp.zeros_like(slope))
+    # The smaller of two equivalent matrices, damped by rounding.
+    is_wide = slope.shape[0] <= slope.shape[1]
+    matrix = _product(slope, slope.T) if is_wide else _product(slope.T, slope)
+    damping = 10 * jnp.finfo(matrix.dtype).eps * (jnp.trace(matrix) + jnp.finfo(matrix.dtype).tiny)
+    inverse = lu_factorize(matrix + damping * jnp.eye(len(matrix), dtype=matrix.dtype))
+    step = _product(slope.T, inverse.solve(change)) if is_wide else inverse.solve(_product(slope.T, change))
+    return artix.integrate(articulation, state, -step)
+
+
+def _slope(
+    articulation: artix.Articulation, frames: tuple[str, ...], targets: Array, state: artix.State, weight: Array
+) -> Array:
+    """Derivative of :func:`_errors` by the configuration, [6 F, nv]."""
+    scale = jnp.concatenate([jnp.ones(3, weight.dtype), jnp.broadcast_to(weight, (3,))])
+    return jnp.concatenate(
+        [scale[:, None] * _error_jacobian(articulation, state, f, targets[k]) for k, f in enumerate(frames)]
+    )
+
+
+def _product(a: Array, b: Array) -> Array:
+    return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)
 
 
 def _error_jacobian(articulation: artix.Articulation, state: artix.State, frame: str, target: Array) -> Array:
@@ -169,4 +218,4 @@ def _error_jacobian(articulation: artix.Articulation, state: artix.State, frame:
     jacobian = artix.frame_jacobian(articulation, state, frame)
     turn = pose_difference(target, artix.frame_pose(articulation, state, frame))[3:]
     by_turn = artix.lie.so3_left_jacobian_inverse(turn)
-    return jnp.concatenate([jacobian[:3], jnp.matmul(by_turn, jacobian[3:], precision=jax.lax.Precision.HIGHEST)])
+    return jnp.concatenate([jacobian[:3], _product(by_turn, jacobian[3:])])

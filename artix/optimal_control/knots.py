@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import artix
+from artix.optimal_control.checks import as_array
 
 Array = jax.Array
 #: Proximal iterations on the Delassus matrix: forces are then as exact as the dtype.
@@ -26,8 +27,7 @@ def unpack(articulation: artix.Articulation, x: Array) -> artix.State:
     tree = articulation.topology
     base, n = tree.num_base_dofs, tree.num_dofs
     length = (7 if base else 0) + n + tree.nv
-    if x.shape != (length,):
-        raise ValueError(f"x: expected shape ({length},), configuration and generalised velocity; found {x.shape}")
+    x = as_array("x", x, (length,), articulation.dtype, "configuration and generalised velocity")
     if not base:
         neutral = artix.neutral_state(articulation)
         return neutral.replace(joint_position=x[:n], joint_velocity=x[n:])
@@ -38,6 +38,7 @@ def unpack(articulation: artix.Articulation, x: Array) -> artix.State:
 def deviate(articulation: artix.Articulation, x: Array, deviation: Array) -> Array:
     """A flat state moved by a deviation of configuration and velocity, [nx]."""
     nv = articulation.topology.nv
+    deviation = as_array("deviation", deviation, (2 * nv,), articulation.dtype, "of configuration and velocity")
     moved = artix.integrate(articulation, unpack(articulation, x), deviation[:nv])
     return pack(articulation, moved).at[-nv:].set(x[-nv:] + deviation[nv:])
 
@@ -60,7 +61,7 @@ def advance(
     dt: Array,
     actuated: tuple[int, ...],
 ) -> tuple[Array, Array]:
-    """A step of smooth dynamics, or with a contact schedule, [nx], and the forces on the schedule's rows, [R]."""
+    """A step of smooth or scheduled dynamics, [nx], and the forces on the schedule's rows, [R]."""
     state, force = unpack(articulation, x), generalized_force(articulation, control, actuated)
     if constraints is None:
         acceleration, contact_force = artix.forward_dynamics(articulation, state, force), jnp.zeros(0, x.dtype)
@@ -128,9 +129,7 @@ def simulated(
 
 def generalized_force(articulation: artix.Articulation, control: Array, actuated: tuple[int, ...]) -> Array:
     """The generalised force of a control, [nv]."""
-    if control.shape != (len(actuated),):
-        raise ValueError(f"control: expected shape ({len(actuated)},), a force for each actuated joint; found "
-                         f"{control.shape}")  # fmt: skip
+    control = as_array("control", control, (len(actuated),), articulation.dtype, "a force for each actuated DOF")
     tree = articulation.topology
     if actuated == tuple(range(tree.num_dofs)):
         return jnp.pad(control, (tree.num_base_dofs, 0))

@@ -1,4 +1,4 @@
-"""What is to be optimised: dynamics, a start, and costs that are half a sum of squared residuals."""
+"""An optimal control problem: dynamics, a start, and costs that are half the sum of squared residuals."""
 
 from __future__ import annotations
 
@@ -7,24 +7,27 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 import artix
 from artix.math import struct
 from artix.optimal_control import knots
+from artix.optimal_control.checks import as_array, known
 from artix.optimal_control.dynamics import DiscreteDynamics
 
 Array = jax.Array
 
 
 class Knot(NamedTuple):
-    """What a residual may look at: one knot of a trajectory.
+    """What a residual sees: one knot of a trajectory.
 
     Attributes:
-      articulation: the articulation, as in the dynamics.
+      articulation: the articulation of the dynamics.
       state: the state at the beginning of the knot.
-      control: the control during it, [nu]; ``None`` at the end of the horizon.
-      contact_force: forces on the rows of the contact schedule during it, [R]; ``None`` at the end of the horizon.
-      reference: what the problem's ``references`` have for this knot.
+      control: the control during the knot, [nu]; ``None`` at the end of the horizon.
+      contact_force: forces on the rows of the contact schedule during the knot, [R], empty without a schedule; ``None``
+        at the end of the horizon.
+      reference: this knot's entry of the problem's ``references``.
       parameters: the problem's ``parameters``.
 
     Examples:
@@ -48,25 +51,25 @@ Residual = Callable[[Knot], Array]
 
 
 class Problem(struct.PyTreeNode):
-    """A trajectory of least cost ``1/2 |final|^2 + sum_t 1/2 |running_t|^2`` from a given state.
+    """Minimise ``1/2 |final|^2 + sum_t 1/2 |running_t|^2`` over the trajectories from a given state.
 
-    The residuals are plain functions of a :class:`Knot`; what they need besides comes through ``references`` and
-    ``parameters``, which are arrays: they may be batched, and solutions be differentiated by them. A pytree, whose
-    functions are static: write them once, at the top level of a module, so that programs of them are found again.
+    Residuals are plain functions of a :class:`Knot`. Pass them numbers through ``references`` and ``parameters``, whose
+    arrays can be batched, and by which solutions can be differentiated. The problem is a pytree whose functions are
+    static: define them once, at the top level of a module, so that their compiled programs are reused.
 
     Attributes:
       dynamics: the dynamics.
       start: the state at the beginning, flat, [nx].
-      running: the residual of a knot, shape [r].
-      final: the residual of the state after the last knot, shape [f].
-      references: a pytree of arrays with a leading axis [T + 1], of which each knot sees its own.
+      running: the residual of a knot, shape [r]; ``None`` for none.
+      final: the residual of the state after the last knot, shape [f]; ``None`` for none.
+      references: a pytree of arrays with a leading axis [T + 1]; each knot sees its own entry, ``final`` the last.
       parameters: a pytree of arrays that all knots see.
-      control_lower: least controls, [nu]; ``None`` for no bounds. Give both or neither.
-      control_upper: largest controls, [nu].
-      equality: residuals that shall vanish at each knot, for :func:`solve_constrained`.
-      inequality: numbers that shall not be positive at each knot, likewise.
-      final_equality: residuals that shall vanish at the end, likewise.
-      final_inequality: numbers that shall not be positive at the end, likewise.
+      control_lower: lower bounds of the controls, [nu]; ``None`` for no bounds. Give both or neither.
+      control_upper: upper bounds, [nu].
+      equality: numbers that must vanish at each knot, for :func:`solve_constrained`, as are the following.
+      inequality: numbers that must not be positive at each knot.
+      final_equality: numbers that must vanish at the end.
+      final_inequality: numbers that must not be positive at the end.
 
     Examples:
       >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.02)
@@ -81,8 +84,8 @@ class Problem(struct.PyTreeNode):
 
     dynamics: DiscreteDynamics
     start: Array
-    running: Residual = struct.field(pytree_node=False)
-    final: Residual = struct.field(pytree_node=False)
+    running: Residual | None = struct.field(pytree_node=False)
+    final: Residual | None = struct.field(pytree_node=False, default=None)
     references: Any = None
     parameters: Any = None
     control_lower: Array | None = None
@@ -97,8 +100,14 @@ class Problem(struct.PyTreeNode):
         """Whether controls are bounded."""
         return self.control_lower is not None
 
+    @property
+    def constraints(self) -> tuple[str, ...]:
+        """Names of the constraint fields that are set."""
+        kinds = ("equality", "inequality", "final_equality", "final_inequality")
+        return tuple(kind for kind in kinds if getattr(self, kind) is not None)
+
     def reference(self, time: int | Array) -> Any:
-        """What ``references`` have for a knot."""
+        """The entry of ``references`` for a knot."""
         return jax.tree.map(lambda leaf: leaf[time], self.references)
 
 
@@ -106,11 +115,15 @@ def rollout(problem: Problem, controls: Array) -> Array:
     """The states that controls lead to.
 
     Args:
-      problem: the problem, of which dynamics and start matter.
+      problem: the problem; only its dynamics and start matter.
       controls: shape [T, nu].
 
     Returns:
       Flat states from the start to the end, shape [T + 1, nx].
+
+    Raises:
+      TypeError: an array has another dtype than the articulation.
+      ValueError: an array does not fit the problem.
 
     Examples:
       >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.01)
@@ -119,6 +132,7 @@ def rollout(problem: Problem, controls: Array) -> Array:
       >>> optimal_control.rollout(problem, jnp.zeros((10, 2))).shape
       (11, 4)
     """
+    problem, controls, _ = checked(problem, controls)
 
     def body(x: Array, inputs: tuple[Array, Array]) -> tuple[Array, Array]:
         end = problem.dynamics(x, *inputs)
@@ -137,7 +151,7 @@ def total_cost(problem: Problem, states: Array, controls: Array) -> Array:
       controls: shape [T, nu].
 
     Returns:
-      A number; constraints have no part in it.
+      The cost, []; constraints do not contribute.
 
     Examples:
       >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.02)
@@ -146,7 +160,9 @@ def total_cost(problem: Problem, states: Array, controls: Array) -> Array:
       >>> print(optimal_control.total_cost(problem, jnp.zeros((11, 4)), jnp.ones((10, 2))))  # 0.1 and 0.25
       0.35
     """
-    return jnp.sum(running_costs(problem, states[:-1], controls)) + final_cost(problem, states[-1])
+    problem, controls, along = checked(problem, controls, states)
+    assert along is not None
+    return jnp.sum(running_costs(problem, along[:-1], controls)) + final_cost(problem, along[-1])
 
 
 def running_costs(problem: Problem, states: Array, controls: Array) -> Array:
@@ -161,18 +177,20 @@ def running_costs(problem: Problem, states: Array, controls: Array) -> Array:
 def running_cost(problem: Problem, x: Array, control: Array, contact_force: Array, reference: Any) -> Array:
     """The cost of a knot whose contact forces are known."""
     seen = (problem.running, x, control, contact_force, reference, problem.parameters)
-    return half_square(residual(problem.dynamics.articulation, *seen))
+    return residual_cost(problem.dynamics.articulation, *seen)
 
 
 def final_cost(problem: Problem, x: Array) -> Array:
     """The cost of the last state."""
     articulation, reference = problem.dynamics.articulation, problem.reference(-1)
-    return half_square(residual(articulation, problem.final, x, None, None, reference, problem.parameters))
+    return residual_cost(articulation, problem.final, x, None, None, reference, problem.parameters)
 
 
-def half_square(x: Array) -> Array:
-    """Half the sum of squares."""
-    return 0.5 * jnp.sum(x**2)
+def residual_cost(articulation: artix.Articulation, function: Residual | None, x: Array, *seen: Any) -> Array:
+    """Half the sum of squares of a residual; zero without one."""
+    if function is None:
+        return jnp.zeros((), x.dtype)
+    return 0.5 * jnp.sum(residual(articulation, function, x, *seen) ** 2)
 
 
 @artix.quantity
@@ -186,10 +204,80 @@ def residual(
     parameters: Any,
 ) -> Array:
     """A residual, [r]."""
-    knot = Knot(articulation, knots.unpack(articulation, x), control, contact_force, reference, parameters)
-    found = function(knot)
-    if found.ndim != 1:
-        raise ValueError(
-            f"{getattr(function, '__name__', function)}: a residual is a vector; found shape {found.shape}"
+    return vector(
+        function, Knot(articulation, knots.unpack(articulation, x), control, contact_force, reference, parameters)
+    )
+
+
+def vector(function: Residual, knot: Knot) -> Array:
+    """The value of a user's function at a knot.
+
+    Raises:
+      TypeError: it is not an array, or has another dtype than the articulation.
+      ValueError: it is not a vector.
+    """
+    found, name = function(knot), getattr(function, "__qualname__", repr(function))
+    if not isinstance(found, jax.Array | np.ndarray):
+        missing = "; at the end of the horizon knot.control and knot.contact_force are None"
+        raise TypeError(
+            f"residual {name}: expected a vector, as jnp.concatenate makes one of several; found "
+            f"{type(found).__name__}{missing if knot.control is None else ''}"
         )
-    return found
+    if found.ndim != 1:
+        raise ValueError(f"residual {name}: expected a vector; found shape {found.shape}")
+    dtype = knot.articulation.dtype
+    if found.dtype != dtype:
+        raise TypeError(
+            f"residual {name}: expected dtype {dtype}, that of the articulation; found {found.dtype}. Weights, "
+            "references and parameters need the articulation's dtype, too"
+        )
+    return jnp.asarray(found)
+
+
+def checked(problem: Problem, controls: Any, states: Any = None) -> tuple[Problem, Array, Array | None]:
+    """The problem, controls and states as JAX arrays, once their shapes and dtypes are known to fit together.
+
+    Raises:
+      TypeError: an argument is not an array, or has another dtype than the articulation.
+      ValueError: an array has the wrong shape, a known start is not finite, or bounds are wrong.
+    """
+    dynamics, nu, dtype = problem.dynamics, problem.dynamics.num_controls, problem.dynamics.articulation.dtype
+    if isinstance(problem.start, artix.State):
+        raise TypeError("problem.start: expected a flat state; found a State: use dynamics.pack(state)")
+    start = as_array("problem.start", problem.start, (dynamics.num_states,), dtype, "a flat state")
+    controls = as_array("controls", controls, ("T", nu), dtype, "a force for each actuated DOF in each knot")
+    count = len(controls)
+    if not count:
+        raise ValueError(f"controls: expected at least one knot; found shape {controls.shape}")
+    if (values := known(start)) is not None and not np.isfinite(values).all():
+        raise ValueError(f"problem.start: expected finite numbers; found {values}")
+    if states is not None:
+        meaning = "flat states, one more than controls"
+        states = as_array("states", states, (count + 1, dynamics.num_states), dtype, meaning)
+    lengths = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(problem.references)}
+    if lengths - {(count + 1,)}:
+        raise ValueError(
+            f"problem.references: expected a leading axis [{count + 1}], one more than controls, on each array; "
+            f"found {sorted(lengths)}"
+        )
+    schedule = dynamics.contact_schedule
+    if schedule is not None and (schedule.active.ndim != 2 or len(schedule.active) != count):
+        raise ValueError(
+            f"the contact schedule has shape {schedule.active.shape}, a row for each knot, but controls have "
+            f"{count} knots"
+        )
+    _check_bounds(problem, nu, dtype)
+    return problem.replace(start=start), controls, states
+
+
+def _check_bounds(problem: Problem, nu: int, dtype: Any) -> None:
+    lower, upper = problem.control_lower, problem.control_upper
+    if (lower is None) != (upper is None):
+        raise ValueError("control_lower and control_upper: give both, or neither; use infinities for what is free")
+    if lower is None or upper is None:
+        return
+    for name, bound in (("control_lower", lower), ("control_upper", upper)):
+        as_array(f"problem.{name}", bound, (nu,), dtype, "a bound for each control")
+    least, most = known(lower), known(upper)
+    if least is not None and most is not None and not np.all(least <= most):
+        raise ValueError(f"control_lower: expected no entry above control_upper; found {least} and {most}")

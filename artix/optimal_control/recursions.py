@@ -17,11 +17,11 @@ class Policy(NamedTuple):
     """The optimal policy of a linear-quadratic problem, ``du = feedforward + gain dx``, and its value function.
 
     Attributes:
-      feedforward: [T, m].
-      gain: [T, m, n].
-      value_gradient: of the cost to go from the states after each knot, at ``dx = 0``, [T, n].
-      value_hessian: likewise, [T, n, n].
-      decrease: by how much the problem's cost falls, [].
+      feedforward: constant part, [T, m].
+      gain: factor on the deviation, [T, m, n].
+      value_gradient: gradient of the cost to go from the states after each knot, at ``dx = 0``, [T, n].
+      value_hessian: its Hessian, [T, n, n].
+      decrease: by how much the cost falls, [].
 
     Examples:
       >>> one = jnp.ones((5, 1, 1))  # x' = x + u, with cost (x^2 + u^2) / 2 at each of five knots
@@ -62,12 +62,12 @@ def riccati(problem: LinearQuadratic, damping: Array | float = 0.0, box: Box | N
 
     Args:
       problem: the linear-quadratic problem.
-      damping: added to the diagonal of the controls' Hessians; the value is that of the damped policy.
-      box: bounds of the changes of controls; ``None`` for none. Controls at a bound have no gain:
+      damping: added to the diagonal of the controls' Hessians; the value function is that of the damped policy.
+      box: bounds on the changes of controls; ``None`` for none. Controls at a bound have no gain:
         Tassa, Mansard and Todorov, *Control-limited differential dynamic programming*, ICRA 2014.
 
     Returns:
-      The policy. Where a Hessian is not positive definite, it is not finite.
+      The policy; it is not finite if a Hessian is not positive definite.
 
     Examples:
       >>> one = jnp.ones((5, 1, 1))
@@ -94,8 +94,9 @@ def parallel_riccati(problem: LinearQuadratic, damping: Array | float = 0.0) -> 
     """Solves a linear-quadratic problem by an associative scan over all knots, in ``log2 T`` rounds.
 
     Särkkä and García-Fernández, *Temporal parallelization of dynamic programming and linear quadratic control*, IEEE
-    TAC 2023. It takes about four times the operations of :func:`riccati`, so it pays where processors are idle: on a
-    GPU with few robots and long horizons. The controls' own Hessians must be positive definite at each knot.
+    TAC 2023. It takes about four times the operations of :func:`riccati`, so it pays off where processors would be
+    idle: on a GPU with few robots and long horizons. The Hessian of each knot's cost by its controls must be positive
+    definite.
 
     Args:
       problem: the linear-quadratic problem.
@@ -179,19 +180,19 @@ def trajectory_costates(quadratic: LinearQuadratic) -> Array:
 
 
 def _expanded(stage: _Stage, gradient: Array, hessian: Array) -> _Expanded:
-    """A knot's cost plus the cost to go, into which the linear dynamics are substituted."""
+    """A knot's cost plus the cost to go, with the linear dynamics substituted."""
     flow = jnp.concatenate([stage.state_matrix, stage.control_matrix], axis=1)
     next_gradient = gradient + _dot(hessian, stage.gap)
     return _Expanded(stage.gradient + _dot(next_gradient, flow), stage.hessian + _dot(flow.T, _dot(hessian, flow)))
 
 
 def _minimised(expanded: _Expanded, n: int, damping: Array | float, box: Box | None):
-    """The value function before a knot, and the policy there with the decrease that it brings."""
+    """The value function before a knot, the policy there, and the decrease that it brings."""
     gradient, hessian = expanded
     by_control = hessian[n:, n:] + damping * jnp.eye(len(gradient) - n, dtype=gradient.dtype)
     rights = gradient[n:], hessian[n:, :n]
     feedforward, gain = free_gains(by_control, *rights) if box is None else box_gains(by_control, *rights, box)
-    # The cost under this policy, which is exact with damping and at bounds, too.
+    # The cost under this policy; exact with damping and at bounds, too.
     curvature = _dot(hessian[n:, n:], feedforward)
     decrease = -(jnp.sum(feedforward * gradient[n:]) + 0.5 * jnp.sum(feedforward * curvature))
     cross = _dot(gain.T, hessian[n:, :n])

@@ -1,7 +1,7 @@
-"""Residuals from which costs and constraints are made: scale them, concatenate them, return them from your function.
+"""Residuals for costs and constraints: scale them, concatenate them, and return them from your function.
 
-Their derivatives are closed: those of artix' quantities, taken in the kernel that evaluates your function, where what a
-residual does not depend on costs nothing.
+Their derivatives are the closed-form ones of artix's quantities, in the same kernel as your function; derivatives that
+vanish cost nothing there. Torques and contact forces are ``knot.control`` and ``knot.contact_force`` as they are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Array = jax.Array
 
 
 def frame_pose(articulation: artix.Articulation, state: artix.State, frame: str, target: Array) -> Array:
-    """How far a frame is from where it shall be.
+    """Displacement and rotation of a frame from a target pose.
 
     Args:
       articulation: the articulation.
@@ -24,8 +24,8 @@ def frame_pose(articulation: artix.Articulation, state: artix.State, frame: str,
       target: world pose, position [m] and quaternion xyzw, shape [7].
 
     Returns:
-      Position of the frame from the target [m], then the rotation vector from the target to the frame [rad], world
-      axes, shape [6].
+      Position of the frame relative to the target [m], then the rotation vector from the target to the frame [rad],
+      both in world axes, shape [6].
 
     Raises:
       KeyError: no link or frame has this name.
@@ -51,7 +51,7 @@ def pose_difference(start: Array, end: Array) -> Array:
 
 
 def frame_position(articulation: artix.Articulation, state: artix.State, frame: str, target: Array) -> Array:
-    """Position of a frame's origin from a target in world axes [m], shape [3]; see :func:`frame_pose`.
+    """Position of a frame's origin relative to a target, in world axes [m], shape [3]; see :func:`frame_pose`.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -64,7 +64,7 @@ def frame_position(articulation: artix.Articulation, state: artix.State, frame: 
 
 
 def center_of_mass(articulation: artix.Articulation, state: artix.State, target: Array) -> Array:
-    """Position of the whole articulation's centre of mass from a target in world axes [m], shape [3].
+    """Position of the articulation's centre of mass relative to a target, in world axes [m], shape [3].
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -77,7 +77,7 @@ def center_of_mass(articulation: artix.Articulation, state: artix.State, target:
 
 
 def centroidal_momentum(articulation: artix.Articulation, state: artix.State, target: Array) -> Array:
-    """Linear [kg m/s], then angular momentum about the centre of mass [kg m^2/s], less a target, in world axes, [6].
+    """Momentum less a target: linear [kg m/s], then angular about the centre of mass [kg m^2/s], in world axes, [6].
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -101,32 +101,37 @@ def posture(articulation: artix.Articulation, state: artix.State, nominal: artix
 
 
 def friction_cone(contact_force: Array, friction: float | Array, least_normal: float | Array = 0.0) -> Array:
-    """By how much forces on points on level ground leave their friction cones; not positive within.
+    """By how much forces on points on level ground leave their friction cones; inside, no entry is positive.
 
-    A constraint as it is, and by :func:`violation` a cost.
+    Use it as an inequality constraint, or through :func:`violation` as a cost.
 
     Args:
-      contact_force: forces on K points in world axes, as the schedule's rows, shape [3 K] [N].
+      contact_force: forces on K points in world axes, as ``knot.contact_force`` of a schedule, shape [3 K] [N].
       friction: coefficient of friction.
-      least_normal: normal force below which a foot that stands pushes too little [N].
+      least_normal: least normal force of a foot that stands [N].
 
     Returns:
-      For each point the tangential force in excess of ``friction`` times the normal one, and how much of the least
-      normal force lacks [N], shape [2 K].
+      For each point, the tangential force in excess of ``friction`` times the normal force, and by how much the normal
+      force falls short of the least [N], shape [2 K].
+
+    Raises:
+      ValueError: the forces are not those of points.
 
     Examples:
       >>> optimal_control.friction_cone(jnp.array([3.0, 4.0, 20.0]), 0.5).tolist()
       [-5.0, -20.0]
     """
+    if contact_force.ndim != 1 or len(contact_force) % 3:
+        raise ValueError(f"contact_force: expected shape [3 K], the forces on K points; found {contact_force.shape}")
     x, y, normal = contact_force.reshape(-1, 3).T
     square = x**2 + y**2
-    some = square > 0  # the norm has no derivative at zero; there it is taken as zero
+    some = square > 0  # the norm has no derivative at zero; zero is used there
     tangential = jnp.where(some, jnp.sqrt(jnp.where(some, square, jnp.ones_like(square))), jnp.zeros_like(square))
     return jnp.stack([tangential - friction * normal, least_normal - normal], axis=1).reshape(-1)
 
 
 def violation(inequality: Array) -> Array:
-    """What of numbers that shall not be positive is: a residual that makes a soft cost of an inequality.
+    """The positive part of numbers that should not be positive: a residual that turns an inequality into a soft cost.
 
     Examples:
       >>> print(optimal_control.violation(jnp.array([-1.0, 2.0])))

@@ -1,4 +1,4 @@
-"""Model-predictive control by samples: for costs that have no useful gradient. Everything is ``vmap`` of a rollout."""
+"""Model-predictive control by sampling, for costs without a useful gradient: ``vmap`` of a rollout."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+
+from artix.optimal_control.checks import check_count
 
 Array = jax.Array
 
@@ -20,22 +22,25 @@ def mppi(
     samples: int = 256,
     iterations: int = 1,
 ) -> Array:
-    """Model-predictive path integral control: samples about the controls, averaged with weights by their cost.
+    """Model-predictive path integral control: samples around the controls, averaged with weights by their costs.
 
     Williams et al., *Information theoretic MPC for model-based reinforcement learning*, ICRA 2017.
 
     Args:
-      cost: of a sequence of controls [T, nu], any function: ``total_cost`` of a :func:`rollout`, or one through
-        :func:`artix.rollout` with contact. Where it is not finite, the sample does not count.
-      controls: to begin with, shape [T, nu].
+      cost: any function of a sequence of controls [T, nu]: ``total_cost`` of a :func:`rollout`, or one through
+        :func:`artix.rollout` with contact. Samples whose cost is not finite do not count.
+      controls: a first guess, shape [T, nu].
       key: a random key.
       noise: standard deviation of the samples, a number, [nu] or [T, nu].
-      temperature: difference of costs by which a weight falls to 1/e.
-      samples: number of samples of an iteration, one of which is the controls as they are.
+      temperature: difference of costs over which a weight falls to 1/e.
+      samples: number of samples in an iteration, one of which is the controls without noise.
       iterations: how often to repeat, each time from the average.
 
     Returns:
-      Controls, shape [T, nu].
+      Controls, shape [T, nu]; the guess if no sample has a finite cost.
+
+    Raises:
+      ValueError: a number is not positive, or ``cost`` does not return a number.
 
     Examples:
       >>> cost = lambda u: jnp.sum((u - 2.0) ** 2)
@@ -47,8 +52,11 @@ def mppi(
     def improve(controls: Array, key: Array) -> tuple[Array, None]:
         drawn, costs = _drawn(cost, controls, key, noise, samples)
         weights = jax.nn.softmax(-costs / temperature)
-        return jnp.tensordot(weights, drawn, 1), None
+        average = jnp.tensordot(weights, drawn, 1)
+        return jnp.where(jnp.any(jnp.isfinite(costs)), average, controls), None
 
+    check_count("samples", samples)
+    check_count("iterations", iterations)
     return jax.lax.scan(improve, controls, jax.random.split(key, iterations))[0]
 
 
@@ -62,7 +70,7 @@ def cross_entropy(
     samples: int = 256,
     iterations: int = 10,
 ) -> Array:
-    """The cross-entropy method: mean and deviation of the best samples make the next ones.
+    """The cross-entropy method: the next samples have the mean and deviation of the best ones.
 
     Rubinstein and Kroese, *The Cross-Entropy Method*, 2004.
 
@@ -71,12 +79,15 @@ def cross_entropy(
       controls: the first mean, shape [T, nu].
       key: a random key.
       noise: the first standard deviation, a number, [nu] or [T, nu].
-      elites: how many samples count.
-      samples: number of samples of an iteration.
+      elites: how many of the best samples count.
+      samples: number of samples in an iteration.
       iterations: number of iterations.
 
     Returns:
       The last mean, shape [T, nu].
+
+    Raises:
+      ValueError: a number is not positive, there are more elites than samples, or ``cost`` does not return a number.
 
     Examples:
       >>> cost = lambda u: jnp.sum((u - 2.0) ** 2)
@@ -90,6 +101,11 @@ def cross_entropy(
         best = drawn[jnp.argsort(costs)[:elites]]
         return (jnp.mean(best, axis=0), jnp.std(best, axis=0)), None
 
+    check_count("samples", samples)
+    check_count("iterations", iterations)
+    check_count("elites", elites)
+    if elites > samples:
+        raise ValueError(f"elites: expected at most the {samples} samples; found {elites}")
     deviation = jnp.broadcast_to(jnp.asarray(noise, controls.dtype), controls.shape)
     return jax.lax.scan(improve, (controls, deviation), jax.random.split(key, iterations))[0][0]
 
@@ -99,4 +115,6 @@ def _drawn(cost, controls: Array, key: Array, noise: float | Array, samples: int
     drawn = jax.random.normal(key, (samples, *controls.shape), controls.dtype).at[0].set(0)
     drawn = controls + jnp.asarray(noise, controls.dtype) * drawn
     costs = jax.vmap(cost)(drawn)
+    if costs.shape != (samples,):
+        raise ValueError(f"cost: expected a number for each sequence of controls; found shape {costs.shape[1:]}")
     return drawn, jnp.where(jnp.isfinite(costs), costs, jnp.inf)

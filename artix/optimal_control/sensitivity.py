@@ -1,9 +1,9 @@
-"""How an optimum moves with the arrays of its problem: the implicit function theorem on its first-order conditions.
+"""Derivatives of an optimum by the arrays of its problem: the implicit function theorem on first-order conditions.
 
-With ``L(z, y, p)`` the Lagrangian of deviations and controls z, costates y and parameters p, an optimum has ``dL/dz =
-0`` and ``dL/dy = 0``. Their derivative by (z, y) is symmetric, and solving it for a cotangent of z is a
-linear-quadratic problem with exact Hessians and the cotangent for its gradient; what comes out, (w, v), gives the
-cotangent of p: that of ``w dL/dz + v dL/dy``.
+With the Lagrangian ``L(z, y, p)`` of deviations and controls z, costates y and parameters p, an optimum satisfies
+``dL/dz = 0`` and ``dL/dy = 0``. The matrix of their derivatives by (z, y) is symmetric. Solving with it for a cotangent
+of z is a linear-quadratic problem with exact Hessians whose gradient is the cotangent. Its solution (w, v) gives the
+cotangent of p: the gradient of ``w dL/dz + v dL/dy``.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Array = jax.Array
 def with_implicit_derivatives(
     problem: Problem, solved: Callable[..., Any], rule: Callable[..., Any], *guesses: Any
 ) -> Any:
-    """A solution with a rule of its own for its derivatives by the problem's traced arrays; guesses have none.
+    """A solution with its own rule for derivatives by the problem's traced arrays; guesses have none.
 
-    Arrays that are known while JAX traces stay known, and become constants of the kernels.
+    Arrays that are known while JAX traces stay known and become constants of the kernels.
 
     Args:
       problem: the problem.
-      solved: makes a solution of a problem and the guesses.
-      rule: like :func:`problem_cotangent`.
+      solved: maps a problem and guesses to a solution.
+      rule: a function like :func:`problem_cotangent`.
       guesses: pytrees of arrays.
     """
     structure: Any
@@ -60,13 +60,13 @@ def with_implicit_derivatives(
 def problem_cotangent(
     problem_of: Callable[[Any], Problem], values: Any, solution: Solution, cotangent: Solution
 ) -> Any:
-    """The cotangent of a problem's arrays, from one of its solution.
+    """The cotangent of a problem's arrays from that of its solution.
 
     Args:
-      problem_of: makes the problem of ``values``.
-      values: a pytree, some leaves of which may be of integers.
+      problem_of: maps ``values`` to the problem.
+      values: a pytree; leaves may be integers.
       solution: the solution.
-      cotangent: of the solution.
+      cotangent: cotangent of the solution.
 
     Returns:
       Like ``values``.
@@ -96,7 +96,7 @@ def problem_cotangent(
     policy = riccati(adjoint)
     deviations, changes = follow(adjoint, policy)
     next_costates = policy.value_gradient + _times(policy.value_hessian, deviations[1:])
-    # A cotangent of the cost alone needs no adjoint, which would fail where Hessians are indefinite.
+    # A cotangent of the cost alone needs no adjoint, which would fail with indefinite Hessians.
     is_wanted = jnp.any(gradient != 0) | jnp.any(by_deviation != 0)
     deviations, changes, next_costates = (
         jnp.where(is_wanted, each, jnp.zeros_like(each)) for each in (deviations, changes, next_costates)
@@ -130,7 +130,7 @@ def _first_costate(quadratic: LinearQuadratic, costates: Array) -> Array:
 
 
 def _at_bounds(problem: Problem, controls: Array) -> Array:
-    """The controls, where those at a bound are a function of the bound."""
+    """The controls; those at a bound are functions of the bound."""
     if problem.control_lower is None or problem.control_upper is None:
         return controls
     lower, upper = problem.control_lower, problem.control_upper
@@ -140,7 +140,7 @@ def _at_bounds(problem: Problem, controls: Array) -> Array:
 def _without_bound(
     problem: Problem, controls: Array, gradient: Array, running: Array, quadratic: LinearQuadratic, ndx: int
 ) -> tuple[Array, Array, LinearQuadratic]:
-    """The adjoint problem without controls at a bound, which only the bound moves."""
+    """The adjoint problem without the controls at a bound, which move only with the bound."""
     box = Box(problem.control_lower, problem.control_upper)  # type: ignore[arg-type]
     free = (controls > box.lower) & (controls < box.upper)
     free_entries = jnp.concatenate([jnp.ones((len(controls), ndx), bool), free], axis=1)
@@ -156,7 +156,7 @@ def _without_bound(
 
 
 def _floats(values: Any) -> tuple[list[Array], Callable[[list[Array]], Any]]:
-    """The leaves of floating point, and a function that puts others in their place."""
+    """The floating-point leaves, and a function that puts others in their place."""
     structure: Any
     leaves, structure = jax.tree.flatten(values)
     places = [k for k, leaf in enumerate(leaves) if jnp.issubdtype(leaf.dtype, jnp.floating)]
@@ -169,7 +169,7 @@ def _floats(values: Any) -> tuple[list[Array], Callable[[list[Array]], Any]]:
 
 
 def _filled(values: Any, floats: list[Array]) -> Any:
-    """Cotangents of all leaves, from those of floating point; integers get JAX's ``float0``."""
+    """Cotangents of all leaves from those of the floating-point ones; integers get JAX's ``float0``."""
     cotangents = iter(floats)
     return jax.tree.map(
         lambda leaf: (

@@ -1,12 +1,15 @@
-"""Solving a problem, with derivatives of its solution by all its arrays."""
+"""Solves a problem, with derivatives of the solution by all arrays of the problem."""
 
 from __future__ import annotations
+
+from typing import get_args
 
 import jax
 
 from artix.optimal_control.approximation import Hessian
+from artix.optimal_control.checks import check_choice, check_count
 from artix.optimal_control.ilqr import Options, Riccati, Solution, iterate
-from artix.optimal_control.problem import Problem, rollout
+from artix.optimal_control.problem import Problem, checked, rollout
 from artix.optimal_control.sensitivity import problem_cotangent, with_implicit_derivatives
 
 Array = jax.Array
@@ -25,42 +28,46 @@ def solve(
     damping: float = 1e-6,
     tolerance: float = 1e-6,
 ) -> Solution:
-    """A trajectory of least cost near a guess, by a fixed number of iterations.
+    """Finds a trajectory of least cost near a guess, in a fixed number of iterations.
 
     Each iteration approximates the problem by a linear-quadratic one in the states' tangent spaces, solves that, and
-    takes the best of several step lengths if that is an improvement; else the damping grows. Call it under
+    takes the best of several step lengths if it is an improvement; otherwise the damping grows. Call it under
     ``jax.jit``, and ``jax.vmap`` it over starts, references or robots.
 
-    From controls alone it is iLQR (single shooting). From states as well, which need not follow from the controls, gaps
-    are closed on the way: by rolling out the policy with a part of each gap kept (feasibility-driven DDP), or, with
-    ``multiple_shooting``, by moving all states along the linear dynamics, so that no knot waits for another.
+    From controls alone it is iLQR (single shooting). If you also give states, which need not follow from the controls,
+    it closes the gaps on the way: by rolling out the policy with a part of each gap kept (feasibility-driven DDP), or,
+    with ``multiple_shooting``, by moving all states along the linear dynamics, so that no knot waits for another.
 
-    *Derivatives.* Reverse mode is implicit: of the equations that hold at an optimum, by one more Riccati recursion
-    with exact second derivatives, whatever the iterations were (Amos et al., *Differentiable MPC*, NeurIPS 2018). They
-    are those of ``states``, ``controls`` and ``cost`` by all arrays of the problem; the other results have none, and
-    guesses do not matter. They are right where the solution has converged, and controls at a bound stay there;
-    where a trajectory is no strict minimum those of states and controls do not exist, and are not finite.
+    *Derivatives.* Reverse mode is implicit: it differentiates the equations that hold at an optimum, by one more
+    Riccati recursion with exact second derivatives, and does not go through the iterations (Amos et al.,
+    *Differentiable MPC*, NeurIPS 2018). It gives the derivatives of ``states``, ``controls`` and ``cost`` by all arrays
+    of the problem; other results and the guesses have none. They are right where the solution has converged; controls
+    at a bound stay there. Where a trajectory is not a strict minimum, derivatives of states and controls do not exist
+    and are not finite.
 
     Args:
-      problem: the problem; its constraints are for :func:`solve_constrained` and have no part here.
+      problem: the problem, without constraints, which are for :func:`solve_constrained`.
       controls: a first guess, shape [T, nu]; the solution of a similar problem is a good one.
-      states: a first guess of the flat states, shape [T + 1, nx], of which the first is replaced by the start; by
-        default a rollout of the controls.
+      states: a first guess of the flat states, shape [T + 1, nx], whose first entry the start replaces; by default a
+        rollout of the controls.
       iterations: number of iterations.
-      hessian: ``"gauss_newton"`` for the squares of the residuals' derivatives, which is never indefinite; ``"exact"``
-        for all second derivatives of costs and dynamics (differential dynamic programming), which converges
+      hessian: ``"gauss_newton"`` for products of the residuals' first derivatives, which are never indefinite;
+        ``"exact"`` for all second derivatives of costs and dynamics (differential dynamic programming), which converges
         quadratically and costs more.
-      multiple_shooting: whether steps follow the linear dynamics; wants ``states``.
+      multiple_shooting: whether steps follow the linear dynamics; needs ``states``.
       riccati: ``"sequential"`` or ``"parallel"``, see :func:`parallel_riccati`; bounds need the former.
-      step_lengths: how many step lengths 1, 1/2, 1/4 ... are tried, all at once.
+      step_lengths: how many step lengths 1, 1/2, 1/4 ... to try, all at once.
       damping: added to the controls' Hessians in the first iteration.
       tolerance: see :class:`Solution`.
 
     Returns:
-      The trajectory, the policy about it, and how the iterations proceeded.
+      The trajectory, the policy about it, and the course of the iterations.
 
     Raises:
-      ValueError: an array has the wrong shape, one bound is given without the other, or options contradict each other.
+      TypeError: an array or a residual has another dtype than the articulation.
+      ValueError: an array, the references or the contact schedule do not fit the number of knots; one bound is given
+        without the other, or bounds are reversed; a known start is not finite; a residual is not a vector; the problem
+        has constraints; or options are unknown or contradict each other.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -72,22 +79,22 @@ def solve(
       >>> solution.states.shape, solution.gain.shape
       ((21, 4), (20, 2, 4))
     """
-    dynamics = problem.dynamics
-    if controls.ndim != 2 or controls.shape[1] != dynamics.num_controls:
-        raise ValueError(f"controls: expected shape [T, {dynamics.num_controls}]; found {controls.shape}")
-    if problem.start.shape != (dynamics.num_states,):
-        raise ValueError(f"problem.start: expected shape ({dynamics.num_states},); found {problem.start.shape}")
-    if (problem.control_lower is None) != (problem.control_upper is None):
-        raise ValueError("control_lower and control_upper: give both, or neither; use infinities for what is free")
+    check_choice("hessian", hessian, get_args(Hessian))
+    check_choice("riccati", riccati, get_args(Riccati))
+    check_count("iterations", iterations)
+    check_count("step_lengths", step_lengths)
+    problem, controls, states = checked(problem, controls, states)
+    if problem.constraints:
+        raise ValueError(
+            f"the problem has constraints ({', '.join(problem.constraints)}): use solve_constrained, or leave them out "
+            "by problem.replace(...=None)"
+        )
     if problem.has_bounds and riccati == "parallel":
-        raise ValueError("riccati='parallel' knows no bounds; use 'sequential', or leave the bounds to costs")
+        raise ValueError("riccati='parallel' cannot keep bounds; use 'sequential', or replace the bounds by costs")
     if states is None:
         if multiple_shooting:
-            raise ValueError("multiple_shooting starts from states, too; give a first guess of them")
+            raise ValueError("multiple_shooting needs a first guess of the states, too")
         states = rollout(problem, controls)
-    elif states.shape != (len(controls) + 1, dynamics.num_states):
-        expected = (len(controls) + 1, dynamics.num_states)
-        raise ValueError(f"states: expected shape {expected}, one more than controls; found {states.shape}")
     else:
         states = states.at[0].set(problem.start)
     options = Options(iterations, step_lengths, hessian, riccati, multiple_shooting)

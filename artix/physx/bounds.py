@@ -1,4 +1,4 @@
-"""World bounds of an articulation, from a box around each link that the caller provides."""
+"""World bounds of an articulation, from the caller's box around each link."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def get_world_bounds(simulation: ArticulationSimulation, link_bounds: Array, *, 
       inflation: factor on the size of the result about its centre; PhysX's is 1.01.
 
     Returns:
-      Lower and upper corner in the world [m], shape [2, 3]; infinite, lower above upper, where no link counts.
+      Lower and upper corner in the world [m], shape [2, 3]; infinite, lower above upper, if all links are ignored.
 
     Raises:
-      ValueError: the shape is wrong.
-      TypeError: the dtype is not the articulation's.
+      ValueError: ``link_bounds`` has the wrong shape.
+      TypeError: it has another dtype than the articulation.
 
     Examples:
       >>> from artix import physx

@@ -1,4 +1,4 @@
-"""``PxArticulationCache`` as a pytree of arrays in PhysX's order of links and DOFs; functions that make and pack it."""
+"""``PxArticulationCache`` as a pytree in PhysX's order of links and DOFs, and functions to create and pack it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class RootLinkData(struct.PyTreeNode):
     """``PxArticulationRootLinkData``: the root link's pose and motion.
 
     Attributes:
-      transform: world pose of the root link's frame, position [m] and quaternion xyzw (PhysX's ``PxTransform`` has the
-        quaternion first; only direct-GPU buffers do so here), shape [7].
+      transform: world pose of the root link's frame, position [m] and quaternion xyzw, shape [7]. (PhysX's
+        ``PxTransform`` has the quaternion first; here only the direct-GPU buffers do.)
       world_lin_vel: velocity of its centre of mass [m/s], world axes, shape [3].
       world_ang_vel: its angular velocity [rad/s], world axes, shape [3].
       world_lin_accel: acceleration of its centre of mass in the last step [m/s^2], shape [3]; read only.
@@ -45,27 +45,27 @@ class ArticulationCache(struct.PyTreeNode):
     """``PxArticulationCache``: inputs and results of the functions on an articulation.
 
     L links, n joint DOFs, nv generalised velocities (n, or 6 + n for a floating base), L' = L, or L - 1 for a fixed
-    base, r rows of loop joints. Where PhysX reserves n + 6 entries, a field has the nv that count. World axes and SI
-    units; wrenches and velocities are linear first, at the links' centres of mass, unless said otherwise. Build one
-    with :func:`create_cache`; which flag moves which field is said at :func:`copy_internal_state_to_cache` and
-    :func:`apply_cache`.
+    base, r rows of loop joints. Where PhysX reserves n + 6 entries, a field has only the nv that are used. World axes
+    and SI units; unless noted otherwise, wrenches and velocities are linear first and at the links' centres of mass.
+    Build a cache with :func:`create_cache`; :func:`copy_internal_state_to_cache` and :func:`apply_cache` list which
+    flag moves which field.
 
     Attributes:
-      external_forces: input of ``compute_generalized_external_force`` and of nothing else, shape [L, 6].
+      external_forces: input of ``compute_generalized_external_force`` only, shape [L, 6].
       dense_jacobian: from ``compute_dense_jacobian``, shape [6 L', nv].
       mass_matrix: from ``compute_mass_matrix``, shape [nv, nv]; from the deprecated
         ``compute_generalized_mass_matrix``, shape [n, n].
       coriolis_force: from ``compute_coriolis_compensation``, shape [nv].
       gravity_compensation_force: from ``compute_gravity_compensation``, shape [nv].
       centroidal_momentum_matrix: from ``compute_centroidal_momentum_matrix``, shape [6, nv].
-      centroidal_momentum_bias: from the same, shape [6].
+      centroidal_momentum_bias: from ``compute_centroidal_momentum_matrix``, shape [6].
       joint_velocity: joint velocities, shape [n].
       joint_acceleration: joint accelerations, shape [n].
       joint_position: joint positions, shape [n].
-      joint_force: joint forces: applied ones, input and result of inverse dynamics, shape [n].
-      joint_solver_forces: efforts that the joints transmitted along their DOFs in the last step, whatever made them,
-        shape [n]; removed in PhysX 5.4.
-      sensor_forces: force sensors, of which there are none, shape [0, 6]; removed in PhysX 5.4, in favour of
+      joint_force: joint forces: the applied ones, or the input or result of inverse dynamics, shape [n].
+      joint_solver_forces: efforts that the joints transmitted along their DOFs in the last step, from all causes, shape
+        [n]; removed in PhysX 5.4.
+      sensor_forces: force sensors, which artix does not have, shape [0, 6]; PhysX 5.4 removed them in favour of
         ``link_incoming_joint_force``.
       joint_target_positions: targets of the drives, shape [n].
       joint_target_velocities: target velocities of the drives, shape [n].
@@ -78,7 +78,7 @@ class ArticulationCache(struct.PyTreeNode):
       root_link_data: the root link.
       coefficient_matrix: from ``compute_coefficient_matrix``, shape [r, nv].
       lambda_: from ``compute_lambda`` (``lambda`` is a keyword of Python), shape [r].
-      version: what the cache was made for; static. Functions refuse a cache of another articulation.
+      version: identifies the articulation that the cache was made for; static. Functions refuse any other cache.
 
     Examples:
       >>> from artix import physx
@@ -116,7 +116,7 @@ class ArticulationCache(struct.PyTreeNode):
 
 
 def create_cache(articulation: AnyArticulation) -> ArticulationCache:
-    """``createCache``: a cache of zeros for one articulation (an articulation or its simulation).
+    """``createCache``: a cache of zeros for an articulation or its simulation.
 
     Examples:
       >>> from artix import physx
@@ -159,7 +159,7 @@ def create_cache(articulation: AnyArticulation) -> ArticulationCache:
 
 
 def zero_cache(cache: ArticulationCache) -> ArticulationCache:
-    """``zeroCache``: zeros in all fields; as in PhysX, ``coefficient_matrix`` and ``lambda_`` stay.
+    """``zeroCache``: sets all fields to zero except, as in PhysX, ``coefficient_matrix`` and ``lambda_``.
 
     Examples:
       >>> from artix import physx
@@ -172,9 +172,9 @@ def zero_cache(cache: ArticulationCache) -> ArticulationCache:
 
 
 def get_cache_data_size(articulation: AnyArticulation) -> int:
-    """``getCacheDataSize``: the bytes of PhysX 5.6.1's cache for this articulation, in its own float32 layout.
+    """``getCacheDataSize``: the size in bytes of PhysX 5.6.1's cache for this articulation, in its float32 layout.
 
-    It reserves n + 6 entries for generalised vectors and pads vectors of three, so it is not the size of artix's cache.
+    PhysX reserves n + 6 entries for generalised vectors and pads 3-vectors, so this is not the size of artix's cache.
 
     Examples:
       >>> from artix import physx
@@ -195,11 +195,11 @@ def pack_joint_data(articulation: AnyArticulation, maximum: Array) -> Array:
 
     Args:
       articulation: the articulation or its simulation.
-      maximum: a number for each axis of each joint, those of link i at ``6 (i - 1)`` in the order of
+      maximum: a number for each axis of each joint, those of link i from ``6 (i - 1)`` on in the order of
         :class:`artix.Axis`, shape [6 (L - 1)].
 
     Returns:
-      Those of the free axes, shape [n].
+      The numbers of the free axes, shape [n].
 
     Raises:
       ValueError: ``maximum`` has the wrong shape.
@@ -250,13 +250,13 @@ def check_cache(articulation: AnyArticulation, cache: ArticulationCache) -> None
     """Raises ``ValueError`` unless the cache was made for this articulation, as PhysX checks its version."""
     if cache.version != _version(articulation.topology):
         raise ValueError(
-            "cache: it was made for another articulation, or for this one before its links or joints changed; make a "
+            "cache: it was made for another articulation, or for this one before its links or joints changed; create a "
             "new one with artix.physx.create_cache(articulation)"
         )
 
 
 def num_loop_rows(tree: Tree) -> int:
-    """Number of scalar constraints of all loop joints; a fleet padded to several topologies has none."""
+    """Number of scalar constraints of all loop joints; zero for a fleet padded to several topologies."""
     if not isinstance(tree, Topology):
         return 0
     return sum(1 if joint.type is LoopJointType.DISTANCE else len(joint.locked_axes) for joint in tree.loop_joints)

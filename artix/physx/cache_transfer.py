@@ -36,8 +36,8 @@ def copy_internal_state_to_cache(
     ``LINK_INCOMING_JOINT_FORCE``    ``link_incoming_joint_force``, of the last step
     ===============================  ===========================================================================
 
-    All other flags move nothing, as in PhysX, where targets and link forces are only written; ``SENSOR_FORCES`` has
-    nothing to move.
+    All other flags have no effect: as in PhysX, targets and link forces are write-only, and there are no sensors for
+    ``SENSOR_FORCES``.
 
     Args:
       simulation: the articulation in its scene.
@@ -94,21 +94,21 @@ def apply_cache(
     ``ROOT_VELOCITIES``              ``root_link_data.world_lin_vel`` and ``world_ang_vel``
     ``POSITION``                     ``joint_position``
     ``FORCE``                        ``joint_force``, which persists
-    ``JOINT_TARGET_POSITIONS``       ``joint_target_positions``, likewise
-    ``JOINT_TARGET_VELOCITIES``      ``joint_target_velocities``, likewise
+    ``JOINT_TARGET_POSITIONS``       ``joint_target_positions``, which persist
+    ``JOINT_TARGET_VELOCITIES``      ``joint_target_velocities``, which persist
     ``LINK_FORCE``                   ``link_force``, for one step
     ``LINK_TORQUE``                  ``link_torque``, for one step
     ===============================  ===========================================================================
 
-    All other flags name what is only read and move nothing, as in PhysX. Poses and velocities of links always follow
-    from the state, so no ``update_kinematic`` is needed.
+    All other flags name read-only fields and have no effect, as in PhysX. Poses and velocities of links always follow
+    from the state, so ``update_kinematic`` is not needed.
 
     Args:
       simulation: the articulation in its scene.
       cache: its cache.
       flags: what to write; static.
-      autowake: wake the articulation, at least for the reset value of the wake counter. A velocity, force or torque
-        that is not zero, or a target that changes, wakes it in any case.
+      autowake: whether to wake the articulation, for at least the reset value of the wake counter. A non-zero velocity,
+        force or torque, or a changed target, wakes it in any case.
 
     Returns:
       The changed simulation.
@@ -167,7 +167,7 @@ def _load_fields(simulation: ArticulationSimulation, cache: ArticulationCache, f
 
 
 def _is_moved(before: ArticulationSimulation, after: ArticulationSimulation, flags: Flag) -> Array:
-    """Whether the values that were written wake the articulation whatever ``autowake`` says."""
+    """Whether the written values wake the articulation regardless of ``autowake``."""
     moves = {
         Flag.VELOCITY: after.state.joint_velocity,
         Flag.ROOT_VELOCITIES: after.state.root_velocity,

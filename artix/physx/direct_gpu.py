@@ -1,7 +1,7 @@
 """The compute calls of PhysX's direct-GPU API, on a fleet, in PhysX's exact buffer layout.
 
-Block k of every result belongs to ``indices[k]``. The fleet's maxima set the stride of the blocks, but within its block
-an articulation's matrix is packed with its own column count; the rest is zero (PhysX leaves it untouched).
+Block k of every result belongs to ``indices[k]``. The fleet's maxima set the stride of the blocks. Within its block, an
+articulation's matrix is packed with its own number of columns; the rest is zero (PhysX leaves it untouched).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from artix.physx.gpu_layout import (
     check_simulation,
     check_state,
     get_articulation_gpu_api_max_counts,
+    to_transform,
 )
 from artix.physx.simulation import ArticulationSimulation
 
@@ -37,7 +38,7 @@ Index: TypeAlias = jax.Array | np.ndarray | int
 
 
 class LinkKinematics(NamedTuple):
-    """What ``eUPDATE_KINEMATIC`` refreshes, in the layout of PhysX's read calls; padded links are zero.
+    """The data that ``eUPDATE_KINEMATIC`` refreshes, in the layout of PhysX's read calls; padded links are zero.
 
     ``link_global_pose`` is ``PxTransform``, quaternion xyzw first, then position, shape [nb, maxLinks, 7]; velocities
     are of the centres of mass in world axes, shape [nb, maxLinks, 3] each.
@@ -68,12 +69,13 @@ def compute_articulation_data(
 
     Args:
       fleet: the articulations of the scene.
-      state: the fleet's state, or its simulation, whose parameters then count; leading axis N.
-      indices: which articulations to compute, in which order; concrete integers, shape [nb].
+      state: the fleet's state, or its simulation, whose parameters are then used; leading axis N.
+      indices: the articulations to compute, in order; concrete integers, shape [nb].
       operation: what to compute.
-      physx_compat: reproduce what PhysX 5.6.1 computes where it departs from its documentation: gravity compensation
+      physx_compat: whether to reproduce PhysX 5.6.1 where it departs from its documentation: gravity compensation
         ignores ``gravity_scale``, velocities above ``max_joint_velocity`` are clipped in the Coriolis entries, and the
-        deprecated gravity entry of a floating base as in :func:`~artix.physx.generalized.generalized_gravity_force`.
+        deprecated gravity entry of a floating base is that of
+        :func:`~artix.physx.generalized.generalized_gravity_force`.
 
     Returns:
       With D = maxDofs and K = maxLinks:
@@ -114,18 +116,18 @@ def compute_articulation_data(
 
 
 def unpack_articulation_data(fleet: Fleet, data: Array, indices: npt.ArrayLike, operation: ComputeType) -> Any:
-    """Dense arrays out of the packed blocks of :func:`compute_articulation_data`.
+    """Unpacks the blocks of :func:`compute_articulation_data` into dense arrays.
 
     Args:
-      fleet: the fleet that was computed on.
-      data: the result for ``operation``.
-      indices: the same indices.
-      operation: the same operation.
+      fleet: the fleet passed to ``compute_articulation_data``.
+      data: its result.
+      indices: the indices passed to it.
+      operation: the operation passed to it.
 
     Returns:
-      With each articulation's own layout in the leading corner and zeros beyond: Jacobians [nb, 6 K, 6 + D], mass
-      matrices [nb, 6 + D, 6 + D] or [nb, D, D] (deprecated entry), the four arrays (M, c, A, bias) of the centroidal
-      entry; all other results are dense as they are.
+      Arrays with each articulation's own layout in the leading corner and zeros beyond: Jacobians [nb, 6 K, 6 + D],
+      mass matrices [nb, 6 + D, 6 + D] or [nb, D, D] (deprecated entry), the four arrays (M, c, A, bias) of the
+      centroidal entry. All other results are dense already.
 
     Raises:
       IndexError: an index is not a member of the fleet.
@@ -186,7 +188,7 @@ def _counts(fleet: Fleet, indices: np.ndarray) -> _Counts:
 
 
 def _data_shape(operation: ComputeType, maxima: ArticulationGPUAPIMaxCounts, blocks: int) -> tuple[int, ...] | None:
-    """The shape of a packed result for this number of blocks, ``None`` for results that are not packed."""
+    """The shape of a packed result for this number of blocks; ``None`` for results that are not packed."""
     dofs, wide = maxima.max_dofs, maxima.max_dofs + 6
     match operation:
         case ComputeType.DENSE_JACOBIANS:
@@ -245,8 +247,7 @@ def _block(operation: ComputeType, compat: bool, articulation: Articulation, sta
     match operation:
         case ComputeType.UPDATE_KINEMATIC:
             links = forward_kinematics(articulation, state)
-            pose = jnp.concatenate([links.pose[:, 3:], links.pose[:, :3]], axis=1)
-            return LinkKinematics(pose, links.velocity[:, :3], links.velocity[:, 3:])
+            return LinkKinematics(to_transform(links.pose), links.velocity[:, :3], links.velocity[:, 3:])
         case ComputeType.DENSE_JACOBIANS:
             rows = dense_jacobian(articulation, state)
             return _pack(rows, counts.jacobian_rows, columns, (skip, skip), wide * 6 * tree.num_links)

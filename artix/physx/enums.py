@@ -60,7 +60,7 @@ class ArticulationFlag(enum.IntFlag):
 
 
 class ArticulationKinematicFlag(enum.IntFlag):
-    """``PxArticulationKinematicFlag``: what :func:`~artix.physx.update_kinematic` is told has changed.
+    """``PxArticulationKinematicFlag``: tells :func:`~artix.physx.update_kinematic` what has changed.
 
     Examples:
       >>> from artix import physx
@@ -77,7 +77,7 @@ class ArticulationKinematicFlag(enum.IntFlag):
 class ArticulationCacheFlag(enum.IntFlag):
     """``PxArticulationCacheFlag``: which fields to copy between an articulation and its cache.
 
-    As in PhysX, ``ALL`` has no ``FORCE``, no targets, no link forces and no incoming joint forces.
+    As in PhysX, ``ALL`` excludes ``FORCE``, targets, link forces and incoming joint forces.
 
     Examples:
       >>> from artix.physx import ArticulationCacheFlag as Flag

@@ -1,7 +1,7 @@
-"""PhysX's generalised quantities of the joints alone, where a floating root is free and carries no force.
+"""PhysX's generalised quantities of the joints alone: a floating root is free and carries no force.
 
 With root rows r and joint rows j of the equation of motion, eliminating the root's acceleration leaves the Schur
-complement ``Sch(y) = y_j - M_jr M_rr^-1 y_r``. For a fixed base, each function returns the ordinary quantity.
+complement ``Sch(y) = y_j - M_jr M_rr^-1 y_r``. For a fixed base each function returns the ordinary quantity.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ def generalized_mass_matrix(articulation: Articulation, state: State) -> Array:
 
 @quantity
 def coriolis_and_centrifugal_force(articulation: Articulation, state: State) -> Array:
-    """``computeCoriolisAndCentrifugalForce``: joint forces that cancel velocity effects, the root free, shape [n]."""
+    """``computeCoriolisAndCentrifugalForce``: joint forces that cancel velocity effects with the root free, [n]."""
     return _eliminate_root(articulation, state, coriolis_compensation(articulation, state)[:, None])[:, 0]
 
 
 @quantity
 def generalized_gravity_force(articulation: Articulation, state: State, *, physx_compat: bool = False) -> Array:
-    """``computeGeneralizedGravityForce``: joint forces that cancel gravity, the root free, shape [n].
+    """``computeGeneralizedGravityForce``: joint forces that cancel gravity with the root free, shape [n].
 
-    A free root falls with its links, so the result is zero unless some link's ``gravity_scale`` differs. PhysX 5.6.1
-    ignores ``gravity_scale`` for a fixed base; for a floating one it returns the opposite sign and adds the gyroscopic
-    torques of all links at the root's angular velocity. ``physx_compat=True`` does the same.
+    A free root falls with its links, so the result is zero unless ``gravity_scale`` differs between links. PhysX 5.6.1
+    ignores ``gravity_scale`` for a fixed base; for a floating base it returns the opposite sign and adds the gyroscopic
+    torques of all links at the root's angular velocity. ``physx_compat=True`` reproduces this.
     """
     tree = articulation.topology
     if not physx_compat:
@@ -57,7 +57,7 @@ def generalized_gravity_force(articulation: Articulation, state: State, *, physx
 def joint_force_for(
     articulation: Articulation, state: State, joint_acceleration: Array, *, physx_compat: bool = False
 ) -> Array:
-    """``computeJointForce``: joint forces for joint accelerations [n] at rest without gravity, the root free, [n].
+    """``computeJointForce``: joint forces for joint accelerations [n], at rest, without gravity, root free, [n].
 
     ``physx_compat=True`` adds, as PhysX 5.6.1 does for a floating base, the gyroscopic torques of all links at the
     root's angular velocity.
@@ -74,7 +74,7 @@ def joint_force_for(
 def counteracting_joint_force(
     articulation: Articulation, state: State, external_force: Array, *, physx_compat: bool = False
 ) -> Array:
-    """``computeGeneralizedExternalForce``: joint forces that cancel wrenches [L, 6] on the links, the root free, [n].
+    """``computeGeneralizedExternalForce``: joint forces that cancel wrenches [L, 6] on the links, root free, [n].
 
     ``physx_compat`` as for :func:`joint_force_for`.
     """

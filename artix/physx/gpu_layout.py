@@ -1,10 +1,11 @@
-"""The maxima that set the strides of PhysX's direct-GPU buffers, and checks of the arguments of its calls."""
+"""The maxima that set the strides of PhysX's direct-GPU buffers, and argument checks for its calls."""
 
 from __future__ import annotations
 
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
@@ -16,13 +17,13 @@ from artix.physx.simulation import ArticulationSimulation
 
 @dataclasses.dataclass(frozen=True)
 class ArticulationGPUAPIMaxCounts:
-    """``PxArticulationGPUAPIMaxCounts``: the maxima over a fleet that stride the direct-GPU buffers.
+    """``PxArticulationGPUAPIMaxCounts``: the maxima over a fleet that set the strides of the direct-GPU buffers.
 
     Attributes:
       max_dofs: joint degrees of freedom.
       max_links: links.
       max_fixed_tendons: fixed tendons.
-      max_fixed_tendon_joints: joints of one fixed tendon, its root counted as PhysX does.
+      max_fixed_tendon_joints: joints of one fixed tendon, including its root, as PhysX counts.
       max_spatial_tendons: spatial tendons.
       max_spatial_tendon_attachments: attachments of one spatial tendon.
 
@@ -43,7 +44,7 @@ class ArticulationGPUAPIMaxCounts:
 
 
 def get_articulation_gpu_api_max_counts(fleet: Fleet) -> ArticulationGPUAPIMaxCounts:
-    """The fleet's maxima, as ``PxScene::getArticulationGPUAPIMaxCounts``; a padded fleet's padding counts.
+    """``PxScene::getArticulationGPUAPIMaxCounts``: the fleet's maxima, or a padded fleet's padding.
 
     Examples:
       >>> from artix import physx
@@ -77,8 +78,8 @@ def check_indices(fleet: Fleet, indices: npt.ArrayLike, *, distinct: bool = Fals
         array = np.asarray(indices)
     except jax.errors.JAXTypeError:
         raise TypeError(
-            "indices must be known when the call is traced, to be checked; pass a list or a NumPy array that jax.jit "
-            "does not see as an argument, or name it in static_argnums as a tuple"
+            "indices must be known when the call is traced, so that they can be checked; pass a list or a NumPy array "
+            "that is not an argument of jax.jit, or a tuple listed in static_argnums"
         ) from None
     if array.size == 0 and array.ndim == 1:
         return array.astype(np.int32)
@@ -109,6 +110,11 @@ def check_simulation(fleet: Fleet, simulation: ArticulationSimulation) -> None:
     links = simulation.state.root_pose.shape[:1] + simulation.report.link_velocity.shape[1:2]
     if found != expected or links != (fleet.num_members, tree.num_links):
         raise ValueError(
-            f"the simulation is not that of the fleet: joint positions must have shape {expected}, found {found}; make "
-            "it with artix.physx.create_fleet_simulation(fleet)"
+            f"the simulation is not that of the fleet: joint positions must have shape {expected}, found {found}; "
+            "create it with artix.physx.create_fleet_simulation(fleet)"
         )
+
+
+def to_transform(pose: jax.Array) -> jax.Array:
+    """Poses [..., 7] with the quaternion first, as ``PxTransform``."""
+    return jnp.concatenate([pose[..., 3:], pose[..., :3]], axis=-1)

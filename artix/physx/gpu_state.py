@@ -19,7 +19,7 @@ from artix.kinematics.links import link_poses, link_velocities
 from artix.model.articulation import State
 from artix.physx.enums import ArticulationGPUAPIReadType as ReadType
 from artix.physx.enums import ArticulationGPUAPIWriteType as WriteType
-from artix.physx.gpu_layout import check_indices, check_simulation, get_articulation_gpu_api_max_counts
+from artix.physx.gpu_layout import check_indices, check_simulation, get_articulation_gpu_api_max_counts, to_transform
 from artix.physx.gpu_tendons import read_tendons, write_tendons
 from artix.physx.motion import update_kinematic
 from artix.physx.simulation import PHYSX_OPTIONS, ArticulationSimulation, create_simulation
@@ -40,8 +40,8 @@ def create_fleet_simulation(
     Args:
       fleet: the articulations of the scene.
       state: the fleet's state; neutral when ``None``.
-      options: how :func:`simulate` steps; PhysX's default solver for a fleet of one topology, ``SolverOptions()`` for a
-        padded one, when ``None``.
+      options: how :func:`simulate` steps; when ``None``, PhysX's default solver for a fleet of one topology and
+        ``SolverOptions()`` for a padded fleet.
 
     Examples:
       >>> from artix import physx
@@ -65,7 +65,7 @@ def get_articulation_data(
     Args:
       fleet: the articulations of the scene.
       simulation: their simulations, leading axis N; see :func:`create_fleet_simulation`.
-      indices: which articulations to read, in which order; concrete integers, shape [nb].
+      indices: the articulations to read, in order; concrete integers, shape [nb].
       data_type: what to read.
 
     Returns:
@@ -80,7 +80,7 @@ def get_articulation_data(
       * ``LINK_INCOMING_JOINT_FORCE``: force, then torque, in the child joint frame, [nb, K, 6].
       * ``FIXED_TENDON``, ``FIXED_TENDON_JOINT``, ``SPATIAL_TENDON``, ``SPATIAL_TENDON_ATTACHMENT``: a
         :class:`GpuFixedTendonData`, :class:`GpuTendonJointCoefficientData`, :class:`GpuSpatialTendonData` or
-        :class:`GpuTendonAttachmentData`; :func:`to_physx` makes PhysX's bytes of them.
+        :class:`GpuTendonAttachmentData`; :func:`to_physx` converts them to PhysX's bytes.
 
       Poses and velocities of links always belong to the state; accelerations and incoming joint forces to the
       last step.
@@ -115,19 +115,18 @@ def set_articulation_data(
       fleet: the articulations of the scene.
       simulation: their simulations, leading axis N.
       data: blocks for the listed articulations, in the layout of :func:`get_articulation_data`; ``LINK_FORCE`` and
-        ``LINK_TORQUE`` have shape [nb, K, 3] and act during one step, joint forces and targets until they are written
-        again.
-      indices: which articulations to write; concrete, distinct integers, shape [nb].
+        ``LINK_TORQUE`` have shape [nb, K, 3]. They act during one step, joint forces and targets until the next write.
+      indices: the articulations to write; concrete, distinct integers, shape [nb].
       data_type: what to write.
 
     Returns:
-      The simulations with the listed ones changed and awake. Link poses and velocities follow at once.
+      The simulations, with the listed ones changed and awake. Link poses and velocities follow at once.
 
     Raises:
       IndexError: an index is not a member of the fleet.
       TypeError: the indices are not integers, or the data has another dtype than the fleet.
-      ValueError: an index appears twice, the data has another shape, the simulation is not that of the fleet, or a
-        tendon joint's axis is another than the topology's.
+      ValueError: an index appears twice, the data has the wrong shape, the simulation is not that of the fleet, or a
+        tendon joint's axis differs from the topology's.
 
     Examples:
       >>> from artix import physx
@@ -157,9 +156,9 @@ def set_articulation_data(
 def update_articulation_kinematics(
     fleet: Fleet, simulation: ArticulationSimulation, indices: npt.ArrayLike
 ) -> ArticulationSimulation:
-    """What ``eUPDATE_KINEMATIC`` clears: accelerations and incoming joint forces of the listed articulations.
+    """Clears what ``eUPDATE_KINEMATIC`` clears: accelerations and incoming joint forces of the listed articulations.
 
-    Link poses and velocities need no update here; ``compute_articulation_data(..., UPDATE_KINEMATIC)`` returns them.
+    Link poses and velocities need no update; ``compute_articulation_data(..., UPDATE_KINEMATIC)`` returns them.
 
     Raises:
       IndexError: an index is not a member of the fleet.
@@ -181,7 +180,7 @@ def update_articulation_kinematics(
 
 
 def _awake(simulation: ArticulationSimulation, indices: np.ndarray) -> ArticulationSimulation:
-    """The simulations with the listed ones awake, so that none ignores what was written because it sleeps."""
+    """Wakes the listed simulations, so that none ignores the written data because it is asleep."""
     listed = np.zeros((len(simulation.sleep_threshold), 1), bool)
     listed[indices] = True
     return wake_if(simulation, jnp.asarray(listed))
@@ -196,11 +195,6 @@ def _block_shape(fleet: Fleet, data_type: WriteType) -> tuple[int, ...]:
     if data_type in (WriteType.LINK_FORCE, WriteType.LINK_TORQUE):
         return (maxima.max_links, 3)
     return (maxima.max_dofs,)
-
-
-def _to_transform(pose: Array) -> Array:
-    """Poses [..., 7] with the quaternion first, as ``PxTransform``."""
-    return jnp.concatenate([pose[..., 3:], pose[..., :3]], axis=-1)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -221,13 +215,13 @@ def _read(data_type: ReadType, simulation: ArticulationSimulation, indices: np.n
         case ReadType.JOINT_TARGET_POSITION:
             return simulation.drive_target
         case ReadType.ROOT_GLOBAL_POSE:
-            return _to_transform(state.root_pose)
+            return to_transform(state.root_pose)
         case ReadType.ROOT_LINEAR_VELOCITY:
             return state.root_velocity[:, :3]
         case ReadType.ROOT_ANGULAR_VELOCITY:
             return state.root_velocity[:, 3:]
         case ReadType.LINK_GLOBAL_POSE:
-            return _to_transform(jax.vmap(link_poses)(simulation.articulation, state))
+            return to_transform(jax.vmap(link_poses)(simulation.articulation, state))
         case ReadType.LINK_LINEAR_VELOCITY:
             return jax.vmap(link_velocities)(simulation.articulation, state)[..., :3]
         case ReadType.LINK_ANGULAR_VELOCITY:

@@ -37,9 +37,9 @@ class GpuFixedTendonData(NamedTuple):
 class GpuTendonJointCoefficientData(NamedTuple):
     """``PxGpuTendonJointCoefficientData``, each array [nb, maxFixedTendons, maxFixedTendonJoints].
 
-    As in PhysX, tendon joints are in breadth-first order and the first is the tendon's root, whose numbers mean
-    nothing: they are zero when read. ``axis`` (unsigned 32-bit integers, :class:`artix.Axis`) belongs to the
-    topology: writing another one is refused.
+    As in PhysX, tendon joints are in breadth-first order, and the first is the tendon's root, whose numbers are
+    meaningless and zero when read. ``axis`` (unsigned 32-bit integers, :class:`artix.Axis`) belongs to the topology:
+    writing a different one is refused.
 
     Examples:
       >>> from artix import physx
@@ -72,9 +72,9 @@ class GpuSpatialTendonData(NamedTuple):
 class GpuTendonAttachmentData(NamedTuple):
     """``PxGpuTendonAttachmentData``, each array [nb, maxSpatialTendons, maxSpatialTendonAttachments].
 
-    Attachments are in breadth-first order. ``relative_offset`` [..., 3] is in the **mass frame** of the link, where
-    ``articulation.spatial_tendons.position`` is in the link's frame: a point that is written as it was read stays to
-    the last bit, a new one is rounded on its way there. Rest length and limits mean something for leaves.
+    Attachments are in breadth-first order. ``relative_offset`` [..., 3] is in the **mass frame** of the link, whereas
+    ``articulation.spatial_tendons.position`` is in the link's frame. A point that is written back unchanged keeps its
+    exact bits; a new point is rounded by the conversion. Rest length and limits are meaningful for leaves only.
 
     Examples:
       >>> from artix import physx
@@ -96,7 +96,7 @@ TendonData: TypeAlias = (
     GpuFixedTendonData | GpuTendonJointCoefficientData | GpuSpatialTendonData | GpuTendonAttachmentData
 )
 
-#: Fields of the C structures in order; what is left of ``itemsize`` is padding to 16 bytes.
+#: Fields of the C structures in order; the rest of ``itemsize`` is padding to 16 bytes.
 GPU_FIXED_TENDON_DTYPE = np.dtype(
     {
         "names": list(GpuFixedTendonData._fields),
@@ -131,7 +131,7 @@ _DTYPES: dict[type, np.dtype] = {
 
 
 def to_physx(data: TendonData) -> np.ndarray:
-    """The structures as PhysX has them in memory: a structured NumPy array, whose ``tobytes()`` is PhysX's buffer.
+    """The structures in PhysX's memory layout: a structured NumPy array whose ``tobytes()`` is PhysX's buffer.
 
     Examples:
       >>> from artix import physx
@@ -148,10 +148,10 @@ def to_physx(data: TendonData) -> np.ndarray:
 
 
 def from_physx(buffer: np.ndarray, dtype: Any = jnp.float32) -> TendonData:
-    """The inverse of :func:`to_physx`: arrays per field, floating-point ones in ``dtype``.
+    """The inverse of :func:`to_physx`: one array per field, floating-point ones in ``dtype``.
 
     Raises:
-      TypeError: the array has none of the four structured dtypes; view one of bytes as such first.
+      TypeError: the array has none of the four structured dtypes; view raw bytes as one of them first.
 
     Examples:
       >>> from artix import physx

@@ -32,12 +32,12 @@ _STRUCTURES: dict[str, Any] = {
     "SPATIAL_TENDON": GpuSpatialTendonData,
     "SPATIAL_TENDON_ATTACHMENT": GpuTendonAttachmentData,
 }
-#: Where PhysX's names differ from those of the articulation's arrays.
+#: The articulation's names of fields that PhysX names differently.
 _ARRAYS = {"low_limit": "lower_limit", "high_limit": "upper_limit", "relative_offset": "position"}
 
 
 def read_tendons(fleet: Fleet, articulation: Articulation, indices: np.ndarray, kind: str) -> TendonData:
-    """The blocks of the listed articulations; zeros where there is no tendon, joint or attachment."""
+    """The blocks of the listed articulations, padded with zeros."""
     slots = _slots(fleet, indices, kind)
     data = _read(kind, articulation, indices, slots)
     if kind == "FIXED_TENDON_JOINT":
@@ -55,7 +55,7 @@ def write_tendons(fleet: Fleet, articulation: Articulation, data: Any, indices: 
     if not isinstance(data, structure):
         raise TypeError(
             f"data for {kind}: expected artix.physx.{structure.__name__}, found {type(data).__name__}; "
-            "artix.physx.from_physx makes one of PhysX's structures"
+            "artix.physx.from_physx converts PhysX's structures"
         )
     for name, field in data._asdict().items():
         shape = (*slots.shape, 3) if name == "relative_offset" else slots.shape
@@ -69,7 +69,7 @@ def write_tendons(fleet: Fleet, articulation: Articulation, data: Any, indices: 
         _check_axes(data.axis, _axes(fleet, indices), slots)
     if kind == "SPATIAL_TENDON_ATTACHMENT":
         frames, old = _mass_frames(fleet, articulation, indices), _read(kind, articulation, indices, slots)
-        # Points that did not change keep their bits; the conversion there and back would let them drift.
+        # Unchanged points keep their bits; converting them there and back would let them drift.
         same = jnp.all(data.relative_offset == _into(frames, old.relative_offset), axis=-1, keepdims=True)
         position = jnp.where(same, old.relative_offset, _out_of(frames, data.relative_offset))
         data = data._replace(relative_offset=position)
@@ -77,7 +77,7 @@ def write_tendons(fleet: Fleet, articulation: Articulation, data: Any, indices: 
 
 
 def _slots(fleet: Fleet, indices: np.ndarray, kind: str) -> np.ndarray:
-    """The entry of the articulation's arrays for each slot of the blocks, -1 for none: [nb, T] or [nb, T, J]."""
+    """Index into the articulation's arrays for each slot of the blocks, -1 for none: [nb, T] or [nb, T, J]."""
     maxima = get_articulation_gpu_api_max_counts(fleet)
     tables = {topology: _member_slots(topology, kind) for topology in set(fleet.topologies)}
     shape = {
@@ -94,7 +94,7 @@ def _slots(fleet: Fleet, indices: np.ndarray, kind: str) -> np.ndarray:
 
 
 def _member_slots(topology: Topology, kind: str) -> dict[tuple[int, ...], int]:
-    """From the slots of one articulation's block to the entries of its arrays."""
+    """Maps the slots of one articulation's block to entries of its arrays."""
     fixed = kind.startswith("FIXED")
     tendons: tuple[FixedTendonStructure | SpatialTendonStructure, ...] = (
         topology.fixed_tendons if fixed else topology.spatial_tendons
@@ -104,7 +104,7 @@ def _member_slots(topology: Topology, kind: str) -> dict[tuple[int, ...], int]:
     slots: dict[tuple[int, ...], int] = {}
     first = 0
     for number, tendon in enumerate(tendons):
-        # In PhysX the root of a fixed tendon comes first; our arrays have no entry for it.
+        # In PhysX the root of a fixed tendon comes first; artix's arrays have no entry for it.
         for slot, entry in enumerate(_breadth_first(tendon.parents), start=int(fixed)):
             slots[number, slot] = first + entry
         first += len(tendon.parents)
@@ -120,7 +120,7 @@ def _breadth_first(parents: tuple[int, ...]) -> list[int]:
 
 
 def _axes(fleet: Fleet, indices: np.ndarray) -> np.ndarray:
-    """The axis of each tendon joint, zero where there is none."""
+    """The axis of each tendon joint, padded with zeros."""
     slots = _slots(fleet, indices, "FIXED_TENDON_JOINT")
     axes = np.zeros(slots.shape, np.uint32)
     for block, index in enumerate(indices):

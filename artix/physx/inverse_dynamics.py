@@ -1,7 +1,7 @@
-"""The compute functions of ``PxArticulationReducedCoordinate``: from an articulation and its cache to the cache.
+"""The compute functions of ``PxArticulationReducedCoordinate``, which write their results to the cache.
 
 Each reads the same inputs as PhysX's: poses, the root's velocity and parameters from the simulation; joint velocities,
-accelerations, forces and link wrenches from the cache. The result is the physically right one by default;
+accelerations, forces and link wrenches from the cache. By default the result is physically correct;
 ``physx_compat=True`` reproduces PhysX 5.6.1 where it departs from its own documentation.
 """
 
@@ -32,9 +32,9 @@ Array = jax.Array
 
 
 def common_init(simulation: ArticulationSimulation) -> ArticulationSimulation:
-    """``commonInit``: the simulation as it is.
+    """``commonInit``: returns the simulation unchanged.
 
-    PhysX computes here what the other functions rely on, and asks for the call after every change of state. The
+    PhysX prepares here what its other functions rely on, and requires the call after every change of state. The
     functions of artix are pure and compute what they need themselves.
 
     Examples:
@@ -110,8 +110,8 @@ def compute_coriolis_compensation(
 ) -> ArticulationCache:
     """``computeCoriolisCompensation``: :func:`artix.coriolis_compensation` into ``cache.coriolis_force``.
 
-    Takes ``cache.joint_velocity``, and the root's velocity from the simulation. ``physx_compat=True`` first scales all
-    joint velocities by one factor, so that none exceeds ``max_joint_velocity``, and leaves them so in the cache.
+    It uses ``cache.joint_velocity`` and the root's velocity from the simulation. ``physx_compat=True`` first scales all
+    joint velocities by one factor so that none exceeds ``max_joint_velocity``, and leaves the scaled ones in the cache.
 
     Examples:
       >>> from artix import physx
@@ -131,9 +131,9 @@ def compute_generalized_external_force(
 ) -> ArticulationCache:
     """``computeGeneralizedExternalForce``: joint forces that counteract ``cache.external_forces``.
 
-    The result, in ``cache.joint_force``, is ``-sum_i J_i^T w_i`` for a fixed base; the root of a floating one is free
-    and carries no force. ``physx_compat=True`` adds the gyroscopic torques of all links at the root's angular velocity,
-    which PhysX mixes in for a floating base.
+    The result, in ``cache.joint_force``, is ``-sum_i J_i^T w_i`` for a fixed base; a floating root is free and carries
+    no force. ``physx_compat=True`` adds the gyroscopic torques of all links at the root's angular velocity, as PhysX
+    does for a floating base.
 
     Examples:
       >>> from artix import physx
@@ -156,9 +156,9 @@ def compute_joint_force(
 ) -> ArticulationCache:
     """``computeJointForce``: joint forces for ``cache.joint_acceleration``, into ``cache.joint_force``.
 
-    Without gravity, velocities and armature, as PhysX's: ``M qdd`` for a fixed base, and for a floating one with its
-    root free. For the whole equation of motion use :func:`artix.inverse_dynamics`. ``physx_compat`` as for
-    :func:`compute_generalized_external_force`.
+    As in PhysX, gravity, velocities and armature are ignored: the result is ``M qdd`` for a fixed base, and that with
+    the root free for a floating base. For the full equation of motion use :func:`artix.inverse_dynamics`.
+    ``physx_compat`` is as for :func:`compute_generalized_external_force`.
 
     Examples:
       >>> from artix import physx
@@ -180,8 +180,8 @@ def compute_joint_acceleration(
     """``computeJointAcceleration``: forward dynamics under ``cache.joint_force`` at ``cache.joint_velocity``.
 
     The result, in ``cache.joint_acceleration``, is that of :func:`artix.forward_dynamics` with gravity, velocities and
-    armature; no drive, limit, friction, damping, tendon or link force acts, and a floating root carries no force.
-    ``physx_compat`` as for :func:`compute_coriolis_compensation`.
+    armature. Drives, limits, friction, damping, tendons and link forces do not act, and a floating root carries no
+    force. ``physx_compat`` is as for :func:`compute_coriolis_compensation`.
 
     Examples:
       >>> from artix import physx
@@ -215,8 +215,8 @@ def compute_centroidal_momentum_matrix(
 ) -> ArticulationCache:
     """``computeCentroidalMomentumMatrix``: :func:`artix.centroidal_momentum_matrix` at ``cache.joint_velocity``.
 
-    The results are ``cache.centroidal_momentum_matrix`` and ``cache.centroidal_momentum_bias``. PhysX wants the mass
-    matrix and the Coriolis compensation in the cache first, and a floating base; neither is needed here.
+    The results are ``cache.centroidal_momentum_matrix`` and ``cache.centroidal_momentum_bias``. PhysX requires a
+    floating base, and the mass matrix and Coriolis compensation in the cache beforehand; artix requires neither.
 
     Examples:
       >>> from artix import physx
@@ -234,7 +234,7 @@ def compute_centroidal_momentum_matrix(
 
 
 def compute_generalized_mass_matrix(simulation: ArticulationSimulation, cache: ArticulationCache) -> ArticulationCache:
-    """``computeGeneralizedMassMatrix``: the joints' inertia, a floating root free; ``cache.mass_matrix`` is [n, n].
+    """``computeGeneralizedMassMatrix``: the joints' inertia with a floating root free, ``cache.mass_matrix`` [n, n].
 
     Examples:
       >>> from artix import physx
@@ -253,8 +253,8 @@ def compute_generalized_gravity_force(
 ) -> ArticulationCache:
     """``computeGeneralizedGravityForce``: joint forces against gravity, in ``cache.joint_force``.
 
-    A floating root is free and falls with its links, so the result is then zero unless ``gravity_scale`` differs among
-    links. ``physx_compat`` as for :func:`artix.physx.generalized.generalized_gravity_force`.
+    A floating root is free and falls with its links, so the result is then zero unless ``gravity_scale`` differs
+    between links. ``physx_compat`` is as for :func:`artix.physx.generalized.generalized_gravity_force`.
 
     Examples:
       >>> from artix import physx
@@ -274,7 +274,7 @@ def compute_coriolis_and_centrifugal_force(
 ) -> ArticulationCache:
     """``computeCoriolisAndCentrifugalForce``: joint forces against velocity effects at ``cache.joint_velocity``.
 
-    The result, in ``cache.joint_force``, leaves a floating root free. ``physx_compat`` as for
+    The result is in ``cache.joint_force``; a floating root is free. ``physx_compat`` is as for
     :func:`compute_coriolis_compensation`.
 
     Examples:
@@ -293,7 +293,7 @@ def compute_coriolis_and_centrifugal_force(
 def _moving(
     simulation: ArticulationSimulation, cache: ArticulationCache, physx_compat: bool
 ) -> tuple[State, ArticulationCache]:
-    """The state with the cache's joint velocities, and the cache with the velocities as used."""
+    """The state with the cache's joint velocities, and the cache with the velocities actually used."""
     check_cache(simulation, cache)
     _check_joints(simulation, "joint_velocity", cache.joint_velocity)
     state = simulation.state.replace(joint_velocity=cache.joint_velocity)

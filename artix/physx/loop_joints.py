@@ -18,14 +18,14 @@ from artix.physx.simulation import AnyArticulation, ArticulationSimulation
 
 Array = jax.Array
 
-#: Relative residual of the rows below which ``computeLambda`` counts as converged.
+#: Relative residual of the rows up to which ``computeLambda`` counts as converged.
 TOLERANCE = 1e-5
 
 
 def get_coefficient_matrix_size(articulation: AnyArticulation) -> int:
     """``getCoefficientMatrixSize``: the number of entries of ``cache.coefficient_matrix``, rows times nv.
 
-    PhysX counts one column of n entries per loop joint, artix one row of nv entries per locked axis of a loop joint.
+    PhysX has one column of n entries per loop joint, artix one row of nv entries per locked axis of a loop joint.
 
     Examples:
       >>> from artix import physx
@@ -38,9 +38,9 @@ def get_coefficient_matrix_size(articulation: AnyArticulation) -> int:
 def compute_coefficient_matrix(simulation: ArticulationSimulation, cache: ArticulationCache) -> ArticulationCache:
     """``computeCoefficientMatrix``: the Jacobian J of all loop joints into ``cache.coefficient_matrix``, shape [r, nv].
 
-    Forces ``cache.lambda_`` on the rows act as the generalised force ``J^T lambda``. The rows of a joint are its locked
-    axes, translations before rotations, in the axes of the frame on ``link_a``, whose motion relative to ``link_b``
-    they measure; one row, the distance, for a distance joint. Row by row this is PhysX's memory order.
+    Forces ``cache.lambda_`` on the rows amount to the generalised force ``J^T lambda``. The rows of a joint are its
+    locked axes, translations before rotations. They measure the motion of the frame on ``link_a`` relative to
+    ``link_b`` along its own axes. A distance joint has one row, the distance. Row by row this is PhysX's memory order.
 
     Examples:
       >>> from artix import physx
@@ -62,24 +62,24 @@ def compute_coefficient_matrix(simulation: ArticulationSimulation, cache: Articu
 def compute_lambda(
     simulation: ArticulationSimulation, cache: ArticulationCache, joint_torque: Array, *, max_iterations: int = 10
 ) -> tuple[ArticulationCache, Array]:
-    """``computeLambda``: the forces of the loop joints under which their frames have no relative acceleration.
+    """``computeLambda``: the forces of the loop joints that keep their frames from accelerating relative to each other.
 
-    :func:`artix.constrained_forward_dynamics` under gravity, velocities, armature and ``joint_torque``, at the state of
-    the simulation, which stands for PhysX's ``initialState``. Where rows are redundant the forces are the least ones.
+    This is :func:`artix.constrained_forward_dynamics` under gravity, velocities, armature and ``joint_torque``, at the
+    state of the simulation, which replaces PhysX's ``initialState``. The forces on redundant rows are the smallest.
 
     Args:
       simulation: the articulation in its scene.
       cache: its cache.
       joint_torque: joint forces [N m or N], shape [n].
-      max_iterations: proximal iterations, all of which are done; static.
+      max_iterations: number of proximal iterations, all of which are carried out; static.
 
     Returns:
-      The cache with ``lambda_`` [N or N m] and ``coefficient_matrix``, shape [r] and [r, nv], and whether the frames'
-      relative accelerations vanish, to 1e-5 of the largest generalised acceleration or of one; a boolean.
+      The cache with ``lambda_`` [N or N m] and ``coefficient_matrix``, shape [r] and [r, nv], and a boolean: whether
+      the frames' relative accelerations are below 1e-5 of the largest generalised acceleration or of one.
 
     Raises:
       ValueError: an array has the wrong shape, the cache was made for another articulation, or a loop joint is of type
-        distance, which is no equality.
+        distance, which is not an equality constraint.
       TypeError: an array has another dtype than the articulation.
 
     Examples:

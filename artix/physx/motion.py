@@ -16,13 +16,13 @@ _ALL_KINEMATICS = ArticulationKinematicFlag.POSITION | ArticulationKinematicFlag
 
 
 def get_links(articulation: AnyArticulation) -> tuple[int, ...]:
-    """``getLinks``: the numbers of the links in the order of their creation.
+    """``getLinks``: the indices of the links in the order of their creation.
 
-    Every array is in the order of these numbers (PhysX's low-level index, breadth-first), not of their creation;
-    ``topology.link_names`` has their names.
+    Every array is in the order of these indices (PhysX's low-level index, breadth-first), not in the order of creation;
+    ``topology.link_names`` has the names.
 
     Raises:
-      TypeError: the articulation is padded to several topologies, which are data; ask ``fleet.topologies[member]``.
+      TypeError: the articulation is padded to several topologies; use ``fleet.topologies[member]``.
 
     Examples:
       >>> from artix import physx
@@ -54,11 +54,11 @@ def set_root_global_pose(
     Args:
       simulation: the articulation in its scene.
       pose: position [m] and quaternion xyzw, shape [7].
-      autowake: wake the articulation.
+      autowake: whether to wake the articulation.
 
     Raises:
-      ValueError: the shape is wrong.
-      TypeError: the dtype is not the articulation's.
+      ValueError: the pose has the wrong shape.
+      TypeError: it has another dtype than the articulation.
 
     Examples:
       >>> from artix import physx
@@ -90,8 +90,8 @@ def set_root_linear_velocity(
 ) -> ArticulationSimulation:
     """``setRootLinearVelocity``: of the root link's centre of mass, world axes [m/s], shape [3].
 
-    A velocity that is not zero wakes the articulation, and ``autowake`` does. A fixed base keeps the number and does
-    not move; PhysX lets its links' velocities follow until the next step.
+    A non-zero velocity wakes the articulation, and so does ``autowake``. A fixed base stores the velocity and does not
+    move; in PhysX its links' velocities follow until the next step.
 
     Examples:
       >>> from artix import physx
@@ -132,11 +132,11 @@ def set_root_angular_velocity(
 
 
 def get_link_acceleration(simulation: ArticulationSimulation, link: int | Array) -> Array:
-    """``getLinkAcceleration``: of one link in the last step, zero before the first.
+    """``getLinkAcceleration``: acceleration of one link in the last step, zero before the first.
 
     Args:
       simulation: the articulation in its scene.
-      link: the link's number, not its place in the order of creation.
+      link: the link's index, not its position in the order of creation.
 
     Returns:
       Classical acceleration of its centre of mass [m/s^2], then angular [rad/s^2], world axes, shape [6].
@@ -164,7 +164,7 @@ def update_kinematic(
     """``updateKinematic``: clears the last step's results; link poses and velocities always follow from the state.
 
     Like PhysX's ``eUPDATE_KINEMATIC`` on a GPU, it zeroes the accelerations and incoming joint forces of the last step,
-    which do not belong to the new state. ``flags`` says what changed and makes no difference.
+    which do not belong to the new state. ``flags`` makes no difference.
 
     Examples:
       >>> from artix import physx

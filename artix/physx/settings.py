@@ -1,4 +1,4 @@
-"""Settings of an articulation: flags, iteration counts, limits of its overall velocity, motions and drive types."""
+"""Settings of an articulation: flags, iteration counts, overall velocity limits, motions and drive types."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from artix.simulation.common.report import Residual
 
 Array = jax.Array
 
-_PADDED = "a padded articulation has its topology as data; ask fleet.topologies[member] instead"
+_PADDED = "the topology of a padded articulation is data; use fleet.topologies[member] instead"
 
 
 def get_articulation_flags(simulation: ArticulationSimulation) -> ArticulationFlag:
@@ -42,8 +42,8 @@ def get_articulation_flags(simulation: ArticulationSimulation) -> ArticulationFl
 def set_articulation_flags(simulation: ArticulationSimulation, flags: ArticulationFlag) -> ArticulationSimulation:
     """``setArticulationFlags``: all flags at once; they are static.
 
-    ``FIX_BASE`` changes the topology and with it the shape of every generalised vector: make a new cache afterwards.
-    ``DISABLE_SELF_COLLISION`` is stored without effect: which shapes may touch each other is part of the articulation.
+    ``FIX_BASE`` changes the topology and with it the shape of every generalised vector: create a new cache afterwards.
+    ``DISABLE_SELF_COLLISION`` is stored without effect: which shapes may collide is part of the articulation.
 
     Raises:
       TypeError: the articulation is padded to several topologies, where the base is data.
@@ -98,7 +98,7 @@ def get_solver_iteration_counts(simulation: ArticulationSimulation) -> tuple[int
 def set_solver_iteration_counts(
     simulation: ArticulationSimulation, position_iterations: int, velocity_iterations: int = 1
 ) -> ArticulationSimulation:
-    """``setSolverIterationCounts``; static, so that another count compiles again.
+    """``setSolverIterationCounts``; the counts are static, so a new one triggers compilation.
 
     Raises:
       ValueError: fewer than 1 position or 0 velocity iterations, or more than 255 of either.
@@ -111,8 +111,8 @@ def set_solver_iteration_counts(
     """
     if max(position_iterations, velocity_iterations) > 255:
         raise ValueError(
-            f"PhysX has at most 255 iterations; found {position_iterations} and {velocity_iterations}; "
-            "simulation.replace(options=...) knows no such limit"
+            f"PhysX allows at most 255 iterations; found {position_iterations} and {velocity_iterations}; "
+            "simulation.replace(options=...) has no such limit"
         )
     options = dataclasses.replace(
         simulation.options, position_iterations=position_iterations, velocity_iterations=velocity_iterations
@@ -121,9 +121,9 @@ def set_solver_iteration_counts(
 
 
 def get_solver_residual(simulation: ArticulationSimulation) -> tuple[Residual, Residual]:
-    """``getSolverResidual``: of the position and of the velocity iterations of the last step, zero before the first.
+    """``getSolverResidual``: residuals of the position and velocity iterations of the last step, zero before the first.
 
-    What the last sweep still had to correct of each row's velocity; see :class:`artix.Residual`.
+    They measure how much the last sweep still had to correct each row's velocity; see :class:`artix.Residual`.
 
     Examples:
       >>> from artix import physx
@@ -175,7 +175,12 @@ def get_max_com_angular_velocity(simulation: ArticulationSimulation) -> Array:
 
 
 def set_max_com_angular_velocity(simulation: ArticulationSimulation, limit: float | Array) -> ArticulationSimulation:
-    """``setMaxCOMAngularVelocity`` [rad/s], likewise: angular momentum about the centre of mass over its inertia.
+    """``setMaxCOMAngularVelocity`` [rad/s], removed in PhysX 5.6: limits angular momentum divided by inertia.
+
+    Both are about the centre of mass of the whole articulation; ``simulate`` scales the velocity of a floating base.
+
+    Raises:
+      ValueError: the limit is negative or NaN.
 
     Examples:
       >>> from artix import physx
@@ -206,7 +211,7 @@ def get_motion(articulation: AnyArticulation, joint: str, axis: Axis) -> Articul
 
 
 def get_drive_type(articulation: AnyArticulation, joint: str, axis: Axis) -> ArticulationDriveType:
-    """The ``driveType`` of ``getDriveParams``; ``NONE`` where stiffness and damping are zero.
+    """The ``driveType`` of ``getDriveParams``; ``NONE`` if stiffness and damping are zero.
 
     Examples:
       >>> from artix import physx
@@ -223,7 +228,7 @@ def get_drive_type(articulation: AnyArticulation, joint: str, axis: Axis) -> Art
 
 
 def _dof(articulation: AnyArticulation, joint: str, axis: Axis) -> int | None:
-    """The DOF of a joint's axis, ``None`` where the axis is locked."""
+    """The DOF of a joint's axis; ``None`` if the axis is locked."""
     tree = static_topology(articulation, _PADDED)
     dofs = tree.dofs(joint)
     free = tree.dof_axis[dofs].tolist()

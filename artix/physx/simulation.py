@@ -30,27 +30,28 @@ PHYSX_OPTIONS = SolverOptions(solver="pgs")
 class ArticulationSimulation(struct.PyTreeNode):
     """One articulation in a scene: ``PxArticulationReducedCoordinate`` as a value.
 
-    The functions of :mod:`artix.physx` that change something return a changed simulation. Batch it with ``jax.vmap``.
-    Build one with :func:`create_simulation`.
+    Functions of :mod:`artix.physx` that change something return a new simulation. Create one with
+    :func:`create_simulation`; batch it with ``jax.vmap``.
 
     Attributes:
       articulation: the parameters, and the static topology.
       state: root pose and velocity, joint positions and velocities.
       joint_force: applied joint forces [N m or N], which persist, shape [n].
       drive_target: target positions of the drives [rad or m], which persist, shape [n].
-      drive_target_velocity: their target velocities [rad/s or m/s], which persist, shape [n].
+      drive_target_velocity: target velocities of the drives [rad/s or m/s], which persist, shape [n].
       external_force: forces [N] and torques [N m] on the links during the next step only, world axes, at the centres of
         mass, shape [L, 6].
       report: accelerations and incoming joint forces of the last step, zero before the first one.
-      sleep: how near to sleep the links are; see :class:`artix.SleepState`.
-      sleep_threshold: mass-normalised kinetic energy below which it may fall asleep [m^2/s^2], shape [].
-      stabilization_threshold: the same for PhysX's stabilisation, which artix does not implement; has no effect.
-      max_com_linear_velocity: limit of the speed of the whole articulation's centre of mass [m/s], shape []; ``None``
-        for none. Floating bases only; removed in PhysX 5.6.
-      max_com_angular_velocity: limit of its angular velocity as a whole [rad/s], likewise.
+      sleep: how close the links are to falling asleep; see :class:`artix.SleepState`.
+      sleep_threshold: mass-normalised kinetic energy below which the articulation may fall asleep [m^2/s^2], shape [].
+      stabilization_threshold: threshold of PhysX's stabilisation [m^2/s^2], which artix does not implement; no effect.
+      max_com_linear_velocity: speed limit of the whole articulation's centre of mass [m/s], shape []; ``None`` for
+        none. Floating bases only; removed in PhysX 5.6.
+      max_com_angular_velocity: limit of its overall angular velocity [rad/s], shape []; ``None`` for none. Floating
+        bases only; removed in PhysX 5.6.
       options: solver, iteration counts and ``drive_limits_are_forces``; static.
-      disable_self_collision: PhysX's ``eDISABLE_SELF_COLLISION``, kept without effect: which shapes may touch each
-        other is part of the articulation (``topology.geometry_pairs``); static.
+      disable_self_collision: PhysX's ``eDISABLE_SELF_COLLISION``, stored without effect: which shapes may collide is
+        part of the articulation (``topology.geometry_pairs``); static.
 
     Examples:
       >>> from artix import physx
@@ -97,11 +98,11 @@ AnyArticulation: TypeAlias = Articulation | ArticulationSimulation
 def create_simulation(
     articulation: Articulation, state: State | None = None, *, options: SolverOptions = PHYSX_OPTIONS
 ) -> ArticulationSimulation:
-    """Puts an articulation into a scene: awake, without forces, drives at the articulation's own targets.
+    """Places an articulation in a scene: awake, without forces, with the drives at the articulation's own targets.
 
     Args:
       articulation: the articulation.
-      state: where it is; the neutral state when ``None``.
+      state: its initial state; the neutral state when ``None``.
       options: how :func:`simulate` steps; PhysX's default solver PGS with 4 position and 1 velocity iterations.
         Articulations padded to several topologies need ``SolverOptions()``.
 
@@ -142,9 +143,9 @@ def create_simulation(
 def simulate(simulation: ArticulationSimulation, dt: float | Array) -> ArticulationSimulation:
     """One step, ``PxScene::simulate`` and ``fetchResults`` for one articulation: :func:`artix.step_and_report`.
 
-    Joint forces and drive targets persist, link forces and torques are cleared. The articulation falls asleep as
-    :func:`artix.step_with_sleep` says, unless the sleep threshold is zero; what sleeps does not move and has no
-    accelerations, and wakes by an applied force or by what sets its state.
+    Joint forces and drive targets persist; link forces and torques are cleared. The articulation falls asleep by the
+    rules of :func:`artix.step_with_sleep` unless the sleep threshold is zero. A sleeping articulation does not move and
+    has no accelerations; applied forces and functions that set its state wake it.
 
     Args:
       simulation: the articulation in its scene.
@@ -154,7 +155,7 @@ def simulate(simulation: ArticulationSimulation, dt: float | Array) -> Articulat
       The simulation a step later.
 
     Raises:
-      ValueError: an array has the wrong shape, or the articulation has what :func:`artix.step` does not step.
+      ValueError: an array has the wrong shape, or :func:`artix.step` does not support the articulation.
       TypeError: an array has another dtype, or the solver needs a static topology.
 
     Examples:
@@ -181,10 +182,10 @@ def simulate(simulation: ArticulationSimulation, dt: float | Array) -> Articulat
 
 
 def limit_com_velocity(simulation: ArticulationSimulation, state: State) -> State:
-    """The state with the overall velocity of the articulation scaled down to the simulation's limits.
+    """Scales the overall velocity of the articulation down to the simulation's limits.
 
-    The root's velocity changes, and all links move with it as one rigid body; joint velocities stay. A fixed base has
-    no overall velocity.
+    Only the root's velocity changes, and all links move with it as one rigid body. A fixed base has no overall
+    velocity.
     """
     linear, angular = simulation.max_com_linear_velocity, simulation.max_com_angular_velocity
     tree = simulation.topology

@@ -1,4 +1,4 @@
-"""Puts an articulation to sleep and wakes it; its wake counters and thresholds."""
+"""Puts an articulation to sleep and wakes it up; wake counters and thresholds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Array = jax.Array
 
 
 def is_sleeping(simulation: ArticulationSimulation) -> Array:
-    """``isSleeping``: whether the wake counters of all links are zero, a boolean, shape [].
+    """``isSleeping``: whether the wake counters of all links are zero, boolean, shape [].
 
     Examples:
       >>> from artix import physx
@@ -26,7 +26,7 @@ def is_sleeping(simulation: ArticulationSimulation) -> Array:
 
 
 def wake_up(simulation: ArticulationSimulation) -> ArticulationSimulation:
-    """``wakeUp``: awake, with the wake counters at their reset value of 0.4 s.
+    """``wakeUp``: wakes the articulation and sets the wake counters to their reset value of 0.4 s.
 
     Examples:
       >>> from artix import physx
@@ -38,7 +38,7 @@ def wake_up(simulation: ArticulationSimulation) -> ArticulationSimulation:
 
 
 def put_to_sleep(simulation: ArticulationSimulation) -> ArticulationSimulation:
-    """``putToSleep``: asleep, with all velocities, forces and wake counters zero; targets and positions stay.
+    """``putToSleep``: zeroes all velocities, forces and wake counters; targets and positions stay.
 
     Examples:
       >>> from artix import physx
@@ -56,12 +56,12 @@ def put_to_sleep(simulation: ArticulationSimulation) -> ArticulationSimulation:
 
 
 def wake_if(simulation: ArticulationSimulation, condition: bool | Array) -> ArticulationSimulation:
-    """What PhysX's ``autowake`` does where the condition holds: the wake counters at least at their reset value."""
+    """PhysX's ``autowake``: where the condition holds, raises the wake counters to at least their reset value."""
     return simulation.replace(sleep=sleeping.woken_if(condition, simulation.sleep))
 
 
 def get_wake_counter(simulation: ArticulationSimulation) -> Array:
-    """``getWakeCounter``: the longest of the links' counters [s], shape [].
+    """``getWakeCounter``: the largest of the links' counters [s], shape [].
 
     Examples:
       >>> from artix import physx
@@ -123,7 +123,7 @@ def get_stabilization_threshold(simulation: ArticulationSimulation) -> Array:
 
 
 def set_stabilization_threshold(simulation: ArticulationSimulation, threshold: float | Array) -> ArticulationSimulation:
-    """``setStabilizationThreshold`` [m^2/s^2], which artix keeps without effect: it has no stabilisation.
+    """``setStabilizationThreshold`` [m^2/s^2]; stored without effect, since artix does not implement stabilisation.
 
     Raises:
       ValueError: the value is negative or not finite.

@@ -1,4 +1,4 @@
-"""Small built-in robots for learning and testing, described without meshes."""
+"""Small built-in robots without meshes, for learning and testing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from artix.io.urdf.reader import load_urdf
 from artix.model.articulation import Articulation
 
-#: Each robot and whether its base is fixed unless told otherwise.
+#: The robots, and whether their base is fixed by default.
 _FIXED_BASE = {"arm7": True, "cart_pole": True, "double_pendulum": True, "humanoid": False, "quadruped": False}
 
 
@@ -27,27 +27,31 @@ def path(name: str) -> Path:
     """The path of a robot's URDF.
 
     Raises:
-      ValueError: there is no robot of this name; the message lists those that there are.
+      ValueError: there is no robot of this name; the message lists the names.
 
     Examples:
       >>> print(artix.robots.path("arm7").name)
       arm7.urdf
     """
     if name not in _FIXED_BASE:
-        raise ValueError(f"no robot called {name!r}; there are: {', '.join(names())}")
+        raise ValueError(f"no robot called {name!r}; choose from: {', '.join(names())}")
     return Path(str(importlib.resources.files(__name__) / f"{name}.urdf"))
 
 
 def load(name: str, **options: Any) -> Articulation:
-    """Reads one of the robots.
+    """Loads one of the built-in robots.
 
     Args:
-      name: ``"cart_pole"`` and ``"double_pendulum"`` (2 DOFs), ``"arm7"`` (7), ``"quadruped"`` (12), ``"humanoid"``
+      name: ``"cart_pole"`` or ``"double_pendulum"`` (2 DOFs), ``"arm7"`` (7), ``"quadruped"`` (12) or ``"humanoid"``
         (25).
-      **options: as for :func:`~artix.load_urdf`; the last two robots float unless ``fixed_base=True`` is given.
+      **options: options of :func:`~artix.load_urdf`. The quadruped and the humanoid have a floating base unless
+        ``fixed_base=True``; the others have a fixed base.
+
+    Returns:
+      The articulation.
 
     Raises:
-      ValueError: there is no robot of this name; the message lists those that there are.
+      ValueError: there is no robot of this name; the message lists the names.
 
     Examples:
       >>> arm = artix.robots.load("arm7")

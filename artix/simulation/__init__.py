@@ -6,7 +6,13 @@ from artix.simulation.common.options import Control, SolverOptions
 from artix.simulation.common.report import ContactReport, LinkContactReport, Residual, StepReport
 from artix.simulation.continuous import vector_field
 from artix.simulation.projected.friction_anchors import FrictionAnchors
-from artix.simulation.rollout import rollout
+from artix.simulation.rollout import rollout, scene_rollout, settled_contact_memory
+from artix.simulation.scene import (
+    SceneReport,
+    scene_step,
+    scene_step_and_report,
+    scene_step_with_contact_memory,
+)
 from artix.simulation.sleeping import SleepState, is_sleeping, put_to_sleep, step_with_sleep, wake_up
 from artix.simulation.step import step, step_and_report, step_with_contact_memory, step_with_joint_drift
 
@@ -17,12 +23,18 @@ __all__ = [
     "FrictionAnchors",
     "LinkContactReport",
     "Residual",
+    "SceneReport",
     "SleepState",
     "SolverOptions",
     "StepReport",
     "is_sleeping",
     "put_to_sleep",
     "rollout",
+    "scene_rollout",
+    "scene_step",
+    "scene_step_and_report",
+    "scene_step_with_contact_memory",
+    "settled_contact_memory",
     "step",
     "step_and_report",
     "step_with_contact_memory",

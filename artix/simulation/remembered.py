@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 import jax.numpy as jnp
 
+from artix.constraints.contact_points import Contacts
 from artix.contact.ground import Ground
 from artix.contact.ground_contacts import contacts_with_ground
-from artix.contact.link_contacts import contacts_between_links
+from artix.contact.link_contacts import contacts_of_pairs
 from artix.contact.selection import Choice
 from artix.kinematics.solve import kinematics
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
+from artix.model.scene import Scene
 from artix.model.topology import Topology
-from artix.simulation.common.contact_memory import ContactMemory
+from artix.simulation.common.contact_memory import ContactMemory, grounded, pairs_of
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.implicit.contact_bounds import Touching
 from artix.simulation.implicit.touches import Touches
@@ -27,32 +30,35 @@ Memory = TypeVar("Memory", ContactMemory, FrictionAnchors)
 
 
 def no_memory(
-    articulation: Articulation, ground: Ground | None, options: SolverOptions
+    articulation: Articulation | Scene, ground: Ground | None, options: SolverOptions
 ) -> ContactMemory | FrictionAnchors | None:
     """What the contacts of a first step remember; ``None`` where nothing can touch."""
-    if options.solver in ("pgs", "tgs"):
+    if options.solver in ("pgs", "tgs") and not isinstance(articulation, Scene):
         return None if ground is None else FrictionAnchors.none(articulation, ground)
     if ground is None and not has_pairs(articulation):
         return None
     return ContactMemory.none(articulation, ground, options.max_contacts_per_geometry)
 
 
-def has_pairs(articulation: Articulation) -> bool:
-    """Whether any shapes of an articulation touch each other."""
+def has_pairs(articulation: Articulation | Scene) -> bool:
+    """Whether any shapes of an articulation or a scene touch each other."""
+    if isinstance(articulation, Scene):
+        return bool(articulation.pairs) or any(has_pairs(one) for one in articulation.articulations)
     return isinstance(articulation.topology, Topology) and bool(articulation.topology.geometry_pairs)
 
 
 def touching_of(
-    articulation: Articulation,
-    state: State,
+    articulation: Articulation | Scene,
+    states: Sequence[State],
     ground: Ground | None,
     options: SolverOptions,
     memory: ContactMemory | None = None,
 ) -> Touching | None:
     """The contacts with the ground and between links at the start of a step."""
-    touches, choice = _touches_of(articulation, state, ground, options)
-    if choice is None:
+    found = _touches_of(articulation, states, ground, options)
+    if found is None:
         return None
+    touches, choice = found
     if memory is None:
         return Touching(touches, choice)
     if not isinstance(memory, ContactMemory):
@@ -60,9 +66,9 @@ def touching_of(
             f"solver='implicit' remembers artix.ContactMemory; the memory is a {type(memory).__name__}: begin with "
             "artix.ContactMemory.none(articulation, ground)"
         )
-    candidates = (choice.num_candidates, 3)
+    candidates, dofs = (choice.num_candidates, 3), (sum(len(state.joint_position) for state in states),)
     check_vector("memory.impulse", memory.impulse, candidates, articulation.dtype, "C candidates of the shapes")
-    check_vector("memory.joint_friction", memory.joint_friction, state.joint_position.shape, articulation.dtype, "n")
+    check_vector("memory.joint_friction", memory.joint_friction, dofs, articulation.dtype, "n")
     # What has opened since, as after an impact, begins with nothing: few iterations do not undo a large impulse.
     impulse = choice.recalled(memory.impulse)
     if not options.contact_smoothing:
@@ -72,21 +78,23 @@ def touching_of(
 
 
 def _touches_of(
-    articulation: Articulation, state: State, ground: Ground | None, options: SolverOptions
-) -> tuple[Touches, Choice | None]:
+    articulation: Articulation | Scene, states: Sequence[State], ground: Ground | None, options: SolverOptions
+) -> tuple[Touches, Choice] | None:
     """The contacts, and which candidates they are; ``None`` where nothing can touch."""
-    on_ground = between = None
-    choices = []
-    kin = kinematics(articulation, state)
+    members = articulation.articulations if isinstance(articulation, Scene) else (articulation,)
+    kins = [kinematics(*member) for member in zip(members, states, strict=True)]
+    grounds: list[Contacts | None] = [None] * len(members)
+    between, choices = None, []
     if ground is not None:
-        found = contacts_with_ground(articulation, kin, ground, options.max_contacts_per_geometry)
-        on_ground = found.contacts
-        choices.append(found.choice)
-    if has_pairs(articulation):
-        between = contacts_between_links(articulation, kin, options.max_link_contacts)
+        for k in grounded(articulation):
+            found = contacts_with_ground(members[k], kins[k], ground, options.max_contacts_per_geometry)
+            grounds[k] = found.contacts
+            choices.append(found.choice)
+    pairs = pairs_of(articulation)
+    if len(pairs):
+        between = contacts_of_pairs(members, kins, pairs, options.max_link_contacts)
         choices.append(between.choice)
-    touches = Touches(on_ground, between)
-    return touches, Choice.joined(choices) if choices else None
+    return (Touches(tuple(grounds), between, pairs), Choice.joined(choices)) if choices else None
 
 
 def held_by(

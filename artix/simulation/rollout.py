@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -9,8 +10,17 @@ import jax
 from artix.contact.ground import Ground
 from artix.evaluation.devices import scan
 from artix.model.articulation import Articulation, State
+from artix.model.scene import Scene
+from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import Control, SolverOptions
 from artix.simulation.remembered import no_memory
+from artix.simulation.scene import (
+    Controls,
+    States,
+    check_scene_solver,
+    scene_step,
+    scene_step_with_contact_memory,
+)
 from artix.simulation.step import DEFAULT_OPTIONS, step, step_with_contact_memory
 
 Array = jax.Array
@@ -36,7 +46,8 @@ def rollout(
       dt: the step [s].
       options: solver and iterations; static.
       num_steps: number of steps T under a constant control.
-      ground: as for :func:`step`; the steps remember their contacts, as by :func:`step_with_contact_memory`.
+      ground: as for :func:`step`; the steps remember their contacts, and the first one begins with
+        :func:`settled_contact_memory`.
 
     Returns:
       The states after each step, every array with a leading axis [T].
@@ -59,6 +70,9 @@ def rollout(
         raise ValueError("give num_steps, or a control with a leading axis over the steps")
 
     memory = no_memory(articulation, ground, options)
+    if isinstance(memory, ContactMemory):
+        first = control if num_steps is not None else _first(control)
+        memory = settled_contact_memory(articulation, state, first, dt, options, ground=ground)
 
     def advance(now: tuple[State, Any], now_control: Control | None) -> tuple[tuple[State, Any], State]:
         given = control if num_steps is not None else now_control
@@ -72,3 +86,128 @@ def rollout(
         return (end, remembered), end
 
     return scan(advance, (state, memory), None if num_steps is not None else control, length=num_steps)[1]
+
+
+def scene_rollout(
+    scene: Scene,
+    states: Mapping[str, State],
+    controls: Controls | None,
+    dt: float | Array,
+    options: SolverOptions = DEFAULT_OPTIONS,
+    *,
+    num_steps: int | None = None,
+    ground: Ground | None = None,
+) -> States:
+    """Many steps of a scene in one ``jax.lax.scan``, which remember their contacts; see :func:`artix.rollout`.
+
+    Args:
+      scene: as for :func:`scene_step`.
+      states: where the members start, by name.
+      controls: with ``num_steps``, the controls that hold during all steps; without, one for each step, every array
+        with a leading axis [T].
+      dt: the step [s].
+      options: as for :func:`scene_step`.
+      num_steps: number of steps T under constant controls.
+      ground: as for :func:`scene_step`.
+
+    Returns:
+      The states after each step by name, every array with a leading axis [T].
+
+    Raises:
+      ValueError: neither ``num_steps`` nor an array in ``controls`` says how many steps there are; and as
+        :func:`scene_step`.
+      TypeError: as :func:`scene_step`.
+
+    Examples:
+      >>> pole = artix.robots.load("cart_pole")
+      >>> scene = artix.Scene.of({"one": pole, "other": pole})
+      >>> push = artix.Control(joint_force=jnp.array([1.0, 0.0]))
+      >>> path = artix.scene_rollout(scene, scene.neutral_states(), {"one": push}, 0.01, num_steps=50)
+      >>> print(path["one"].joint_position.shape, path["one"].joint_position[-1, 0] > 0.1)
+      (50, 2) True
+      >>> print(path["other"].joint_position[-1, 0])
+      0.0
+    """
+    if num_steps is None and not jax.tree.leaves(controls):
+        raise ValueError("give num_steps, or controls with a leading axis over the steps")
+    check_scene_solver(options)
+    memory = no_memory(scene, ground, options)
+    if isinstance(memory, ContactMemory):
+        first = controls if num_steps is not None else _first(controls)
+        memory = settled_contact_memory(scene, dict(states), first, dt, options, ground=ground)
+
+    def advance(now: tuple[States, Any], now_controls: Controls | None) -> tuple[tuple[States, Any], States]:
+        given = controls if num_steps is not None else now_controls
+        before, remembered = now
+        if remembered is None:
+            ends = scene_step(scene, before, given, dt, options)
+        else:
+            ends, remembered = scene_step_with_contact_memory(
+                scene, before, remembered, given, dt, options, ground=ground
+            )
+        return (ends, remembered), ends
+
+    return scan(advance, (dict(states), memory), None if num_steps is not None else controls, length=num_steps)[1]
+
+
+def settled_contact_memory(
+    articulation: Articulation | Scene,
+    state: State | States,
+    control: Control | Controls | None,
+    dt: float | Array,
+    options: SolverOptions = DEFAULT_OPTIONS,
+    *,
+    ground: Ground | None = None,
+    repetitions: int = 2,
+) -> ContactMemory:
+    """The contact memory with which to begin at a state that is not the end of a step.
+
+    The first step after a reset has nothing to remember, and few iterations from nothing leave flat feet with spurious
+    velocities. This takes that step again and again from the same state, each time with what it found the last time.
+
+    Args:
+      articulation: the articulation, or a scene.
+      state: where the first step will start; of a scene, the states by name.
+      control: of the first step; of a scene, the controls by name.
+      dt: as for :func:`step`.
+      options: as for :func:`step`, with ``solver="implicit"``.
+      ground: as for :func:`step`.
+      repetitions: how many times; each is as accurate as ``contact_iterations`` more in the first step, at the cost of
+        a step.
+
+    Returns:
+      The memory. It has no derivatives.
+
+    Raises:
+      ValueError: as :func:`step`, the solver is another one, or nothing could touch.
+      TypeError: as :func:`step`.
+
+    Examples:
+      >>> builder = artix.ArticulationBuilder()
+      >>> _ = builder.add_link(mass=2.0, inertia=(0.05, 0.03, 0.07), name="box")
+      >>> builder.add_geometry("box", artix.Geometry.box((0.2, 0.3, 0.1), friction=0.7))
+      >>> box, ground = builder.build(), artix.Ground.flat()
+      >>> state = artix.neutral_state(box).replace(root_pose=jnp.array([0.0, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0]))
+      >>> memory = artix.settled_contact_memory(box, state, None, 0.005, ground=ground)
+      >>> print(memory.impulse[:, 2].sum() / 0.005)  # its weight [N]
+      19.62
+    """
+    memory = no_memory(articulation, ground, options)
+    if not isinstance(memory, ContactMemory):
+        raise ValueError(
+            "there is no contact to remember: settled_contact_memory needs solver='implicit', and a ground or pairs of "
+            "shapes"
+        )
+    given = jax.lax.stop_gradient((articulation, state, control, dt, ground))
+
+    def again(found: ContactMemory, _: None) -> tuple[ContactMemory, None]:
+        here, start, forces, time, floor = given
+        take_step: Any = scene_step_with_contact_memory if isinstance(here, Scene) else step_with_contact_memory
+        return take_step(here, start, found, forces, time, options, ground=floor)[1], None
+
+    return scan(again, memory, length=repetitions)[0]
+
+
+def _first(controls: Any) -> Any:
+    """Those of the first step."""
+    return jax.tree.map(lambda x: x[0], controls)

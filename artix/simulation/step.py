@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 
 from artix.contact.ground import Ground
 from artix.evaluation import quantity
-from artix.evaluation.devices import scan
 from artix.model.articulation import Articulation, State
-from artix.model.checks import as_time, check_state, check_vector
+from artix.model.checks import as_time, check_state, check_type, check_vector
 from artix.model.topology import Topology
 from artix.simulation.common.options import Control, SolverOptions, check_control
 from artix.simulation.common.report import StepReport
 from artix.simulation.continuous import rk4_step
 from artix.simulation.implicit.step import implicit_step, implicit_step_and_report
+from artix.simulation.in_parts import in_parts
 from artix.simulation.projected.contact_checks import check_rigid
 from artix.simulation.projected.step import physx_step
 from artix.simulation.remembered import Memory, has_pairs, held_by, touching_of
@@ -89,12 +88,12 @@ def _step(
         if options.solver == "rk4":
             return rk4_step(articulation, now, control, part, options.tendon_law), ()
         if options.solver == "implicit":
-            touching = touching_of(articulation, now, ground, options)
-            return implicit_step(articulation, now, control, part, options, touching)[0], ()
+            touching = touching_of(articulation, [now], ground, options)
+            return implicit_step([articulation], [now], [control], part, options, touching)[0][0], ()
         held = held_by(articulation, now, ground, None)
         return physx_step(articulation, now, control, part, options, touching=held).state, ()
 
-    return _in_parts(take_step, state, dt, options)[0]
+    return in_parts(take_step, state, dt, options)[0]
 
 
 def step_and_report(
@@ -139,13 +138,14 @@ def _step_and_report(
 
     def take_step(now: State, part: Array) -> tuple[State, StepReport]:
         if options.solver == "implicit":
-            touching = touching_of(articulation, now, ground, options)
-            return implicit_step_and_report(articulation, now, control, part, options, touching)
+            touching = touching_of(articulation, [now], ground, options)
+            (end,), (report,) = implicit_step_and_report([articulation], [now], [control], part, options, touching)
+            return end, report
         held = held_by(articulation, now, ground, None)
         outcome = physx_step(articulation, now, control, part, options, touching=held)
         return outcome.state, outcome.report
 
-    return _in_parts(take_step, state, dt, options)
+    return in_parts(take_step, state, dt, options)
 
 
 def step_with_contact_memory(
@@ -215,11 +215,11 @@ def _step_with_contact_memory(
             held = held_by(articulation, now[0], ground, now[1])
             outcome = physx_step(articulation, now[0], control, part, options, touching=held)
             return (outcome.state, outcome.anchors), ()
-        touching = touching_of(articulation, now[0], ground, options, now[1])
-        end, remembered = implicit_step(articulation, now[0], control, part, options, touching)
+        touching = touching_of(articulation, [now[0]], ground, options, now[1])
+        (end,), remembered = implicit_step([articulation], [now[0]], [control], part, options, touching)
         return (end, now[1] if remembered is None else remembered), ()
 
-    return _in_parts(take_step, (state, memory), dt, options)[0]
+    return in_parts(take_step, (state, memory), dt, options)[0]
 
 
 def step_with_joint_drift(
@@ -292,25 +292,20 @@ def _step_with_joint_drift(
         outcome = physx_step(articulation, now[0], control, part, options, drift=now[1])
         return (outcome.state, outcome.drift), outcome.report
 
-    (end, drift), report = _in_parts(one, (state, drift), dt, options)
+    (end, drift), report = in_parts(one, (state, drift), dt, options)
     return end, drift, report
-
-
-def _in_parts(
-    take_step: Callable[[Any, Array], tuple[Any, Any]], state: Any, dt: Array, options: SolverOptions
-) -> tuple[Any, Any]:
-    """The state after all parts of a step, and what the last one reports."""
-    part = dt / options.substeps
-    if options.substeps == 1:
-        return take_step(state, part)
-    end, reports = scan(lambda now, _: take_step(now, part), state, length=options.substeps)
-    return end, jax.tree.map(lambda each: each[-1], reports)
 
 
 def _checked(
     articulation: Articulation, state: State, control: Control | None, options: SolverOptions, ground: Ground | None
 ) -> Control:
     """The control, once all arguments are found to be right."""
+    control = Control() if control is None else control
+    check_state(articulation, state)
+    check_type("control", control, Control)
+    check_type("options", options, SolverOptions)
+    if ground is not None:
+        check_type("ground", ground, Ground)
     if ground is not None and options.solver == "rk4":
         raise ValueError(
             "solver='rk4' knows no ground: contacts need solver='implicit', 'pgs' or 'tgs'; leave ground out to step "
@@ -321,8 +316,6 @@ def _checked(
             f"solver={options.solver!r} knows no contacts between links, for which the articulation has pairs of "
             "shapes: step with solver='implicit', or take them out by artix.select_geometry_pairs(articulation, ())"
         )
-    control = Control() if control is None else control
-    check_state(articulation, state)
     check_control(articulation, control)
     _check_topology(articulation, options)
     return control

@@ -1,4 +1,4 @@
-"""A motion in one file of HTML that opens in any browser, without a network and without Python."""
+"""A motion as a single HTML file that opens in any browser, without a network or Python."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def save_html(
     dark_mode: bool = False,
     **options: Any,
 ) -> None:
-    """Saves a motion as one file of HTML, which plays it in any browser.
+    """Saves a motion as a single HTML file that plays in any browser.
 
-    The file contains everything, viser's player (0.8 MB) included, and asks for no address outside it.
+    The file contains everything, including viser's player (0.8 MB), and loads nothing from the network.
 
     Args:
       path: the file.
@@ -40,9 +40,9 @@ def save_html(
       states: of one articulation: leaves ``joint_position`` of shape [n] for a still, [T, n] for a motion, [T, N, n]
         for motions of a batch; of N articulations or of a fleet: [N, n] or [T, N, n].
       dt: time from one frame to the next [s].
-      ground: planes and height fields to draw; without one a floor is drawn below the robots.
-      series: what is plotted over time below the motion, by name: one curve [T] or several [T, C].
-      max_rate: frames per second of motion that are kept at most [1/s].
+      ground: planes and height fields to draw; without it, a floor is drawn below the robots.
+      series: curves to plot over time below the motion, by name: one curve [T] or several [T, C].
+      max_rate: the most frames kept per second of motion [1/s].
       dark_mode: whether the background is dark.
       **options: ``visuals``, ``layout``, ``show``, ``contacts`` and ``commands`` of :func:`make_scene`.
 
@@ -70,9 +70,9 @@ def scene_html(
     """The text of :func:`save_html` for a scene that was made already.
 
     Args:
-      scene: what there is to see.
-      series: what is plotted over time below the scene, by name: one curve [T] or several [T, C].
-      max_rate: frames per second of motion that are kept at most [1/s].
+      scene: the scene.
+      series: curves to plot over time below the scene, by name: one curve [T] or several [T, C].
+      max_rate: the most frames kept per second of motion [1/s].
       dark_mode: whether the background is dark.
 
     Raises:
@@ -90,7 +90,7 @@ def scene_html(
         raise ValueError(f"max_rate must be positive [1/s]; found {max_rate}")
     curves = checked_series(series or {}, scene.num_frames)
     with private_server() as server:
-        nodes = Nodes(server, scene)
+        nodes = Nodes(server, scene, dark_mode=dark_mode)
         recording = server.get_scene_serializer()
         stride = max(1, round(1.0 / (max_rate * scene.dt)))
         for frame in range(0, scene.num_frames, stride):

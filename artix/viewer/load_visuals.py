@@ -26,16 +26,16 @@ MAX_TRIANGLES = 40_000
 
 
 def visuals_of(articulation: Articulation) -> tuple[Visual, ...]:
-    """Visuals of a robot without its description.
+    """Visuals of a robot whose description is not at hand.
 
-    Robots of :mod:`artix.robots`, known by name and links, are drawn as their files say; others by the shapes with
-    which they touch, and if these leave most links with mass bare, these by :func:`link_visuals`.
+    Robots of :mod:`artix.robots`, recognised by name and links, are drawn as their files say. Others are drawn by their
+    collision shapes; if most links with mass have none, those links are drawn by :func:`link_visuals`.
 
     Args:
       articulation: one articulation.
 
     Raises:
-      ValueError: the articulation is one of a padded fleet.
+      ValueError: the articulation belongs to a padded fleet.
 
     Examples:
       >>> from artix import viewer
@@ -69,26 +69,26 @@ def load_visuals(
     root: str | None = None,
     max_triangles: int | None = MAX_TRIANGLES,
 ) -> tuple[Visual, ...]:
-    """Reads what a description draws of a robot: ``<visual>`` of URDF, geoms of MJCF, geometry of USD.
+    """Reads a robot's visuals from its description: ``<visual>`` in URDF, geoms in MJCF, geometry in USD.
 
-    Files of meshes are read with trimesh (``pip install 'artix[viewer]'``). One that is not there or cannot be read is
-    left out with a warning that names it, and the link's collision shapes are drawn in its place.
+    Mesh files are read with trimesh (``pip install 'artix[viewer]'``). If one is missing or cannot be read, a warning
+    names the file and the link, and the link's collision shapes are drawn instead.
 
     Args:
-      path: the description from which ``articulation`` was loaded, or of the same robot in another format.
-      articulation: the robot, whose links, and frames of merged links, are found by their names.
-      package_dirs: folders in which to look for packages of ``package://`` addresses, before those above ``path``.
-      root: path of the prim that is the articulation's root, for USD with several.
-      max_triangles: the most triangles of all meshes together; larger ones are simplified. ``None`` takes all.
+      path: the description that ``articulation`` was loaded from, or one of the same robot in another format.
+      articulation: the robot; its links, and the frames of merged links, are matched by name.
+      package_dirs: folders to search for packages of ``package://`` URLs, before the folders above ``path``.
+      root: path of the articulation root prim, for a USD stage with several.
+      max_triangles: the most triangles for all meshes together; meshes beyond it are simplified. ``None`` keeps all.
 
     Returns:
-      The visuals. Where most links with mass have none, these are drawn as :func:`visuals_of` would.
+      The visuals. If most links with mass have none, they are drawn as :func:`visuals_of` would draw them.
 
     Raises:
-      ValueError: the suffix is of no known format; no link of the file is one of the articulation.
+      ValueError: the suffix belongs to no known format, or no link of the file is one of the articulation's.
       DescriptionError: the file cannot be parsed.
       OSError: the file cannot be read.
-      ImportError: a package is missing that reads the format; the message names it.
+      ImportError: the package that reads the format is missing; the message names it.
 
     Examples:
       >>> from artix import viewer
@@ -123,7 +123,7 @@ def _read(path: Path, package_dirs: Sequence[str | os.PathLike[str]], root: str 
     if suffix == ".npz":
         return []
     known = ".urdf, .xacro, .xml, .mjcf, .usd, .usda, .usdc, .usdz, .npz"
-    raise ValueError(f"{path}: no reader of visuals for the suffix {suffix!r}; there are: {known}")
+    raise ValueError(f"{path}: no reader of visuals for the suffix {suffix!r}; choose from: {known}")
 
 
 def _on_links(drawn: Sequence[Drawn], articulation: Articulation) -> tuple[Visual, ...]:

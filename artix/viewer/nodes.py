@@ -18,6 +18,10 @@ from artix.viewer.visuals import Visual
 
 #: Poses are rounded to so many parts of a metre, or of a quaternion: 0.03 mm, which halves recordings.
 ROUNDING = 2.0**14
+#: No surface is whiter than this in browsers, whose light would leave white robots without shading.
+WHITEST = 0.8
+#: Colours of the background from top to bottom: white robots stand out from it.
+SKY, DARK_SKY = ((214, 224, 234), (246, 247, 249)), ((24, 27, 31), (46, 51, 58))
 
 Mover = Callable[[int], None]
 
@@ -31,15 +35,17 @@ class Nodes:
     Args:
       server: a ``viser.ViserServer``.
       scene: what there is to see.
+      dark_mode: whether the background is dark.
     """
 
-    def __init__(self, server: Any, scene: Scene) -> None:
+    def __init__(self, server: Any, scene: Scene, *, dark_mode: bool = False) -> None:
         self.server, self.scene = server, scene
         #: Handles by layer, for switching them on and off.
         self.layers: dict[str, list[Any]] = {}
         self._movers = list[Mover]()
         self._links: dict[str, list[Any]] = {}
         server.scene.set_up_direction("+z")
+        server.scene.set_background_image(_gradient(*(DARK_SKY if dark_mode else SKY)), format="png")
         for crowd in scene.crowds:
             (self._one if crowd.poses.shape[1] == 1 else self._many)(crowd)
         self._ground()
@@ -49,7 +55,9 @@ class Nodes:
             self._segments(segments)
         for marks in scene.marks:
             self._marks(marks)
-        self._camera(Camera.around(scene.corners(), aspect=1.3, margin=1.15 if scene.num_frames > 1 else 1.5))
+        several = sum(crowd.poses.shape[1] for crowd in scene.crowds) > 1
+        margin = 1.0 if several else 1.15 if scene.num_frames > 1 else 1.5
+        self._camera(Camera.around(scene.corners(), aspect=1.3, elevation=0.5 if several else 0.35, margin=margin))
         self.show(0)
 
     def show(self, frame: int) -> None:
@@ -109,7 +117,7 @@ class Nodes:
                     *_arrays(joined([_in_link(visual) for visual in members])),
                     batched_wxyzs=_wxyz(poses[0]),
                     batched_positions=_rounded(poses[0, :, :3]),
-                    batched_colors=_rgb(color),
+                    batched_colors=_linear(_surface_rgb(color)),
                     batched_opacities=None if crowd.opacities.min() >= 1.0 else crowd.opacities.astype(np.float32),
                     opacity=None if opacity >= 1.0 else opacity,
                     lod="off",
@@ -144,7 +152,7 @@ class Nodes:
         handle = self.server.scene.add_arrows(
             f"/{arrows.name}",
             first,
-            _rgb(arrows.color),
+            _linear(_rgb(arrows.color)),
             shaft_radius=radius,
             head_radius=2.2 * radius,
             head_length=4.0 * radius,
@@ -183,7 +191,7 @@ class Nodes:
             *_arrays(sphere_mesh(marks.radius)),
             identity,
             marks.centers[0],
-            batched_colors=_rgb(marks.color),
+            batched_colors=_linear(_rgb(marks.color)),
             lod="off",
         )
         self.layers[marks.name] = [handle]
@@ -204,7 +212,7 @@ def _add_mesh(scene: Any, path: str, visual: Visual) -> Any:
     return scene.add_mesh_simple(
         path,
         *_arrays(visual.mesh),
-        color=_rgb(visual.color),
+        color=_surface_rgb(visual.color),
         opacity=None if visual.opacity >= 1.0 else visual.opacity,
         wxyz=_wxyz(pose),
         position=pose[:3],
@@ -251,10 +259,27 @@ def _wxyz(poses: np.ndarray) -> np.ndarray:
     return _rounded(poses[..., [6, 3, 4, 5]])
 
 
-def _rgb(color: tuple[float, ...] | None) -> tuple[int, int, int]:
+def _gradient(top: tuple[int, ...], bottom: tuple[int, ...]) -> np.ndarray:
+    """A small picture that goes from one colour to another, which browsers stretch, [64, 8, 3]."""
+    return np.tile(np.linspace(top, bottom, 64)[:, None], (1, 8, 1)).astype(np.uint8)
+
+
+def _surface_rgb(color: tuple[float, ...] | None) -> tuple[int, int, int]:
     assert color is not None  # A scene gives all surfaces colours.
+    share = min(1.0, WHITEST / max(*color, WHITEST))
+    return _rgb(tuple(share * part for part in color))
+
+
+def _rgb(color: tuple[float, ...]) -> tuple[int, int, int]:
     red, green, blue = (round(255 * min(max(part, 0.0), 1.0)) for part in color)
     return red, green, blue
+
+
+def _linear(color: tuple[int, int, int]) -> tuple[int, int, int]:
+    """The colour as viser wants it of instances, linear in intensity; of meshes it wants sRGB (IEC 61966-2-1)."""
+    share = np.asarray(color) / 255.0
+    red, green, blue = np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
+    return round(255 * red), round(255 * green), round(255 * blue)
 
 
 def _plain(name: str) -> str:

@@ -25,15 +25,15 @@ REFRESH_RATE = 50.0
 
 
 class Viewer:
-    """A motion that a browser shows; made by :func:`view`.
+    """A motion shown in a browser; made by :func:`view`.
 
-    In a notebook its last value is drawn as a recording, like that of :func:`save_html`.
+    As the last value of a notebook cell it is displayed as a recording, like that of :func:`save_html`.
 
     Attributes:
-      url: where a browser on this machine finds it.
-      scene: what there is to see.
-      nodes: the nodes of viser.
-      server: the ``viser.ViserServer``, to which more may be added.
+      url: its address for a browser on this machine.
+      scene: the scene shown.
+      nodes: its viser nodes.
+      server: the ``viser.ViserServer``; you can add more to it.
 
     Examples:
       >>> from artix import viewer
@@ -137,27 +137,27 @@ def view(
 ) -> Viewer:
     """Shows a motion in a browser, and in notebooks.
 
-    The panel plays and pauses, moves to any frame, chooses the speed and what is shown. The server runs in threads of
-    its own until :meth:`Viewer.close`, or the end of the process.
+    The panel plays and pauses, jumps to any frame, and sets the speed and the layers shown. The server runs in its own
+    threads until :meth:`Viewer.close` or the end of the process.
 
     Args:
       robots: one articulation, whose arrays may have a leading axis [N] of robots, or a fleet.
       states: of one articulation: leaves ``joint_position`` of shape [n] for a still, [T, n] for a motion, [T, N, n]
         for motions of a batch; of N articulations or of a fleet: [N, n] or [T, N, n].
       dt: time from one frame to the next [s].
-      ground: planes and height fields to draw; without one a floor is drawn below the robots.
-      series: what is plotted over time, by name: one curve [T] or several [T, C].
-      host: the address of this machine to which the server listens; ``"0.0.0.0"`` lets other machines in.
-      port: its port, 0 for any that is free; by default the first that is free from 8080.
-      open_browser: whether to open the page in a browser of this machine.
+      ground: planes and height fields to draw; without it, a floor is drawn below the robots.
+      series: curves to plot over time, by name: one curve [T] or several [T, C].
+      host: the address to listen on; ``"0.0.0.0"`` accepts other machines.
+      port: the port, or 0 for any free one; by default the first free one from 8080.
+      open_browser: whether to open the page in a browser on this machine.
       **options: ``visuals``, ``layout``, ``show``, ``contacts`` and ``commands`` of :func:`make_scene`.
 
     Returns:
-      The viewer; its ``url`` is where to look.
+      The viewer; open its ``url``.
 
     Raises:
       ValueError: as for :func:`make_scene`, or a series is not as long as the motion.
-      OSError: the port is used.
+      OSError: the port is in use.
       ImportError: viser is not installed.
 
     Examples:

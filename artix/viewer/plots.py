@@ -48,7 +48,7 @@ class Plot:
         self._stride = max(1, -(-len(values) // MOST_POINTS))
         kept = values[:: self._stride]
         self._time = dt * self._stride * np.arange(len(kept))
-        self._curves = [np.ascontiguousarray(curve) for curve in kept.T]
+        self._curves = kept.T
         finite = kept[np.isfinite(kept)] if np.isfinite(kept).any() else np.zeros(1)
         self._low, self._high = float(finite.min()), float(finite.max())
         margin = 0.05 * (self._high - self._low) or 1.0
@@ -68,9 +68,9 @@ class Plot:
         self._handle.data = self._data(frame)
 
     def _data(self, frame: int) -> tuple[np.ndarray, ...]:
-        """The times, the curves, and a curve that leaps from bottom to top where the frame is."""
-        now = np.full(len(self._time), np.nan)
-        place = min(frame // self._stride, len(now) - 1)
-        now[place] = self._high
-        now[max(place - 1, 0)] = self._low
-        return (self._time, *self._curves, now)
+        """The times, the curves, and an upright line at the frame, whose time stands there twice for it."""
+        place = min(frame // self._stride, len(self._time) - 1)
+        twice = np.insert(np.arange(len(self._time)), place, place)
+        now = np.full(len(twice), np.nan)
+        now[place : place + 2] = self._low, self._high
+        return (self._time[twice], *(curve[twice] for curve in self._curves), now)

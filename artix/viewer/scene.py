@@ -128,25 +128,26 @@ def make_scene(
     contacts: ContactsToShow | None = None,
     commands: npt.ArrayLike | None = None,
 ) -> Scene:
-    """Makes a scene of robots, their motion and what is drawn with it.
+    """Builds a scene of robots, their motion, and whatever is drawn with it.
 
     Args:
       robots: one articulation, whose arrays may have a leading axis [N] of robots, or a fleet.
       states: of one articulation: leaves ``joint_position`` of shape [n] for a still, [T, n] for a motion, [T, N, n]
         for motions of a batch; of N articulations or of a fleet: [N, n] or [T, N, n].
       dt: time from one frame to the next [s].
-      visuals: what is drawn of a robot, as :func:`load_visuals` reads it; by the name of its topology for a fleet.
-        By default :func:`visuals_of` it.
-      ground: planes and height fields to draw; without one a floor is drawn below the robots.
-      layout: ``"grid"`` puts robots side by side, ``"overlaid"`` leaves them where they are, the first solid and the
-        others translucent. By default a grid, on ground that is not level overlaid.
-      show: what is shown of robots, out of :data:`LAYERS`.
-      contacts: contacts of each frame, as ``step_and_report`` tells them; leaves with leading axes [T], or [T, N]
-        for a batch. Or a pair of arrays, points [m] and forces [N] in world axes, of shape [T, K, 3] or [T, N, K, 3],
-        as for a fleet of several kinds, of which some have fewer contacts than K: theirs are filled up with zeros.
-        Forces become arrows, as long as the robot where they are its weight.
-      commands: velocities forward and to the left [m/s] and of yaw [rad/s] that the robots are told, in axes that turn
-        with their heading: shape [T, 3], or [T, N, 3] for a batch. They become arrows above the robots.
+      visuals: what to draw, as :func:`load_visuals` reads it; for a fleet, a dictionary by topology name. By default
+        :func:`visuals_of` each robot.
+      ground: planes and height fields to draw; without it, a floor is drawn below the robots.
+      layout: ``"grid"`` puts robots side by side, all on the floor where there is no ground. ``"overlaid"`` leaves
+        them where they are, the first solid and the others translucent. By default a grid; overlaid on ground that is
+        not level.
+      show: the layers to show, out of :data:`LAYERS`.
+      contacts: the contacts of each frame, as ``step_and_report`` returns them; leaves with leading axes [T], or [T, N]
+        for a batch. Alternatively a pair of arrays, points [m] and forces [N] in world axes, of shape [T, K, 3] or
+        [T, N, K, 3]; a fleet whose kinds have different numbers of contacts pads them with zeros to a common K. Forces
+        are drawn as arrows; a force equal to the robot's weight is as long as the robot.
+      commands: commanded velocities, forward and left [m/s] and yaw [rad/s], in axes that turn with the heading: shape
+        [T, 3], or [T, N, 3] for a batch. They are drawn as arrows above the robots.
 
     Raises:
       ValueError: states, contacts or commands have other shapes, a state is not finite, ``dt`` is not positive, a layer
@@ -162,7 +163,7 @@ def make_scene(
         raise ValueError(f"dt must be a positive time [s]; found {dt}")
     unknown = sorted(set(show) - set(LAYERS))
     if unknown:
-        raise ValueError(f"show: unknown layers {unknown}; there are: {', '.join(LAYERS)}")
+        raise ValueError(f"show: unknown layers {unknown}; choose from: {', '.join(LAYERS)}")
     if layout not in (None, "grid", "overlaid"):
         raise ValueError(f"layout must be 'grid' or 'overlaid'; found {layout!r}")
     motion = Motion.of(robots, states)
@@ -172,7 +173,10 @@ def make_scene(
     offsets, opacities = np.zeros((motion.num_robots, 3)), np.ones(motion.num_robots)
     if motion.num_robots > 1:
         if (layout or ("grid" if is_level(ground) else "overlaid")) == "grid":
-            offsets = _grid(motion.num_robots, kinds, 1.15 * size)
+            offsets = _grid(motion.num_robots, kinds, np.max([_reach(crowd) for crowd in crowds], axis=0))
+            if ground is None:
+                for kind, crowd in zip(kinds, crowds, strict=True):
+                    offsets[kind.members, 2] = -_lowest(crowd)
         else:
             opacities[1:] = 0.3
     for crowd, kind in zip(crowds, kinds, strict=True):
@@ -257,11 +261,25 @@ def _extent(crowd: Crowd) -> float:
     return max(float(np.linalg.norm(np.ptp(np.concatenate(points), axis=0))), 1e-3)
 
 
-def _grid(count: int, kinds: Sequence[Kind], spacing: float) -> np.ndarray:
-    """Where each robot's root is moved so that they stand in rows, [N, 3]."""
-    columns = int(np.ceil(np.sqrt(count)))
+def _reach(crowd: Crowd) -> np.ndarray:
+    """How far robots reach from their roots along x and y, at most [2] [m]."""
+    frames = np.unique(np.linspace(0, len(crowd.poses) - 1, 5).astype(int))
+    away = crowd.corners(frames)[..., :2] - crowd.poses[frames][:, :, 0, None, :2]
+    return np.abs(away).max(axis=(0, 1, 2, 3), initial=0.01)
+
+
+def _lowest(crowd: Crowd) -> float:
+    """The height of the lowest point of robots of a kind [m]."""
+    frames = np.unique(np.linspace(0, len(crowd.poses) - 1, 25).astype(int))
+    return float(crowd.corners(frames)[..., 2].min())
+
+
+def _grid(count: int, kinds: Sequence[Kind], reach: np.ndarray) -> np.ndarray:
+    """Where each robot's root is moved so that they stand in rows without touching, [N, 3]."""
+    spacing = 2.2 * np.maximum(reach, 0.3 * reach.max())
+    columns = int(np.ceil(np.sqrt(count * spacing[0] / spacing[1])))
     number = np.arange(count)
-    places = np.stack([-(number // columns), number % columns, np.zeros(count)], axis=1) * spacing
+    places = np.stack([-(number // columns), number % columns, np.zeros(count)], axis=1) * [*spacing, 0.0]
     places -= 0.5 * (places.min(axis=0) + places.max(axis=0))
     for kind in kinds:
         places[kind.members, :2] -= kind.poses[0, :, 0, :2]

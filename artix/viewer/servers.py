@@ -47,6 +47,8 @@ def open_server(host: str, port: int | None, title: str) -> Any:
     with _quiet():
         server = viser.ViserServer(host=host, port=port, label=title, verbose=False)
     server.gui.configure_theme(show_logo=False, show_share_button=False)
+    if hasattr(server.gui, "main_panel"):  # viser 1.1: beside the robots instead of over them
+        server.gui.main_panel.dock_right()
     return server
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Collection, Sequence
 from functools import partial
@@ -24,13 +25,13 @@ NO_FRAME = "(none)"
 
 
 class Poser:
-    """A robot whose joints a browser moves; made by :func:`pose`.
+    """A robot whose joints are moved in a browser; made by :func:`pose`.
 
     Attributes:
-      url: where a browser on this machine finds it.
+      url: its address for a browser on this machine.
       server: the ``viser.ViserServer``.
-      nodes: the nodes of viser.
-      sliders: viser's sliders by the names of the degrees of freedom.
+      nodes: its viser nodes.
+      sliders: viser's sliders, by the names of the degrees of freedom.
 
     Examples:
       >>> from artix import viewer
@@ -79,10 +80,10 @@ class Poser:
         """Moves the joints.
 
         Args:
-          joint_position: [n]; entries of mimic joints are replaced by what they follow.
+          joint_position: shape [n]; entries of mimic joints are overwritten by the joints they follow.
 
         Raises:
-          ValueError: it has another shape, or is not finite.
+          ValueError: the shape is wrong, or an entry is not finite.
         """
         position = np.array(joint_position, float)
         if position.shape != self._state.joint_position.shape or not np.isfinite(position).all():
@@ -114,6 +115,8 @@ class Poser:
 
     def _slider(self, name: str, dof: int) -> Any:
         low, high = joint_range(self._articulation, dof)
+        if high - low > 0.1:  # Few digits for the panel, still within the limits.
+            low, high = math.ceil(1000.0 * low) / 1000.0, math.floor(1000.0 * high) / 1000.0
         start = float(np.clip(self._state.joint_position[dof], low, high))
         slider = self.server.gui.add_slider(name, min=low, max=high, step=(high - low) / 1000.0, initial_value=start)
 
@@ -153,27 +156,26 @@ def pose(
     port: int | None = None,
     open_browser: bool = False,
 ) -> Poser:
-    """A robot in a browser with a slider for each degree of freedom.
+    """Shows a robot in a browser with a slider for each degree of freedom.
 
-    A frame that is chosen in the panel gets handles; the joints follow where they are dragged, within
-    their limits.
+    A frame chosen in the panel gets handles; as you drag them, the joints follow within their limits.
 
     Args:
       articulation: one articulation.
-      state: where to start; when ``None`` the neutral state, its joints brought within their limits.
-      visuals: what is drawn, as :func:`load_visuals` reads it; :func:`visuals_of` the articulation when ``None``.
-      ground: planes and height fields to draw; without one a floor is drawn below the robot.
-      show: what is shown of the robot at first: ``"visual"``, ``"collision"`` and ``"frames"``.
-      host: the address of this machine to which the server listens; ``"0.0.0.0"`` lets other machines in.
-      port: its port, 0 for any that is free; by default the first that is free from 8080.
-      open_browser: whether to open the page in a browser of this machine.
+      state: the initial state; by default the neutral state with its joints clipped to their limits.
+      visuals: what to draw, as :func:`load_visuals` reads it; by default :func:`visuals_of` the articulation.
+      ground: planes and height fields to draw; without it, a floor is drawn below the robot.
+      show: the layers shown at first: ``"visual"``, ``"collision"`` and ``"frames"``.
+      host: the address to listen on; ``"0.0.0.0"`` accepts other machines.
+      port: the port, or 0 for any free one; by default the first free one from 8080.
+      open_browser: whether to open the page in a browser on this machine.
 
     Returns:
-      The robot; its ``url`` is where to look, its ``state`` what was made of it.
+      The posed robot; open its ``url``, and read its current ``state``.
 
     Raises:
-      ValueError: the articulation is one of a padded fleet, or the state does not fit it.
-      OSError: the port is used.
+      ValueError: the articulation belongs to a padded fleet, or the state does not fit it.
+      OSError: the port is in use.
       ImportError: viser is not installed.
 
     Examples:

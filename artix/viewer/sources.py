@@ -26,7 +26,8 @@ class Drawn:
     is_raw: bool = False
 
 
-def warn_missing(document: str, link: str, file: str, reason: str) -> None:
-    """Warns that a mesh is not drawn, by its file and link."""
-    message = f"{document}: link {link!r}: the mesh {file!r} is left out, and its collision shapes drawn: {reason}"
+def warn_missing(document: str, link: str, tag: str, file: str, reason: str) -> None:
+    """Warns that a mesh is not drawn, by its file, link and element; collision shapes replace those of ``visual``."""
+    drawn = "its collision shapes are drawn instead of" if tag == "visual" else "nor can its collision shapes have"
+    message = f"{document}: link {link!r}: {drawn} the mesh {file!r}: {reason}"
     warnings.warn(message, DescriptionWarning, stacklevel=2)

@@ -54,24 +54,24 @@ class _Files:
     package_dirs: Sequence[str | os.PathLike[str]]
     known: dict[tuple[str, tuple[float, ...]], list[Part]]
 
-    def read(self, link: str, name: str, scale: tuple[float, ...]) -> list[Part]:
+    def read(self, link: str, tag: str, name: str, scale: tuple[float, ...]) -> list[Part]:
         """The surfaces of a file; none, with a warning, if there is no such file or nothing to read in it."""
         if (name, scale) not in self.known:
-            parts = self._parts(link, name)
+            parts = self._parts(link, tag, name)
             self.known[name, scale] = [
                 (mesh if scale == (1.0, 1.0, 1.0) else mesh.scaled(scale), c) for mesh, c in parts
             ]
         return self.known[name, scale]
 
-    def _parts(self, link: str, name: str) -> list[Part]:
+    def _parts(self, link: str, tag: str, name: str) -> list[Part]:
         path = find_file(name, self.base, self.package_dirs)
         if path is None:
-            warn_missing(self.document, link, name, "there is no such file; give load_visuals its package_dirs")
+            warn_missing(self.document, link, tag, name, "there is no such file; package_dirs says where to look")
             return []
         try:
             return read_mesh_file(path)
         except (ValueError, ImportError) as error:
-            warn_missing(self.document, link, name, str(error))
+            warn_missing(self.document, link, tag, name, str(error))
             return []
 
 
@@ -86,7 +86,7 @@ def _visual(
     meshes = [mesh for geometry in visual.all("geometry") for mesh in geometry.all("mesh")]
     if meshes:
         scale = read_numbers(report, meshes[0], "scale", (1.0, 1.0, 1.0))
-        parts = files.read(name, meshes[0].attributes.get("filename", ""), scale)
+        parts = files.read(name, visual.tag, meshes[0].attributes.get("filename", ""), scale)
         return [Drawn(name, mesh, pose, color or own, is_raw=True) for mesh, own in parts]
     shape = read_shape(visual, report)
     return [] if shape is None else [Drawn(name, geometry_mesh(shape), np.asarray(shape.pose), color)]

@@ -1,4 +1,4 @@
-"""Compiles programs for an H100 without one, and reads what XLA has made of them."""
+"""Compiles programs for an H100 without one, and analyses the result."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ WHEELS = ("jax-cuda12-plugin", "jax-cuda12-pjrt", "nvidia-cuda-nvcc-cu12")
 
 
 class MissingWheels(RuntimeError):
-    """What has to be installed, and how."""
+    """Says what must be installed, and how."""
 
 
 @dataclasses.dataclass
 class Compiled:
-    """What a program is made of.
+    """What a compiled program consists of.
 
     Attributes:
-      launches: kernels that it launches, in loops as often as these run.
-      moved: bytes that they read and write.
+      launches: number of kernel launches, with loops counted as often as they run.
+      moved: bytes that the kernels read and write.
       least: bytes of its arguments and results.
-      temporaries: bytes of memory besides these.
-      registers, spilled: of the kernel that needs most; ``None`` where the assembler did not say.
-      kernels: how many kernels of artix there are.
-      lower_seconds, compile_seconds, assemble_seconds: how long tracing and lowering, XLA and the assembler took.
+      temporaries: bytes of other memory.
+      registers, spilled: of the most demanding kernel; ``None`` if the assembler did not report them.
+      kernels: number of artix kernels.
+      lower_seconds, compile_seconds, assemble_seconds: the time of tracing and lowering, of XLA and of the assembler.
     """
 
     launches: int
@@ -49,10 +49,10 @@ class Compiled:
 
 
 class Compiler:
-    """XLA's compiler for an H100. It has to be made before JAX is used for anything else.
+    """XLA's compiler for an H100. Create it before JAX is used for anything else.
 
     Args:
-      reads_assembly: whether the assembler shall say what registers kernels need, which can take minutes.
+      reads_assembly: whether to run the assembler for the registers of the kernels, which can take minutes.
 
     Raises:
       MissingWheels: if XLA's part for CUDA or the assembler is not installed.
@@ -64,7 +64,7 @@ class Compiler:
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()
         import jax
 
-        # The plugin asks for no driver if only the CPU shall run programs.
+        # The plugin needs no driver if only the CPU runs programs.
         jax.config.update("jax_platforms", "cpu")
         self._reads_assembly = reads_assembly
         self._sharding = jax.sharding.SingleDeviceSharding(_device(jax.__version__))

@@ -1,4 +1,4 @@
-"""What the assembler of NVIDIA's GPUs says about kernels: registers, and bytes that do not fit into them."""
+"""The report of NVIDIA's assembler on kernels: registers, and bytes that do not fit into them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pathlib import Path
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """Of the kernel that needs most.
+    """The numbers of the most demanding kernel.
 
     Attributes:
-      registers: of a thread.
-      spilled: bytes that a thread writes to memory for want of registers, and reads back.
-      seconds: that the assembler took, for all kernels.
+      registers: registers per thread.
+      spilled: bytes that a thread writes to memory for lack of registers, and reads back.
+      seconds: time of the assembler for all kernels.
     """
 
     registers: int
@@ -29,7 +29,7 @@ class Report:
 
 @functools.cache
 def assembler() -> Path | None:
-    """The program ``ptxas`` of the wheel ``nvidia-cuda-nvcc-cu12``; ``None`` where that is not installed."""
+    """The program ``ptxas`` of the wheel ``nvidia-cuda-nvcc-cu12``; ``None`` if it is not installed."""
     found = importlib.util.find_spec("nvidia")
     places = list(found.submodule_search_locations or []) if found else []
     files = [Path(place) / "cuda_nvcc/bin/ptxas" for place in places]
@@ -37,7 +37,7 @@ def assembler() -> Path | None:
 
 
 def assemble(texts: list[str], device: str = "sm_90a", time_limit: float = 300.0) -> Report | None:
-    """What the assembler reports about programs in PTX; ``None`` where there is none or it takes too long."""
+    """The assembler's report on programs in PTX; ``None`` if there is no assembler or it takes too long."""
     program = assembler()
     if program is None:
         return None

@@ -30,7 +30,7 @@ STEP = 1 / 120
 
 
 class Case(NamedTuple):
-    """A function of batches, and how to make arguments of it from a key."""
+    """A function of batches, and a function that makes its arguments from a key."""
 
     function: Callable[..., Any]
     make: Callable[[jax.Array], tuple[Any, ...]]
@@ -42,7 +42,7 @@ class Case(NamedTuple):
 
 
 def cases(library: str, robot: str, batch: int) -> dict[str, Case]:
-    """The functions that a library has, of a robot of artix.
+    """The functions that a library offers, for one of artix's robots.
 
     Raises:
       ImportError: the library is not installed.
@@ -82,7 +82,7 @@ def _artix(robot: str, batch: int) -> dict[str, Case]:
 
 
 def _configurations(robot: str, batch: int) -> Callable[[jax.Array], tuple[Any, ...]]:
-    """Arrays q, v and a of MuJoCo's coordinates."""
+    """Arrays q, v and a in MuJoCo's coordinates."""
     tree = artix.robots.load(robot).topology
     floating = not tree.fixed_base
 

@@ -1,4 +1,4 @@
-"""``python -m benchmarks gpu``: what XLA makes of functions for an H100, without one."""
+"""``python -m benchmarks gpu``: compiles functions for an H100, without one, and reports what XLA makes of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COLUMNS = ("launches", "moved, MB", "least, MB", "temporaries, MB", "registers"
 
 
 def main(arguments: list[str]) -> int:
-    """Compiles, prints and writes; 1 where the wheels are missing."""
+    """Compiles, prints and writes; returns 1 if wheels are missing."""
     options = _parser().parse_args(arguments)
     try:
         compiler = Compiler(not options.no_assembler)
@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The rows as a table in Markdown."""
+    """The rows as a Markdown table."""
     heads = ("library", "robot", "function", "batch", *_COLUMNS)
     rule = ["---"] * 3 + ["---:"] * (len(heads) - 3)
     lines = [heads, tuple(rule), *(_cells(row) for row in rows)]

@@ -1,4 +1,4 @@
-"""Reads programs that XLA has compiled for a GPU, as text: the kernels that they launch, the bytes that these move."""
+"""Reads the text of programs that XLA compiled for a GPU: the kernels they launch, and the bytes these move."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class Launch:
     """A kernel of a program.
 
     Attributes:
-      name: of its instruction.
-      kind: the instruction, and what a custom call calls.
-      times: how often it runs; loops of unknown length count once.
-      bytes: that it reads and writes each time.
+      name: name of its instruction.
+      kind: the instruction, and the target of a custom call.
+      times: number of runs; loops of unknown length count once.
+      bytes: bytes that it reads and writes in each run.
     """
 
     name: str
@@ -92,7 +92,7 @@ def _instruction(line: str) -> Instruction | None:
 
 
 def _closing(text: str, start: int) -> int:
-    """Where the bracket closes that opens at ``start``."""
+    """The position of the bracket that closes the one at ``start``."""
     depth = 0
     for place in range(start, len(text)):
         depth += (text[place] == "(") - (text[place] == ")")
@@ -102,7 +102,7 @@ def _closing(text: str, start: int) -> int:
 
 
 def _size(shape: str) -> int:
-    """Bytes of an array, or of all of a tuple."""
+    """Bytes of an array, or of all arrays of a tuple."""
     return sum(
         _BYTES[kind] * math.prod(int(size) for size in sizes.split(",") if size)
         for kind, sizes in _SHAPE.findall(shape)
@@ -149,7 +149,7 @@ def _launch(
 
 
 def _bytes_of_fusion(body: list[Instruction], sizes: list[int]) -> int:
-    """What a fused kernel reads, of sliced arrays the slice, and writes."""
+    """Bytes that a fused kernel reads (only the slice of sliced arrays) and writes."""
     users: dict[str, list[tuple[Instruction, int]]] = collections.defaultdict(list)
     for instruction in body:
         if instruction.operation != "parameter":

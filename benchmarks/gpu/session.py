@@ -1,8 +1,8 @@
-"""``python -m benchmarks gpu-session``: on a GPU, everything that only a device shows, the most important first.
+"""``python -m benchmarks gpu-session``: measures everything that needs a GPU, the most important things first.
 
-Each measurement is a line of JSON in a file as soon as it is made, so that a session that is cut off keeps what it has.
-One that fails is a line, too, and the next one follows, in a new process, as a kernel that went wrong leaves the device
-unusable for the old one.
+Each measurement is written as a line of JSON at once, so an interrupted session keeps its results. A failure is a line,
+too. The next measurement then runs in a new process, because a faulty kernel leaves the device unusable for the old
+one.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Task(NamedTuple):
 
 
 class Session:
-    """The measurements, and what they share.
+    """The measurements and their shared settings.
 
     Args:
-      is_dry: whether all shall run on a CPU, on few robots, to see that it does.
+      is_dry: whether to run everything on a CPU with few robots, as a test.
     """
 
     def __init__(self, is_dry: bool) -> None:
@@ -104,7 +104,7 @@ class Session:
         return self._compiled[key]
 
     def _checks(self, robot: str, functions: tuple[str, ...], batch: int) -> Iterator[Task]:
-        """Kernels beside the same functions on the CPU in single precision."""
+        """Compares kernels with the same functions on the CPU in single precision."""
         for function in functions:
             for kernels in (True, False):
                 name = {"what": "error", "robot": robot, "function": function, "kernels": kernels, "batch": batch}
@@ -137,7 +137,7 @@ class Session:
         return {"seconds_until_first_result": first, **self._timed(compiled, arguments)}
 
     def _timed(self, compiled: Any, arguments: Any) -> dict[str, Any]:
-        """One call that is waited for, and calls one after another, which hide what the host does."""
+        """Times one call that is waited for, and consecutive calls, which hide the work of the host."""
         single, many = [], []
         for _ in range(self._repeats):
             before = time.perf_counter()
@@ -152,7 +152,7 @@ class Session:
         return {"us_of_a_call": 1e6 * float(np.median(single)), "us_in_a_row": 1e6 * min(many)}
 
     def _memories(self, robot: str, batch: int) -> Iterator[Task]:
-        """What reverse mode through steps keeps."""
+        """The memory that reverse mode through steps keeps."""
         for kernels in (True, False):
             name = {"what": "memory", "robot": robot, "function": "gradient of ten steps", "kernels": kernels}
             yield Task(name | {"batch": batch}, lambda k=kernels: self._memory(robot, batch, k))  # type: ignore[misc]
@@ -165,7 +165,7 @@ class Session:
         return {**found, "temporaries": memory and memory.temp_size_in_bytes, "peak_of_the_process": peak}
 
     def _gaps(self, robot: str, batch: int) -> Iterator[Task]:
-        """How long a launch takes beside its work: calls of the least function, of one robot and of many."""
+        """The time of a launch beside its work: calls of the smallest function, for one robot and for many."""
         for count in (1, 32, batch):
             name = {"what": "launch", "robot": robot, "function": "link poses", "kernels": True, "batch": count}
             yield Task(name, lambda n=count: self._time("artix", robot, n, "link poses", True))  # type: ignore[misc]
@@ -189,14 +189,14 @@ class Session:
 
 
 class Failure(Exception):
-    """A measurement that went wrong; its line is written."""
+    """A measurement failed; its line is written."""
 
 
 def run(session: Session, file: TextIO, until: float, done: set[str]) -> None:
-    """Makes the measurements until it is late, none twice.
+    """Makes the measurements until time runs out, none of them twice.
 
     Raises:
-      Failure: if one goes wrong.
+      Failure: a measurement failed.
     """
     for task in session.tasks():
         label = json.dumps(task.name)
@@ -237,7 +237,7 @@ def _done(file: Path) -> set[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Runs a session; 1 where there is no GPU."""
+    """Runs a session; returns 1 if there is no GPU."""
     options = _parser().parse_args(arguments)
     if not options.dry_run and jax.default_backend() != "gpu":
         print("no GPU: jax.default_backend() is", jax.default_backend(), "(try --dry-run)", file=sys.stderr)

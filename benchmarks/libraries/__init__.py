@@ -1,4 +1,4 @@
-"""The libraries behind one face: the same states in, one function of one robot per quantity out."""
+"""A common interface to the libraries: the same states for all, and one function of one robot per quantity."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ JAX_PEERS = ("frax", "MJX", "Brax", "jaxsim", "adam")
 
 
 def load(name: str, robot: Robot, batch: int, memory_limit: float) -> tuple[Library, Any, Any]:
-    """A robot in a library, with the judge and the states that it holds.
+    """A robot in a library, with its states and its reference.
 
     Args:
       name: one of ``LIBRARIES``.

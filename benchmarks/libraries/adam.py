@@ -1,4 +1,4 @@
-"""adam: algorithms unrolled over links; quantities of all links are asked for frame by frame, as it offers them."""
+"""adam: algorithms unrolled over links; quantities of all links are computed frame by frame, as it offers them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchmarks.robots import Robot
 
 
 class Adam(MixedCoordinates):
-    """One robot of adam. It always floats: of a fixed base the joints' part is taken, and solved for."""
+    """One robot of adam. Its base always floats; for a fixed base, the part of the joints is taken and solved."""
 
     def __init__(self, robot: Robot, reference: Reference) -> None:
         from adam import Representations
@@ -60,7 +60,7 @@ class Adam(MixedCoordinates):
         return jnp.stack([self.adam.forward_kinematics(frame, base, q) for frame in self.frames])
 
     def _jacobians(self, base: jax.Array, q: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """And the poses, which the judge needs to move to the centres of mass."""
+        """Jacobians and poses; the poses are needed to convert to centres of mass."""
         jacobians = jnp.stack([self.adam.jacobian(frame, base, q)[:, self._skip :] for frame in self.frames])
         return jacobians, self._poses(base, q)
 
@@ -75,7 +75,7 @@ class Adam(MixedCoordinates):
 
 
 def _homogeneous(position: jax.Array, wxyz: jax.Array) -> jax.Array:
-    """The homogeneous matrix [4, 4] that adam takes."""
+    """The homogeneous matrix [4, 4] that adam expects."""
     w, x, y, z = wxyz
     rotation = jnp.stack([
         jnp.stack([1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)]),

@@ -61,7 +61,7 @@ class Artix(JaxLibrary):
         self.driven = self.articulation.replace(drive=drive, max_joint_velocity=unlimited)
 
     def _accelerations(self, state: artix.State, acceleration: jax.Array) -> Callable[[jax.Array], jax.Array]:
-        """The joints' accelerations as a function of their positions."""
+        """Joint accelerations as a function of joint positions."""
 
         def joint_accelerations(q):
             moved = state.replace(joint_position=q)

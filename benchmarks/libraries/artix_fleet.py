@@ -29,9 +29,9 @@ _COUNTED = 256
 
 
 class ArtixFleet:
-    """The members in turn: articulation k of a batch is member k modulo their number.
+    """The members alternate: articulation k of a batch is member k modulo the number of members.
 
-    Results of padded members are cut to the member's own entries, then judged as that member's alone.
+    Results of padded members are cut to the member's own entries, then compared like those of a single robot.
     """
 
     version = Artix.version
@@ -44,7 +44,7 @@ class ArtixFleet:
         self.memory_limit = float("inf")
 
     def hold(self, states: tuple[States, ...]) -> None:
-        """Makes the states those of every later program; each member's count is its share of the batch, rounded up."""
+        """Sets the states of all later programs; each member gets its share of the batch, rounded up."""
         count = len(states[0].q) * len(states)
         kinds = len(self.members)
         fleet = artix.Fleet([self.articulations[k % kinds] for k in range(count)])
@@ -89,7 +89,7 @@ class ArtixFleet:
         return member.convert(quantity, value[None])[0]
 
     def _padded(self, member: Artix, acceleration: jax.Array) -> jax.Array:
-        """Root entries first for all, zero for a fixed base; then the joints, zeros behind them."""
+        """Entries of the root first (zero for a fixed base), then the joints, then zeros."""
         root = jnp.zeros((len(acceleration), (6 if self.floating else 0) - member.base), acceleration.dtype)
         joints = self._widened(acceleration[:, member.base :])
         return jnp.concatenate([acceleration[:, : member.base], root, joints], axis=1)
@@ -99,5 +99,5 @@ class ArtixFleet:
 
 
 def _interleaved(parts: list[jax.Array]) -> jax.Array:
-    """The members' arrays [N, ...] in turn."""
+    """Interleaves the arrays [N, ...] of the members."""
     return jnp.stack(parts, axis=1).reshape(-1, *parts[0].shape[1:])

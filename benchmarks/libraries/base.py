@@ -1,6 +1,6 @@
-"""What the benchmark asks of a library, and the part that all JAX libraries share.
+"""The interface of a library, and the part that all JAX libraries share.
 
-A library's ``convert`` takes results to a common shape for the comparison with Pinocchio; it is not measured.
+``convert`` brings the results of a library to a common shape for the comparison with Pinocchio. It is not timed.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Program(Protocol):
     facts: dict[str, float]
 
     def value(self) -> Any:
-        """The results, leading axis the batch (or as many states of it as are judged)."""
+        """The results; the leading axis is the batch, or as many of its states as are compared."""
 
     def seconds(self) -> float:
-        """The time that one call takes now, the mean of as many calls as fill ``LEAST_SECONDS``."""
+        """The time of one call: the mean of the calls that fill ``LEAST_SECONDS``."""
 
 
 class Library(Protocol):
@@ -56,7 +56,7 @@ class Library(Protocol):
 
 
 def mean_seconds(run: Callable[[], float]) -> float:
-    """The mean of what as many runs as fill ``LEAST_SECONDS`` say they took, after those that fill ``WARM_SECONDS``."""
+    """The mean time of the runs that fill ``LEAST_SECONDS``, after warm-up runs that fill ``WARM_SECONDS``."""
     for least in (WARM_SECONDS, LEAST_SECONDS):
         begin, total, runs = time.perf_counter(), 0.0, 0
         while runs == 0 or time.perf_counter() - begin < least:
@@ -121,11 +121,11 @@ class JaxLibrary:
         return tuple(self.functions)
 
     def inputs(self, states: States) -> tuple[Any, ...]:
-        """The states as the library's own arrays, leading axis N."""
+        """The states as the library's own arrays, with leading axis N."""
         raise NotImplementedError
 
     def hold(self, states: States) -> None:
-        """Makes the states those of every later program."""
+        """Sets the states of all later programs."""
         self._inputs = self.inputs(states)
 
     def program(self, quantity: str, batch: int) -> JaxProgram:
@@ -133,7 +133,7 @@ class JaxLibrary:
         return JaxProgram(jax.vmap(self.functions[quantity]), inputs, self.memory_limit)
 
     def joint_forces(self, acceleration: jax.Array) -> jax.Array:
-        """Forces on the joints alone, which all libraries understand alike: the numbers of the random acceleration."""
+        """Forces on the joints alone, which mean the same in all libraries: the numbers of the acceleration."""
         return acceleration.at[: self.base].set(0)
 
     def ordered(self, quantity: str, value: Any) -> np.ndarray:
@@ -144,7 +144,7 @@ class JaxLibrary:
 
 
 def permuted(value: np.ndarray, axes: tuple[int, ...], base: int, order: list[int]) -> np.ndarray:
-    """Reorders the joints along ``axes``, the first ``base`` entries staying where they are."""
+    """Reorders the joints along ``axes``; the first ``base`` entries stay in place."""
     full = [*range(base), *(base + k for k in order)]
     for axis in axes:
         value = np.take(value, full, axis=axis)
@@ -163,7 +163,7 @@ def matrices(quaternion_xyzw: np.ndarray) -> np.ndarray:
 
 
 def moved_to_centers(motion: np.ndarray, rotation: np.ndarray, lever: np.ndarray) -> np.ndarray:
-    """Motions in world axes about links' origins, taken to the links' centres of mass.
+    """Converts motions in world axes from the origins of links to their centres of mass.
 
     Args:
       motion: linear then angular, [..., 6, k]: velocities (k = 1) or columns of Jacobians.

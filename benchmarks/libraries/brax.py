@@ -17,7 +17,7 @@ from benchmarks.robots import Robot
 
 
 class Brax(MujocoCoordinates):
-    """One system of Brax, made from MuJoCo's model as Brax makes all of its own."""
+    """One system of Brax, made from MuJoCo's model, as in Brax itself."""
 
     def __init__(self, robot: Robot, reference: Reference) -> None:
         from brax import kinematics

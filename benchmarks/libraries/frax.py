@@ -1,4 +1,4 @@
-"""frax; its Jacobians of all links are reached one level below its public functions."""
+"""frax. The Jacobians of all links are one level below its public functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""jaxsim, in its mixed representation; every function starts from positions and velocities, as in all libraries."""
+"""jaxsim in its mixed representation. As in all libraries, every function starts from positions and velocities."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchmarks.robots import Robot
 
 
 class Jaxsim(MixedCoordinates):
-    """One model of jaxsim, read from SDF, its native format: for URDF it asks for Gazebo's converter."""
+    """One model of jaxsim, read from SDF, its native format, because it needs Gazebo's converter for URDF."""
 
     def __init__(self, robot: Robot, reference: Reference) -> None:
         import jaxsim.api
@@ -71,7 +71,7 @@ class Jaxsim(MixedCoordinates):
         return jnp.concatenate(found)[self._joints]
 
     def _jacobians(self, data: Any) -> tuple[jax.Array, jax.Array]:
-        """And the poses, which the judge needs to move to the centres of mass."""
+        """Jacobians and poses; the poses are needed to convert to centres of mass."""
         jacobians = self.api.model.generalized_free_floating_jacobian(self.model, data)
         return jacobians[:, :, self._joints], data._link_transforms
 

@@ -14,7 +14,7 @@ from benchmarks.reference import States
 
 
 class MixedCoordinates(JaxLibrary):
-    """A library whose functions take the base's pose and velocity and the joints' apart.
+    """A library whose functions take base and joint coordinates separately.
 
     Its inputs are the base's position [3], quaternion wxyz [4] and velocity [6], joint positions and velocities [n],
     and an acceleration [nv].
@@ -23,7 +23,7 @@ class MixedCoordinates(JaxLibrary):
     forward: Callable[..., jax.Array]
 
     def forward_dynamics(self) -> dict[str, Callable[..., Any]]:
-        """Forward dynamics and its derivatives by the joints; ``forward`` takes the inputs, a force as the last."""
+        """Forward dynamics and its derivatives by the joints; ``forward`` takes the inputs, with a force last."""
 
         def joints(position, quaternion, twist, q, v, a):
             return self.forward(position, quaternion, twist, q, v, self.joint_forces(a))[self.base :]

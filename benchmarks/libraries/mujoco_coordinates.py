@@ -44,7 +44,7 @@ class MujocoCoordinates(JaxLibrary):
         return jnp.concatenate([q[: self._first], joints])
 
     def _accelerations(self, q: jax.Array, v: jax.Array, a: jax.Array) -> Callable[[jax.Array], jax.Array]:
-        """The joints' accelerations as a function of their positions."""
+        """Joint accelerations as a function of joint positions."""
         return lambda joints: self.forward(self._with_joints(q, joints), v, self.joint_forces(a))[self.base :]
 
     def _by_joints(self, function: Any, q: jax.Array, v: jax.Array, last: jax.Array) -> jax.Array:
@@ -85,12 +85,12 @@ def mujoco_model(robot: Robot) -> Any:
 
 
 def mujoco_joints(robot: Robot, model: Any) -> tuple[str, ...]:
-    """The joints' names in MuJoCo's order, the root's left out."""
+    """Joint names in MuJoCo's order, without the root's."""
     return tuple(model.joint(k).name for k in range(0 if robot.fixed_base else 1, model.njnt))
 
 
 def _with_options(robot: Robot) -> str:
-    """The URDF with MuJoCo's compiler options and, for a floating base, the joint to the world that URDF leaves out."""
+    """The URDF with MuJoCo's compiler options and, for a floating base, a free joint to the world."""
     root = ElementTree.fromstring(robot.urdf)
     options = ElementTree.SubElement(ElementTree.SubElement(root, "mujoco"), "compiler")
     options.attrib.update(inertiafromgeom="false", balanceinertia="true", boundmass="0", boundinertia="0")

@@ -83,11 +83,11 @@ class _CppProgram:
 
 
 def executable() -> Path:
-    """The compiled program, out of the user's cache where this machine has already made it.
+    """The compiled program, from the user's cache if this machine has already compiled it.
 
     Raises:
-      FileNotFoundError: there is no compiler, or headers are missing; says which wheel brings them.
-      subprocess.CalledProcessError: the compiler refuses.
+      FileNotFoundError: there is no compiler, or headers are missing; the message names the wheel that has them.
+      subprocess.CalledProcessError: compilation fails.
     """
     compiler = shutil.which("g++") or shutil.which("clang++")
     if compiler is None:

@@ -17,7 +17,7 @@ _AXES = pinocchio.ReferenceFrame.LOCAL_WORLD_ALIGNED
 
 
 class PinocchioPython(PinocchioResults):
-    """One model; results stay where Pinocchio leaves them, and only the judge reads them."""
+    """One model. Results stay in Pinocchio's data and are read only for the comparison."""
 
     def __init__(self, robot: Robot, reference: Reference) -> None:
         super().__init__(reference)

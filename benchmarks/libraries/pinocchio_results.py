@@ -1,4 +1,4 @@
-"""What Pinocchio's results, of either language, have in common: its coordinates, and how the judge reads them."""
+"""Pinocchio's coordinates and the conversion of its results, for both languages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PinocchioResults:
     """Holds the states in Pinocchio's arrays.
 
     Attributes:
-      q, v, acceleration, force: one row for each state, the force zero on the root.
+      q, v, acceleration, force: one row per state; the force on the root is zero.
     """
 
     version = pinocchio.__version__
@@ -38,7 +38,7 @@ class PinocchioResults:
         self.quantities = (*QUANTITIES, *(CONSTRAINED if reference.feet else ()))
 
     def hold(self, states: States) -> None:
-        """Makes the states those of every later program."""
+        """Sets the states of all later programs."""
         count = len(states.q)
         self.q = np.stack([self.reference.configuration(states, k) for k in range(count)])
         self.v = np.stack([self.reference.velocity(states, k) for k in range(count)])
@@ -50,7 +50,7 @@ class PinocchioResults:
         return np.eye(6), np.zeros(6)
 
     def convert(self, quantity: str, value: np.ndarray) -> np.ndarray:
-        """Numbers [N, width] in the layout that ``pinocchio_batch.cpp`` writes, to the shapes of the judge."""
+        """Converts numbers [N, width] in the layout of ``pinocchio_batch.cpp`` to the shapes of the reference."""
         reference, count = self.reference, len(value)
         nv, base = reference.model.nv, reference.base
         first = reference.first - 1  # the root's joint is not judged

@@ -13,7 +13,7 @@ _ROOT = "benchmark_base"
 
 
 def sdf(robot: Robot) -> str:
-    """The robot with links on fixed joints merged, every pose relative to the frame that URDF takes it in."""
+    """The robot with links on fixed joints merged; every pose is relative to the same frame as in URDF."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "merged.urdf"
         artix.save_urdf(articulation(robot), path)

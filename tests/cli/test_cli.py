@@ -41,6 +41,13 @@ def test_info_shows_the_tree_the_dofs_and_the_mass(capsys):
     assert "└─ shoulder" in out
 
 
+def test_view_says_what_is_wrong_with_a_description(urdf, capsys):
+    assert main(["view", urdf(BROKEN), "--no-browser"]) == 1
+    error = capsys.readouterr().err
+    assert "was not loaded: the description has 1 error:" in error
+    assert "not positive definite" in error
+
+
 def test_info_knows_the_base_of_a_built_in_robot_and_lets_it_be_changed(capsys):
     assert main(["info", "quadruped"]) == 0
     out = capsys.readouterr().out
@@ -73,7 +80,7 @@ def test_check_fails_for_errors_only(urdf, capsys):
     assert main(["check", urdf(IMPOSSIBLE), "--strict"]) == 1
     assert "1 error, 1 warning" in capsys.readouterr().out
     assert main(["check", "humanoid"]) == 0
-    assert "no remarks" in capsys.readouterr().out
+    assert "no problems found" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", ["check", "info"])
@@ -177,7 +184,7 @@ def test_convert_between_formats(tmp_path, capsys):
     assert main(["convert", npz, urdf]) == 0
     assert "whether the base is fixed" in capsys.readouterr().out
     assert main(["convert", urdf, xml, "--fixed-base"]) == 0
-    assert "MJCF has no word for its speed limit" in capsys.readouterr().out
+    assert "MJCF cannot express its speed limit" in capsys.readouterr().out
     original, again = robots.load("arm7"), artix.load(urdf, fixed_base=True)
     np.testing.assert_allclose(again.link_inertia, original.link_inertia, rtol=1e-12)
 
@@ -187,8 +194,8 @@ def test_convert_between_formats(tmp_path, capsys):
     [
         (["arm7", "robot.doc"], "no writer for the suffix '.doc'"),
         (["arm7", "missing/robot.npz"], "cannot be written"),
-        (["arm7", "robot.npz", "--skip", "tendon"], "without the option --skip"),
-        (["nobody", "robot.npz"], "there is no file 'nobody'"),
+        (["arm7", "robot.npz", "--skip", "tendon"], "--skip does not apply to the format"),
+        (["nobody", "robot.npz"], "neither a file nor a built-in robot 'nobody'"),
     ],
 )
 def test_convert_explains_what_it_cannot_do(arguments, message, tmp_path, monkeypatch, capsys):

@@ -418,7 +418,7 @@ def test_some_shapes_are_selected() -> None:
     batch = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), robot)
     assert artix.select_geometry(batch, ["hull"]).geometry.point.shape == (2, 4, 3)
     same(artix.select_geometry(robot, [one.name for one in robot.topology.geometries[:-1]], sensors=["leg:0"]), robot)
-    with pytest.raises(KeyError, match="no geometry called 'foot'; there are: sphere"):
+    with pytest.raises(KeyError, match="no geometry called 'foot'; choose from: sphere"):
         artix.select_geometry(robot, ["foot"])
     with pytest.raises(ValueError, match="box: a shape is either touching or a sensor"):
         artix.select_geometry(robot, ["box"], sensors=["box"])
@@ -456,7 +456,7 @@ def test_topologies_tell_shapes_apart() -> None:
             lambda: G(type="sphere", size=(0.1,), points=np.zeros((1, 3))),
             "points are given for a hull, and only for it",
         ),
-        (lambda: two_links().add_geometry("arm", G.sphere(0.1)), "there is no link 'arm'; there are: root, leg"),
+        (lambda: two_links().add_geometry("arm", G.sphere(0.1)), "there is no link 'arm'; choose from: root, leg"),
         (lambda: two_links().add_geometry(7, G.sphere(0.1)), "link 7 is not a link; there are 2"),
         (lambda: artix.Plane.of(normal=(0, 0, 0)), "plane: the normal must not be zero"),
         (lambda: artix.Ground.flat(friction=-1.0), "plane: friction must be finite and not negative"),
@@ -488,7 +488,7 @@ def test_names_and_dtypes_are_refused() -> None:
     builder.add_geometry("leg", G.sphere(0.1), name="foot")
     with pytest.raises(ValueError, match="geometry 'foot': the name is taken"):
         builder.add_geometry("leg", G.sphere(0.1), name="foot")
-    with pytest.raises(KeyError, match="no geometry called 'toe'; there are: foot"):
+    with pytest.raises(KeyError, match="no geometry called 'toe'; choose from: foot"):
         builder.build().topology.geometry_index("toe")
     with pytest.raises(TypeError, match=r"ground\.surfaces\[0\]\.normal: expected dtype float32"):
         contacts_of(builder.build(jnp.float32))

@@ -15,7 +15,7 @@ from jax.test_util import check_grads
 import artix
 from artix.dynamics import articulated_bodies, factorization
 from artix.dynamics.elimination import Paths, eliminate
-from artix.dynamics.halving import halve
+from artix.dynamics.halving import factorize_dense
 from artix.dynamics.solve import mass_product
 from artix.evaluation.program import trace
 from artix.evaluation.scalarize import scalarize
@@ -49,7 +49,7 @@ def test_factors_of_random_trees(seed: int, size: int) -> None:
     paths = Paths(parents(seed, size))
     matrix, added = matrix_of(paths, seed), jnp.arange(1.0, size + 1)
     whole = matrix + jnp.diag(added)
-    halved = halve(matrix, added)
+    halved = factorize_dense(matrix, added)
     for factors in (eliminate(paths, jnp.triu(matrix), added), halved):
         upper, diagonal = factors.upper, 1 / factors.inverse_diagonal
         np.testing.assert_allclose(upper @ jnp.diag(diagonal) @ upper.T, whole, atol=1e-12 * size)
@@ -253,7 +253,7 @@ def test_the_algorithm_is_that_of_fewer_operations(
 
         factorization._is_deep.cache_clear()
         jaxpr, _ = trace(of_arrays, [jax.ShapeDtypeStruct(x.shape, "float32") for x in leaves])
-        return scalarize(jaxpr, [1] * len(leaves), {}, most_operations=100_000).size
+        return scalarize(jaxpr, [1] * len(leaves), {}, max_operations=100_000).size
 
     found, others = operations(), []
     for deepest in (0, 100):

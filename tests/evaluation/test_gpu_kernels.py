@@ -175,7 +175,7 @@ def test_items_with_threads(of_robots: bool) -> None:
 
     x, y = np.random.default_rng(0).normal(size=(21, 3)), np.random.default_rng(1).normal(size=(21, 5, 4))
     x, y = x.astype("float32"), y.astype("float32")[:, :, :] if of_robots else y.astype("float32")[0]
-    program = scalarize(jax.make_jaxpr(function)(x[0], y.reshape(-1, 4)[0]), [1, 2], {}, most_operations=1000)
+    program = scalarize(jax.make_jaxpr(function)(x[0], y.reshape(-1, 4)[0]), [1, 2], {}, max_operations=1000)
     layout = Layout(fewest_live(program), [Mapped(True, False), Mapped(of_robots, True)], True)
     assert not layout.loops and (1 in layout.staged_arguments) == of_robots
     (found,) = run_threads(layout, [x, y], 21, 5)
@@ -195,7 +195,7 @@ def test_kinds_of_numbers() -> None:
             generator = np.random.default_rng(0)
             x = generator.normal(size=(35, 4)).astype(dtype)
             k, yes = generator.integers(-9, 9, (35, 3)).astype("int32"), generator.random((35, 4)) < 0.5
-            program = scalarize(jax.make_jaxpr(function)(x[0], k[0], yes[0]), [1, 1, 1], {}, most_operations=1000)
+            program = scalarize(jax.make_jaxpr(function)(x[0], k[0], yes[0]), [1, 1, 1], {}, max_operations=1000)
             found = run_threads(Layout(fewest_live(program), [Mapped(True, False)] * 3, False), [x, k, yes], 35)
             for one, other in zip(found, jax.vmap(function)(x, k, yes), strict=True):
                 assert one.dtype == other.dtype
@@ -205,7 +205,7 @@ def test_kinds_of_numbers() -> None:
 def test_rows_too_long_for_shared_memory() -> None:
     function = lambda x: (x * 2, x[:5])  # noqa: E731
     x = np.random.default_rng(0).normal(size=(34, 300)).astype("float32")
-    program = scalarize(jax.make_jaxpr(function)(x[0]), [1], {}, most_operations=1000)
+    program = scalarize(jax.make_jaxpr(function)(x[0]), [1], {}, max_operations=1000)
     layout = Layout(fewest_live(program), [Mapped(True, False)], False)
     assert len(layout.staged_arguments) + len(layout.staged_results) == 2
     for one, other in zip(run_threads(layout, [x], 34), jax.vmap(function)(x), strict=True):
@@ -327,5 +327,5 @@ def test_without_the_target(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogC
 
 
 def test_programs_with_too_many_live_scalars(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_compilation, "MOST_LIVE", 10)
+    monkeypatch.setattr(gpu_compilation, "MAX_LIVE", 10)
     assert "gpu.ptx" not in lowered(lambda a, s, x: artix.forward_dynamics(a, s, 2 * x), gpu=True)

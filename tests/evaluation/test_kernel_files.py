@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -85,8 +86,22 @@ def test_what_is_corrupt_or_foreign_is_not_read(files: KernelFiles, tmp_path: Pa
     assert files.read("one") is None
 
 
+def test_a_cache_that_cannot_be_written_is_read(files: KernelFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modes do not keep an administrator from writing, so the operations fail in its place."""
+    files.write("one", b"code")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(os, "utime", refuse)
+    assert files.read("one") == b"code"
+    monkeypatch.setattr(os, "replace", refuse)
+    files.write("two", b"code")
+    assert files.folder is not None and [path.name for path in files.folder.iterdir()] == ["one"]
+
+
 def test_the_oldest_go_first(files: KernelFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "_MOST_BYTES", 250)
+    monkeypatch.setattr(disk, "_MAX_BYTES", 250)
     for age, name in enumerate(("first", "second", "third")):
         files.write(name, bytes(50))
         path = tmp_path / "artix-kernels" / name

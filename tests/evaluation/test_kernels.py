@@ -347,7 +347,7 @@ def test_what_is_refused():
 
 
 def test_large_programs_are_cut_into_functions(monkeypatch):
-    monkeypatch.setattr("artix.evaluation.kernels.plan.LEAST_OPERATIONS", 40)
+    monkeypatch.setattr("artix.evaluation.kernels.plan.MIN_OPERATIONS", 40)
     rng = np.random.default_rng(5)
     program = random_program(rng, "float32", (0, 1, 2), size=300)
     arrays = [

@@ -181,7 +181,9 @@ def test_the_table_covers_the_public_functions() -> None:
     small |= {"ground_contacts", "geometry_distances", "geometry_pair_distances", "link_contacts"}
     # Counted by solver.
     stepping = {"step", "step_and_report", "rollout", "vector_field", "step_with_sleep", "step_with_joint_drift"}
-    stepping |= {"step_with_contact_memory"}  # and on the ground
+    stepping |= {"step_with_contact_memory", "settled_contact_memory"}  # and on the ground
+    # Counted in tests.simulation.test_scenes.
+    stepping |= {"scene_step", "scene_step_and_report", "scene_step_with_contact_memory", "scene_rollout"}
     from tests.constraints.test_constraint_programs import FUNCTIONS as CONSTRAINED
 
     later = functions - set(FUNCTIONS) - set(QUANTITIES) - set(CONSTRAINED) - small - stepping

@@ -472,7 +472,10 @@ def test_known_arguments_are_left_out() -> None:
         (lambda x: lax.sort(x), "sort"),
         (lambda x: jnp.linalg.eigh(x[:, None] * x)[0], "eigh"),
         (lambda x: lax.while_loop(lambda y: y[0] < 9, lambda y: 2 * y, x), "while"),
-        (lambda x: lax.dynamic_update_slice(x, x[:1], (x[0].astype(jnp.int32),)), "dynamic_update_slice at indices"),
+        (
+            lambda x: lax.dynamic_update_slice(x, x[:1], (x[0].astype(jnp.int32),)),
+            "dynamic_update_slice at unknown indices",
+        ),
         (lambda x: jnp.sin(x)[x[0].astype(jnp.int16)], "scalars of int16"),
         (lambda x: x.astype(jnp.float16), "float16"),
         (lambda x: lax.erf(x), "erf"),
@@ -485,9 +488,9 @@ def test_what_has_no_rule_is_refused(function: Callable[..., Any], name: str) ->
 
 def test_programs_may_be_too_large() -> None:
     closed = jax.make_jaxpr(lambda x: lax.fori_loop(0, 100, lambda _, y: jnp.sin(y), x))(np.ones(3))
-    assert scalarize(closed, [1], {}, most_operations=303).size == 300
+    assert scalarize(closed, [1], {}, max_operations=303).size == 300
     with pytest.raises(TooManyOperations, match="302"):
-        scalarize(closed, [1], {}, most_operations=302)
+        scalarize(closed, [1], {}, max_operations=302)
 
 
 def test_orders_and_live_scalars() -> None:

@@ -72,22 +72,27 @@ def test_split_programs_need_no_communication(name: str, size: int) -> None:
     _agree(compiled(*there), jax.jit(batched)(*arguments))
 
 
-def test_what_all_robots_share_lies_on_every_device() -> None:
-    """Parameters that are operands; two batches, of which the outer one is split."""
+@pytest.mark.parametrize("split", ["outer", "inner"])
+def test_either_of_two_batches_is_split(split: str) -> None:
+    """Parameters that are operands lie on every device; the other batch is of forces that all robots share."""
     articulation = _tree()
-    states = random_states(articulation, 8)
-    many = jax.tree.map(lambda x: x.reshape(4, 2, *x.shape[1:]), states)
+    states, forces, _ = _arguments(articulation, 4)
 
-    def of_all(articulation, many):
-        inner = jax.vmap(artix.mass_matrix, (None, 0))
-        return jax.vmap(inner, (None, 0), spmd_axis_name="batch")(articulation, many)
+    def of_all(articulation, states, forces):
+        def along(axes, **options):
+            return lambda function: jax.vmap(function, (None, *axes), **options)
 
-    everywhere = jax.device_put(articulation, jax.sharding.NamedSharding(_mesh(), EVERYWHERE))
-    compiled = jax.jit(of_all).lower(everywhere, _on_devices(many)).compile()
+        of_states, of_forces = along((0, None), spmd_axis_name="batch"), along((None, 0))
+        inner, outer = (of_forces, of_states) if split == "outer" else (of_states, of_forces)
+        return outer(inner(artix.forward_dynamics))(articulation, states, forces)
+
+    everywhere = jax.device_put((articulation, forces), jax.sharding.NamedSharding(_mesh(), EVERYWHERE))
+    there = (everywhere[0], _on_devices(states), everywhere[1])
+    compiled = jax.jit(of_all).lower(*there).compile()
     text = compiled.as_text()
     assert not any(word in text for word in ("all-gather", "all-reduce", "collective-permute", "all-to-all"))
     assert "artix_" in text
-    _agree(compiled(everywhere, _on_devices(many)), of_all(articulation, many))
+    _agree(compiled(*there), of_all(articulation, states, forces))
 
 
 @pytest.mark.parametrize("name", [*FUNCTIONS, *(pytest.param(name, marks=pytest.mark.slow) for name in QUANTITIES)])

@@ -72,7 +72,7 @@ def test_limits_are_kept_and_the_motors_are_at_them():
 def test_what_collocation_cannot_do_is_refused():
     pytest.importorskip("ipyopt")
     quadruped, pendulum = (artix.robots.load(name) for name in ("quadruped", "double_pendulum"))
-    with pytest.raises(TypeError, match="collocation wants float64"):
+    with pytest.raises(TypeError, match="collocation needs float64"):
         collocate(pendulum.astype(jnp.float32), np.zeros(4), END, SECONDS, np.ones(2))
     with pytest.raises(ValueError, match="fixed base"):
         collocate(quadruped.astype(jnp.float64), np.zeros(36), np.zeros(36), SECONDS, np.ones(12))

@@ -53,7 +53,7 @@ def test_the_arm_is_identified() -> None:
 
 def test_single_precision_is_refused() -> None:
     arm = artix.robots.load("arm7", dtype="float32")
-    with pytest.raises(TypeError, match="identification wants float64, found float32"):
+    with pytest.raises(TypeError, match="identification needs float64, found float32"):
         identification.gather_evidence(arm, None)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import pickle
 import re
 
 import jax
@@ -15,6 +16,7 @@ import artix
 from artix import robots
 from artix.evaluation.compilation import kernels_are_on
 from artix.evaluation.kernels import available as kernels_available
+from artix.fleet.kinds import kinds_of
 from tests.support.models import random_tree
 
 FUNCTIONS = {
@@ -232,6 +234,74 @@ def test_refusals(fleet, members) -> None:
         fleet.evaluate(functools.partial(artix.frame_pose, frame="base"), fleet.neutral_state())
 
 
+def test_arguments_that_do_not_fit_are_refused_by_name() -> None:
+    cart, pendulum = robots.load("cart_pole"), robots.load("double_pendulum")
+    fleet = artix.Fleet([cart, pendulum] * 3)
+    state = fleet.neutral_state()
+    few = jax.tree.map(lambda leaf: leaf[:4], state)
+    wide = state.replace(joint_position=jnp.zeros((6, 3)))
+    given = {
+        r"state.root_pose: expected shape \(6, 7\).*found \(4, 7\)": (artix.mass_matrix, (few,), {}),
+        r"state.joint_position: expected shape \(6, 2\).*found \(6, 3\)": (artix.mass_matrix, (wide,), {}),
+        r"argument 1: expected a leading axis of 6 .* \(5, 2\)": (
+            artix.inverse_dynamics,
+            (state, jnp.zeros((5, 2))),
+            {},
+        ),
+        r"argument 1.joint_force: expected a leading axis of 6": (
+            artix.step,
+            (state, artix.Control(joint_force=jnp.zeros(2)), 0.01),
+            {},
+        ),
+        r"argument 1: expected an array or a number, found str.*by keyword": (artix.frame_pose, (state, "tip"), {}),
+        r"static and must be hashable.*functools.partial": (artix.step, (state, None), {"dt": jnp.full(6, 0.01)}),
+    }
+    for layout in ("kinds", "padded"):
+        other = artix.Fleet([cart, pendulum] * 3, layout=layout)
+        for message, (function, arguments, options) in given.items():
+            with pytest.raises((TypeError, ValueError), match=message):
+                other.evaluate(function, *arguments, **options)
+    with pytest.raises(TypeError, match="found a single one"):
+        artix.Fleet(cart)
+    with pytest.raises(TypeError, match="member 1: expected an Articulation, found str"):
+        artix.Fleet([cart, "quadruped"])
+    with pytest.raises(ValueError, match=r"one dtype; found float32 \('cart_pole'\), float64"):
+        fleet.replace_member(1, cart.astype("float32"))
+    for number in (-1, 6):
+        with pytest.raises(IndexError, match=f"no member {number}"):
+            fleet.member_state(state, number)
+
+
+@pytest.mark.parametrize("layout", ["kinds", "padded"])
+def test_gradients_by_parameters_of_which_a_fleet_is_made(layout: str) -> None:
+    """Members made inside the differentiated function; a single kind and several."""
+    cart, pendulum = robots.load("cart_pole"), robots.load("double_pendulum")
+    for others in ([cart, pendulum], [pendulum]):
+        states = artix.Fleet([*others, pendulum]).random_state(jax.random.key(0))
+
+        def energy(mass, others=others, states=states):
+            fleet = artix.Fleet([*others, pendulum.replace(link_mass=mass)], layout=layout)
+            return jnp.sum(fleet.evaluate(artix.kinetic_energy, states))
+
+        last = artix.Fleet([*others, pendulum]).member_state(states, len(others))
+        alone = jax.grad(lambda mass, last=last: artix.kinetic_energy(pendulum.replace(link_mass=mass), last))
+        found = jax.jit(jax.grad(energy))(pendulum.link_mass)
+        assert np.linalg.norm(found) > 0.01
+        np.testing.assert_allclose(found, alone(pendulum.link_mass), rtol=1e-12)
+
+
+def test_parameters_that_members_share_are_constants() -> None:
+    """Only masses that differ are operands of a kind's program, so it has few operations more than a single robot's."""
+    cart, pendulum = robots.load("cart_pole"), robots.load("double_pendulum")
+    heavy = pendulum.replace(link_mass=2 * pendulum.link_mass)
+    kinds = kinds_of([cart, pendulum, heavy], np.array([0, 1, 2, 1]))
+    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(pendulum)]
+    assert not any(kinds[0].differs)
+    assert [path for path, flag in zip(paths, kinds[1].differs, strict=True) if flag] == [".link_mass"]
+    np.testing.assert_array_equal(kinds[1].articulation.link_mass[1], heavy.link_mass)
+    assert len(pickle.loads(pickle.dumps(artix.Fleet([cart, heavy])))) == 2
+
+
 def test_sharding_over_devices_needs_no_communication(fleet) -> None:
     devices = jax.devices("cpu")
     if len(devices) < 2:
@@ -287,7 +357,7 @@ def test_what_needs_one_topology_says_so() -> None:
         "articulated-body inertias": lambda a, s, x: artix.articulated_body_inertias(a, s),
         "padded fleet with spherical joints": lambda a, s, x: artix.constrained_forward_dynamics(a, s, x, held),
         "log-Cholesky": lambda a, s, x: artix.log_cholesky_from_articulation(a),
-        "padded articulation has no map": lambda a, s, x: artix.mimic_map(a).matrix,
+        "mimic_map needs a static topology": lambda a, s, x: artix.mimic_map(a).matrix,
         "make constraints of one": lambda a, s, x: artix.Constraints.of(a, [frame]),
     }
     for message, function in refused.items():
@@ -349,15 +419,43 @@ def test_kinds_step_as_their_members_do() -> None:
     arm, mechanism = robots.load("arm7"), small_mechanism()
     fleet = artix.Fleet([arm, mechanism, arm])
     state = fleet.random_state(jax.random.key(0))
-    dt = jnp.full(3, 0.01)
     for solver in ("implicit", "pgs"):
         options = artix.SolverOptions(solver=solver)
-        found = fleet.evaluate(artix.step, state, None, dt, options=options)
+        found = fleet.evaluate(artix.step, state, None, 0.01, options=options)
         for number, one in enumerate((arm, mechanism, arm)):
             wanted = artix.step(one, fleet.member_state(state, number), None, 0.01, options)
             own = fleet.member_state(found, number)
             for leaf, other in zip(jax.tree.leaves(own), jax.tree.leaves(wanted), strict=True):
                 np.testing.assert_allclose(leaf, other, atol=1e-10)
+
+
+@pytest.mark.slow
+def test_kinds_land_on_the_ground_that_they_share() -> None:
+    """Of two kinds with one sphere each, whose steps all members take on one ground."""
+    ball, flail = (rolling(num_links) for num_links in (1, 2))
+    fleet = artix.Fleet([flail, ball, ball, flail])
+    state = fleet.neutral_state()
+    velocity = jnp.array([1.0, 0.0, -2.0, 0.0, 0.0, 0.0])
+    state = state.replace(root_pose=state.root_pose.at[:, 2].set(0.1), root_velocity=jnp.tile(velocity, (4, 1)))
+    on_ground = functools.partial(artix.step, ground=artix.Ground.flat(friction=0.8))
+    found = fleet.evaluate(on_ground, state, None, 0.01)
+    np.testing.assert_allclose(found.root_velocity[1], [5 / 7, 0, 0, 0, 50 / 7, 0], atol=1e-6)  # a ball that rolls
+    for number, one in enumerate((flail, ball, ball, flail)):
+        wanted = on_ground(one, fleet.member_state(state, number), None, 0.01)
+        own = fleet.member_state(found, number)
+        for leaf, other in zip(jax.tree.leaves(own), jax.tree.leaves(wanted), strict=True):
+            np.testing.assert_allclose(leaf, other, atol=1e-10)
+
+
+def rolling(num_links: int) -> artix.Articulation:
+    """A solid ball of 1 kg and 0.1 m, and pendulums that hang on it."""
+    builder = artix.ArticulationBuilder(fixed_base=False, name=f"ball_{num_links}")
+    link = builder.add_link(mass=1.0, inertia=[0.004, 0.004, 0.004], name="ball")
+    builder.add_geometry("ball", artix.Geometry.sphere(0.1))
+    for k in range(1, num_links):
+        joint = artix.Joint.revolute(artix.Axis.SWING1)
+        link = builder.add_link(link, joint, mass=0.2, inertia=[0.001, 0.001, 0.001], name=f"bar_{k}")
+    return builder.build("float64")
 
 
 def test_gradients_kind_by_kind(members) -> None:
@@ -450,9 +548,8 @@ def test_each_device_evaluates_its_members_kind_by_kind(members) -> None:
         *sharded._compiled[artix.mass_matrix, ()].args, on_devices
     )
     assert not re.search("all-gather|all-reduce|collective-permute|all-to-all", text.compile().as_text())
-    # Parts that differ: the trees are data then.
-    assert artix.Fleet([members[2], members[2], members[3], members[3]]).shard(sharding).layout == "padded"
-    assert sharded.replace_member(0, members[3]).layout == "padded"
+    with pytest.warns(UserWarning, match="different kinds"):
+        assert sharded.replace_member(0, members[3]).layout == "padded"
     assert sharded.replace_member(0, members[2]).layout == "kinds"
 
 

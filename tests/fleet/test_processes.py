@@ -48,7 +48,7 @@ def _whole(run: list[dict[str, Any]], name: str) -> np.ndarray:
 @pytest.mark.parametrize(
     "processes", [pytest.param(2, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.exhaustive)]
 )
-@pytest.mark.parametrize("name", ["mass matrix", "forward dynamics", "step", "gradient", "training"])
+@pytest.mark.parametrize("name", ["mass matrix", "forward dynamics", "step", "gradient", "training", "fleet"])
 def test_processes_share_a_batch(run_of: Callable[[int], list[dict[str, Any]]], name: str, processes: int) -> None:
     run = run_of(processes)
     found, wanted = _whole(run, name), _whole(run_of(1), name)
@@ -60,3 +60,9 @@ def test_processes_share_a_batch(run_of: Callable[[int], list[dict[str, Any]]], 
         assert np.linalg.norm(found) > 1e-6
     else:
         assert not any(process[name]["collectives"] for process in run)
+
+
+@pytest.mark.slow
+def test_members_on_other_hosts_are_refused(run_of: Callable[[int], list[dict[str, Any]]]) -> None:
+    assert all("lies on devices of other processes" in process["member elsewhere"] for process in run_of(2))
+    assert [process["member elsewhere"] for process in run_of(1)] == [""]

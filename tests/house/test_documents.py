@@ -1,4 +1,4 @@
-"""What the documents show must run."""
+"""The code in the documents must run, and what they link to and name must exist."""
 
 import json
 import re
@@ -15,15 +15,30 @@ from tests.support.users_types import users_types
 ROOT = Path(__file__).parents[2]
 
 
+def code_of(document: str, least: int = 1) -> str:
+    """The Python code of a document, which has at least so many blocks of it."""
+    found = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(encoding="utf-8"), re.DOTALL)
+    assert len(found) >= least
+    return "\n".join(found)
+
+
+def run_code_of(document: str, least: int = 1) -> dict:
+    """What the code of a document defines when it runs from top to bottom."""
+    namespace: dict = {}
+    exec(compile(code_of(document, least), document, "exec"), namespace)
+    return namespace
+
+
+def printed_by_code_of(document: str) -> list[str]:
+    """The lines that the code of a document prints in a process without this one's x64 and strict promotion."""
+    command = [sys.executable, "-c", code_of(document)]
+    return subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout.splitlines()
+
+
 @pytest.mark.slow
 def test_the_examples_of_the_readme_run(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) >= 2
-    namespace = {}
-    for block in blocks:
-        exec(compile(block, "README.md", "exec"), namespace)
-    assert namespace["M"].shape[0] == 3000
+    assert run_code_of("README.md", 2)["M"].shape[0] == 3000
 
 
 def test_what_the_documents_link_to_is_there():
@@ -36,43 +51,26 @@ def test_what_the_documents_link_to_is_there():
 
 
 def test_the_examples_of_the_first_page_run():
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/index.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 2
-    namespace = {}
-    for block in blocks:
-        exec(compile(block, "index.md", "exec"), namespace)
-    assert namespace["M"].shape == (64, 18, 18)
+    assert run_code_of("docs/index.md", 2)["M"].shape == (64, 18, 18)
 
 
 def test_the_examples_of_the_formats_run(tmp_path, monkeypatch, capsys):
     pytest.importorskip("mujoco")
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/formats.md").read_text(encoding="utf-8"), re.DOTALL)
-    namespace = {}
-    for block in blocks:
-        exec(compile(block, "formats.md", "exec"), namespace)
+    run_code_of("docs/formats.md")
     out = capsys.readouterr().out
-    assert "MJCF has no word for its speed limit" in out
+    assert "MJCF cannot express its speed limit" in out
     assert "[100.] [0.5]" in out
     assert "[0. 0. 1. 0. 0. 0. 1.]" in out
 
 
 def test_the_examples_of_the_page_on_vmap_run():
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/vmap.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 3
-    namespace = {}
-    for block in blocks:
-        exec(compile(block, "vmap.md", "exec"), namespace)
-    assert namespace["slope"].shape == (4096, 2)
+    assert run_code_of("docs/vmap.md", 3)["slope"].shape == (4096, 2)
 
 
 def test_the_examples_about_usd_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "usd.md").read_text(encoding="utf-8"), re.DOTALL)
-    namespace = {}
-    for block in blocks:
-        exec(compile(block, "usd.md", "exec"), namespace)
-    assert len(blocks) == 2
+    run_code_of("docs/usd.md", 2)
     assert "(18, 18)" in capsys.readouterr().out
 
 
@@ -80,12 +78,8 @@ def test_the_examples_about_usd_run(tmp_path, monkeypatch, capsys):
 def test_the_examples_of_the_page_on_evaluation_run():
     """And what the page shows is what they print, but for the machine's lanes; in a process without this one's x64."""
     text = (ROOT / "docs/evaluation.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) == 2
-    command = [sys.executable, "-c", "\n".join(blocks)]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
     shown = re.findall(r"```text\n(mass_matrix.*?)```", text, re.DOTALL)[0]
-    assert printed.splitlines()[1:] == shown.splitlines()[1:]
+    assert printed_by_code_of("docs/evaluation.md")[1:] == shown.splitlines()[1:]
 
 
 @pytest.mark.slow
@@ -98,26 +92,24 @@ def test_the_examples_of_the_page_on_evaluation_run():
 )
 def test_the_examples_about_environments_run(page, shown):
     """In a process without this one's x64 and strict promotion."""
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / f"docs/{page}.md").read_text(encoding="utf-8"), re.DOTALL)
-    command = [sys.executable, "-c", "\n".join(blocks)]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
-    assert printed.splitlines() == shown
+    assert printed_by_code_of(f"docs/{page}.md") == shown
 
 
 @pytest.mark.slow
 def test_the_example_of_the_page_on_pinocchio_runs(capsys):
-    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/pinocchio.md").read_text(encoding="utf-8"), re.DOTALL)
-    exec(compile(block, "pinocchio.md", "exec"), {})
+    run_code_of("docs/pinocchio.md")
     assert capsys.readouterr().out == "(256, 18, 18)\n"
 
 
 @pytest.mark.slow
+def test_the_examples_of_the_page_on_conventions_run():
+    """And the identities that it asserts hold."""
+    run_code_of("docs/conventions.md", 4)
+
+
+@pytest.mark.slow
 def test_the_examples_of_the_page_on_derivatives_run():
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/derivatives.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) >= 7
-    namespace = {}
-    for block in blocks:
-        exec(compile(block, "docs/derivatives.md", "exec"), namespace)
+    namespace = run_code_of("docs/derivatives.md", 7)
     assert namespace["gradient"].shape == (20, 7)
     assert namespace["A"].shape == (14, 14)
 
@@ -125,12 +117,7 @@ def test_the_examples_of_the_page_on_derivatives_run():
 @pytest.mark.slow
 def test_the_examples_about_shapes_and_ground_run(capsys):
     pytest.importorskip("mujoco")
-    text = (ROOT / "docs/contact.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) >= 5
-    namespace = {}
-    for block in blocks:
-        exec(compile(block, "docs/contact.md", "exec"), namespace)
+    namespace = run_code_of("docs/contact.md", 5)
     out = capsys.readouterr().out
     assert (
         "['front_left_foot', 'front_right_foot', 'rear_left_foot', 'rear_right_foot']\n[-0.01 -0.01 -0.01 -0.01]" in out
@@ -143,11 +130,7 @@ def test_the_examples_about_shapes_and_ground_run(capsys):
 
 @pytest.mark.slow
 def test_the_examples_of_the_page_on_configurations_run(capsys):
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/configuration.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) >= 7
-    namespace = {}
-    for block in blocks:
-        exec(compile(block, "docs/configuration.md", "exec"), namespace)
+    run_code_of("docs/configuration.md", 7)
     out = capsys.readouterr().out
     assert "('screw', 'hinge:twist', 'hinge:swing1')\n7 4\n" in out
     assert "[[0.2" in out
@@ -156,12 +139,8 @@ def test_the_examples_of_the_page_on_configurations_run(capsys):
 @pytest.mark.slow
 def test_the_examples_of_the_stepping_page_run(capsys):
     pytest.importorskip("diffrax")
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/stepping.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) >= 2
-    namespace = {}
-    with users_types():  # Users' default, which diffrax needs.
-        for block in blocks:
-            exec(compile(block, "stepping.md", "exec"), namespace)
+    with users_types():  # which diffrax needs
+        namespace = run_code_of("docs/stepping.md", 2)
     assert abs(float(namespace["states"].joint_position[-1, 0]) - 0.8) < 0.1
     # The smooth motion has no dry friction and no limit of 30 N m, but the same springs.
     assert abs(float(namespace["solution"].ys.joint_position[-1, 0]) - 0.8) < 0.2
@@ -184,8 +163,7 @@ def test_the_notebooks_hold_what_they_print_and_draw(notebook):
     outputs = [output for cell in cells for output in cell["outputs"]]
     assert outputs
     assert not [output for output in outputs if output["output_type"] == "error"]
-    drawn = sum("plt." in "".join(cell["source"]) for cell in cells)
-    assert sum("image/png" in output.get("data", {}) for output in outputs) >= min(drawn, 1)
+    assert any("image/png" in output.get("data", {}) for output in outputs)
     assert notebook.stat().st_size < 300_000
 
 
@@ -226,11 +204,7 @@ def test_the_functions_that_documents_name_exist(document):
 def test_the_examples_of_the_page_on_the_viewer_run(tmp_path, monkeypatch, capsys):
     pytest.importorskip("viser")
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/viewer.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 7
-    namespace = {}
-    for block in blocks:
-        exec(compile(block, "docs/viewer.md", "exec"), namespace)
+    namespace = run_code_of("docs/viewer.md", 7)
     assert namespace["image"].shape == (200, 200, 4)
     assert {"landing.html", "fleet.html", "landing.png", "arm.png"} <= {path.name for path in tmp_path.iterdir()}
     out = capsys.readouterr().out
@@ -240,14 +214,12 @@ def test_the_examples_of_the_page_on_the_viewer_run(tmp_path, monkeypatch, capsy
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", ["optimal_control", "inverse_kinematics", "identification"])
-def test_the_examples_about_optimal_control_run(page, capsys):
+def test_the_examples_about_optimal_control_run(page, tmp_path, monkeypatch, capsys):
     """And reach what they assert, with users' 32-bit types."""
     pytest.importorskip("optimistix")
-    text = (ROOT / f"docs/{page}.md").read_text(encoding="utf-8")
-    namespace = {}
+    monkeypatch.chdir(tmp_path)
     with users_types():
-        for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
-            exec(compile(block, f"{page}.md", "exec"), namespace)
+        run_code_of(f"docs/{page}.md")
     out = capsys.readouterr().out
     shown = {
         "optimal_control": "(36, 36) (36, 12) (12,)",
@@ -260,12 +232,8 @@ def test_the_examples_about_optimal_control_run(page, capsys):
 @pytest.mark.slow
 def test_the_examples_about_training_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "train.md").read_text(encoding="utf-8"), re.DOTALL)
-    namespace = {}
     with users_types():
         monkeypatch.setattr(jax, "devices", lambda *_: jax.local_devices()[:1])
-        for block in blocks:
-            exec(compile(block, "train.md", "exec"), namespace)
-    assert len(blocks) == 3
+        namespace = run_code_of("docs/train.md", 3)
     assert namespace["action"].shape == (1, 1)
     assert (tmp_path / "cart_pole.npz").exists()

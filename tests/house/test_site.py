@@ -49,6 +49,17 @@ def test_docstrings_become_markdown():
     text = "See :func:`artix.integrate`, :class:`nowhere`; shapes [3] [m]::\n\n    code"
     found = as_markdown(text, "artix.kinematics.configuration", {home})
     assert found == f"See [`integrate`][{home}], `nowhere`; shapes [3] \\[m]:\n\n    code"
+    example = "Examples:\n  >>> print(torque)  # [N m]\n  [1. 2.]"
+    assert as_markdown(example, "artix.kinematics.configuration", {home}) == example
+
+
+def test_what_a_notebook_prints_is_fenced():
+    pytest.importorskip("nbconvert")
+    from website.tutorials import with_printed
+
+    found = with_printed("Text.\n\n```python\nif x:\n    y()\n```\n\n    [1 2\n\n     3]\n\nMore.\n")
+    fenced = "``` { .text .printed }\n[1 2\n\n 3]\n```\n\n"
+    assert found == f"Text.\n\n```python\nif x:\n    y()\n```\n\n{fenced}\nMore.\n"
 
 
 def test_every_page_is_in_the_navigation():

@@ -130,11 +130,11 @@ DAMAGES = {
     "integers": (lambda m: {**m, "link_mass.npy": npy(np.arange(8))}, "not an array of floats"),
     "shape": (lambda m: {**m, "link_mass.npy": npy(np.ones(3))}, r"link_mass: expected shape \(..., 9\), found \(3,\)"),
     "huge shape": (lambda m: {**m, "gravity.npy": HUGE}, "gravity: "),
-    "short": (lambda m: {**m, "link_mass.npy": m["link_mass.npy"][:-8]}, "its length is not that of its shape"),
+    "short": (lambda m: {**m, "link_mass.npy": m["link_mass.npy"][:-8]}, "its length does not match its shape"),
     "nan": (lambda m: {**m, "gravity.npy": npy(np.full(3, np.nan))}, "gravity: must be finite"),
     "missing member": (
         lambda m: {k: v for k, v in m.items() if k != "gravity.npy"},
-        "not those of its header: gravity",
+        "do not match its header: gravity",
     ),
     "extra member": (lambda m: {**m, "virus.npy": npy(np.ones(1))}, "virus.npy"),
     "no header": (lambda m: {k: v for k, v in m.items() if k != "header.json"}, "it has no header.json"),

@@ -128,7 +128,7 @@ def test_meshes_of_urdf_and_usd(meshes: str, tmp_path) -> None:
     if meshes == "hull":
         np.testing.assert_allclose(robot.geometry.point, wanted.points, atol=1e-6)
         np.testing.assert_allclose(robot.geometry.pose[0, :3], [0.1, 0, 0])
-    assert sum("meshes of colliders" in issue.message for issue in check_urdf(path, meshes=meshes)) == 1
+    assert sum("collision meshes" in issue.message for issue in check_urdf(path, meshes=meshes)) == 1
     points = ", ".join(f"({x}, {y}, {z})" for x, y, z in BEAN)
     mesh = f'def Mesh "bean" (prepend apiSchemas = ["PhysicsCollisionAPI"]) {{ point3f[] points = [{points}]\n}}'
     root = ', "PhysicsArticulationRootAPI"'
@@ -136,7 +136,7 @@ def test_meshes_of_urdf_and_usd(meshes: str, tmp_path) -> None:
     robot = artix.load_usd(stage, meshes=meshes)
     wanted = mesh_shape(BEAN.astype("float32").astype(float), meshes, IDENTITY)[0]
     np.testing.assert_allclose(robot.geometry.size[0, : len(wanted.size)], wanted.size, atol=1e-6)
-    assert sum("meshes of colliders" in issue.message for issue in check_usd(stage, meshes=meshes)) == 1
+    assert sum("collision meshes" in issue.message for issue in check_usd(stage, meshes=meshes)) == 1
 
 
 def test_refusals(tmp_path, monkeypatch) -> None:

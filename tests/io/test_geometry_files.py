@@ -210,7 +210,7 @@ def test_shapes_of_urdf_are_mujocos(merge, tmp_path) -> None:
         np.testing.assert_allclose(np.sort(found), np.sort(expected), atol=1e-12)
     issues = artix.save(robot, tmp_path / "robot.urdf")
     assert {issue.message for issue in issues if "geometry" in issue.element} == {
-        "not every reader of URDF knows <capsule>"
+        "not every URDF reader supports <capsule>"
     }
     again = artix.load_urdf(tmp_path / "robot.urdf", fixed_base=False, merge_fixed_joints=merge)
     assert again.topology.geometries == robot.topology.geometries
@@ -230,17 +230,17 @@ def test_writers_say_what_formats_cannot_of_shapes(tmp_path) -> None:
         return [issue.message for issue in issues if "geometry" in issue.element]
 
     assert said(".urdf") == [
-        "URDF has no word for its friction",
-        "URDF has no word for its restitution",
-        "URDF has no word for its stiffness",
-        "URDF has no word for a shape without force",
-        "URDF has no word for a hull of points",
+        "URDF cannot express its friction",
+        "URDF cannot express its restitution",
+        "URDF cannot express its stiffness",
+        "URDF cannot express a sensor shape",
+        "URDF cannot express a hull of points",
     ]
     assert said(".xml") == [
-        "MJCF has no word for its restitution",
-        "MJCF has no word for its stiffness",
-        "MJCF has no word for a shape without force",
-        "MJCF has no hulls that are flat or round; it is left out",
+        "MJCF cannot express its restitution",
+        "MJCF cannot express its stiffness",
+        "MJCF cannot express a sensor shape",
+        "MJCF has no flat or rounded hulls; it is left out",
     ]
 
 
@@ -351,13 +351,13 @@ def test_colliders_of_usd(approximation, distance) -> None:
     np.testing.assert_allclose(np.sort(lying[:, 0]), [-0.05, 0.05], atol=1e-7)
     messages = [issue.message for issue in artix.check_usd(USD % approximation) if "touches nothing" in issue.message]
     assert len(messages) == 2
-    assert "Cone that is no shape of artix" in messages[0]
+    assert "Cone is not supported" in messages[0]
     assert "must lie in [0, 1e+12], found -1" in messages[1]
 
 
 def test_a_turned_height_field_and_a_missing_ground_are_refused() -> None:
     turned = FEET.replace('pos="1 -2 -1"', 'pos="1 -2 -1" euler="0 0 30"')
-    with pytest.raises(artix.DescriptionError, match="turned against the world's axes"):
+    with pytest.raises(artix.DescriptionError, match="not aligned with the world axes"):
         artix.load_mjcf_ground(turned)
     with pytest.raises(ValueError, match="it has no plane and no height field"):
         artix.load_mjcf_ground('<mujoco><worldbody><body><geom size="1"/></body></worldbody></mujoco>')
@@ -411,7 +411,7 @@ def test_pairs_survive_files(tmp_path) -> None:
     robot = artix.select_geometry_pairs(artix.select_geometry(robot, feet[:2], sensors=feet[2:]), [feet[:2], feet[1:3]])
     for suffix in ("xml", "npz", "usda", "urdf"):
         issues = [str(issue) for issue in artix.save(robot, tmp_path / f"robot.{suffix}")]
-        said = {"urdf": "URDF has no word for its contact with", "usda": "does not touch others either"}.get(suffix)
+        said = {"urdf": "URDF cannot express its contact with", "usda": "does not touch other links either"}.get(suffix)
         assert said is None or any(said in issue for issue in issues)
         options = {"self_contact": True} if suffix == "usda" else {}
         again = artix.load(tmp_path / f"robot.{suffix}", **options)

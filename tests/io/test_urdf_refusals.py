@@ -64,8 +64,8 @@ REFUSALS = {
     "a joint without a name": (TYPE, 'type="revolute"', 24, "the attribute 'name' is missing or empty"),
     "two links of one name": ('link name="lower"', 'link name="upper"', 10, "second link called 'upper'; the first is on line 3"),
     "two joints of one name": ('name="elbow"', 'name="shoulder"', 24, "a second joint called 'shoulder'"),
-    "a joint without a parent": ('<parent link="upper"/>', "", 24, "there is no <parent> in it"),
-    "a joint without a child": ('<child link="lower"/>', "", 24, "there is no <child> in it"),
+    "a joint without a parent": ('<parent link="upper"/>', "", 24, "it has no <parent>"),
+    "a joint without a child": ('<child link="lower"/>', "", 24, "it has no <child>"),
     "a parent without a link": ('<parent link="upper"/>', "<parent/>", 25, "the attribute 'link' is missing"),
     "an unknown parent": ('<parent link="upper"/>', '<parent link="uper"/>', 24, "there is no link called 'uper', its parent"),
     "an unknown child": ('<child link="lower"/>', '<child link="low"/>', 24, "there is no link called 'low', its child"),
@@ -84,16 +84,16 @@ REFUSALS = {
     "an infinite limit": ('upper="1"', 'upper="inf"', 21, "upper='inf' is not finite"),
     "an overflowing number": ('value="2"', 'value="1e999"', 6, "is beyond 1e+30"),
     "a number beyond reason": ('multiplier="2"', 'multiplier="1e200"', 28, "is beyond 1e+30"),
-    "no mass": ('<mass value="2"/>', "", 4, "there is no <mass> in it"),
+    "no mass": ('<mass value="2"/>', "", 4, "it has no <mass>"),
     "a mass without value": ('<mass value="2"/>', "<mass/>", 6, "the attribute 'value' is missing"),
     "a negative mass": ('<mass value="2"/>', '<mass value="-2"/>', 4, "the mass -2 kg is negative"),
-    "mass without inertia": (UPPER_INERTIA, UPPER_INERTIA[66:], 4, "there is no <inertia> in it"),
+    "mass without inertia": (UPPER_INERTIA, UPPER_INERTIA[66:], 4, "it has no <inertia>"),
     "a diagonal moment missing": ('ixx="0.1" ', "", 7, "the attribute 'ixx' is missing"),
     "two inertials": ("</inertial>", "</inertial><inertial/>", 8, "a second <inertial>; the first is on line 4"),
     "a negative moment": ('izz="0.1"', 'izz="-0.1"', 4, "the inertia is not positive definite"),
     "a negative moment beyond rounding": ('izz="0.1"', 'izz="-2e-6"', 4, "the inertia is not positive definite"),
     "large products of inertia": ('ixy="0"', 'ixy="0.3"', 4, "the inertia is not positive definite"),
-    "an axis without length": ('xyz="0 1 0"', 'xyz="0 0 0"', 20, "the joint axis has no length"),
+    "an axis without length": ('xyz="0 1 0"', 'xyz="0 0 0"', 20, "the joint axis has length zero"),
     "limits exchanged": ('lower="-1"', 'lower="2"', 21, "the lower limit 2 exceeds the upper limit 1"),
     "a negative effort": ('effort="10"', 'effort="-10"', 21, "effort is -10, but must not be negative"),
     "a negative velocity": ('velocity="3"', 'velocity="-3"', 21, "velocity is -3, but must not be negative"),
@@ -134,7 +134,7 @@ WARNINGS = {
     "neither lower nor upper": ('lower="-1" upper="1" ', "", 21, "neither lower nor upper is given"),
     "equal limits": ('lower="-1"', 'lower="1"', 21, "both limits are 1, which locks the joint"),
     "a massless leaf": ('<mass value="1"/>\n      <inertia ixx="0.1"', '<mass value="0"/>\n      <inertia ixx="0"', 24, "singular"),
-    "a fixed joint that mimics": (TYPE, 'name="elbow" type="fixed"', 28, "a fixed joint follows nothing"),
+    "a fixed joint that mimics": (TYPE, 'name="elbow" type="fixed"', 28, "a fixed joint cannot follow another"),
 }  # fmt: skip
 
 
@@ -193,7 +193,7 @@ def test_long_lists_of_impossible_links_are_told_briefly():
     inertial = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="3"/></inertial>'
     links = "".join(f'<link name="l{k}">{inertial}</link>' for k in range(500))
     joints = (f'<joint name="j{k}" type="fixed"><parent link="l0"/><child link="l{k}"/></joint>' for k in range(1, 500))
-    with pytest.warns(DescriptionWarning, match="500 links have inertias that no body has") as caught:
+    with pytest.warns(DescriptionWarning, match="500 links have physically impossible inertias") as caught:
         load_urdf(f'<robot name="many">{links}{"".join(joints)}</robot>')
     assert len(caught) == 1 and len(str(caught[0].message)) < 400
 
@@ -235,7 +235,7 @@ def test_another_format():
 
 def test_no_link():
     issues = check_urdf('<robot name="nothing"/>')
-    assert [issue.message for issue in issues] == ["there is no <link> in it"]
+    assert [issue.message for issue in issues] == ["it has no <link>"]
 
 
 def test_an_empty_file(tmp_path):

@@ -176,8 +176,8 @@ def test_a_spatial_tendon_without_rest_length_has_its_present_one():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"parent": "Q"}, r"attachment 'L' comes from 'Q' on </World/robot/a>, where no attachment is"),
-        ({"above": "b"}, r"attachment 'L' comes from 'R' on </World/robot/b>"),
+        ({"parent": "Q"}, r"the parent of attachment 'L', 'Q' on </World/robot/a>, does not exist"),
+        ({"above": "b"}, r"the parent of attachment 'L', 'R' on </World/robot/b>, does not exist"),
         ({"parent": "L", "above": "b"}, r"belongs to no tendon"),
         ({"leaf": ""}, r"a leaf needs a rest_length.*PhysxTendonAttachmentLeafAPI"),
     ],

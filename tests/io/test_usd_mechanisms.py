@@ -114,4 +114,4 @@ def test_the_state_of_a_stage_is_that_in_which_its_bodies_are(name):
     assert np.allclose(state.root_pose, physx.unit_pose(pose), atol=1e-7)
     assert not np.any(state.joint_position)
     assert state.joint_position.shape == (articulation.topology.num_dofs,)
-    assert not [issue for issue in artix.check_usd(MECHANISMS[name]) if "degrees from where" in issue.message]
+    assert not [issue for issue in artix.check_usd(MECHANISMS[name]) if "degrees from the pose" in issue.message]

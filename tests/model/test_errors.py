@@ -178,7 +178,7 @@ def test_mimic_joints() -> None:
         builder.build()
     builder = two_links()
     builder.add_mimic("hip", "knee", 1.0)
-    with pytest.raises(ValueError, match="mimic joint 'hip': no joint or DOF called 'knee'; there are: hip"):
+    with pytest.raises(ValueError, match="mimic joint 'hip': no joint or DOF called 'knee'; choose from: hip"):
         builder.build()
 
 
@@ -222,6 +222,43 @@ def test_states(arm, function, field: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("message", "call"),
+    [
+        ("^articulation: expected artix.Articulation, found State$", lambda a, s: artix.mass_matrix(s, a)),
+        ("^state: expected artix.State, found NoneType$", lambda a, s: artix.mass_matrix(a, None)),
+        ("^force: expected an array .* found list; .*asarray", lambda a, s: artix.forward_dynamics(a, s, [0.0] * 11)),
+        ("^control: expected artix.Control, found an array$", lambda a, s: artix.step(a, s, jnp.zeros(5), 0.01)),
+        ("^options: expected artix.SolverOptions, found str$", lambda a, s: artix.step(a, s, None, 0.01, "pgs")),
+        ("^ground: expected artix.Ground, found str$", lambda a, s: artix.step(a, s, None, 0.01, ground="plane")),
+        ("^dt: .* found NoneType$", lambda a, s: artix.step(a, s, None, None)),
+        ("^frame: expected a name .* found 1.5$", lambda a, s: artix.frame_pose(a, s, 1.5)),
+    ],
+)
+def test_arguments_of_other_kinds(arm, message: str, call) -> None:
+    with pytest.raises(TypeError, match=message):
+        call(*arm)
+
+
+def test_numbers_out_of_range(arm) -> None:
+    articulation, state = arm
+    for index in (-1, 4):
+        with pytest.raises(IndexError, match=rf"^frame: there is no link {index}; .* 0 to 3$"):
+            artix.frame_jacobian(articulation, state, index)
+    for dt in (float("nan"), float("inf")):
+        with pytest.raises(ValueError, match=rf"^dt: expected a finite number of seconds, found {dt}$"):
+            artix.step(articulation, state, None, dt)
+    with pytest.raises(ValueError, match=r"^dt: expected one number of seconds, found an array of shape \(2,\)$"):
+        artix.step(articulation, state, None, jnp.ones(2))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "complex64"])
+def test_other_precisions(arm, dtype: str) -> None:
+    articulation, state = jax.tree.map(lambda x: x.astype(dtype), arm)
+    with pytest.raises(TypeError, match=rf"^articulation: .* float32 or float64, found {dtype}; .*astype"):
+        artix.mass_matrix(articulation, state)
+
+
+@pytest.mark.parametrize(
     ("name", "size", "function"),
     [
         ("acceleration", (11,), artix.inverse_dynamics),
@@ -254,7 +291,7 @@ def test_a_batch_of_articulations(arm) -> None:
     "function", [artix.frame_pose, artix.frame_velocity, artix.frame_jacobian, artix.frame_jacobian_rate]
 )
 def test_frames_that_do_not_exist(arm, function) -> None:
-    with pytest.raises(KeyError, match="no link called 'hand'; there are: link_0, link_1"):
+    with pytest.raises(KeyError, match="no link called 'hand'; choose from: link_0, link_1"):
         function(*arm, "hand")
 
 
@@ -268,5 +305,5 @@ def test_names_that_do_not_exist(arm) -> None:
     articulation, state = arm
     with pytest.raises(ValueError, match="frame must be 'world' or 'root'; found 'base'"):
         artix.center_of_mass(articulation, state, "base")
-    with pytest.raises(KeyError, match="no joint called 'knee'; there are: joint_1"):
+    with pytest.raises(KeyError, match="no joint called 'knee'; choose from: joint_1"):
         articulation.topology.dofs("knee")

@@ -7,6 +7,7 @@ import pytest
 
 import artix
 from artix import optimal_control
+from artix.math.spatial import quaternion_product
 from tests.support.models import random_states
 
 
@@ -73,9 +74,34 @@ def test_the_jacobian_is_that_of_the_error():
     np.testing.assert_allclose(found, wanted, atol=1e-10)
 
 
+@pytest.mark.slow
+def test_the_derivative_of_a_solution_keeps_frames_at_their_targets():
+    """The reached pose moves as its target does, and stays there when the links' lengths change."""
+    arm = artix.robots.load("arm7").astype(jnp.float64)
+    seeds, target = seeds_of(arm, 8), artix.frame_pose(arm, artix.random_state(arm, jax.random.key(5)), "tool")
+
+    def reached(change, scale):
+        turned = quaternion_product(artix.lie.so3_exp(change[3:]), target[3:])
+        goal = jnp.concatenate([target[:3] + change[:3], turned])
+        longer = arm.replace(joint_parent_pose=arm.joint_parent_pose.at[:, :3].multiply(scale))
+        found = optimal_control.inverse_kinematics(longer, ["tool"], goal[None], seeds, iterations=40)
+        return optimal_control.frame_pose(longer, found.state, "tool", target), found.solved
+
+    at = jnp.zeros(6), jnp.ones(())
+    assert jax.jit(reached)(*at)[1]
+    by_length = jax.jit(jax.jacfwd(lambda scale: reached(at[0], scale)[0]))(at[1])
+    by_target = jax.jit(jax.jacrev(lambda change: reached(change, at[1])[0]))(at[0])
+    np.testing.assert_allclose(by_length, 0, atol=1e-9)
+    np.testing.assert_allclose(by_target, np.eye(6), atol=1e-9)
+
+
 def test_what_is_asked_is_checked():
     arm = artix.robots.load("arm7")
-    with pytest.raises(ValueError, match=r"targets: expected shape \(1, 7\)"):
+    with pytest.raises(ValueError, match=r"targets: expected shape \[1, 7\]"):
         optimal_control.inverse_kinematics(arm, ["tool"], jnp.zeros(7), artix.neutral_state(arm))
     with pytest.raises(ValueError, match="a leading axis over seeds"):
-        optimal_control.inverse_kinematics(arm, ["tool"], jnp.zeros((1, 7)), artix.neutral_state(arm))
+        optimal_control.inverse_kinematics(arm, ["tool"], jnp.ones((1, 7)), artix.neutral_state(arm))
+    with pytest.raises(ValueError, match="targets: expected a quaternion"):
+        optimal_control.inverse_kinematics(arm, ["tool"], jnp.zeros((1, 7)), seeds_of(arm, 2))
+    with pytest.raises(TypeError, match=r"frames: .* write \['tool'\]"):
+        optimal_control.inverse_kinematics(arm, "tool", jnp.ones((1, 7)), seeds_of(arm, 2))

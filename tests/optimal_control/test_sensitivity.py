@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from artix import optimal_control
-from tests.optimal_control.test_solvers import nothing, pendulum_problem, slider_problem, slider_rows
+from tests.optimal_control.test_solvers import pendulum_problem, slider_problem, slider_rows
 
 BOUND = {"with bounds": jnp.array([-8.0, -3.0]), "without": None}
 
@@ -53,7 +53,7 @@ def at_goal(knot: optimal_control.Knot) -> jax.Array:
 @pytest.mark.slow
 def test_the_gradient_of_a_constrained_solution_is_that_of_a_quadratic_program():
     """Of controls and multipliers by the goal, the speed limit and the mass: against differences of the KKT solution."""
-    base, rng = slider_problem(final=nothing, final_equality=at_goal, inequality=within_speed), np.random.default_rng(0)
+    base, rng = slider_problem(final=None, final_equality=at_goal, inequality=within_speed), np.random.default_rng(0)
     by_control, by_force = rng.normal(size=12), rng.normal(size=2)
 
     def outcome(theta):

@@ -77,10 +77,6 @@ def test_bounds_are_those_of_a_quadratic_program():
     np.testing.assert_allclose(found.controls[:, 0], wanted.x, atol=1e-7)
 
 
-def nothing(knot: optimal_control.Knot) -> jax.Array:
-    return 0 * knot.state.joint_position
-
-
 def arrive(knot: optimal_control.Knot) -> jax.Array:
     return jnp.concatenate([knot.state.joint_position - 1.0, knot.state.joint_velocity])
 
@@ -92,7 +88,7 @@ def speed_limit(knot: optimal_control.Knot) -> jax.Array:
 def test_constraints_are_those_of_a_quadratic_program():
     """Least effort that arrives, no faster than 1.1 m/s: against SciPy's SLSQP."""
     scipy = pytest.importorskip("scipy.optimize")
-    problem = slider_problem(final=nothing, final_equality=arrive, inequality=speed_limit)
+    problem = slider_problem(final=None, final_equality=arrive, inequality=speed_limit)
     find = jax.jit(lambda *guess: optimal_control.solve_constrained(problem, *guess, iterations=4, outer_iterations=10))
     nothing_known = optimal_control.Multipliers(None, jnp.zeros((12, 1)), jnp.zeros(2), None)
     found = find(jnp.zeros((12, 1)), jnp.zeros((13, 2)), nothing_known)
@@ -188,16 +184,6 @@ def test_parallel_riccati_is_the_sequential_one():
     parallel = jax.jit(optimal_control.parallel_riccati)(problem)
     for one, other in zip(sequential, parallel, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-8 * np.max(np.abs(one)))
-
-
-def test_bounds_belong_together():
-    with pytest.raises(ValueError, match="give both"):
-        optimal_control.solve(slider_problem(control_lower=jnp.zeros(1)), jnp.zeros((3, 1)))
-
-
-def test_shapes_are_checked():
-    with pytest.raises(ValueError, match=r"controls: expected shape \[T, 1\]; found \(3, 2\)"):
-        optimal_control.solve(slider_problem(), jnp.zeros((3, 2)))
 
 
 def trot(knot: optimal_control.Knot) -> jax.Array:

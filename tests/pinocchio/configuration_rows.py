@@ -16,7 +16,9 @@ from tests.pinocchio.reference import Reference
 from tests.pinocchio.rows import GETTER, Row, moving, transforms
 
 FRACTION = 0.3
-_ROOT = "the root's centre of mass and a rotation about world axes, not a screw of its frame"
+_ROOT = (
+    "the root's centre of mass moves and the root rotates about world axes; Pinocchio follows a screw of the root frame"
+)
 _TANGENT = "in the tangent space of `nu`"
 _COMPOSITE, _SURGERY = "`tests/model/test_composite_joints.py`", "`tests/editing/test_surgery.py`"
 
@@ -33,7 +35,7 @@ def _placements(a, s):
 
 
 def _unnormalized(s):
-    """The same configuration with a quaternion of the other sign and another length."""
+    """The same configuration with a quaternion of opposite sign and different length."""
     scale = jnp.asarray([1, 1, 1, -2.5, -2.5, -2.5, -2.5], s.root_pose.dtype)
     return s.replace(root_pose=s.root_pose * scale)
 
@@ -48,7 +50,7 @@ def _are_the_same(a, s, x):
 
 
 def _rate_map(a, s, x):
-    """But for the sign of the root's quaternion: its rows times the quaternion's largest entry."""
+    """Removes the sign of the root's quaternion: multiplies its rows by the quaternion's largest entry."""
     matrix = artix.configuration_rate_map(a, s)
     if a.topology.fixed_base:
         return matrix
@@ -81,14 +83,14 @@ def _difference(r: Reference) -> np.ndarray:
 
 
 def _squared_distances(r: Reference) -> np.ndarray:
-    """Of the links that move; the root's is that of its own displacement."""
+    """Values of the links that move; the root's belongs to its own displacement."""
     squares = pin.squaredDistance(r.oracle.model, r.q, r.displaced(_step(r)))
     root = np.sum(_difference(r)[: r.base] ** 2)
     return np.array([root if r.base and joint == 1 else squares[joint - 1] for joint in r.joints])
 
 
 def _joint_blocks(r: Reference, matrix: np.ndarray, linear: np.ndarray, angular: np.ndarray) -> np.ndarray:
-    """Pinocchio's blocks of the joints; the root's are Pinocchio's calculus of SO(3) from the left."""
+    """Pinocchio's blocks of the joints; those of the root use Pinocchio's SO(3) functions from the left."""
     order = r.oracle.dof_order
     found = matrix[np.ix_(order, order)]
     if r.base:
@@ -142,14 +144,14 @@ def _rates(r: Reference) -> np.ndarray:
 
 
 def _unit_quaternion(r: Reference) -> np.ndarray:
-    """Products of its entries, which have no sign."""
+    """Products of its entries, which do not depend on the sign."""
     quaternion = pin.Quaternion(*np.roll(-2.5 * np.asarray(r.state.root_pose, float)[3:], 1))
     quaternion.normalize()
     return np.outer(quaternion.coeffs(), quaternion.coeffs())
 
 
 def _are_normalized(r: Reference) -> np.ndarray:
-    """The pose of the root, which Pinocchio's fixed bases do not have, as that of a free-flyer."""
+    """The pose of the root as that of a free-flyer, because Pinocchio's fixed bases have none."""
     flying, pose = pin.Model(), np.array(r.state.root_pose, float)
     flying.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), "root")
     longer = np.concatenate([pose[:3], -2.5 * pose[3:]])
@@ -163,7 +165,7 @@ CONFIGURATIONS = [
         "`integrate`",
         GETTER,
         "`integrate(a, s, dnu)`",
-        f"moves {_ROOT}; rotation vectors for quaternions. Placements of the links are compared",
+        f"{_ROOT}. Rotation vectors instead of quaternions; placements of the links are compared",
         lambda a, s, x: _placements(a, _end(a, s, x)),
         lambda r: r.placements(r.displaced(_step(r))),
     ),
@@ -171,7 +173,7 @@ CONFIGURATIONS = [
         "`difference`",
         GETTER,
         "`difference(a, s, t)`",
-        f"that of {_ROOT}",
+        _ROOT,
         lambda a, s, x: artix.difference(a, s, _end(a, s, x)),
         _difference,
     ),
@@ -179,7 +181,7 @@ CONFIGURATIONS = [
         "`interpolate`",
         GETTER,
         "`interpolate(a, s, t, fraction)`",
-        f"moves {_ROOT}",
+        _ROOT,
         lambda a, s, x: _placements(a, artix.interpolate(a, s, _end(a, s, x), FRACTION)),
         lambda r: r.placements(r.displaced(FRACTION * _difference(r))),
     ),
@@ -187,7 +189,7 @@ CONFIGURATIONS = [
         "`distance`",
         GETTER,
         "`distance(a, s, t)`",
-        f"length of the difference, that of {_ROOT}",
+        f"length of the difference, in which {_ROOT}",
         lambda a, s, x: artix.distance(a, s, _end(a, s, x)),
         lambda r: np.sqrt(np.sum(_squared_distances(r))),
     ),
@@ -203,7 +205,7 @@ CONFIGURATIONS = [
         "`neutral`",
         GETTER,
         "`neutral_state(a)`",
-        "with zero velocities; here with the root where the state has it",
+        "with zero velocities; compared with the root moved to the pose of the state",
         lambda a, s, x: _placements(a, artix.neutral_state(a).replace(root_pose=s.root_pose)),
         lambda r: r.placements(np.concatenate([r.q[: r.base and 7], pin.neutral(r.model)[r.base and 7 :]])),
     ),
@@ -211,14 +213,14 @@ CONFIGURATIONS = [
         "`randomConfiguration`",
         GETTER,
         "`random_state(a, key)`",
-        "unlimited DOFs within a turn or a metre; with velocities",
+        "unlimited DOFs lie within a turn or a metre; velocities are random too",
         check="within its limits, `tests/dynamics/test_properties.py`",
     ),
     Row(
         "`normalize`",
         GETTER,
         "`normalize(a, s)`",
-        "also the shortest rotation vectors; here the root's quaternion",
+        "also shortens rotation vectors; the root's quaternion is compared",
         lambda a, s, x: jnp.outer(*2 * [artix.normalize(a, _unnormalized(s)).root_pose[3:]]),
         _unit_quaternion,
     ),
@@ -226,7 +228,7 @@ CONFIGURATIONS = [
         "`isNormalized`",
         GETTER,
         "`is_normalized(a, s)`",
-        "also whether rotation vectors are the shortest",
+        "also checks that rotation vectors are the shortest",
         _is_normalized,
         _are_normalized,
     ),
@@ -234,7 +236,7 @@ CONFIGURATIONS = [
         "`isSameConfiguration`",
         GETTER,
         "`is_same_configuration(a, s, t)`",
-        "either quaternion of a rotation is the same",
+        "both quaternions of a rotation count as the same",
         _are_the_same,
         lambda r: np.array(
             [float(pin.isSameConfiguration(r.oracle.model, r.q, q, 1e-9)) for q in (r.q, r.displaced(_step(r)))]
@@ -268,7 +270,7 @@ CONFIGURATIONS = [
         "`tangentMap`, `compactTangentMap`, `tangentMapProduct`",
         GETTER,
         "`configuration_rate_map(a, s)`, `@ x`",
-        "rows of rotation vectors for quaternions",
+        "rows of rotation vectors instead of quaternions",
         _rate_map,
         _rates,
     ),
@@ -311,7 +313,7 @@ LIE_GROUPS = [
         "`Hlog3`",
         GETTER,
         "`jax.jacfwd(lie.so3_right_jacobian_inverse)(w)`",
-        "by the rotation vector, not yet contracted with a vector",
+        "by the rotation vector, not contracted with a vector",
         check="differences of `Jlog3`, `test_gradients` of this section",
     ),
     Row(
@@ -334,7 +336,7 @@ LIE_GROUPS = [
         "`Jexp6`",
         GETTER,
         "`lie.se3_right_jacobian(twist)`",
-        "exact at small angles, where pin 4.1 has eight digits",
+        "exact at small angles, where pin 4.1 has eight correct digits",
         lambda a, s, x: lie.se3_right_jacobian(x["acceleration"][:6]),
         lambda r: pin.Jexp6(_step(r)[:6]),
     ),
@@ -355,56 +357,56 @@ JOINTS = [
         "`JointModelRX`, `JointModelRevoluteUnaligned`",
         GETTER,
         "`Joint.revolute(wrapped=False)`",
-        "oblique axes by the frames",
+        "for oblique axes, rotate the joint frames",
         check="all rows above, on robots with these joints",
     ),
     Row(
         "`JointModelRUBX`, `JointModelRevoluteUnboundedUnaligned`",
         GETTER,
         "`Joint.revolute()`",
-        "one angle for cosine and sine",
+        "one angle instead of cosine and sine",
         check="`tests/pinocchio/test_pinocchio.py`",
     ),
     Row(
         "`JointModelPX`, `JointModelPrismaticUnaligned`",
         GETTER,
         "`Joint.prismatic()`",
-        "oblique axes by the frames",
+        "for oblique axes, rotate the joint frames",
         check="all rows above, on robots with these joints",
     ),
     Row(
         "`JointModelHX`, `JointModelHelicalUnaligned`",
         GETTER,
         "`Joint.helical(pitch=h)`",
-        "oblique axes by the frames",
+        "for oblique axes, rotate the joint frames",
         check=_COMPOSITE,
     ),
     Row(
         "`JointModelSpherical`",
         GETTER,
         "`Joint.spherical()`",
-        "a rotation vector for the quaternion",
+        "a rotation vector instead of the quaternion",
         check="all rows above, on robots with these joints",
     ),
     Row(
         "`JointModelSphericalZYX`",
         GETTER,
         "`CompositeJoint.spherical_zyx()`",
-        "derivatives are right, in pin 4.1 wrong",
+        "derivatives are correct; those of pin 4.1 are wrong",
         check=_COMPOSITE,
     ),
     Row(
         "`JointModelUniversal`",
         GETTER,
         "`CompositeJoint.universal()`",
-        "derivatives are right, in pin 4.1 wrong",
+        "derivatives are correct; those of pin 4.1 are wrong",
         check=_COMPOSITE,
     ),
     Row(
         "`JointModelPlanar`",
         GETTER,
         "`CompositeJoint.planar()`",
-        "an angle; velocity along the axes of the parent",
+        "an angle instead of cosine and sine; velocity along the parent's axes",
         check=_COMPOSITE,
     ),
     Row(
@@ -418,21 +420,21 @@ JOINTS = [
         "`JointModelFreeFlyer`",
         GETTER,
         "`ArticulationBuilder(fixed_base=False)` or `CompositeJoint.free()`",
-        "see the page on conventions; within a tree, linear velocity along the axes of the parent",
+        "see the conventions; within a tree, the linear velocity is along the parent's axes",
         check=_COMPOSITE,
     ),
     Row(
         "`JointModelComposite`",
         GETTER,
         "`CompositeJoint(joints=[...])`",
-        "derivatives are right, in pin 4.1 wrong",
+        "derivatives are correct; those of pin 4.1 are wrong",
         check=_COMPOSITE,
     ),
     Row(
         "`JointModelMimic`",
         GETTER,
         "`mimic_map(a)`",
-        "a linear map, with which every algorithm works",
+        "a linear map that works with every algorithm",
         check="`tests/editing/test_surgery.py`, 1e-9",
     ),
 ]
@@ -442,21 +444,21 @@ SURGERY = [
         "`buildReducedModel`",
         GETTER,
         "`lock_joints(a, s, joints)`",
-        "links stay; the root's velocity is that of its own link",
+        "links are kept; the root's velocity remains that of its own link",
         check=_SURGERY,
     ),
     Row(
         "`appendModel`",
         GETTER,
         "`attach_articulation(a, link, b, joint)`",
-        "any joint; the child's names take a prefix; keeps armature, which pin 4.1 drops",
+        "any joint; the child's names can take a prefix; keeps the armature, which pin 4.1 drops",
         check=_SURGERY,
     ),
     Row(
         "`transformJointIntoMimic`",
         GETTER,
         "`mimic_map(a)`",
-        "the builder's `add_mimic` says who follows",
+        "`ArticulationBuilder.add_mimic` defines the relation",
         check=_SURGERY,
     ),
 ]

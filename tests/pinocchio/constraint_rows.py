@@ -33,7 +33,7 @@ _KINEMATICS = "`constraint_kinematics(a, s, c)`"
 
 
 def constraints(a, *, loop: bool = True) -> Constraints:
-    """What is held on every robot of the table."""
+    """The constraints on every robot of the table."""
     last = a.topology.num_links - 1
     structure = [weld(last)]
     if a.topology.nv >= 12:
@@ -82,7 +82,7 @@ def _solved(a, s, x) -> list:
 
 
 def _inverse(a, s, x) -> list:
-    """Forces for the acceleration that constrained forward dynamics finds; the forces on the rows are given back."""
+    """Forces for the acceleration of constrained forward dynamics, given its forces on the rows."""
     found = _forward(a, s, x)
     wanted = artix.constrained_inverse_dynamics(
         a, s, found.acceleration, constraints(a), constraint_force=found.constraint_force
@@ -114,7 +114,7 @@ def _ran(r: Reference) -> ConstrainedOracle:
 
 
 def _pinocchio_derivatives(r: Reference) -> tuple:
-    """Of accelerations and of forces on rows."""
+    """Derivatives of accelerations and of forces on rows."""
     return _ran(r).forward_dynamics_derivatives(r.inputs["force"])
 
 
@@ -126,7 +126,7 @@ def _right_side(r: Reference) -> np.ndarray:
 
 
 def _kkt(r: Reference) -> list[np.ndarray]:
-    """Solutions by the factors of the matrix of rows and DOFs."""
+    """Solutions from the factors of the matrix of rows and DOFs."""
     oracle = _ran(r)
     rows = len(oracle.data.lambda_c)
     right = np.concatenate([r.inputs["acceleration"][:rows], r.map.T @ r.inputs["force"]])
@@ -139,7 +139,7 @@ def _operational_space_inertia(r: Reference) -> np.ndarray:
 
 
 def _contact_forces(r: Reference) -> np.ndarray:
-    """Pinocchio's solver on Pinocchio's matrices; the basis of the tangents is another than artix's."""
+    """Pinocchio's solver on Pinocchio's matrices; its basis of tangents differs from artix's."""
     touching, frames, jacobians = contacts(r.articulation), [], []
     for link, where, normal in zip(touching.links, touching.point, touching.normal, strict=True):
         joint = r.oracle.joint_of_link[link]
@@ -164,20 +164,20 @@ MODELS = [
         "`RigidConstraintModel`, `CONTACT_3D`, `CONTACT_6D`, `initConstraintDynamics`",
         GETTER,
         "`Constraints.of(a, [Constraint(frame_a, frame_b, type=...), ...])`",
-        "frames by name, `joint1` is a, `joint2` is b; `point` is 3-D, `weld` is 6-D; selected rows besides",
+        "frames by name; `joint1` is a, `joint2` is b; `point` is 3-D, `weld` is 6-D; rows can be selected",
     ),
     Row(
         "`m_baumgarte_parameters`",
         GETTER,
         "`Constraint(..., position_gain=Kp, velocity_gain=Kd)`",
-        "on loops of welds, too; all rows below have them",
+        "also for loops of welds; every row below uses them",
     ),
-    Row("`ProximalSettings`", GETTER, "`damping=`, `iterations=`", "a fixed number of iterations; `residual` tells"),
+    Row("`ProximalSettings`", GETTER, "`damping=`, `iterations=`", "a fixed number of iterations; check `residual`"),
     Row(
         "`contact_placement_error`, `contact_velocity_error`",
         GETTER,
         f"{_KINEMATICS}`.error`, `.velocity`",
-        "in the rows' axes; Pinocchio's are always in those of frame a. Compared in `tests/constraints/test_anchors.py`, 1e-11",
+        "in the axes of the rows; Pinocchio's are always in those of frame a. Compared in `tests/constraints/test_anchors.py`, 1e-11",
     ),
     Row(
         "`dac_da`, `getConstraintsJacobian`, `getConstraintJacobian`",
@@ -191,7 +191,7 @@ MODELS = [
         "`primal_rhs_contact`",
         TEMPORARY,
         "`constraint_bias(a, s, c)`",
-        "the opposite sign: `J nu' + bias` vanishes; here `-bias`",
+        "opposite sign, because `J nu' + bias` vanishes; `-bias` is compared",
         lambda a, s, x: -artix.constraint_bias(a, s, constraints(a)),
         _right_side,
     ),
@@ -199,7 +199,7 @@ MODELS = [
         "`oa_drift`, `a_bias`",
         TEMPORARY,
         f"{_KINEMATICS}`.bias`",
-        "of the constrained rows; of links `link_frame_accelerations(a, s, 0)`",
+        "for the constrained rows; for links use `link_frame_accelerations(a, s, 0)`",
     ),
 ]
 
@@ -208,13 +208,16 @@ DYNAMICS = [
         "`lambda_c`, `constraintDynamics`",
         RESULT,
         f"{_FORWARD}`.constraint_force`, and `.acceleration` for `ddq`",
-        "forces on the rows are the same numbers",
+        "the forces on the rows are the same numbers",
         lambda a, s, x: list(_forward(a, s, x)[:2]),
         lambda r: list(_oracle(r).forward_dynamics(r.inputs["force"])),
     ),
     Row("`diff_lambda_c`", DEAD, f"{_FORWARD}`.residual`"),
     Row(
-        "`contactABA`, `constrainedABA`, `pv`, `lcaba`, `proxLTLs`", GETTER, _FORWARD, "the same numbers by one method"
+        "`contactABA`, `constrainedABA`, `pv`, `lcaba`, `proxLTLs`",
+        GETTER,
+        _FORWARD,
+        "one method gives the same numbers",
     ),
     Row(
         "`lambda_c_prox`, `lambdaA`, `oa_augmented`, `oYaba_contact`, `oYaba_augmented`, `torque_residual`, `lA`",
@@ -226,7 +229,7 @@ DYNAMICS = [
         "`constraint_chol`, `contact_chol`, `primal_dual_contact_solution`, `computeKKTContactDynamicMatrixInverse`",
         RESULT,
         _SOLVE,
-        "x, then lambda; Pinocchio holds `-lambda`, then x. The factors stay inside, solves with them are compared",
+        "x, then lambda; Pinocchio has `-lambda`, then x. The factors are internal; solves with them are compared",
         _solved,
         _kkt,
     ),
@@ -234,7 +237,7 @@ DYNAMICS = [
         "`contactInverseDynamics`, `computeInverseDynamicsConstraintForces`",
         GETTER,
         "`constrained_inverse_dynamics(a, s, acc, c)`",
-        "for held frames, the smallest forces; under friction `solve_contact(jnp.diag(compliance), reference, mu)`",
+        "for held frames, the smallest forces; with friction use `solve_contact(jnp.diag(compliance), reference, mu)`",
         _inverse,
         lambda r: [r.inputs["force"], _oracle(r).forward_dynamics(r.inputs["force"])[1]],
         check="Pinocchio's `constraintDynamics`",
@@ -282,7 +285,7 @@ IMPACTS = [
         "`dq_after`, `impulse_c`, `impulseDynamics`",
         RESULT,
         "`impulse_dynamics(a, s, c, restitution)`",
-        "frame b may move, whose velocity Pinocchio ignores",
+        "frame b may move; Pinocchio ignores its velocity",
         lambda a, s, x: list(_impact(a, s, x)),
         lambda r: list(_oracle(r, loop=False).impact(RESTITUTION)),
     ),
@@ -290,7 +293,7 @@ IMPACTS = [
         "`computeImpulseDynamicsDerivatives`",
         GETTER,
         "`impulse_dynamics_derivatives(a, s, c, restitution)`",
-        "`velocity_by_velocity` is `ddq_dv` and the identity",
+        "`velocity_by_velocity` is `ddq_dv` plus the identity",
         lambda a, s, x: list(_impact_derivatives(a, s, x)),
         lambda r: _oracle(r, loop=False).impact_derivatives(RESTITUTION),
     ),
@@ -301,7 +304,7 @@ DELASSUS = [
         "`computeDelassusMatrix`, `computePvDelassusMatrix`, `DelassusOperatorDense`, `DelassusCholeskyExpression`",
         GETTER,
         _DELASSUS,
-        "an array; pin 4.1's `computeDelassusMatrix` takes all rows for `LOCAL` ones, so the inverse of `osim` is compared",
+        "an array; `computeDelassusMatrix` of pin 4.1 treats all rows as `LOCAL`, so the inverse of `osim` is compared",
         lambda a, s, x: artix.delassus_matrix(a, s, constraints(a)),
         lambda r: _ran(r).delassus(),
     ),
@@ -322,14 +325,14 @@ DELASSUS = [
         "`accumulation_joints`, `joints_supporting_constraints`, `constraints_supported`, `constraints_on_joint`",
         INDEX,
         "`topology.dof_moves_body`",
-        "which DOF moves which link: the mask serves instead of the indices of sparse sweeps",
+        "a mask of which DOF moves which link replaces the indices of sparse sweeps",
     ),
     Row(
         "`joints_augmented`, `joint_neighbours`, `joint_cross_coupling`, `projected_joint_cross_coupling`, "
         "`joint_coupling_info`, `joint_elimination_order`, `joint_apparent_inertia`",
         TEMPORARY,
         _FORWARD,
-        "of `lcaba`",
+        "working memory of `lcaba`",
     ),
     Row("`constraint_ind`", DEAD, "-"),
 ]
@@ -347,7 +350,7 @@ CONTACT = [
         "`PGSConstraintSolver`",
         GETTER,
         '`solve_contact(G, g, mu, method="pgs")`',
-        "likewise; compared with Pinocchio's ADMM, since its PGS stops short of one of these problems",
+        "a fixed number of iterations; compared with Pinocchio's ADMM, because its PGS does not converge on one of these problems",
         _contact("pgs"),
         _contact_forces,
     ),
@@ -355,14 +358,14 @@ CONTACT = [
         "`CoulombFrictionCone`, `DualCoulombFrictionCone`",
         GETTER,
         "`solve_contact`",
-        "projections are inside; those of pin 4.1's bindings are broken",
+        "projections are internal; those in the bindings of pin 4.1 are broken",
     ),
     Row("`FrameAnchorConstraintModel`, `PointAnchorConstraintModel`", GETTER, '`Constraint(type="weld")`, `"point"`'),
     Row(
         "`JointLimitConstraintModel`, `FrictionalJointConstraintModel`, `BoxSet`",
         GETTER,
         "`step(a, s, control, dt)`",
-        "limits and friction of the joints act in a step",
+        "joint limits and friction act in a step",
     ),
 ]
 
@@ -371,6 +374,6 @@ SECTIONS = {
     "Constrained dynamics": DYNAMICS,
     "Derivatives of constrained dynamics": DERIVATIVES,
     "Impacts": IMPACTS,
-    "Delassus' matrix": DELASSUS,
+    "Delassus matrix": DELASSUS,
     "Frictional contact": CONTACT,
 }

@@ -46,13 +46,13 @@ def _coriolis(r: Reference) -> np.ndarray:
 
 
 def _sums(r: Reference, of_body) -> np.ndarray:
-    """Sums of 6 x 6 matrices of bodies over subtrees."""
+    """Sums over subtrees of the 6 x 6 matrices of bodies."""
     own = {joint: of_body(r.data.oMi[joint].act(r.model.inertias[joint]), r.data.ov[joint]) for joint in r.joints}
     return r.of_joints(lambda j: sum(own[k] for k in r.model.subtrees[j] if k in own))
 
 
 def _articulated(r: Reference) -> list[np.ndarray]:
-    """``Yaba`` and ``oYaba``: those of the first joints are whole, all others projected."""
+    """``Yaba`` and ``oYaba``: projected, except for those of the first joints."""
     torque = np.zeros(r.model.nv)
     local = r.ran(pin.aba, r.q, r.v, torque, pin.Convention.LOCAL).Yaba
     world = r.ran(pin.aba, r.q, r.v, torque, pin.Convention.WORLD).oYaba
@@ -86,7 +86,7 @@ def _pinocchio_factors(r: Reference) -> list[np.ndarray]:
 
 
 def _differences(which: int, of: str):
-    """Second derivatives as differences of Pinocchio's first ones."""
+    """Second derivatives as differences of Pinocchio's first derivatives."""
 
     def first(r: Reference) -> np.ndarray:
         return oracle_derivatives.inverse_dynamics_derivatives(r.oracle, r.inputs["acceleration"])[which]
@@ -103,7 +103,7 @@ INVERSE_DYNAMICS = [
         "`tau`, `rnea`",
         RESULT,
         "`inverse_dynamics(a, s, acc, external_force)`",
-        "`tau = T^-T tau_pin`; external wrenches are on centres of mass in world axes",
+        "`tau = T^-T tau_pin`; external wrenches act at centres of mass, in world axes",
         lambda a, s, x: artix.inverse_dynamics(a, s, x["acceleration"], x["wrenches"]),
         lambda r: r.forces(_rnea(r, r.body_forces()).tau),
     ),
@@ -111,7 +111,7 @@ INVERSE_DYNAMICS = [
         "`computeStaticTorque`",
         GETTER,
         "`static_torque(a, s, external_force)`",
-        "likewise",
+        "`tau = T^-T tau_pin`; external wrenches act at centres of mass, in world axes",
         lambda a, s, x: artix.static_torque(a, s, x["wrenches"]),
         lambda r: r.forces(r.ran(pin.computeStaticTorque, r.q, r.body_forces()).tau),
     ),
@@ -119,7 +119,7 @@ INVERSE_DYNAMICS = [
         "`nle`, `nonLinearEffects`, `computeAllTerms`",
         RESULT,
         "`bias_force(a, s)`",
-        "at `nu' = 0`, which is not `v' = 0` on a floating base",
+        "at `nu' = 0`, which differs from `v' = 0` on a floating base",
         lambda a, s, x: artix.bias_force(a, s),
         _bias,
     ),
@@ -135,7 +135,7 @@ INVERSE_DYNAMICS = [
         "`C`, `computeCoriolisMatrix`, `getCoriolisMatrix`",
         RESULT,
         "`coriolis_matrix(a, s)`",
-        "`T^-T (C_pin - M_pin T^-1 dT/dt) T^-1`; `dM/dt - 2 C` is skew in both",
+        "`T^-T (C_pin - M_pin T^-1 dT/dt) T^-1`; `dM/dt - 2 C` is skew-symmetric in both",
         lambda a, s, x: artix.coriolis_matrix(a, s),
         _coriolis,
     ),
@@ -153,12 +153,12 @@ INVERSE_DYNAMICS = [
             r.items(_rnea_derivatives(r).of),
         ],
     ),
-    Row("`of_augmented`", TEMPORARY, "belongs to constrained dynamics"),
+    Row("`of_augmented`", TEMPORARY, "part of constrained dynamics"),
     Row(
         "`h`, `oh`",
         RESULT,
         "`link_momenta(a, s, axes=..., subtree=...)`",
-        "`h` is `local`, `oh` is `world`; after `computeCentroidalMomentum` `h` is that of subtrees",
+        "`h` is `local`, `oh` is `world`; after `computeCentroidalMomentum`, `h` covers subtrees",
         lambda a, s, x: [
             moving(a, artix.link_momenta(a, s, axes="local")),
             moving(a, artix.link_momenta(a, s, axes="world")),
@@ -174,7 +174,7 @@ INVERSE_DYNAMICS = [
         "`vxI`, `Ivx`",
         DEAD,
         "`velocity_product_matrices(a, s)`, `.right` and `.left`",
-        "sums over subtrees in world axes; Pinocchio never writes them, compared with sums of `Inertia.vxi`, `ivx`",
+        "sums over subtrees in world axes; Pinocchio never writes them, so they are compared with sums of `Inertia.vxi`, `ivx`",
         lambda a, s, x: [moving(a, artix.velocity_product_matrices(a, s)[k]) for k in (1, 2)],
         lambda r: [_sums(r, lambda i, v: i.vxi(v)), _sums(r, lambda i, v: i.ivx(v))],
     ),
@@ -193,7 +193,7 @@ MASS_MATRIX = [
         "`M`, `crba`",
         RESULT,
         "`mass_matrix(a, s, armature=True)`",
-        "both triangles; Pinocchio always adds the armature",
+        "both triangles are filled; Pinocchio always adds the armature",
         lambda a, s, x: artix.mass_matrix(a, s, armature=True),
         _mass_matrix,
     ),
@@ -229,7 +229,7 @@ MASS_MATRIX = [
         "`doYcrb`",
         TEMPORARY,
         "`composite_spatial_inertia_rates(a, s)`",
-        "`dccrba`'s meaning; compared with sums of `Inertia.variation`",
+        "as written by `dccrba`; compared with sums of `Inertia.variation`",
         lambda a, s, x: moving(a, artix.composite_spatial_inertia_rates(a, s)),
         lambda r: _sums(r, lambda i, v: i.variation(v)),
     ),
@@ -238,7 +238,7 @@ MASS_MATRIX = [
         "`Yaba`, `oYaba`",
         TEMPORARY,
         "`articulated_body_inertias(a, s, axes=..., projected=...)`",
-        "Pinocchio's are projected but for joints on the root",
+        "Pinocchio's are projected, except for joints on the root",
         _articulated_inertias,
         _articulated,
     ),
@@ -255,7 +255,7 @@ MASS_MATRIX = [
         "`U`, `D`, `cholesky.decompose`",
         RESULT,
         "`mass_matrix_cholesky(a, s)`",
-        "U and D of the joints are Pinocchio's permuted; the product and D are compared",
+        "for the joints, U and D are Pinocchio's, permuted; the product and D are compared",
         _factors,
         _pinocchio_factors,
     ),
@@ -272,15 +272,15 @@ DERIVATIVES = [
         "`dtau_dq`, `dtau_dv`, `computeRNEADerivatives`",
         RESULT,
         "`inverse_dynamics_derivatives(a, s, acc)`",
-        "`nu` and `tau` held in world axes, Pinocchio's in the base's",
+        "`nu` and `tau` are held in world axes; Pinocchio holds them in base axes",
         lambda a, s, x: list(artix.inverse_dynamics_derivatives(a, s, x["acceleration"])),
         lambda r: list(oracle_derivatives.inverse_dynamics_derivatives(r.oracle, r.inputs["acceleration"])),
     ),
     Row(
         "`computeStaticTorqueDerivatives`, `computeGeneralizedGravityDerivatives`",
         GETTER,
-        "`gravity_derivatives(a, s)`; with wrenches `inverse_dynamics_derivatives` at rest",
-        "likewise; wrenches are held in world axes",
+        "`gravity_derivatives(a, s)`; with wrenches, `inverse_dynamics_derivatives` at rest",
+        "`tau` and the wrenches are held in world axes",
         lambda a, s, x: artix.gravity_derivatives(a, s),
         lambda r: r.by_configuration(_gravity),
         check="differences of `g`",
@@ -289,7 +289,7 @@ DERIVATIVES = [
         "`ddq_dq`, `ddq_dv`, `ddq_dtau`, `computeABADerivatives`",
         RESULT,
         "`forward_dynamics_derivatives(a, s, force)`",
-        "likewise",
+        "`nu` and its rate are held in world axes; Pinocchio holds them in base axes",
         lambda a, s, x: list(artix.forward_dynamics_derivatives(a, s, x["force"])),
         lambda r: list(oracle_derivatives.forward_dynamics_derivatives(r.oracle, r.inputs["force"])),
     ),
@@ -302,7 +302,7 @@ SECOND_DERIVATIVES = [
         member,
         RESULT,
         f"`inverse_dynamics_second_derivatives(a, s, acc).{name}`",
-        "C++ only in Pinocchio",
+        "Pinocchio has it in C++ only",
         _second(name),
         _differences(which, of),
         check=f"differences of Pinocchio's {first}",

@@ -10,7 +10,7 @@ from tests.pinocchio.reference import AXES as PINOCCHIO_AXES
 from tests.pinocchio.reference import Reference
 from tests.pinocchio.rows import AXES, DEAD, GETTER, RESULT, TEMPORARY, Row, moving, transform, transforms
 
-FRAME_AXES = "`axes=` is Pinocchio's `ReferenceFrame`: `local`, `world_aligned`, `world`"
+FRAME_AXES = "`axes=` corresponds to Pinocchio's `ReferenceFrame`: `local`, `world_aligned`, `world`"
 
 
 def _parent_placement(r: Reference, joint: int) -> np.ndarray:
@@ -20,7 +20,7 @@ def _parent_placement(r: Reference, joint: int) -> np.ndarray:
 
 
 def _of_links(getter):
-    """The same getter for every joint, in the three axes."""
+    """One getter for every joint, in each of the three axes."""
     return lambda r: [
         r.of_joints(lambda j, rf=rf: getter(r.model, r.data, j, rf).vector) for rf in PINOCCHIO_AXES.values()
     ]
@@ -76,7 +76,7 @@ def _columns_derivatives(r: Reference, by_q: np.ndarray, data: pin.Data):
 
 
 def _joint_hessians(r: Reference) -> np.ndarray:
-    """Of all columns, each from the joint whose it is."""
+    """All columns, each taken from its own joint."""
     nv = r.model.nv
     tensor = np.zeros((6, nv, nv), order="F")
     for joint in range(1, r.model.njoints):
@@ -88,7 +88,7 @@ def _joint_hessians(r: Reference) -> np.ndarray:
 
 
 def _frame_hessians(r: Reference) -> list[np.ndarray]:
-    """In local axes from those in world-aligned ones: Pinocchio's own are wrong within joints of several DOFs."""
+    """In local axes, from world-aligned ones, because Pinocchio's own are wrong within joints of several DOFs."""
     aligned, world = (
         r.hessian(pin.getFrameKinematicHessian(r.model, r.data, r.frame, PINOCCHIO_AXES[axes]), r.frame_jacobian(axes))
         for axes in ("world_aligned", "world")
@@ -101,7 +101,7 @@ def _frame_hessians(r: Reference) -> list[np.ndarray]:
 
 
 def _kinematic_regressors(r: Reference) -> list[np.ndarray]:
-    """Joints in the order of the links."""
+    """Values of the joints in the order of the links."""
     order = np.concatenate([6 * (j - 1) + np.arange(6) for j in r.oracle.joint_of_link[1:]])
     return [
         pin.computeFrameKinematicRegressor(r.model, r.data, r.frame, PINOCCHIO_AXES[axes])[:, order] for axes in AXES
@@ -112,13 +112,13 @@ KINEMATICS = [
     Row(
         "`joints`",
         TEMPORARY,
-        "`joint_placements(a, s)` and `joint_jacobians(a, s)` hold what its `M` and `S` lead to",
+        "its `M` and `S` are contained in `joint_placements(a, s)` and `joint_jacobians(a, s)`",
     ),
     Row(
         "`liMi`",
         RESULT,
         "`joint_placements(a, s)`",
-        "poses `[7]`; link frames are Pinocchio's joint frames. Those on a fixed root are relative to it",
+        "poses `[7]`; link frames are Pinocchio's joint frames. Links attached to a fixed root are relative to the root",
         lambda a, s, x: transforms(artix.joint_placements(a, s)[1:]),
         lambda r: np.array([_parent_placement(r, j) for j in r.oracle.joint_of_link[1:]]),
     ),
@@ -134,7 +134,7 @@ KINEMATICS = [
         "`oMf`, `framesForwardKinematics`, `updateFramePlacements`",
         RESULT,
         "`frame_pose(a, s, frame, offset)`",
-        "a frame is a link, a named frame, or a pose in one",
+        "a frame is a link or a named frame, with an optional offset",
         lambda a, s, x: transforms(artix.frame_pose(a, s, *_frame(x))),
         lambda r: transform(r.data.oMf[r.frame]),
     ),
@@ -143,7 +143,7 @@ KINEMATICS = [
         "`v`, `ov`, `getVelocity`",
         RESULT,
         "`link_frame_velocities(a, s, axes=...)`",
-        "`v` is `local`, `ov` is `world`; `link_velocities` are of centres of mass",
+        "`v` is `local`, `ov` is `world`; `link_velocities` gives velocities of centres of mass",
         lambda a, s, x: [moving(a, artix.link_frame_velocities(a, s, axes=axes)) for axes in AXES],
         _of_links(pin.getVelocity),
     ),
@@ -192,21 +192,21 @@ KINEMATICS = [
     Row(
         "`a_gf`, `oa_gf`",
         TEMPORARY,
-        "`joint_wrenches(a, s, acc)`; `link_frame_accelerations` less gravity, where the numbers themselves are wanted",
+        "`joint_wrenches(a, s, acc)`; for the numbers themselves, `link_frame_accelerations` minus gravity",
     ),
     Row(
         "`J`, `computeJointJacobians`, `computeJointJacobian`, `getJointJacobian`",
         RESULT,
-        "`joint_jacobians(a, s)`; of one joint `frame_jacobian(a, s, link, axes=...)`",
-        "columns count `nu`",
+        "`joint_jacobians(a, s)`; for one joint `frame_jacobian(a, s, link, axes=...)`",
+        "columns are in the order of `nu`",
         lambda a, s, x: artix.joint_jacobians(a, s),
         lambda r: r.columns(r.data.J),
     ),
     Row(
         "`dJ`, `computeJointJacobiansTimeVariation`, `getJointJacobianTimeVariation`",
         RESULT,
-        "`joint_jacobians_rate(a, s)`; of one joint `frame_jacobian_rate(a, s, link, axes=...)`",
-        "the rate of a matrix that multiplies `nu`: `d(J T^-1)/dt`",
+        "`joint_jacobians_rate(a, s)`; for one joint `frame_jacobian_rate(a, s, link, axes=...)`",
+        "the rate of the matrix that multiplies `nu`: `d(J T^-1)/dt`",
         lambda a, s, x: artix.joint_jacobians_rate(a, s),
         _joint_jacobian_rate,
     ),
@@ -239,7 +239,7 @@ KINEMATICS = [
         "`kinematic_hessians`, `computeJointKinematicHessians`, `getJointKinematicHessian`",
         RESULT,
         "`joint_kinematic_hessians(a, s)`",
-        "`[:, i, j]` is the derivative of column i along j; zero where Pinocchio's field keeps its antisymmetric half",
+        "`[:, i, j]` is the derivative of column i along j; it is zero where Pinocchio's field keeps its antisymmetric half",
         lambda a, s, x: artix.joint_kinematic_hessians(a, s),
         _joint_hessians,
     ),
@@ -247,7 +247,7 @@ KINEMATICS = [
         "`getFrameKinematicHessian`",
         GETTER,
         "`frame_kinematic_hessian(a, s, frame, offset, axes=...)`",
-        "the strides of Pinocchio's Python array are wrong (reinterpret it column-major), and its `LOCAL` one is wrong within "
+        "Pinocchio's Python array has the wrong strides (reinterpret it column-major), and its `LOCAL` result is wrong within "
         "joints of several DOFs",
         lambda a, s, x: [artix.frame_kinematic_hessian(a, s, *_frame(x), axes=axes) for axes in AXES],
         _frame_hessians,
@@ -267,24 +267,24 @@ KINEMATIC_DERIVATIVES = [
         "`dVdq`, `dAdq`, `dAdv`, `psid`, `psidd`, `computeForwardKinematicsDerivatives`",
         TEMPORARY,
         "`joint_motion_derivatives(a, s, acc)`",
-        "without gravity; columns of the root at `nu` held in world axes",
+        "without gravity; for the root's columns, `nu` is held in world axes",
         lambda a, s, x: list(artix.joint_motion_derivatives(a, s, x["acceleration"])),
         _motion_derivatives,
     ),
     Row(
         "`getFrameVelocityDerivatives`, `getJointVelocityDerivatives`, `getPointVelocityDerivatives`",
         GETTER,
-        "`frame_velocity_derivatives(a, s, frame, offset, axes=...)`; of all links `link_velocity_derivatives(a, s)`",
-        "derivatives of the numbers returned: axes move along, `nu` is held in world axes. Points: the first three rows",
+        "`frame_velocity_derivatives(a, s, frame, offset, axes=...)`; for all links `link_velocity_derivatives(a, s)`",
+        "derivatives of the numbers returned: the axes move with the frame, `nu` is held in world axes. For points, take the first three rows",
         lambda a, s, x: [tuple(artix.frame_velocity_derivatives(a, s, *_frame(x), axes=axes)) for axes in AXES],
         lambda r: [r.frame_derivatives(axes)[0][:2] for axes in AXES],
     ),
     Row(
         "`getFrameAccelerationDerivatives`, `getJointAccelerationDerivatives`",
         GETTER,
-        "`frame_acceleration_derivatives(a, s, acc, frame, offset, axes=...)`; of all links "
+        "`frame_acceleration_derivatives(a, s, acc, frame, offset, axes=...)`; for all links "
         "`link_acceleration_derivatives(a, s, acc)`",
-        "likewise; Pinocchio's `WORLD` ones are wrong below joints of several DOFs",
+        "as for velocities; Pinocchio's `WORLD` results are wrong below joints of several DOFs",
         lambda a, s, x: [
             tuple(artix.frame_acceleration_derivatives(a, s, x["acceleration"], *_frame(x), axes=axes)) for axes in AXES
         ],
@@ -294,7 +294,7 @@ KINEMATIC_DERIVATIVES = [
         "`getPointClassicAccelerationDerivatives`",
         GETTER,
         "`frame_acceleration_derivatives(..., classical=True)`, the first three rows",
-        "likewise",
+        "as for velocities",
         lambda a, s, x: [
             tuple(artix.frame_acceleration_derivatives(a, s, x["acceleration"], *_frame(x), axes=axes, classical=True))
             for axes in AXES

@@ -11,12 +11,12 @@ import artix
 from tests.pinocchio.reference import Reference
 from tests.pinocchio.rows import GETTER, RESULT, TEMPORARY, Row, moving
 
-ROOT = "a fixed root's mass counts, in Pinocchio it does not"
+ROOT = "the mass of a fixed root counts; Pinocchio leaves it out"
 LINKS = f"ten columns per link, the root first; {ROOT}"
 
 
 def _centers(r: Reference, field: str) -> np.ndarray:
-    """Of subtrees, in world axes."""
+    """Quantities of subtrees, in world axes."""
     data = r.ran(pin.centerOfMass, r.q, r.v, r.a)
     turn = {j: data.oMi[j].rotation for j in r.joints}
     return r.of_joints(lambda j: data.oMi[j].act(data.com[j]) if field == "com" else turn[j] @ getattr(data, field)[j])
@@ -51,7 +51,7 @@ def _blocks(r: Reference, regressor: np.ndarray, width: int) -> np.ndarray:
 
 
 def _without_root(a, regressor, width: int):
-    """Zero where the root is fixed: Pinocchio has no such body."""
+    """Zero if the root is fixed, because Pinocchio has no such body."""
     if not a.topology.fixed_base:
         return regressor
     return jnp.concatenate([jnp.zeros_like(regressor[..., :width]), regressor[..., width:]], axis=-1)
@@ -137,7 +137,7 @@ CENTERS = [
         "`getCenterOfMassVelocityDerivatives`",
         GETTER,
         "`centroidal_derivatives(a, s, acc).momentum_by_configuration[:3] / subtree_masses(a)[0]`",
-        "`nu` held in world axes",
+        "`nu` is held in world axes",
         lambda a, s, x: artix.centroidal_derivatives(a, s, x["acceleration"])[0][:3] / artix.subtree_masses(a)[0],
         lambda r: r.derivatives(
             pin.getCenterOfMassVelocityDerivatives(r.model, r.ran(pin.computeAllTerms, r.q, r.v)),
@@ -159,7 +159,7 @@ MOMENTUM = [
         "`dAg`, `dccrba`, `computeCentroidalMapTimeVariation`",
         RESULT,
         "`centroidal_momentum_matrix_rate(a, s)`",
-        "the rate of a matrix that multiplies `nu`",
+        "the rate of the matrix that multiplies `nu`",
         lambda a, s, x: artix.centroidal_momentum_matrix_rate(a, s),
         lambda r: r.rate_of_columns(_centroidal(r).dAg, _centroidal(r).Ag),
     ),
@@ -175,7 +175,7 @@ MOMENTUM = [
         "`dhg`, `computeCentroidalMomentumTimeVariation`",
         RESULT,
         "`centroidal_momentum_rate(a, s, acc)`",
-        "without gravity; `computeAllTerms` leaves it with gravity",
+        "without gravity; `computeAllTerms` includes gravity",
         lambda a, s, x: artix.centroidal_momentum_rate(a, s, x["acceleration"]),
         lambda r: r.ran(pin.computeCentroidalMomentumTimeVariation, r.q, r.v, r.a).dhg.vector,
     ),
@@ -191,20 +191,20 @@ MOMENTUM = [
         "`dHdq`, `computeCentroidalDynamicsDerivatives`, `getCentroidalDynamicsDerivatives`",
         TEMPORARY,
         "`centroidal_derivatives(a, s, acc)`",
-        "`nu` held in world axes",
+        "`nu` is held in world axes",
         lambda a, s, x: list(artix.centroidal_derivatives(a, s, x["acceleration"])),
         _centroidal_derivatives,
     ),
     Row(
         "`dFda`",
         TEMPORARY,
-        "`centroidal_momentum_matrix(a, s)[0]`, which is about the centre of mass instead",
+        "`centroidal_momentum_matrix(a, s)[0]`, but about the centre of mass",
     ),
     Row(
         "`kinetic_energy`, `computeKineticEnergy`",
         RESULT,
         "`kinetic_energy(a, s, armature=True)`",
-        "here without armature: Pinocchio 4.1 forgets that of unaligned revolute joints",
+        "compared without armature, because Pinocchio 4.1 forgets that of unaligned revolute joints",
         lambda a, s, x: artix.kinetic_energy(a, s),
         _energy(pin.computeKineticEnergy, "q", "v"),
     ),
@@ -220,7 +220,7 @@ MOMENTUM = [
         "`mechanical_energy`, `computeMechanicalEnergy`",
         RESULT,
         "`mechanical_energy(a, s, armature=True)`",
-        "likewise without armature",
+        "compared without armature, as for kinetic energy",
         lambda a, s, x: artix.mechanical_energy(a, s),
         _energy(pin.computeMechanicalEnergy, "q", "v"),
     ),
@@ -230,8 +230,8 @@ REGRESSORS = [
     Row(
         "`bodyRegressor`, `jointBodyRegressor`",
         RESULT,
-        "`body_regressor(v, a_minus_g)`; of all links `link_body_regressors(a, s, acc)`",
-        "parameters as `Inertia.toDynamicParameters`: `dynamic_parameters(a)`",
+        "`body_regressor(v, a_minus_g)`; for all links `link_body_regressors(a, s, acc)`",
+        "parameters as in `Inertia.toDynamicParameters`: `dynamic_parameters(a)`",
         lambda a, s, x: moving(a, artix.link_body_regressors(a, s, x["acceleration"])),
         _body_regressors,
     ),
@@ -278,7 +278,7 @@ REGRESSORS = [
     Row(
         "`Inertia.toDynamicParameters`",
         GETTER,
-        "`dynamic_parameters(a)`, back `with_dynamic_parameters(a, parameters)`",
+        "`dynamic_parameters(a)`; the inverse is `with_dynamic_parameters(a, parameters)`",
         "",
         lambda a, s, x: moving(a, artix.dynamic_parameters(a)),
         lambda r: r.of_joints(lambda j: r.model.inertias[j].toDynamicParameters()),
@@ -287,7 +287,7 @@ REGRESSORS = [
         "`computeSupportedInertiaByFrame`, `computeSupportedForceByFrame`",
         GETTER,
         "`supported_inertia(a, s, frame, offset)`, `supported_force(a, s, acc, frame, offset)`",
-        "of the frame's link; Pinocchio's force needs `forwardKinematics(q, v, a)` besides `rnea`, and both count whatever moves on the same body. "
+        "for the frame's link. Pinocchio's force needs `forwardKinematics(q, v, a)` as well as `rnea`, and both Pinocchio functions include everything that moves with the same body. "
         "Compared in "
         "`tests/house/test_supported.py` on a robot with fixed joints, 1e-12",
     ),
@@ -295,7 +295,7 @@ REGRESSORS = [
         "`LogCholeskyParameters`, `PseudoInertia`",
         GETTER,
         "`inertia_from_log_cholesky(theta)`, `log_cholesky_from_inertia(...)`, `with_log_cholesky(a, theta)`",
-        "the same ten numbers in the same order; the pseudo-inertia stays inside",
+        "the same ten numbers in the same order; the pseudo-inertia is internal",
         check="`tests/model/test_inertial_parameters.py`, 1e-12",
     ),
 ]

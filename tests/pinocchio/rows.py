@@ -1,4 +1,4 @@
-"""What a row of the table "Pinocchio to artix" is, and helpers that its entries share."""
+"""The rows of the table "Pinocchio to artix", and functions that they share."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ AXES = ("local", "world_aligned", "world")
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One line of the table: what Pinocchio has, how artix gives it, and how the two are compared.
+    """One row of the table: members of Pinocchio, the artix call that replaces them, and how the two are compared.
 
-    ``artix(articulation, state, x)``, with ``x`` the dictionary of other inputs, is traced into one program with all other
-    rows; ``pinocchio(reference)`` computes the same by Pinocchio in artix's convention. Both may return lists.
+    ``artix(articulation, state, x)``, where ``x`` is a dictionary of further inputs, is traced into one program with all
+    other rows. ``pinocchio(reference)`` computes the same with Pinocchio, in artix's conventions. Both may return lists.
     """
 
     members: str
@@ -35,22 +35,22 @@ class Row:
 
     @property
     def is_compared(self) -> bool:
-        """Whether there are numbers to compare."""
+        """Whether the row has numbers to compare."""
         return self.artix is not None
 
 
 def moving(articulation, values):
-    """Without the root's entry if the root is fixed: Pinocchio has no such body."""
+    """Drops the root's entry if the root is fixed, because Pinocchio has no such body."""
     return values[1:] if articulation.topology.fixed_base else values
 
 
 def transforms(poses):
-    """Homogeneous transforms [..., 3, 4] of poses [..., 7]: quaternions have two signs."""
+    """Homogeneous transforms [..., 3, 4] of poses [..., 7], because the sign of a quaternion is arbitrary."""
     flat = poses.reshape(-1, 7).T
     rotation = spatial.rotation_matrix(spatial.normalize(flat[3:]))
     return jnp.moveaxis(jnp.concatenate([rotation, flat[:3, None]], axis=1), -1, 0).reshape(*poses.shape[:-1], 3, 4)
 
 
 def transform(placement) -> np.ndarray:
-    """The same of Pinocchio's placement."""
+    """The homogeneous transform of a Pinocchio placement."""
     return placement.homogeneous[:3]

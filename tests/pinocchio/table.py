@@ -1,4 +1,4 @@
-"""The table "Pinocchio to artix": every member of Pinocchio's ``Data``, how artix gives it, and how far the two differ.
+"""The table "Pinocchio to artix": every member of Pinocchio's ``Data``, its counterpart in artix, and their difference.
 
 ``python -m tests.pinocchio.table`` computes all rows on the robots below and writes ``docs/pinocchio.md``.
 """
@@ -158,10 +158,12 @@ def single_errors(name: str, section: str) -> dict[str, float]:
 
 INTRODUCTION = """# Pinocchio to artix
 
-Written by `python -m tests.pinocchio.table`; do not edit.
+<!-- Written by `python -m tests.pinocchio.table`; do not edit. -->
 
-What Pinocchio's `Data` holds, and what a user of `data.X` calls here. Every function takes `(articulation, state, ...)` for one
-articulation: `jax.vmap` it over thousands of states, `jax.grad` it by states and parameters.
+This page lists every member of Pinocchio's `Data`, and every related function, with the artix call that replaces it and the measured
+difference between the two. Every artix function takes `(articulation, state, ...)` for one articulation. Batch it with `jax.vmap` and
+differentiate it by states and parameters with `jax.grad`. If you are new to artix, start with the tutorial
+[Coming from Pinocchio](tutorials/coming_from_pinocchio.md).
 
 ```python
 import jax
@@ -173,26 +175,32 @@ C = jax.jit(jax.vmap(artix.coriolis_matrix, in_axes=(None, 0)))(robot, states)  
 print(C.shape)
 ```
 
-`a` is the articulation, `s` the state, `acc` the generalised acceleration `nu'`, `c` the [constraints](constraints.md). Functions are
-in `artix`. Two conventions differ everywhere and are not repeated in the rows: quantities per joint are here per **link**, whose frame is Pinocchio's joint frame, in breadth-first order
-and with the root as link 0; and the entries of `nu` for a floating base are in world axes at the root's centre of mass, `nu = T v`
-([Conventions](conventions.md) has `T`). Derivatives by the configuration are along `integrate`.
+## How to read the tables
 
-The last column is the largest error found, relative to the largest number of the array, in float64 at two random states of each of:
-a branching tree with spherical, revolute and prismatic joints on a fixed and on a floating base, Panda, and ANYmal B; constraints
-are a weld and a loop, with Baumgarte's gains. The column *float32* is that of the floating tree in single precision, in a batch.
-Where Pinocchio 4.1 has nothing to compare with, the column says what was done instead. *Temporary* members are working memory of
-one algorithm: the row names the function that yields their result. *Dead* ones are declared in Pinocchio and never written.
+- **Symbols**: `a` is the articulation, `s` the state, `acc` the generalised acceleration `nu'` and `c` the [constraints](constraints.md).
+  All functions are in `artix`.
+- **Links instead of joints**: Pinocchio's quantities per joint are per **link** in artix. The link frame is Pinocchio's joint frame. Links are in
+  breadth-first order, with the root as link 0.
+- **Floating base**: the root entries of `nu` are in world axes at the root's centre of mass, so `nu = T v`. The
+  [conventions](conventions.md) define `T`. The rows do not repeat these two differences.
+- **Derivatives by the configuration** are along `integrate`.
+- **Kinds**: *temporary* members are working memory of one algorithm; the row names the artix function that returns their result. *Dead*
+  members are declared in Pinocchio but never written.
+- **error**: the largest error relative to the largest entry of the array, in float64, at two random states of each of four robots: a branching
+  tree with spherical, revolute and prismatic joints on a fixed and on a floating base, Panda, and ANYmal B. The constraints are a weld and a
+  loop with Baumgarte gains. If Pinocchio 4.1 has nothing to compare with, the column says what was used instead.
+- **float32**: the same error for the floating tree in single precision, in a batch.
 
-In a `Fleet` of different trees everything here is evaluated but for what needs one topology, which says so: `articulated_body_inertias`,
-constrained dynamics and derivatives of constraints where there are spherical joints, log-Cholesky parameters, `mimic_map` and model
-surgery. `Constraints.of` wants one of the members, and frames are there numbers of links.
+In a `Fleet`, each kind of robot is evaluated on its own by default, and every function on this page works. With `layout="padded"`, where trees are
+data, `articulated_body_inertias`, log-Cholesky parameters, `mimic_map`, model surgery, and constraints on robots with spherical joints
+raise an error that says so. `Constraints.of` then takes one of the members, and frames are link numbers. [Fleets](fleets.md#what-padded-fleets-can-do)
+has the complete table.
 """
 _NO_ERROR = "-"
 
 
 def page(measured: dict[str, str]) -> str:
-    """The page, with the entries of the last column by members."""
+    """The page; ``measured`` has the entries of its last two columns, by members."""
     lines = [INTRODUCTION]
     for section, rows in TABLE.items():
         lines += [
@@ -217,7 +225,7 @@ def entry(row: Row, double: float, single: float) -> str:
 
 
 def entries_of(text: str) -> dict[str, str]:
-    """The last two columns of a written page by members."""
+    """The last two columns of an existing page, by members."""
     cells = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| `")]
     return {row[0]: " | ".join(cell.strip() for cell in row[-2:]) for row in cells}
 

@@ -1,4 +1,4 @@
-"""Rows of the table: the indices of the tree, and what types become."""
+"""Rows of the table: indices of the tree, types, members of Pinocchio 4 and features."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ INDICES = [
     Row(
         "`lastChild`",
         INDEX,
-        "`topology.link_ancestors[link]` marks the links below one; here: how many",
+        "`topology.link_ancestors[link]` marks the links below one; their number is compared",
         "links are numbered breadth-first, so a subtree is a set, not a range",
         lambda a, s, x: jnp.asarray(moving(a, a.topology.link_ancestors.sum(axis=1))),
         lambda r: r.of_joints(lambda j: r.model.createData().lastChild[j] - j + 1),
@@ -84,7 +84,7 @@ INDICES = [
     Row(
         "`start_idx_v_fromRow`, `end_idx_v_fromRow`",
         INDEX,
-        "`topology.dofs(joint)`, plus `topology.num_base_dofs`; here: the DOFs of each joint",
+        "`topology.dofs(joint)`, plus `topology.num_base_dofs`; the number of DOFs of each joint is compared",
         "",
         lambda a, s, x: jnp.asarray([topology_dofs(a.topology, joint) for joint in a.topology.joint_names]),
         lambda r: np.array([r.model.nvs[j] for j in r.oracle.joint_of_link[1:]]),
@@ -127,17 +127,22 @@ TYPES = [
         "`jax.Array`",
     ),
     Row("`ContactCholeskyDecomposition`", TYPE, "`constrained_solve(a, s, c, force, target)`"),
-    Row("`GeomIndex`, `GeometryModel`, `computeCollisions`, `computeDistances`", TYPE, "-", "no meshes are read here"),
+    Row(
+        "`GeomIndex`, `GeometryModel`, `computeCollisions`, `computeDistances`",
+        TYPE,
+        "`Geometry`, `geometry_distances`, `geometry_pair_distances`",
+        "shapes for contact; meshes only as hulls or capsules",
+    ),
 ]
 
-#: What 4.x has besides the members of its page.
+#: Members of 4.x that its documentation page does not list.
 LATER = [
     Row("`q_in`, `v_in`, `a_in`, `tau_in`", TEMPORARY, "the arguments themselves"),
     Row(
         "`idx_vExtended_to_idx_v_fromRow`, `mimic_parents_fromRow`, `mimic_subtree_joint`",
         INDEX,
         "`mimic_map(a)`",
-        "a matrix from the DOFs that are free to all DOFs serves instead",
+        "a matrix from the independent DOFs to all DOFs replaces them",
         check="`tests/editing/test_surgery.py`",
     ),
 ]
@@ -151,11 +156,16 @@ FEATURES = [
         "`friction`, `damping`, `effortLimit`, `velocityLimit`, `lowerPositionLimit`",
         GETTER,
         "arrays of the articulation",
-        "which act in `step`; in Pinocchio they are data",
+        "they act in `step`; in Pinocchio they are only data",
     ),
     Row("`buildSampleModelManipulator`, `buildSampleModelHumanoid`", GETTER, "`robots.load(name)`"),
     Row("`rneaInParallel`, `abaInParallel`, `ModelPool`", GETTER, "`jax.vmap`, `Fleet`"),
     Row("`pinocchio.casadi`, `cppad`", GETTER, "`jax.jit`, `jax.grad`, `jax.jvp`"),
     Row("`saveToXML`, `saveToText`, `saveToBinary`", GETTER, "`save_archive(a, path)`, `load_archive(path)`"),
-    Row("`reachableWorkspace`, `MeshcatVisualizer`, `RobotWrapper`", GETTER, "-", "tools, not quantities"),
+    Row(
+        "`reachableWorkspace`, `MeshcatVisualizer`, `RobotWrapper`",
+        GETTER,
+        "-",
+        "tools rather than quantities; artix has its own `viewer`",
+    ),
 ]

@@ -86,7 +86,7 @@ def test_heights():
 
 def test_an_unknown_name_is_answered_with_the_known_ones():
     for function in (robots.load, robots.path):
-        with pytest.raises(ValueError, match="no robot called 'arm8'; there are: arm7, cart_pole"):
+        with pytest.raises(ValueError, match="no robot called 'arm8'; choose from: arm7, cart_pole"):
             function("arm8")
 
 

@@ -1,4 +1,4 @@
-"""Numbers of examples: a docstring shows a few digits of what is printed, and means them."""
+"""Compares numbers of examples: a docstring shows a few digits, and those must be right."""
 
 import doctest
 import re
@@ -10,7 +10,7 @@ class NumberChecker(doctest.OutputChecker):
     """Accepts a number within one unit of its last shown digit, integers exactly; spaces do not count."""
 
     def check_output(self, want: str, got: str, optionflags: int) -> bool:
-        """Whether what was printed is what is shown."""
+        """Whether the printed text matches the shown text."""
         if super().check_output(want, got, optionflags):
             return True
         shapes = ["".join(_NUMBER.sub("#", text).split()) for text in (want, got)]
@@ -21,7 +21,7 @@ class NumberChecker(doctest.OutputChecker):
 
 
 def _unit(number: str) -> float:
-    """One unit of the last digit after the point, a little more for what is rounded in binary; 0 for integers."""
+    """One unit of the last digit after the point, plus a little for binary rounding; 0 for integers."""
     mantissa, _, exponent = number.partition("e")
     if "." not in mantissa:
         return 0.0

@@ -1,4 +1,4 @@
-"""Mutated robot descriptions: each must load a valid articulation or be refused with artix's own error.
+"""Mutated robot descriptions: each must load as a valid articulation or raise artix's own error.
 
 Run as ``python -m tests.support.fuzz FORMAT COUNT SEED``: a process of its own, for a crash of a parser written in C would take the
 tests with it. It prints the number of each case before the case runs, and what went wrong.
@@ -82,7 +82,7 @@ def mutate_tree(document: ET.Element, rng: random.Random) -> None:
 
 
 def mutate_bytes(data: bytes, rng: random.Random) -> bytes:
-    """One change of the file as such."""
+    """One change of the bytes of the file."""
     kind, at = rng.randrange(10), rng.randrange(len(data))
     if kind == 0:
         return data[:at]
@@ -112,7 +112,7 @@ def mutate_bytes(data: bytes, rng: random.Random) -> bytes:
 
 
 def mutated(seeds: list[bytes], rng: random.Random) -> bytes:
-    """A description with one to six changes, most of them such that it stays XML."""
+    """A description with one to six changes, most of which keep it valid XML."""
     data = rng.choice(seeds)
     if rng.random() < 0.8:
         document = ET.fromstring(data)
@@ -126,7 +126,7 @@ def mutated(seeds: list[bytes], rng: random.Random) -> bytes:
 
 
 def seeds_of(format_name: str) -> tuple[list[bytes], str, Callable]:
-    """Sound descriptions of a format, its suffix, and its reader."""
+    """Valid descriptions of a format, its suffix, and its reader."""
     import artix
 
     if format_name == "urdf":
@@ -143,7 +143,7 @@ def seeds_of(format_name: str) -> tuple[list[bytes], str, Callable]:
 
 
 def check(result) -> None:
-    """Raises unless what was loaded is sound."""
+    """Raises an error unless the loaded articulation is valid."""
     from artix.io.common.values import check_values, named_arrays
 
     for articulation in result.values() if isinstance(result, dict) else [result]:
@@ -152,7 +152,7 @@ def check(result) -> None:
 
 
 def main(format_name: str, count: int, seed: int) -> int:
-    """Runs the cases; returns how many went wrong."""
+    """Runs the cases; returns the number of failures."""
     import warnings
 
     import artix

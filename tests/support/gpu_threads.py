@@ -1,6 +1,6 @@
-"""Kernels of GPUs without a GPU: a CPU does what the threads do, one after another, by the very same functions.
+"""Runs GPU kernels without a GPU: a CPU executes the same functions, one thread after another.
 
-What only a GPU has is left out: that threads run at once, and the copies that nobody waits for.
+Two things are missing: threads that run at the same time, and asynchronous copies.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def run_threads(layout: Layout, arrays: Sequence[np.ndarray], robots: int = 1, i
 
     Args:
       layout: its layout.
-      arrays: its arguments, with the axes by which they are mapped.
+      arrays: its arguments, with their mapped axes.
       robots, items: the size of the batch.
     """
     program = layout.program

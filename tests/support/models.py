@@ -39,7 +39,7 @@ def random_pose(rng: np.random.Generator, scale: float = 0.4) -> np.ndarray:
 
 
 def random_inertia(rng: np.random.Generator, mass: float, size: float = 0.2) -> np.ndarray:
-    """The inertia of a cloud of points of a given mass: always one that a body may have, never diagonal."""
+    """The inertia of a cloud of points of a given mass: always physically possible, never diagonal."""
     points = rng.normal(size=(6, 3)) * size
     points -= points.mean(axis=0)
     second = points.T @ points * (mass / 6)
@@ -66,8 +66,8 @@ def tree_of(
 ) -> Articulation:
     """A tree with one link per entry of ``kinds`` besides the root, ``parents`` counting the root as 0.
 
-    ``order`` lists the links 1 .. L-1 in the order in which the builder shall get them; the parameters of each
-    link stay its own.
+    ``order`` lists the links 1 .. L-1 in the order in which they are added to the builder. It does not change the
+    parameters of a link.
     """
     rng = np.random.default_rng(seed)
     root = random_link(rng)
@@ -106,7 +106,7 @@ TWO_AXES = ("spherical_01", "spherical_02", "spherical_12")
 
 
 def zoo(*, fixed_base: bool, dtype=None, two_axes: bool = True, **options) -> Articulation:
-    """One branching tree with every kind of joint in it, on request without :data:`TWO_AXES`."""
+    """One branching tree with every kind of joint, optionally without :data:`TWO_AXES`."""
     kinds = [kind for kind in JOINT_KINDS if two_axes or kind not in TWO_AXES]
     parents = [0, 1, 2, 0, 3, 4, 5, 6, 7, 4, 8, 9, 10, 11, 12, 2, 13][: len(kinds)]
     return tree_of(kinds, parents, fixed_base=fixed_base, dtype=dtype, **options)

@@ -30,7 +30,7 @@ def random_coordinates(model: mujoco.MjModel, rng: np.random.Generator) -> tuple
 
 @dataclasses.dataclass
 class Entries:
-    """Where an articulation's coordinates are in the model's, by the names of its joints and bodies."""
+    """Where the coordinates of an articulation are in those of the model, by the names of joints and bodies."""
 
     model: mujoco.MjModel
     articulation: Articulation

@@ -1,4 +1,4 @@
-"""Anchors as Pinocchio's rigid constraints, and Pinocchio's answers in artix's conventions.
+"""Anchors as Pinocchio's rigid constraints, with Pinocchio's results in artix's conventions.
 
 ``J_pin = J T`` for the map T of :mod:`tests.support.oracles`; constraint forces are the same numbers.
 """
@@ -126,15 +126,15 @@ class ConstrainedOracle:
         return oracle.twist_map @ after, self.data.impulse_c.copy()
 
     def delassus(self) -> np.ndarray:
-        """Delassus' matrix, after the dynamics; ``computeDelassusMatrix`` takes all rows for ``LOCAL`` ones."""
+        """The Delassus matrix, after the dynamics; ``computeDelassusMatrix`` treats all rows as ``LOCAL``."""
         return np.asarray(self.data.constraint_chol.getInverseOperationalSpaceInertiaMatrix())
 
     def local_delassus(self) -> np.ndarray:
-        """The same by ``computeDelassusMatrix``, for rows in local axes."""
+        """The Delassus matrix from ``computeDelassusMatrix``, for rows in local axes."""
         return np.asarray(pin.computeDelassusMatrix(self.model, self.data, self.oracle.q, self.models, self.datas, 0.0))
 
     def forward_dynamics_derivatives(self, force) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Of acceleration and of constraint forces, by configuration, velocity and force, after the dynamics."""
+        """Derivatives of acceleration and constraint forces by configuration, velocity and force, after the dynamics."""
         pin.computeConstraintDynamicsDerivatives(self.model, self.data, self.models, self.datas, self.settings)
         oracle, data, force = self.oracle, self.data, np.asarray(force, float)
         forward, backward = oracle.twist_map, np.linalg.inv(oracle.twist_map)
@@ -169,7 +169,7 @@ class ConstrainedOracle:
         return velocity_by_q, by_q, by_v - jacobian @ drift_by_velocity(oracle, nu), jacobian
 
     def impact_derivatives(self, restitution: float) -> list[np.ndarray]:
-        """Of the velocity after an impact by configuration and velocity, then of the impulses."""
+        """Derivatives of the velocity after an impact by configuration and velocity, then of the impulses."""
         oracle, data = self.oracle, self.data
         after, _ = self.impact(restitution)
         pin.computeImpulseDynamicsDerivatives(self.model, data, self.models, self.datas, restitution, self.settings)

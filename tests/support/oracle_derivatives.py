@@ -1,4 +1,4 @@
-"""Pinocchio's first derivatives in artix's tangent space, and back: the change of convention, stated once.
+"""Pinocchio's first derivatives in artix's tangent space, and back: the only place that converts them.
 
 With ``nu = T nu_pin``, ``nu' = T nu_pin' + b`` and ``tau = T^-T tau_pin``: a rotation ``w`` of the root about the
 world's axes changes T by ``W T``, where W carries the cross product matrix of w in its two root blocks, while Pinocchio
@@ -38,7 +38,7 @@ def symmetric(matrix: np.ndarray) -> np.ndarray:
 
 
 def pinocchio_rnea_derivatives(oracle: Oracle, acceleration) -> tuple[np.ndarray, ...]:
-    """Pinocchio's own, in its own convention, at artix's acceleration."""
+    """Pinocchio's derivatives in its own convention, at artix's acceleration."""
     rate = np.linalg.solve(oracle.twist_map, np.asarray(acceleration, float) - oracle.twist_map_drift)
     data = oracle.model.createData()
     pin.computeRNEADerivatives(oracle.model, data, oracle.q, oracle.v, rate)
@@ -47,7 +47,7 @@ def pinocchio_rnea_derivatives(oracle: Oracle, acceleration) -> tuple[np.ndarray
 
 
 def inverse_dynamics_derivatives(oracle: Oracle, acceleration) -> tuple[np.ndarray, ...]:
-    """By configuration, velocity and acceleration, [nv, nv] each."""
+    """Derivatives by configuration, velocity and acceleration, [nv, nv] each."""
     by_q, by_v, mass = pinocchio_rnea_derivatives(oracle, acceleration)
     forward, backward = oracle.twist_map, np.linalg.inv(oracle.twist_map)
     nu, rest = forward @ oracle.v, np.asarray(acceleration, float) - oracle.twist_map_drift
@@ -62,7 +62,7 @@ def inverse_dynamics_derivatives(oracle: Oracle, acceleration) -> tuple[np.ndarr
 
 
 def to_pinocchio(oracle: Oracle, found, force, acceleration) -> tuple[np.ndarray, ...]:
-    """The other way: Pinocchio's derivatives from artix's derivatives and forces alone."""
+    """The inverse: Pinocchio's derivatives from artix's derivatives and forces alone."""
     by_configuration, by_velocity, matrix = (np.asarray(x, float) for x in found)
     forward = oracle.twist_map
     nu, rest = forward @ oracle.v, np.asarray(acceleration, float) - oracle.twist_map_drift
@@ -77,7 +77,7 @@ def to_pinocchio(oracle: Oracle, found, force, acceleration) -> tuple[np.ndarray
 
 
 def forward_dynamics_derivatives(oracle: Oracle, force) -> tuple[np.ndarray, ...]:
-    """By configuration, velocity and forces, [nv, nv] each."""
+    """Derivatives by configuration, velocity and forces, [nv, nv] each."""
     forward, backward = oracle.twist_map, np.linalg.inv(oracle.twist_map)
     force, nu = np.asarray(force, float), forward @ oracle.v
     data = oracle.model.createData()
@@ -93,7 +93,7 @@ def forward_dynamics_derivatives(oracle: Oracle, force) -> tuple[np.ndarray, ...
 
 
 def differences(function, state_of, count: int, step: float = 1e-3) -> np.ndarray:
-    """Derivatives of a function of a state along ``state_of(k, h)``, by differences of fourth order; last axis k."""
+    """Derivatives of a function of a state along ``state_of(k, h)``, by fourth-order differences; last axis k."""
     columns = []
     for k in range(count):
         values = {h: np.asarray(function(state_of(k, h * step))) for h in (-2, -1, 1, 2)}

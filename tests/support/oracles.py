@@ -1,9 +1,9 @@
-"""Pinocchio as an oracle: its models as articulations, and every quantity of the core in artix's conventions.
+"""Pinocchio as a reference: its models as articulations, and its quantities in artix's conventions.
 
 Pinocchio writes the velocity of a free-flyer as the body twist in the base's own axes at the base's origin, orders
-joints depth first and gives bodies their joint's frame. :class:`Oracle` holds the one conversion of all that:
-``nu = T nu_pin`` and ``nu' = T nu_pin' + b``, a permutation of the DOFs included in T, from which the conversion of
-every other quantity follows.
+joints depth first and uses the joint's frame as the body's. :class:`Oracle` converts all of this with
+``nu = T nu_pin`` and ``nu' = T nu_pin' + b``, where T includes a permutation of the DOFs. The conversion of every other
+quantity follows from these two.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _axis_of(joint: pin.JointModel) -> np.ndarray:
 def articulation_from_pinocchio(model: pin.Model, dtype=None, root: pin.Inertia | None = None) -> Articulation:
     """The articulation of a Pinocchio model of revolute, prismatic, spherical and free-flyer joints.
 
-    ``root`` is the inertia of the root link of a fixed base, which Pinocchio drops.
+    ``root`` is the inertia of the root link of a fixed base, which Pinocchio discards.
     """
     fixed_base = model.nv == 0 or model.joints[1].shortname() != "JointModelFreeFlyer"
     builder = ArticulationBuilder(fixed_base=fixed_base, gravity=model.gravity.linear, name=model.name)
@@ -148,7 +148,7 @@ def spherical_model(seed: int, *, fixed_base: bool) -> tuple[pin.Model, Articula
 
 
 def helical_model(*, fixed_base: bool) -> tuple[pin.Model, Articulation]:
-    """A random branching tree with helical joints along and across the axes among others."""
+    """A random branching tree that includes helical joints along and across the coordinate axes."""
     rng, model = np.random.default_rng(8), pin.Model()
     model.gravity = pin.Motion(np.array([1.0, -2.0, -9.0]), np.zeros(3))
     joints = [
@@ -185,7 +185,7 @@ class Oracle:
 
     @classmethod
     def at(cls, model: pin.Model, articulation: Articulation, state: State) -> Oracle:
-        """The oracle for a state of the articulation, whose arrays are taken to float64."""
+        """The reference for a state of the articulation, converted to float64."""
         topology = articulation.topology
         position, velocity = (np.asarray(x, float) for x in (state.joint_position, state.joint_velocity))
         pose, root_velocity = (np.asarray(x, float) for x in (state.root_pose, state.root_velocity))
@@ -223,7 +223,7 @@ class Oracle:
 
     @functools.cached_property
     def dof_order(self) -> np.ndarray:
-        """For each velocity of the articulation, the place of the same velocity in Pinocchio's."""
+        """For each velocity of the articulation, the index of the same velocity in Pinocchio."""
         order = [] if self.fixed_base else list(range(6))
         for joint in self.articulation.topology.joint_names:
             at = self.model.getJointId(joint)
@@ -264,7 +264,7 @@ class Oracle:
     # --- the quantities -----------------------------------------------------------------------------------------
 
     def quantities(self, acceleration, wrenches, link: int, offset) -> dict[str, np.ndarray]:
-        """Every quantity of the core by the name of its function; frames are ``offset`` on link ``link``."""
+        """The quantities by the names of their functions; frames are at ``offset`` on link ``link``."""
         model, q, v, drift, twist_map = self.model, self.q, self.v, self.twist_map_drift, self.twist_map
         nu_rate = np.linalg.solve(twist_map, np.asarray(acceleration, float) - drift)
         data, out = model.createData(), {}
@@ -368,7 +368,7 @@ class Oracle:
         return rate
 
     def _momentum(self, q, v, drift) -> dict[str, np.ndarray]:
-        """Whole-body quantities; for a fixed base the root's mass, which Pinocchio drops, is counted here."""
+        """Whole-body quantities. For a fixed base they include the mass of the root, which Pinocchio discards."""
         model, out = self.model, {}
         data = model.createData()
         pin.ccrba(model, data, q, v)

@@ -66,12 +66,12 @@ def recorded_inverse_dynamics(name: str) -> dict[str, np.ndarray]:
 
 @functools.cache
 def law_errors(name: str) -> dict[str, dict]:
-    """How far PhysX itself is from a float64 evaluation of its law, by its own rounding; see the data's README."""
+    """The distance between PhysX and a float64 evaluation of its law, due to rounding; see the README of the data."""
     return json.loads((DATA / "law_errors" / "errors.json").read_text())[name]
 
 
 def error(found, wanted) -> float:
-    """The measure in which the recording states its accuracy."""
+    """The error measure that the recording uses for its accuracy."""
     found, wanted = np.asarray(found, float), np.asarray(wanted, float)
     assert found.shape == wanted.shape
     return float(np.max(np.abs(found - wanted), initial=0.0) / max(1.0, np.max(np.abs(wanted), initial=0.0)))
@@ -84,7 +84,7 @@ def unit_pose(pose) -> np.ndarray:
 
 
 def _bound(value: float | None) -> float:
-    """A recorded bound; ``None`` is none."""
+    """A recorded bound; ``None`` means no bound."""
     return np.inf if value is None else value
 
 
@@ -153,7 +153,7 @@ def _spatial_tendon(spec: dict, index: int, names: dict) -> SpatialTendon:
 
 
 def build(name: str, dtype=None) -> Articulation:
-    """The articulation of a recorded mechanism; its links keep the recorded numbers."""
+    """The articulation of a recorded mechanism; its links keep their recorded numbers."""
     spec = specification(name)
     builder = ArticulationBuilder(fixed_base=spec["fixed_base"], gravity=spec["gravity"], name=name)
     for link in spec["links"]:

@@ -1,4 +1,4 @@
-"""A mass on a line, in the shape of artix's environments but without a robot: what a learner can be tested on quickly."""
+"""A mass on a line with the interface of artix's environments but without a robot, for quick tests of learners."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Array = jax.Array
 
 
 class PointMass:
-    """The action is an acceleration [m/s^2]; the mass shall stay at the origin. Far away, the episode is terminated.
+    """The action is an acceleration [m/s^2], and the goal is to stay at the origin. Far away, the episode terminates.
 
     With ``privileged`` the policy sees the position alone and the critic the velocity, too.
     """

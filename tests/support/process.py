@@ -16,7 +16,7 @@ _COLLECTIVE = re.compile(r"\b(all-gather|all-reduce|reduce-scatter|collective-pe
 
 
 def main(number: int, processes: int, port: int, devices: int, results: Path) -> None:
-    """Evaluates, and writes what this process has of the results and how programs communicate."""
+    """Evaluates, and writes this process's part of the results and the communication of the programs."""
     os.environ["JAX_PLATFORMS"] = "cpu"
     os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices} --xla_backend_optimization_level=0"
     os.environ.setdefault("ARTIX_KERNEL_LEVEL", "0")
@@ -59,11 +59,43 @@ def main(number: int, processes: int, port: int, devices: int, results: Path) ->
     result = gradient(mass, states)
     found["gradient"] = {"collectives": _COLLECTIVE.findall(gradient.as_text()), "parts": _parts(result)}
     found["training"] = _training_step(mesh)
+    found["fleet"] = _mixed_fleet(split)
+    found["member elsewhere"] = _refusal_of_a_member_elsewhere(split)
     results.write_text(json.dumps(found))
 
 
+def _mixed_fleet(split: Any) -> dict[str, Any]:
+    """Mass matrices of two kinds in turn, of which every device has the same."""
+    import jax
+
+    import artix
+
+    kinds = [artix.robots.load(name) for name in ("cart_pole", "double_pendulum")]
+    locked = artix.lock_joints(kinds[1], artix.neutral_state(kinds[1]), kinds[1].topology.dof_names[1:])
+    fleet = artix.Fleet([kinds[0], locked] * 8).shard(split)
+    states = fleet.random_state(jax.random.key(1))
+    evaluate = jax.jit(lambda states: fleet.evaluate(artix.mass_matrix, states))
+    compiled = evaluate.lower(states).compile()
+    return {"collectives": _COLLECTIVE.findall(compiled.as_text()), "parts": _parts(compiled(states))}
+
+
+def _refusal_of_a_member_elsewhere(split: Any) -> str:
+    """What a fleet says of a robot whose masses lie on all processes; nothing where there is but one."""
+    import jax
+
+    import artix
+    from tests.support.models import random_tree
+
+    tree = random_tree(0, 7, fixed_base=True)
+    try:
+        artix.Fleet([tree.replace(link_mass=jax.device_put(tree.link_mass, split))])
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 def _training_step(mesh: Any) -> dict[str, Any]:
-    """The policy after one iteration of PPO in which every device plays its own environments."""
+    """The policy after one iteration of PPO in which every device runs its own environments."""
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -92,7 +124,7 @@ def _training_step(mesh: Any) -> dict[str, Any]:
 
 
 def _parts(array: Any) -> dict[str, list[Any]]:
-    """What lies here, by the first row."""
+    """The parts on this process, by their first row."""
     import numpy as np
 
     return {str(part.index[0].start or 0): np.asarray(part.data).tolist() for part in array.addressable_shards}

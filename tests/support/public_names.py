@@ -1,6 +1,6 @@
-"""What artix offers: every public name with its parameters, in a file that shows each change.
+"""The public names of artix with their parameters, in a file that shows every change.
 
-``python -m tests.support.public_names`` writes the file anew.
+``python -m tests.support.public_names`` updates the file.
 """
 
 import enum
@@ -59,7 +59,7 @@ def _class(where: str, kind: type) -> Iterator[str]:
 
 
 def _parameters(function) -> str:
-    """Names and defaults of the parameters, without annotations, whose spelling differs between versions."""
+    """Names and defaults of the parameters. Annotations are left out, as their spelling differs between versions."""
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import artix
 
-#: Those that most users call; the articulation has a frame ``"tool"``.
+#: The functions that most users call; the articulation has a frame ``"tool"``.
 FUNCTIONS = {
     "link_poses": lambda a, s, x, w: artix.link_poses(a, s),
     "link_velocities": lambda a, s, x, w: artix.link_velocities(a, s),
@@ -51,7 +51,7 @@ FUNCTIONS = {
     "linearize": lambda a, s, x, w: artix.linearize(a, s, x, 0.01),
     "inverse_dynamics_second_derivatives": lambda a, s, x, w: artix.inverse_dynamics_second_derivatives(a, s, x),
 }
-#: What else Pinocchio's ``Data`` holds, likewise.
+#: The other quantities of Pinocchio's ``Data``.
 QUANTITIES = {
     "joint_placements": lambda a, s, x, w: artix.joint_placements(a, s),
     "link_frame_velocities": lambda a, s, x, w: artix.link_frame_velocities(a, s, axes="local"),

@@ -1,4 +1,4 @@
-"""Rigid-body kinematics in plain NumPy and 4 by 4 matrices, written apart from the library to check its readers."""
+"""Rigid-body kinematics in plain NumPy with 4 by 4 matrices, independent of the library, to check its readers."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ _EVALUATED: dict[int, Callable[..., Any]] = {
 
 
 def check_program(program: ScalarProgram) -> None:
-    """What holds of every scalar program: operands come first, levels and signs are right, nothing is left over."""
+    """Checks every scalar program: operands come first, levels and signs are right, nothing is unused."""
     operations, operands = program.operations, program.operands
     size = len(operations)
     is_input, is_constant = operations == Op.INPUT, operations == Op.CONSTANT
@@ -86,7 +86,7 @@ def check_program(program: ScalarProgram) -> None:
 
 
 def interpret(program: ScalarProgram, arguments: Sequence[Any]) -> list[np.ndarray]:
-    """Results of a program, [batch, ...]; of arguments that are [batch, ...], too."""
+    """The results [batch, ...] of a program for arguments [batch, ...]."""
     flat = [np.asarray(x).reshape(len(x), -1) for x in arguments]
     assert [x.dtype for x in flat] == [dtype for _, dtype, _ in program.arguments]
     batch = len(flat[0]) if flat else 1

@@ -1,4 +1,4 @@
-"""Stages for the tests of USD, and how two articulations are compared."""
+"""Stages for the USD tests, and comparison of two articulations."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def relative_error(found: np.ndarray, wanted: np.ndarray) -> float:
 
 
 def joint_geometry(articulation) -> np.ndarray:
-    """What the joint frames mean: poses of links in their parents at zero, origins and axes of motion in the child."""
+    """Joint geometry: poses of links in their parents at zero, origins and axes of motion in the child."""
     tree = articulation.topology
     rows = []
     for link in range(1, tree.num_links):

@@ -1,4 +1,4 @@
-"""The types that most users have, for tests of what they run."""
+"""JAX's default types, for tests of code that users run."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import jax
 
 @contextlib.contextmanager
 def users_types() -> Iterator[None]:
-    """Within it, arrays have 32 bits and types are promoted, as where nobody sets JAX's flags.
+    """In this context arrays have 32 bits and types are promoted, as in JAX without flags.
 
-    JAX 0.10 keeps what it traced with 64-bit types, and may then refuse the same index here ("got int64, int32"): so
-    nothing is kept.
+    JAX 0.10 caches traces with 64-bit types and may then reject the same index here ("got int64, int32"), so the
+    caches are cleared.
     """
     jax.clear_caches()
     with jax.numpy_dtype_promotion("standard"), jax.enable_x64(False):

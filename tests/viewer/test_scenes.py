@@ -54,9 +54,12 @@ def test_a_fleet_of_64_stands_in_a_grid(cart, quadruped):
         ("quadruped", (1, 32, 18, 7)),
         ("cart_pole", (1, 32, 3, 7)),
     ]
-    roots = np.concatenate([crowd.poses[0, :, 0, :2] for crowd in scene.crowds])
-    apart = np.linalg.norm(roots[:, None] - roots, axis=-1) + 1e3 * np.eye(64)
-    assert apart.min() > 1.1 * scene.size
+    corners = [np.moveaxis(crowd.corners()[:, 0], 1, 0).reshape(32, -1, 3) for crowd in scene.crowds]
+    low, high = (np.concatenate([end(one, axis=1) for one in corners]) for end in (np.min, np.max))
+    touching = ((low[:, None] < high) & (low < high[:, None]))[..., :2].all(axis=-1)
+    assert touching.sum() == 64  # Each overlaps with itself alone, as seen from above.
+    np.testing.assert_allclose(low[:, 2], scene.floor, atol=1e-6)
+    assert np.prod(np.ptp(np.concatenate([low, high])[:, :2], axis=0)) < 64 * 2.0 * 3.0
     alone = artix.link_poses(quadruped, artix.neutral_state(quadruped))
     own = scene.crowds[0].poses[0, 5]
     np.testing.assert_allclose(own[:, :3] - own[0, :3], np.asarray(alone)[:, :3], atol=1e-6)

@@ -9,6 +9,7 @@ import pytest
 
 import artix
 from artix import robots, viewer
+from artix.cli import main
 from artix.viewer.transforms import compose, rotate
 from tests.viewer.test_meshes_and_pictures import volume
 
@@ -148,12 +149,31 @@ def meshed(tmp_path):
 
 def test_a_missing_mesh_is_said_and_drawn_as_its_collision_shape(meshed):
     robot = artix.load(meshed)
-    with pytest.warns(artix.DescriptionWarning, match=r"link 'arm': the mesh 'nowhere\.stl'"):
+    with pytest.warns(artix.DescriptionWarning, match=r"link 'arm': .* the mesh 'nowhere\.stl'"):
         part, box = viewer.load_visuals(meshed, robot)
     assert volume(part.mesh) == pytest.approx(8e-3, rel=1e-4)
     assert (part.color, np.asarray(part.pose)[2], part.link) == ((1.0, 0.0, 0.0), 1.0, 0)
     assert volume(box.mesh) == pytest.approx(1.0, rel=1e-5)
     assert robot.topology.link_names[box.link] == "arm"
+
+
+def test_the_command_names_the_first_of_many_missing_meshes(meshed, tmp_path, capsys):
+    link = '<link name="{0}"><visual><geometry><mesh filename="{0}.stl"/></geometry></visual></link>'
+    joint = '<joint name="to_{0}" type="fixed"><parent link="base"/><child link="{0}"/></joint></robot>'
+    more = "".join(link.format(f"tip{k}") + joint.format(f"tip{k}").replace("</robot>", "") for k in range(9))
+    meshed.write_text(meshed.read_text().replace("</robot>", more + "</robot>"))
+    assert main(["view", str(meshed), "--png", str(tmp_path / "robot.png")]) == 0
+    told = capsys.readouterr().err.splitlines()
+    assert "link 'arm'" in told[0]
+    assert len(told) == 5
+    assert told[-1] == "artix: and 6 more; --package-dirs says where to look"
+
+
+def test_addresses_of_packages_may_have_three_slashes(meshed):
+    meshed.write_text(meshed.read_text().replace("package://", "package:///").replace("nowhere", "../meshes/part"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", artix.DescriptionWarning)
+        assert len(viewer.load_visuals(meshed, artix.load(meshed))) == 2
 
 
 def test_links_that_were_merged_are_drawn_where_they_are(meshed):

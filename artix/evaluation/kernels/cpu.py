@@ -30,7 +30,7 @@ from artix.evaluation.kernels.transposition import (
 from artix.evaluation.scalar_program import Kind, ScalarProgram
 from artix.evaluation.scalar_schedule import fewest_live_if_many
 
-#: Approximate nanoseconds per vector operation and per transposed array entry; for the number of threads.
+#: Approximate nanoseconds per vector operation and per transposed array entry, to choose the number of threads.
 _OPERATION, _ENTRY = 0.2, 1.5
 
 
@@ -39,12 +39,12 @@ def build(program: ScalarProgram, numbered: tuple[bool, ...] | None = None) -> b
 
     Args:
       program: the program of one robot.
-      numbered: of each argument, whether its rows are those of a list of rows, int32, which is then the kernel's first
-        argument; results are written to the same rows of larger arrays. By default there is no list.
+      numbered: for each argument, whether its rows are selected by a list of row numbers, int32, which is then the
+        kernel's first argument; results are written to the same rows of larger arrays. By default there is no list.
 
     Raises:
-      KernelError: there are no kernels on this machine or for arrays of such types, or rows that are numbered have
-        items or are indexed by what is computed.
+      KernelError: there are no kernels on this machine or for arrays of such types, or selected rows have items or are
+        read at computed indices.
     """
     require()
     return pack(compile_modules(module_texts(fewest_live_if_many(program), numbered)))
@@ -82,7 +82,7 @@ class _Kernel:
 
     def __init__(self, plan: Plan, numbered: tuple[bool, ...] | None) -> None:
         if numbered is not None and (plan.has_items or any(numbered[a] for a in plan.arrays if a < len(numbered))):
-            raise KernelError("rows that are numbered have no items and no entries at computed indices")
+            raise KernelError("rows selected by number cannot have items or be read at computed indices")
         self._plan, self._numbered = plan, numbered
         self._program = plan.program
         self._module = _Module()
@@ -174,7 +174,7 @@ class _Kernel:
         return Instructions(self._plan.lists, width, module.elementary, module.declarations, load, self._address)
 
     def _address(self, instructions: Instructions, array: int) -> tuple[str, str]:
-        """The address of an array of which entries are loaded: a pointer for all robots, or one for each lane."""
+        """The address of an array to load from: one pointer for all robots, or one for each lane."""
         lanes = self._plan.width if self._plan.arrays[array] else 1
         pointer, llvm_type = self._pointer(self._plan.pointer_slot(array), instructions), type_of("ptr", lanes)
         return instructions.emit(f"load {llvm_type}, ptr {pointer}, align {8 * lanes}"), llvm_type

@@ -22,7 +22,7 @@ def _reduce_angle(x: Value) -> tuple[Value, Value]:
     remainder, negative_count = x, -count
     for part in form.half_pi:
         remainder = negative_count.times_plus(part, remainder)
-    # Huge angles have no significant digits left; this keeps their sines bounded.
+    # Huge angles have lost all significant digits; this keeps their sines bounded.
     remainder = clamp(remainder, -1.7, 1.7)
     if x.scalar == "float":
         integer = count.cast("fptosi", "i32")

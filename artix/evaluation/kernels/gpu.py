@@ -45,7 +45,7 @@ def build_for_gpu(program: ScalarProgram, mapped: Sequence[Mapped], has_items: b
 
     Args:
       program: the program of one robot.
-      mapped: for each argument, the batches by which it has rows.
+      mapped: for each argument, which of the batches it has rows for.
       has_items: whether each robot has a batch of items.
 
     Raises:
@@ -296,7 +296,7 @@ class _Computation:
         code.lines.append(f"  store {scalar} {name}, ptr {pointer}, align {BYTES[kind]}")
 
     def _address(self, _: Instructions, array: int) -> tuple[str, str]:
-        """The address of an array of which entries are loaded."""
+        """The address of an array to load from."""
         count = len(self._arguments)
         return (self._arguments[array] if array < count else table_name(array - count)), "ptr"
 

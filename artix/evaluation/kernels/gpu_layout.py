@@ -16,18 +16,18 @@ from artix.evaluation.scalar_program import Kind, Op, ScalarProgram
 THREADS = 32
 
 #: Bytes of shared memory that a block may use on every device by default.
-MOST_SHARED = 48 * 1024
+MAX_SHARED = 48 * 1024
 
 
 class Mapped(NamedTuple):
-    """The batches by which an array has rows."""
+    """Which of the batches an array has rows for."""
 
     robots: bool
     items: bool
 
 
 class Staged(NamedTuple):
-    """An array of which a block keeps its rows in shared memory."""
+    """An array whose rows a block keeps in shared memory."""
 
     offset: int
     """Bytes from the start of shared memory."""
@@ -47,12 +47,12 @@ class Layout:
 
     Args:
       program: the program, in order of computation.
-      mapped: for each argument, the batches by which it has rows.
+      mapped: for each argument, which of the batches it has rows for.
       has_items: whether each robot has a batch of items.
 
     Attributes:
-      loops: whether a thread computes all items of a robot; else each item has a thread, and shared scalars are
-        computed by each.
+      loops: whether one thread computes all items of a robot; otherwise each item has a thread, which also computes
+        the scalars that the items share.
       staged_arguments, staged_results: arrays in shared memory, by number.
       kept: for scalars that all items of a robot need, byte offsets in a thread's own memory.
       kept_size, shared_size: bytes of a thread's own memory and of shared memory.
@@ -93,7 +93,7 @@ class Layout:
         for size, is_result, number, columns in sorted(candidates, key=lambda row: row[0] * (max(row[3], default=0))):
             stride = (max(columns, default=0) + 1) | 1
             end = offset + -(-THREADS * stride * size // 16) * 16
-            if size == 1 or len(columns) <= 1 or end > MOST_SHARED:
+            if size == 1 or len(columns) <= 1 or end > MAX_SHARED:
                 continue
             staged[is_result][number] = Staged(offset, stride, columns)
             offset = end

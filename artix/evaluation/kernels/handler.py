@@ -42,8 +42,8 @@ class Signature(NamedTuple):
     results: tuple[tuple[tuple[int, ...], Kind], ...]
     has_items: bool
     numbered: tuple[bool, ...] | None = None
-    """Of each argument, whether its rows are those of a list, which is the first buffer then; so are those of results.
-    Further arguments, after all others, may be the results' own memory."""
+    """For each argument, whether its rows are selected by a list, which is then the first buffer; so are those of
+    results. Further arguments, after all others, may be the memory of the results."""
 
 
 def handler(

@@ -22,7 +22,7 @@ def load(object_code: bytes, name: str) -> None:
 
     Args:
       object_code: the result of :func:`artix.evaluation.kernels.build` on a machine with the same key.
-      name: the name of the target; nothing is done if it is loaded already.
+      name: the name of the target; nothing happens if it is already loaded.
 
     Raises:
       KernelError: the code does not link, or XLA does not support the version of the interface.
@@ -66,4 +66,4 @@ def _register(name: str, address: int) -> None:
     try:
         jax.ffi.register_ffi_target(name, capsule(address, None, None), platform="cpu", api_version=1)
     except Exception as error:
-        raise KernelError(f"XLA does not take the kernel: {error}") from error
+        raise KernelError(f"XLA does not accept the kernel: {error}") from error

@@ -43,12 +43,12 @@ class ProgramLists:
             {row[0] >> 1 for op, row in zip(self.operations, self.operands, strict=True) if op == function}
             for function in (Op.SIN, Op.COS)
         )
-        #: Scalars of which both sine and cosine are computed.
+        #: Scalars whose sine and cosine are both computed.
         self.sincos_angles = sines & cosines
 
     @property
     def arrays_loaded(self) -> dict[int, int]:
-        """The arrays of which entries are loaded, with their levels."""
+        """The arrays from which entries are loaded, with their levels."""
         levels = [level for *_, level in self.program.arguments] + [0] * len(self.program.tables)
         loads = zip(self.operations, self.operands, strict=True)
         numbers = {array_operand(row[1]) for operation, row in loads if operation == Op.LOAD}
@@ -83,10 +83,9 @@ class Instructions:
       width: lanes of the vectors.
       functions: the elementary functions of the module.
       declarations: declarations of the intrinsics that the module calls.
-      load: appends the instructions that load a scalar computed elsewhere, and returns its name. It is called once for
-        each.
-      address: the same for the address of an array of which entries are loaded: a pointer, or one for each lane, and
-        its type.
+      load: appends the instructions that load a scalar computed elsewhere, and returns its name; called once for each.
+      address: appends the instructions for the address of an array from which entries are loaded (one pointer, or one
+        per lane), and returns its name and type.
     """
 
     def __init__(
@@ -181,7 +180,7 @@ class Instructions:
         return self._unary(op, a)
 
     def _arithmetic(self, op: Op, a: int, b: int, type_: str, floating: bool) -> str:
-        """A sum, difference, product or quotient, chosen such that negative operands need no instruction."""
+        """A sum, difference, product or quotient, chosen so that negated operands need no instruction."""
         if not floating:
             if op is Op.DIV:
                 raise KernelError("integers are not divided")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-#: Part of :func:`machine_key`; to be raised with every change of the generated code.
+#: Part of :func:`machine_key`; increase it with every change to the generated code.
 FORMAT = 5
 
 #: LLVM's optimisation level. No passes run before instruction selection, since the code is straight-line and already
@@ -169,7 +169,7 @@ def unpack(packed: bytes) -> list[bytes]:
     """The pieces that :func:`pack` concatenated.
 
     Raises:
-      KernelError: it did not.
+      KernelError: the bytes are not the result of :func:`pack`.
     """
     objects, start = [], 0
     while start < len(packed):

@@ -12,7 +12,7 @@ TRIPLE = "nvptx64-nvidia-cuda"
 #: The oldest devices supported: Ampere, the first with asynchronous copies to shared memory.
 PROCESSOR, PTX_FEATURES = "sm_80", "+ptx80"
 
-#: Part of :func:`target_key`; to be raised with every change of the generated code.
+#: Part of :func:`target_key`; increase it with every change to the generated code.
 FORMAT = 1
 
 _OPTIMISATION = 2

@@ -16,12 +16,12 @@ from artix.evaluation.scalar_program import Kind, Op, ScalarProgram
 BYTES = {Kind.BOOL: 1, Kind.INT32: 4, Kind.FLOAT32: 4, Kind.FLOAT64: 8}
 _KINDS = {"bool": Kind.BOOL, "int32": Kind.INT32, "float32": Kind.FLOAT32, "float64": Kind.FLOAT64}
 
-#: A level is split into at most so many functions, with at least so many operations each. LLVM compiles functions in
-#: parallel, in time that grows faster than their size, but values pass between them through memory. Split where few
-#: scalars are alive, a step of a humanoid (40,000 operations, float32, AVX-512, two cores) compiles in 3.1, 2.0, 1.3
-#: and 1.6 s as one, two, four and eight functions and takes 0.41, 0.36, 0.37 and 0.39 us; split into functions of
-#: exactly 10,000 operations, it took twice the time of one.
-MOST_PARTS, LEAST_OPERATIONS = 4, 2_500
+#: Largest number of functions into which a level is split, and smallest number of operations of each. LLVM compiles
+#: functions in parallel, in time that grows faster than their size, but values pass between them through memory. Split
+#: where few scalars are alive, a step of a humanoid (40,000 operations, float32, AVX-512, two cores) compiles in 3.1,
+#: 2.0, 1.3 and 1.6 s as one, two, four and eight functions and takes 0.41, 0.36, 0.37 and 0.39 us; split into functions
+#: of exactly 10,000 operations, it took twice as long as in one.
+MAX_PARTS, MIN_OPERATIONS = 4, 2_500
 
 
 def kind_of(dtype: np.dtype) -> Kind:
@@ -32,7 +32,7 @@ def kind_of(dtype: np.dtype) -> Kind:
     """
     name = np.dtype(dtype).name
     if name not in _KINDS:
-        raise KernelError(f"kernels know arrays of bool, int32, float32 and float64, not of {name}")
+        raise KernelError(f"kernels support arrays of bool, int32, float32 and float64, not of {name}")
     return _KINDS[name]
 
 
@@ -55,14 +55,15 @@ class Part(NamedTuple):
     level: int
     operations: list[int]
     stores: list[int]
-    """References that are stored in their slots at the end: negatives and others than those of its operations."""
+    """References stored in their slots at the end: negatives, and scalars of other functions."""
 
 
 class Plan:
     """The functions of a program and the layout of a task's memory.
 
-    Scalars that are needed outside of the function that computes them have a slot: for one lane if of level 0, for all
-    lanes otherwise. So do all distinct entries of results; those of arguments that depend on the robot are contiguous.
+    A scalar that is needed outside the function that computes it has a slot: for one lane if it is of level 0, or else
+    for all lanes. So has every distinct entry of a result. The entries of an argument that depends on the robot are
+    contiguous.
 
     Args:
       program: the program.
@@ -126,7 +127,7 @@ class Plan:
     def runs(self, result: int) -> list[tuple[int, int, bool]]:
         """Successive entries of a result: the first, their number, and whether they are the constant zero.
 
-        Zeros are told apart where they are many, at least two vectors.
+        Zeros are listed separately only in runs of at least two vectors.
         """
         lists, references = self.lists, self.program.results[result].ravel()
         zeros = [x for x in np.unique(references) if lists.operations[x >> 1] == Op.CONSTANT and not x & 1]
@@ -168,7 +169,7 @@ class Plan:
                     part_of[number] = len(self.parts)
                 self.parts.append(Part(level, operations[first:last], []))
         self.kept: set[int] = set()
-        """Scalars that are needed outside of the function that computes them."""
+        """Scalars that are needed outside the function that computes them."""
         for index, part in enumerate(self.parts):
             for number in part.operations:
                 for reference in lists.operands[number]:
@@ -176,7 +177,7 @@ class Plan:
                     if part_of.get(source, index) != index:
                         self.kept.add(source)
         self.arrays = lists.arrays_loaded
-        """The arrays of which entries are loaded, with their levels."""
+        """The arrays from which entries are loaded, with their levels."""
         self.inputs = [number for number in self._needed if lists.operations[number] == Op.INPUT]
         last_of_level = {part.level: part for part in self.parts}
         self.fills: list[int] = []
@@ -228,7 +229,7 @@ class Plan:
 def _split_points(lists: ProgramLists, operations: list[int]) -> list[int]:
     """Where a level is split: near equal parts, before the operation where the fewest scalars are alive."""
     count = len(operations)
-    pieces = min(MOST_PARTS, count // LEAST_OPERATIONS)
+    pieces = min(MAX_PARTS, count // MIN_OPERATIONS)
     if pieces < 2:
         return []
     position_of = {number: position for position, number in enumerate(operations)}

@@ -13,7 +13,7 @@ def table_name(number: int) -> str:
 
 
 def tables_of(lists: ProgramLists) -> list[str]:
-    """The tables of a program of which entries are loaded; floats are written as integers with their bits."""
+    """The tables from which a program loads entries; floats are written as integers with the same bits."""
     count, definitions = len(lists.program.arguments), []
     for array in lists.arrays_loaded:
         if array >= count:

@@ -1,4 +1,4 @@
-"""Distributes blocks of robots to the threads of XLA's pool and the calling thread."""
+"""Distributes blocks of robots over the threads of XLA's pool and the calling thread."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from artix.evaluation.kernels.code import Code, Value
 _API, _CONTEXT = 16, 24
 _API_MAJOR, _ERROR_DESTROY, _SCHEDULE, _NUM_THREADS, _API_SIZE = 32, 64, 136, 144, 152
 
-#: Nanoseconds of work from which other threads are used, and of the smallest chunk.
-_WORTH_THREADS, _LEAST_CHUNK = 20_000, 5_000
+#: Nanoseconds of work from which on other threads are used, and of the smallest chunk.
+_WORTH_THREADS, _MIN_CHUNK = 20_000, 5_000
 
-#: Chunks per thread: more balance the load better, but each is distributed separately.
+#: Chunks per thread: more of them balance the load better, but each is distributed separately.
 _CHUNKS_OF_THREAD = 4
 
 
@@ -36,7 +36,7 @@ class State:
     BATCH: ClassVar[int] = 104
     ITEMS: ClassVar[int] = 112
     ROWS: ClassVar[int] = 120
-    """The address of the numbers of rows, where rows are numbered."""
+    """The address of the list of row numbers, if rows are selected by one."""
     _HEAD: ClassVar[int] = 128
 
     def __init__(self, arguments: int, results: int) -> None:
@@ -174,7 +174,7 @@ def distribute(code: Code, frame: Value, shared: Value, blocks: Value, block_tim
     threads = code.emit(f"phi i64 [ 1, %{before} ], [ {num_threads.name}, %{ask} ]", "i64")
     is_alone = threads <= 1
     even = (blocks + (threads * _CHUNKS_OF_THREAD - 1)) / (threads * _CHUNKS_OF_THREAD)
-    least = (block_time + (_LEAST_CHUNK - 1)) / block_time
+    least = (block_time + (_MIN_CHUNK - 1)) / block_time
     size = is_alone.where(blocks, (even > least).where(even, least))
     size = (size > 1).where(size, 1)
     chunks = (blocks + (size - 1)) / size

@@ -1,7 +1,7 @@
 """Functions that transpose blocks of arrays: between rows of robots and vectors with one robot per lane.
 
-Squares with as many columns as robots in a block are transposed by exchanging single lanes, then pairs, fours and so on
-between pairs of vectors, with one shuffle for each vector.
+Squares with as many columns as a block has robots are transposed by exchanging single lanes between pairs of vectors,
+then pairs of lanes, then fours and so on, with one shuffle per vector.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""artix's own format, which keeps everything."""
+"""artix's own lossless format."""
 
 from artix.io.archive.npz import check_archive as check_archive
 from artix.io.archive.npz import load_archive as load_archive

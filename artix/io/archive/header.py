@@ -1,4 +1,4 @@
-"""The structure of an articulation as JSON, and back through the builder, which refuses whatever does not fit."""
+"""The structure of an articulation as JSON; it is read back through the builder, which refuses inconsistent input."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from artix.model.articulation import Articulation
 from artix.model.builder import ArticulationBuilder
 from artix.model.couplings import LoopJoint, LoopJointType
-from artix.model.geometry import MOST_HULL_POINTS, SIZE_NUMBERS, Geometry, GeometryType
+from artix.model.geometry import MAX_HULL_POINTS, SIZE_NUMBERS, Geometry, GeometryType
 from artix.model.joints import Axis, Joint, JointType
 from artix.model.tendons import Attachment, FixedTendon, SpatialTendon, TendonJoint
 from artix.model.topology import Topology
@@ -23,7 +23,7 @@ class MalformedHeaderError(ValueError):
 
 
 def write_header(topology: Topology) -> str:
-    """The structure of an articulation as JSON text, links in the order of their creation, all references by name."""
+    """Encodes a topology as JSON text: links in the order of their creation, all references by name."""
     joints = ("", *topology.joint_names)
     links = [
         {
@@ -93,10 +93,10 @@ def write_header(topology: Topology) -> str:
 
 
 def read_header(text: str) -> Articulation:
-    """An articulation of the structure that a header describes; its numbers are placeholders.
+    """Builds an articulation with the structure that a header describes; its numbers are placeholders.
 
     Raises:
-      ValueError: the header is malformed, of another format or version, or describes nothing that can be built.
+      ValueError: the header is malformed, of another format or version, or describes an invalid structure.
     """
     try:
         header = json.loads(text)
@@ -126,7 +126,7 @@ def read_header(text: str) -> Articulation:
         builder.add_geometry(_get(record, "link", str), _geometry(record), _get(record, "name", str))
     for pair in _list(header, "geometry_pairs", list) if "geometry_pairs" in header else ():
         if len(pair) != 2 or not all(isinstance(name, str) for name in pair):
-            raise MalformedHeaderError(f"'geometry_pairs' has an entry that is no pair of names: {pair!r:.60}")
+            raise MalformedHeaderError(f"'geometry_pairs' has an entry that is not a pair of names: {pair!r:.60}")
         builder.add_geometry_pair(*pair)
     return builder.build()
 
@@ -179,7 +179,7 @@ def _loop_joint(record: dict[str, Any]) -> LoopJoint:
 def _geometry(record: dict[str, Any]) -> Geometry:
     kind, count = GeometryType(_get(record, "type", str)), _get(record, "num_points", int)
     # A damaged count must not allocate memory; one point too many is enough for the builder to refuse it.
-    points = [[0.0, 0.0, 0.0]] * min(count, MOST_HULL_POINTS + 1) if kind is GeometryType.HULL else None
+    points = [[0.0, 0.0, 0.0]] * min(count, MAX_HULL_POINTS + 1) if kind is GeometryType.HULL else None
     if count and points is None:
         raise MalformedHeaderError(f"geometry {record.get('name')!r:.60}: only a hull has points")
     return Geometry(type=kind, size=(1.0,) * SIZE_NUMBERS[kind], points=points, sensor=_get(record, "sensor", bool))

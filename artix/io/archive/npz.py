@@ -1,8 +1,8 @@
-"""artix's own file format, which keeps an articulation exactly: ``.npz`` with a JSON header.
+"""artix's own lossless file format: ``.npz`` with a JSON header.
 
-An archive is a ZIP file without compression: ``header.json`` describes the structure, and every array of the
-articulation is a ``.npy`` member named like its field, ``drive.stiffness.npy``. Reading one runs no code that is in it
-and takes no more memory than the file is long.
+An archive is an uncompressed ZIP file: ``header.json`` describes the structure, and every array of the articulation is
+a ``.npy`` member named after its field, such as ``drive.stiffness.npy``. Reading one never executes code from the file
+and takes no more memory than the size of the file.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _HEADER = "header.json"
 _DTYPES = ("float16", "float32", "float64")
 _LARGEST_HEADER = 2**21  # bytes: some ten thousand links
 
-#: Arrays that older files lack; they are read as zeros.
+#: Arrays missing from older files; they are read as zeros.
 _ADDED = frozenset({"joint_pitch"})
-#: Arrays that files of articulations without geometry may lack.
+#: Arrays that may be missing from the file of an articulation without geometry.
 _GEOMETRY = frozenset(f"geometry.{field.name}" for field in dataclasses.fields(Geometries))
 
-#: Version 1.0 of the .npy format as NumPy writes it: the length of what follows, the type of number, the shape.
+#: A header of version 1.0 of the .npy format as NumPy writes it: its length, the type of number, the shape.
 _NPY = re.compile(
     rb"\x93NUMPY\x01\x00(..)\{'descr': '(<f[248])', 'fortran_order': False, "
     rb"'shape': \(([0-9]{0,12}(?:, ?[0-9]{1,12}){0,8},?)\), \} *\n",
@@ -45,18 +45,19 @@ _NPY = re.compile(
 
 
 def save_archive(articulation: Articulation, path: str | os.PathLike[str]) -> list[Issue]:
-    """Writes an articulation so that :func:`load_archive` gives it back bit by bit.
+    """Writes an articulation without loss: :func:`load_archive` restores it bit for bit.
 
     Args:
       articulation: any articulation with a static topology; its arrays may have leading batch axes.
       path: the file, usually ``*.npz``.
 
     Returns:
-      What the format cannot say: nothing.
+      An empty list: the format expresses everything.
 
     Raises:
-      TypeError: the articulation is padded, as in a fleet of several topologies, or not of NumPy's floats.
-      ValueError: a number is one that no builder would accept, such as a NaN or a negative mass.
+      TypeError: the articulation is padded, as in a fleet of several topologies, or its arrays are not of a NumPy
+        floating-point type.
+      ValueError: a builder would refuse one of the numbers, such as a NaN or a negative mass.
       OSError: the file cannot be written.
 
     Examples:
@@ -90,11 +91,11 @@ def load_archive(path: str | os.PathLike[str], *, dtype: Any = None) -> Articula
 
     Args:
       path: the file.
-      dtype: floating-point type of the arrays; when ``None`` as in the file, where JAX's x64 mode allows it.
+      dtype: floating-point type of the arrays; ``None`` keeps that of the file if JAX's x64 mode allows it.
 
     Raises:
-      DescriptionError: the file is not such an archive, is damaged, of a later version, or holds numbers that no
-        builder would accept.
+      DescriptionError: the file is not such an archive, is damaged or of a later version, or holds numbers that a
+        builder would refuse.
       OSError: the file cannot be read.
 
     Examples:
@@ -108,14 +109,14 @@ def load_archive(path: str | os.PathLike[str], *, dtype: Any = None) -> Articula
     try:
         articulation, arrays = _read(Path(path))
     except (ValueError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-        fix = "write the file anew with artix.save"
+        fix = "write the file again with artix.save"
         raise DescriptionError([Issue("error", os.fspath(path), 1, "archive", str(error), fix)]) from None
     leaves = [jnp.asarray(array, dtype) for array in arrays.values()]
     return jax.tree.unflatten(jax.tree.structure(articulation), leaves)
 
 
 def check_archive(path: str | os.PathLike[str]) -> list[Issue]:
-    """What is wrong with an archive: nothing, or one error.
+    """Checks an archive; returns an empty list or a single error.
 
     Args:
       path: the file.
@@ -127,7 +128,7 @@ def check_archive(path: str | os.PathLike[str]) -> list[Issue]:
       >>> import pathlib, tempfile
       >>> path = pathlib.Path(tempfile.mkdtemp()) / "arm.npz"
       >>> _ = artix.io.save_archive(artix.robots.load("arm7"), path)
-      >>> print(artix.io.check_archive(path))  # nothing is wrong
+      >>> print(artix.io.check_archive(path))  # no issues
       []
     """
     try:
@@ -138,24 +139,24 @@ def check_archive(path: str | os.PathLike[str]) -> list[Issue]:
 
 
 def _read(path: Path) -> tuple[Articulation, dict[str, np.ndarray]]:
-    """A stand-in for the articulation with its structure, and its arrays."""
+    """An articulation with the structure in the file and placeholder numbers, and the arrays in the file by name."""
     size = path.stat().st_size
     with zipfile.ZipFile(path) as archive:
         members = {info.filename: info for info in archive.infolist()}
-        # Without compression and overlaps, what is read cannot exceed the file.
+        # Without compression and overlaps, the content cannot exceed the file.
         if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
             raise ValueError("its members must not be compressed")
         if len(members) != len(archive.infolist()) or sum(info.file_size for info in members.values()) > size:
             raise ValueError("its table of contents is damaged")
         if _HEADER not in members or members[_HEADER].file_size > _LARGEST_HEADER:
-            raise ValueError(f"it has no {_HEADER}, or one beyond {_LARGEST_HEADER} bytes")
+            raise ValueError(f"it has no {_HEADER}, or one of more than {_LARGEST_HEADER} bytes")
         articulation = read_header(archive.read(_HEADER).decode("utf-8"))
         expected = named_arrays(articulation)
         required = {_HEADER, *(f"{name}.npy" for name in expected)}
         optional = _ADDED if articulation.geometry.size.size else _ADDED | _GEOMETRY
         wrong = (required ^ set(members)) - {f"{name}.npy" for name in optional}
         if wrong:
-            raise ValueError(f"its members are not those of its header: {', '.join(sorted(wrong)[:5])}")
+            raise ValueError(f"its members do not match its header: {', '.join(sorted(wrong)[:5])}")
         arrays = {
             name: _array(name, archive.read(f"{name}.npy"), like.shape)
             for name, like in expected.items()
@@ -170,15 +171,15 @@ def _read(path: Path) -> tuple[Articulation, dict[str, np.ndarray]]:
 
 
 def _array(name: str, content: bytes, shape: tuple[int, ...]) -> np.ndarray:
-    """One ``.npy`` member, accepted only in the exact form that artix writes: NumPy's reader evaluates the header."""
+    """Parses one ``.npy`` member in the exact form that artix writes; NumPy's reader would evaluate the header."""
     match = _NPY.match(content)
     if match is None or int.from_bytes(match[1], "little") != match.end() - 10:
-        raise ValueError(f"{name}: it is not an array of floats as artix writes it")
+        raise ValueError(f"{name}: it is not an array of floats in the form that artix writes")
     dtype = np.dtype(match[2].decode())
     stored = tuple(int(size) for size in match[3].split(b",") if size.strip())
     leading = len(stored) - len(shape)
     if leading < 0 or stored[leading:] != shape:
         raise ValueError(f"{name}: expected shape (..., {', '.join(map(str, shape))}), found {stored}")
     if math.prod(stored) * dtype.itemsize != len(content) - match.end():
-        raise ValueError(f"{name}: its length is not that of its shape")
+        raise ValueError(f"{name}: its length does not match its shape")
     return np.frombuffer(content, dtype, offset=match.end()).reshape(stored)

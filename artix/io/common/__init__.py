@@ -1,1 +1,1 @@
-"""What readers and writers of all formats share."""
+"""Code shared by the readers and writers of all formats."""

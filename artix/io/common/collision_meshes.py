@@ -1,4 +1,4 @@
-"""Meshes of colliders as shapes that have few candidates: hulls of their outermost points, or bounding capsules."""
+"""Replaces collision meshes by shapes with few contact candidates: hulls of extreme vertices, or bounding capsules."""
 
 from __future__ import annotations
 
@@ -9,21 +9,25 @@ import numpy as np
 from artix.io.common.diagnostics import Place, Report
 from artix.io.common.names import listed
 from artix.io.common.poses import IDENTITY, compose
-from artix.model.geometry import MOST_HULL_POINTS, Geometry
+from artix.model.geometry import MAX_HULL_POINTS, Geometry
 
 Meshes: TypeAlias = Literal["hull", "capsule"]
-"""What a reader takes large meshes for, when it is asked to."""
+"""The shape by which a reader replaces large meshes on request."""
 
-#: Directions of the planes against which a shape is compared with its mesh.
+#: Number of plane normals along which a shape is compared with its mesh.
 _DIRECTIONS = 4000
 
 
 class MeshShape(NamedTuple):
-    """What stands for a mesh."""
+    """The shape that replaces a mesh.
+
+    Attributes:
+      geometry: the shape.
+      error: largest difference, over all directions, between the support functions of the shape and the mesh [m].
+    """
 
     geometry: Geometry
     error: float
-    """The largest difference of the distances to a plane of any direction [m]."""
 
 
 def check_meshes(meshes: Meshes | None) -> None:
@@ -33,16 +37,16 @@ def check_meshes(meshes: Meshes | None) -> None:
 
 
 def mesh_shape(points: np.ndarray, meshes: Meshes, pose: np.ndarray, **material: Any) -> MeshShape:
-    """The shape of a mesh with these vertices.
+    """The hull or capsule that replaces a mesh.
 
     Args:
       points: vertices in the mesh's frame [m], [V, 3], V at least 1.
-      meshes: what it becomes. A ``"hull"`` is that of vertices which are chosen one after another, each where a plane
-        would touch the mesh the farthest before those chosen so far: deterministic, inside the mesh, and exact for
-        meshes whose hull has 16 vertices. A ``"capsule"`` encloses the mesh, along that of its principal axes which
-        makes it the smallest.
-      pose: of the mesh's frame in the link's, [7].
-      **material: of the geometry.
+      meshes: the kind of shape. A ``"hull"`` has at most 16 of the vertices, chosen greedily: each is the one farthest
+        outside the hull of those before it, in any of a fixed set of directions. The result is deterministic, lies
+        inside the convex hull of the mesh, and is exact if that has at most 16 vertices. A ``"capsule"`` encloses the
+        mesh along whichever of its principal axes makes the capsule smallest.
+      pose: pose of the mesh's frame in the link's, [7].
+      **material: material parameters of the geometry.
     """
     directions = _directions()
     farthest = np.concatenate([np.argmax(part @ points.T, axis=1) for part in np.split(directions, 40)])
@@ -55,46 +59,46 @@ def mesh_shape(points: np.ndarray, meshes: Meshes, pose: np.ndarray, **material:
         return MeshShape(Geometry.capsule(radius, half_length, pose=placed, **material), error)
     size, chosen = np.ptp(points, axis=0).max(), [int(farthest[0])]
     while True:
-        lacking = reach - (directions @ points[chosen].T).max(axis=1)
-        worst = int(np.argmax(lacking))
-        if len(chosen) == MOST_HULL_POINTS or lacking[worst] <= 1e-9 * size:
-            return MeshShape(Geometry.hull(points[chosen], pose=pose, **material), float(max(lacking[worst], 0)))
+        gap = reach - (directions @ points[chosen].T).max(axis=1)
+        worst = int(np.argmax(gap))
+        if len(chosen) == MAX_HULL_POINTS or gap[worst] <= 1e-9 * size:
+            return MeshShape(Geometry.hull(points[chosen], pose=pose, **material), float(max(gap[worst], 0)))
         chosen.append(int(farthest[worst]))
 
 
-def tell_errors(report: Report, place: Place, meshes: Meshes, errors: dict[str, float]) -> None:
-    """Sums up in a warning what meshes have become.
+def summarize_errors(report: Report, place: Place, meshes: Meshes, errors: dict[str, float]) -> None:
+    """Summarizes in one warning how far the shapes are from the meshes that they replace.
 
     Args:
-      report: receives it.
-      place: what it points at.
-      meshes: what they are taken for.
-      errors: see :attr:`MeshShape.error`, by the names of the links.
+      report: receives the warning.
+      place: where the warning points.
+      meshes: the kind of shape.
+      errors: :attr:`MeshShape.error` by link name; no warning if empty.
     """
     if not errors:
         return
     worst = max(errors, key=lambda name: errors[name])
-    kind = f"hulls of at most {MOST_HULL_POINTS} points" if meshes == "hull" else "the capsules around them"
-    message = f"meshes of colliders are taken as {kind} (links {listed(list(errors))})"
-    found = f"planes touch them up to {1e3 * errors[worst]:.2g} mm elsewhere, at most on {worst!r}"
-    report.warning(place, f"{message}; {found}", "where that matters, describe the shape by primitives")
+    kind = f"hulls of at most {MAX_HULL_POINTS} points" if meshes == "hull" else "the capsules around them"
+    message = f"collision meshes are replaced by {kind} (links {listed(list(errors))})"
+    found = f"their surfaces differ by up to {1e3 * errors[worst]:.2g} mm, on {worst!r}"
+    report.warning(place, f"{message}; {found}", "if that matters, describe the shape by primitives")
 
 
 def _directions() -> np.ndarray:
-    """Unit vectors all over the sphere, on a Fibonacci spiral, [D, 3]."""
+    """Unit vectors spread evenly over the sphere, on a Fibonacci spiral, [D, 3]."""
     turn = np.pi * (1 + np.sqrt(5)) * np.arange(_DIRECTIONS)
     z = 1 - (2 * np.arange(_DIRECTIONS) + 1) / _DIRECTIONS
     return np.stack([np.sqrt(1 - z**2) * np.cos(turn), np.sqrt(1 - z**2) * np.sin(turn), z], axis=1)
 
 
 def _bounding_capsule(points: np.ndarray, outermost: np.ndarray) -> tuple[np.ndarray, np.ndarray, float, float]:
-    """Centre [3], axis [3], radius and half length of the smallest capsule along a principal axis of the outermost."""
+    """Centre [3], axis [3], radius and half length of the smallest capsule along a principal axis of ``outermost``."""
     axes = np.linalg.svd(outermost - outermost.mean(axis=0))[2]
     return min((_capsule_along(points, np.roll(axes, k, axis=0)) for k in range(3)), key=_volume)
 
 
 def _capsule_along(points: np.ndarray, axes: np.ndarray) -> tuple[np.ndarray, np.ndarray, float, float]:
-    """The capsule along the first of three axes, its line in the middle of the points across it."""
+    """The enclosing capsule along the first of three axes, centred on the extent of the points in the other two."""
     along, across = points @ axes[0], points @ axes[1:].T
     middle = 0.5 * (across.min(axis=0) + across.max(axis=0))
     distance = np.linalg.norm(across - middle, axis=1)
@@ -111,7 +115,7 @@ def _volume(capsule: tuple[np.ndarray, np.ndarray, float, float]) -> float:
 
 
 def _turn_from_z(axis: np.ndarray) -> np.ndarray:
-    """The quaternion that takes z, or its opposite, to an axis."""
+    """The quaternion that rotates z or -z onto an axis."""
     x, y, z = axis if axis[2] >= 0 else -axis
     turn = np.array([-y, x, 0.0, 1.0 + z])
     return turn / np.linalg.norm(turn) if x or y else IDENTITY[3:]

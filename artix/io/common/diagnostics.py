@@ -12,11 +12,11 @@ Severity = Literal["error", "warning"]
 
 @dataclasses.dataclass(frozen=True)
 class Issue:
-    """One remark on a description; ``str(issue)`` prints it on one line, as compilers do.
+    """One error or warning about a description; ``str(issue)`` is a single line in the style of a compiler message.
 
     Attributes:
-      severity: ``"error"`` for what is refused, ``"warning"`` for what is read but deserves a look.
-      file: the file's name as it was given, ``"<text>"`` for a description given as text.
+      severity: ``"error"`` if the description is refused, ``"warning"`` if it is read but deserves a look.
+      file: the file's name as passed by the caller, ``"<text>"`` for a description passed as text.
       line: line in the file, counted from 1; also 1 where the line is not known.
       element: the element concerned, such as ``<link name="forearm">``.
       message: what is wrong.
@@ -64,12 +64,11 @@ class DescriptionError(ValueError):
 
 
 class DescriptionWarning(UserWarning):
-    """A reader repaired or left out something on request or accepted an impossible inertia, or a writer's format could
-    not express something.
+    """A reader repaired or skipped something on request, or accepted a physically impossible inertia.
 
     Examples:
       >>> import warnings
-      >>> text = artix.robots.path("arm7").read_text().replace('ixx="', 'ixx="1')  # inertias that no body has
+      >>> text = artix.robots.path("arm7").read_text().replace('ixx="', 'ixx="1')  # physically impossible
       >>> with warnings.catch_warnings(record=True) as caught:
       ...     warnings.simplefilter("always")
       ...     arm = artix.load_urdf(text, fixed_base=True)
@@ -88,7 +87,7 @@ class Place(Protocol):
 
     @property
     def label(self) -> str:
-        """How to name the place, such as ``<link name="forearm">``."""
+        """The element as messages show it, such as ``<link name="forearm">``."""
 
 
 class Report:
@@ -105,26 +104,26 @@ class Report:
         self.num_errors = 0
 
     def error(self, place: Place, message: str, fix: str) -> None:
-        """Notes a mistake for which the description is refused."""
+        """Records a mistake for which the description is refused."""
         self.num_errors += 1
         self.issues.append(Issue("error", self._file(place), place.line, place.label, message, fix))
 
     def warning(self, place: Place, message: str, fix: str) -> None:
-        """Notes something that is read but deserves a look."""
+        """Records something that is read but deserves a look."""
         self.issues.append(Issue("warning", self._file(place), place.line, place.label, message, fix))
 
     def left_out(self, place: Place, message: str, fix: str) -> None:
-        """Notes what was left out on request: a warning that the reader also raises as a Python warning."""
+        """Records what was left out on request: a warning that the reader also raises as a Python warning."""
         self.warning(place, f"left out: {message}", fix)
         self._to_raise.append(self.issues[-1])
 
     def repaired(self, place: Place, message: str, fix: str) -> None:
-        """Notes a mistake that was repaired on request: a warning that the reader also raises as a Python warning."""
+        """Records a mistake that was repaired on request: a warning that the reader also raises as a Python warning."""
         self.warning(place, f"repaired: {message}", fix)
         self._to_raise.append(self.issues[-1])
 
     def announce(self, place: Place, message: str, fix: str) -> None:
-        """Sums up warnings in one that the reader raises as a Python warning; it is no issue by itself."""
+        """Summarizes warnings in a Python warning that the reader raises; it is not an issue of its own."""
         self._to_raise.append(Issue("warning", self._file(place), place.line, place.label, message, fix))
 
     def _file(self, place: Place) -> str:
@@ -142,10 +141,10 @@ class Report:
             raise DescriptionError(self.errors)
 
     def finish(self, stacklevel: int = 3) -> None:
-        """Raises :class:`DescriptionError` with all errors, or else the Python warnings that readers raise.
+        """Raises :class:`DescriptionError` with all errors; without errors, issues the Python warnings.
 
         Args:
-          stacklevel: which caller the warnings point at, as for :func:`warnings.warn`; 3 is the caller's caller.
+          stacklevel: as for :func:`warnings.warn`; 3 is the caller's caller.
         """
         self.raise_errors()
         for issue in self._to_raise:

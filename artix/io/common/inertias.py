@@ -18,11 +18,11 @@ from artix.model.validation import (
 )
 
 #: Smaller moments are raised to this fraction of the largest one.
-_LEAST_MOMENT = 1e-6
+_MIN_MOMENT = 1e-6
 
 
 class _Link(Protocol):
-    """What a link must have to be checked."""
+    """A link whose inertia can be checked."""
 
     @property
     def name(self) -> str: ...
@@ -63,10 +63,12 @@ def check_inertias(
             impossible += [link.name] if is_impossible else []
         checked.append(link if inertia is link.inertia else _with_inertia(link, inertia))
     if impossible:
-        what = "1 link has an inertia" if len(impossible) == 1 else f"{len(impossible)} links have inertias"
+        count = len(impossible)
+        have = "1 link has a" if count == 1 else f"{count} links have"
+        what = f"{have} physically impossible {'inertia' if count == 1 else 'inertias'}"
         report.announce(
             places[impossible[0]],
-            f"{what} that no body has, computed as given: {listed(map(repr, impossible))}",
+            f"{what}, used as given: {listed(map(repr, impossible))}",
             "correct them in the file, or pass repair=('inertia',) to the reader; strict=True refuses them",
         )
     return checked
@@ -101,19 +103,19 @@ def _checked_inertia(
     if negative or strict:
         report.error(place, problem, "correct it, or pass repair=('inertia',) to the reader")
         return inertia, False
-    report.warning(place, f"{problem}; computed as given", "correct it, or read with repair=('inertia',)")
+    report.warning(place, f"{problem}; used as given", "correct it, or read with repair=('inertia',)")
     return inertia, True
 
 
 def _warn_of_points(mass: float, inertia: np.ndarray, place: Place, report: Report) -> None:
-    """Notes masses without rotational inertia."""
+    """Warns of a mass without rotational inertia."""
     if mass > 0.0 and not np.any(inertia):
         point = f"a point mass: {mass:g} kg without rotational inertia"
         report.warning(place, point, "give the inertia about the centre of mass [kg m^2]")
 
 
 def repaired_inertia(inertia: np.ndarray) -> np.ndarray:
-    """The inertia with its principal moments raised just enough to be possible; the principal axes are kept.
+    """Raises the principal moments of an inertia just enough to make it physically possible; the axes stay.
 
     Every moment is first raised to a millionth of the largest. If the two smaller ones then sum to less than the
     largest, each is raised by half the difference. Raising moments only slows the motion about their axes; lowering
@@ -124,7 +126,7 @@ def repaired_inertia(inertia: np.ndarray) -> np.ndarray:
     """
     moments, axes = np.linalg.eigh(inertia)
     size = np.abs(moments).max()
-    moments = np.maximum(moments, _LEAST_MOMENT * size)
+    moments = np.maximum(moments, _MIN_MOMENT * size)
     missing = moments[2] - moments[0] - moments[1]
     moments[:2] += 0.5 * max(missing, 0.0)
     result = (axes * moments) @ axes.T

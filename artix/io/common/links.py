@@ -1,4 +1,4 @@
-"""Adds the links of a description to a builder, merging rigidly attached ones on request: shared by all readers."""
+"""Adds the links of a description to a builder; merges rigidly attached ones on request. All readers use it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from artix.model.builder import ArticulationBuilder
 from artix.model.geometry import Geometry
 from artix.model.joints import Axis, Joint, JointType
 
-#: Axes along which the joint frame need not be rotated, so that its numbers stay exact.
+#: Axes for which the joint frame is not rotated, so that its numbers stay exact.
 _COORDINATE_AXES = {(1.0, 0.0, 0.0): 0, (0.0, 1.0, 0.0): 1, (0.0, 0.0, 1.0): 2}
 ROTATIONS = (Axis.TWIST, Axis.SWING1, Axis.SWING2)
 TRANSLATIONS = (Axis.X, Axis.Y, Axis.Z)
@@ -22,7 +22,7 @@ TRANSLATIONS = (Axis.X, Axis.Y, Axis.Z)
 
 @dataclasses.dataclass(frozen=True)
 class LinkDescription:
-    """A link as read from the file: the arguments of :meth:`~artix.ArticulationBuilder.add_link`.
+    """A link as read from a file, in terms of the arguments of :meth:`~artix.ArticulationBuilder.add_link`.
 
     Attributes:
       name: the link's name.
@@ -32,7 +32,7 @@ class LinkDescription:
       com_pose: mass frame in the link frame, shape [7].
       inertia: inertia in the axes of the mass frame [kg m^2], shape [3, 3].
       options: further arguments of ``add_link``; links whose options differ are never merged.
-      geometries: shapes in the link's frame, with their names, ``None`` where they have none.
+      geometries: shapes in the link's frame with their names, ``None`` for unnamed ones.
     """
 
     name: str
@@ -47,9 +47,13 @@ class LinkDescription:
 
 @dataclasses.dataclass(frozen=True)
 class LinkPlace:
-    """Where a description's link ended up: the builder's link (number and name) and the pose in that link's frame.
+    """Where a link of the description ended up in the builder.
 
-    ``geometries`` are the names of its shapes in the builder.
+    Attributes:
+      number: the builder's link, which differs from the description's if that was merged into its parent.
+      link: the name of the builder's link.
+      pose: pose of the description's link in the frame of the builder's, shape [7].
+      geometries: names of its shapes in the builder.
     """
 
     number: int
@@ -64,7 +68,7 @@ def add_links(
     """Adds links to the builder, parents first.
 
     Args:
-      builder: receives the links, and a frame for each link that is merged.
+      builder: receives the links, and a frame for each merged link.
       links: the links, parents before their children.
       merge_fixed_joints: whether links on fixed joints become part of their parent.
 
@@ -106,10 +110,10 @@ def add_links(
 def _add_geometries(
     builder: ArticulationBuilder, links: Sequence[tuple[LinkDescription, np.ndarray, int]]
 ) -> dict[str, tuple[str, ...]]:
-    """Adds the shapes of links, each given with its pose in the builder's link and that link's number.
+    """Adds the shapes of links, given with their poses in the builder's links and the numbers of those.
 
-    Names that several shapes share, as some exporters write them, are ignored; unnamed shapes become ``<link>:<k>``.
-    Returns the names of the shapes by the names of the links.
+    A shape without a name, or with one that other shapes share (some exporters write such names), is called
+    ``<link>:<k>``. Returns the names of the shapes by link name.
     """
     given = [name for link, _, _ in links for name, _ in link.geometries]
     names = Names(name for name in given if name is not None)
@@ -132,10 +136,13 @@ def _is_rigid(link: LinkDescription, by_name: Mapping[str, LinkDescription]) -> 
 
 
 def joint_frame(axis: np.ndarray) -> tuple[int, np.ndarray]:
-    """A joint frame for an axis: the index of its moving coordinate axis, and the rotation of the frame as a pose [7].
+    """A joint frame one of whose coordinate axes is a given axis.
 
     Args:
-      axis: a unit vector, shape [3]; the rotation is expressed in the same frame.
+      axis: a unit vector, shape [3].
+
+    Returns:
+      The index of that coordinate axis, and the rotation of the joint frame, in the frame of ``axis``, as a pose [7].
     """
     coordinate = _COORDINATE_AXES.get(tuple(axis.tolist()))
     if coordinate is not None:

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 
 class Names:
-    """Gives out names that are not taken yet.
+    """Generates unique names.
 
     Args:
-      taken: the names that are already in use.
+      taken: names already in use.
     """
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
@@ -26,6 +26,6 @@ class Names:
 
 
 def listed(names: Iterable[str], limit: int = 10) -> str:
-    """The names with commas between them, for a message; only the first ``limit``, then an ellipsis."""
+    """The names separated by commas, for a message; after the first ``limit``, an ellipsis."""
     names = list(names)
     return ", ".join([*names[:limit], *(["..."] if len(names) > limit else [])])

@@ -1,6 +1,6 @@
 """Poses and inertias in NumPy, for the readers: position [m] and quaternion xyzw, shape [7].
 
-Readers compute in double precision whatever JAX's x64 mode is, so :mod:`artix.math.spatial` does not serve here.
+Readers compute in double precision whatever JAX's x64 mode is, so they cannot use :mod:`artix.math.spatial`.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ def rpy_from_quaternion(quaternion: np.ndarray) -> np.ndarray:
     """URDF's roll, pitch and yaw [rad] of a unit quaternion xyzw, exact even where pitch is a right angle."""
     matrix = rotation_matrix(quaternion)
     yaw = np.arctan2(matrix[1, 0], matrix[0, 0])
-    # Undo the yaw first: near the singularity its error then goes into the roll.
+    # Undo the yaw first: near the singularity, the roll then absorbs its error.
     cos, sin = np.cos(yaw), np.sin(yaw)
     rest = np.array([[cos, sin, 0.0], [-sin, cos, 0.0], [0.0, 0.0, 1.0]]) @ matrix
     return np.array([np.arctan2(-rest[1, 2], rest[1, 1]), np.arctan2(-rest[2, 0], rest[0, 0]), yaw])
 
 
 def translation(vector: np.ndarray) -> np.ndarray:
-    """The pose of a frame displaced by ``vector`` [m] without rotation."""
+    """The pose of a frame translated by ``vector`` [m], without rotation."""
     return np.concatenate([vector, IDENTITY[3:]])
 
 
 def quaternion_from_x_to(axis: np.ndarray) -> np.ndarray:
     """The shortest rotation, as a quaternion xyzw, that takes the x axis onto a unit vector."""
     x, y, z = axis
-    # Near the negative x axis, 1 + x would lose its digits to cancellation.
+    # Near the negative x axis, 1 + x would suffer from cancellation.
     real_part = 1.0 + x if x > 0.0 else (y * y + z * z) / (1.0 - x)
     quaternion = np.array([0.0, -z, y, real_part])
     norm = np.linalg.norm(quaternion)
@@ -76,7 +76,7 @@ def quaternion_from_matrix(matrix: np.ndarray) -> np.ndarray:
 
 
 def compose(outer: np.ndarray, inner: np.ndarray) -> np.ndarray:
-    """The product of two poses: ``inner`` is given in the frame ``outer``; the result is in the frame of ``outer``."""
+    """The product of two poses: ``inner`` relative to ``outer``, expressed in the frame that ``outer`` refers to."""
     quaternion = quaternion_product(outer[3:], inner[3:])
     position = outer[:3] + rotation_matrix(outer[3:]) @ inner[:3]
     return np.concatenate([position, quaternion / np.linalg.norm(quaternion)])
@@ -89,7 +89,12 @@ def inverse(pose: np.ndarray) -> np.ndarray:
 
 
 def joint_motion(axes: Sequence[Axis], position: npt.ArrayLike) -> np.ndarray:
-    """The pose ``J(q)`` of a joint's child frame in its parent frame, for its free axes and their positions."""
+    """The pose ``J(q)`` of a joint's child frame in its parent frame.
+
+    Args:
+      axes: the free axes.
+      position: the positions along them [rad or m]; rotations form a rotation vector.
+    """
     rotation, translation = np.zeros(3), np.zeros(3)
     for axis, value in zip(axes, np.asarray(position, float), strict=True):
         (rotation if axis < Axis.X else translation)[axis % int(Axis.X)] = value
@@ -104,8 +109,8 @@ def combine_inertias(
     """Mass, mass frame and inertia of several rigidly connected bodies.
 
     Args:
-      parts: per body its mass [kg], its mass frame in a common frame, shape [7], and its inertia about the centre of
-        mass in the axes of the mass frame [kg m^2], shape [3, 3].
+      parts: for each body, its mass [kg], its mass frame in a common frame, shape [7], and its inertia about the centre
+        of mass in the axes of the mass frame [kg m^2], shape [3, 3].
 
     Returns:
       The same three quantities of the composite body. If only one part has mass or inertia, its mass frame is kept;
@@ -117,7 +122,7 @@ def combine_inertias(
     if len(parts) == 1:
         return parts[0]
     total = sum(mass for mass, _, _ in parts)
-    # Without any mass, every point is a valid centre.
+    # Without mass, any point can serve as the centre.
     weights = [mass / total if total > 0.0 else 1.0 / len(parts) for mass, _, _ in parts]
     center = np.sum([weight * pose[:3] for weight, (_, pose, _) in zip(weights, parts, strict=True)], axis=0)
     inertia = np.zeros((3, 3))

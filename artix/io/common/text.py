@@ -1,4 +1,4 @@
-"""Numbers as the text of XML attributes."""
+"""Formats numbers for XML attributes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import numpy as np
 
 
 def numbers(values) -> str:
-    """Numbers with all their digits, separated by blanks."""
+    """Numbers at full precision, separated by spaces."""
     return " ".join(number(value) for value in np.asarray(values, float))
 
 
 def number(value) -> str:
-    """A number with all its digits; never ``-0.0``."""
+    """A number at full precision; never ``-0.0``."""
     return repr(float(value) + 0.0)

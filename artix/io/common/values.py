@@ -1,4 +1,4 @@
-"""Checks that arrays read from a file, batched or not, hold only numbers that a builder would accept."""
+"""Checks that arrays read from a file, batched or not, contain only numbers that a builder would accept."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from artix.model.articulation import Articulation
 
-#: The rule for each array by its name; every other array must be finite.
+#: Arrays by the rule that they must satisfy; all others must be finite.
 _NOT_NEGATIVE = (
     *("link_mass", "armature", "link_linear_damping", "link_angular_damping", "link_cfm_scale"),
     *("drive.stiffness", "drive.damping", "friction.static", "friction.dynamic", "friction.viscous"),
@@ -43,7 +43,7 @@ _RULES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
 
 
 def named_arrays(articulation: Articulation) -> dict[str, np.ndarray]:
-    """All arrays of an articulation by names such as ``"drive.stiffness"``, in the order of the pytree's leaves."""
+    """The arrays of an articulation by names such as ``"drive.stiffness"``, in the order of the pytree's leaves."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(articulation)
     return {
         jax.tree_util.keystr(path, simple=True, separator="."): np.ascontiguousarray(leaf).reshape(np.shape(leaf))
@@ -52,13 +52,13 @@ def named_arrays(articulation: Articulation) -> dict[str, np.ndarray]:
 
 
 def check_values(arrays: dict[str, np.ndarray]) -> None:
-    """Raises unless every number is one that a builder would accept.
+    """Refuses numbers that a builder would refuse.
 
     Args:
-      arrays: all arrays of an articulation by their names, such as ``"drive.stiffness"``.
+      arrays: all arrays of an articulation, by names such as ``"drive.stiffness"``.
 
     Raises:
-      ValueError: a number is not; the message names the array.
+      ValueError: a number is invalid; the message names the array.
     """
     for name, array in arrays.items():
         rule, requirement = _RULES.get(name, (np.isfinite, "must be finite"))

@@ -1,7 +1,7 @@
-"""Reads XML with line numbers, and names and numbers from its attributes.
+"""Parses XML with line numbers, and reads names and numbers from attributes.
 
 Built on the standard library's expat. Document type declarations are refused, so no entity is ever expanded and no
-other file is ever opened; nothing here recurses, so nesting cannot exhaust the stack.
+other file is ever opened. Nothing here is recursive, so deep nesting cannot exhaust the stack.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from artix.io.common.diagnostics import Report
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?(nan|inf|infinity)", re.IGNORECASE)
 
-#: Larger numbers are treated as mistakes: products of a few of them would overflow.
+#: Larger numbers are treated as mistakes: the product of a few would overflow.
 LARGEST_NUMBER = 1e30
 
 
@@ -26,7 +26,7 @@ class Element:
     """One XML element.
 
     Attributes:
-      tag: its tag, with the prefix if it has one.
+      tag: its tag, including any namespace prefix.
       attributes: its attributes.
       line: the line on which it starts, counted from 1.
       parent: the element around it, ``None`` for the outermost.
@@ -41,7 +41,7 @@ class Element:
 
     @property
     def label(self) -> str:
-        """How messages refer to the element: by its name, or by the nearest named element around it."""
+        """The element as messages show it: with its name, or with the nearest named element around it."""
         own = self._tag_and_name
         if "name" in self.attributes:
             return own
@@ -95,7 +95,7 @@ def read_xml(path_or_text: str | Path, report: Report) -> Element | None:
       OSError: the file cannot be read.
     """
     if is_text(path_or_text):
-        # An XML declaration must come first, and the encoding it names is not that of a Python string.
+        # An XML declaration must come first; the encoding it names does not apply to a Python string.
         text = str(path_or_text).lstrip("\ufeff \t\r\n")
         skipped = str(path_or_text)[: -len(text)].count("\n")
         return _parse(text.encode("utf-8", "surrogatepass"), "utf-8", skipped, report)
@@ -143,14 +143,14 @@ def read_child(report: Report, element: Element, tag: str, *, required: bool = F
     """The one child with the given tag; ``None`` if there is none, which is an error if it is ``required``."""
     found = element.all(tag)
     if required and not found:
-        report.error(element, f"there is no <{tag}> in it", f"add a <{tag}> element")
+        report.error(element, f"it has no <{tag}>", f"add a <{tag}> element")
     if len(found) > 1:
         report.error(found[1], f"a second <{tag}>; the first is on line {found[0].line}", "keep one of them")
     return found[0] if found else None
 
 
 def read_name(report: Report, element: Element, attribute: str = "name") -> str | None:
-    """The attribute's text; a missing or empty one is an error and gives ``None``."""
+    """The attribute's text; ``None``, and an error, if it is missing or empty."""
     value = element.attributes.get(attribute, "")
     if not value.strip():
         report.error(element, f"the attribute {attribute!r} is missing or empty", f'write {attribute}="..."')
@@ -165,11 +165,10 @@ def read_numbers(
 
     Args:
       report: receives an error if they are malformed, not finite, of the wrong count, or missing though ``required``.
-      element: where to look; ``None`` is an element that is not there, which has no attributes.
+      element: the element; ``None`` for an absent one, which has no attributes.
       attribute: the attribute's name.
-      fallback: the value of an absent attribute, also returned after an error; its length is how many numbers are
-        expected.
-      required: whether the attribute must be there.
+      fallback: the value of an absent attribute, also returned after an error; its length is the expected count.
+      required: whether the attribute must be present.
     """
     text = None if element is None else element.attributes.get(attribute)
     if element is None or text is None:
@@ -178,7 +177,7 @@ def read_numbers(
         return fallback
     words = text.split()
     shown = f"{attribute}={text[:60]!r}"
-    expected = "one number" if len(fallback) == 1 else f"{len(fallback)} numbers separated by blanks"
+    expected = "one number" if len(fallback) == 1 else f"{len(fallback)} numbers separated by spaces"
     for word in words:
         if _NOT_FINITE.fullmatch(word):
             report.error(element, f"{shown} is not finite", "write a finite number, or leave out an optional attribute")

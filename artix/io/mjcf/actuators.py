@@ -1,4 +1,4 @@
-"""Forces on the joints of a compiled MJCF: actuators and springs as drives, damping and friction loss."""
+"""Reads the forces on joints of a compiled MJCF: actuators and springs as drives, damping and friction loss."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from artix.model.joint_features import Drive, JointFriction
 
 @dataclasses.dataclass
 class _Actuation:
-    """The actuators of one joint combined.
+    """All actuators of one joint combined.
 
     Attributes:
-      stiffness: stiffness of its position servo.
-      damping: damping of its servos.
-      target: position that the position servo holds at zero control.
-      target_velocity: velocity that a velocity servo holds at zero control.
-      drive_limit: largest effort of its servo.
-      motor_limit: largest total effort of its motors, infinite if unlimited.
+      stiffness: stiffness of the position servo [N m/rad or N/m].
+      damping: damping of the servos [N m s/rad or N s/m].
+      target: position that the position servo holds at zero control [rad or m].
+      target_velocity: velocity that a velocity servo holds at zero control [rad/s or m/s].
+      drive_limit: effort limit of the servo [N m or N].
+      motor_limit: total effort limit of the motors [N m or N], infinite if unlimited.
       servos: number of servos.
       motors: number of motors.
     """
@@ -74,8 +74,8 @@ def _options(source: MjcfSource, joint: int, actuation: _Actuation) -> dict[str,
     viscous = 0.0 if source.disables("DAMPER") else float(model.dof_damping[dof])
     limit = _joint_limit(source, joint)
     if model.jnt_actgravcomp[joint]:
-        message = "its gravity compensation counts as effort of its actuators in MuJoCo, and here as less gravity"
-        source.report.warning(source.place("jnt", joint), message, "nothing, unless their limits should include it")
+        message = "MuJoCo counts its gravity compensation as actuator effort, artix as reduced gravity"
+        source.report.warning(source.place("jnt", joint), message, "nothing, unless effort limits should include it")
     drive = Drive(
         stiffness=actuation.stiffness,
         damping=actuation.damping,
@@ -92,7 +92,7 @@ def _options(source: MjcfSource, joint: int, actuation: _Actuation) -> dict[str,
 
 
 def _with_spring(source: MjcfSource, joint: int, drive: Drive, driven: bool) -> Drive:
-    """The drive, or a drive that stands for the joint's passive spring."""
+    """The drive, or one that represents the joint's passive spring."""
     model, place = source.model, source.place("jnt", joint)
     _refuse_nonlinear(source, "spring", joint, "jnt_stiffnesspoly", "jnt_springyield")
     _refuse_nonlinear(source, "spring", int(model.jnt_dofadr[joint]), "dof_dampingpoly", place=place)
@@ -100,8 +100,8 @@ def _with_spring(source: MjcfSource, joint: int, drive: Drive, driven: bool) -> 
     if stiffness == 0.0:
         return drive
     if driven or stiffness < 0.0:
-        message = "its spring and a servo act on one joint, which has one drive" if driven else "its spring repels"
-        source.cannot_carry("spring", place, message)
+        message = "it has a spring and a servo, but only one drive" if driven else "its stiffness is negative"
+        source.report_unsupported("spring", place, message)
         return drive
     ball = model.jnt_type[joint] == BALL
     rest = 0.0 if ball else float(model.qpos_spring[model.jnt_qposadr[joint]])
@@ -109,27 +109,28 @@ def _with_spring(source: MjcfSource, joint: int, drive: Drive, driven: bool) -> 
 
 
 def _refuse_nonlinear(source: MjcfSource, kind: str, index: int, *fields: str, place=None) -> None:
-    """Refuses the nonlinear springs and dampers of later MuJoCo versions, where they are used."""
+    """Refuses the nonlinear springs and dampers of later MuJoCo versions if they are used."""
     for field in fields:
         values = getattr(source.model, field, None)
         if values is not None and len(values) > index and np.any(values[index]):
-            source.cannot_carry(kind, place or source.place("jnt", index), f"{field}: springs and dampers are linear")
+            message = f"{field}: artix has linear springs and dampers only"
+            source.report_unsupported(kind, place or source.place("jnt", index), message)
 
 
 def _check_free_joint(source: MjcfSource, joint: int) -> None:
     dofs = slice(int(source.model.jnt_dofadr[joint]), int(source.model.jnt_dofadr[joint]) + 6)
     for field in ("armature", "damping", "frictionloss"):
         if np.any(getattr(source.model, f"dof_{field}")[dofs]):
-            source.cannot_carry("free_joint", source.place("jnt", joint), f"its {field}: a free root has none")
+            source.report_unsupported("free_joint", source.place("jnt", joint), f"its {field}: a free root has none")
     if source.model.jnt_stiffness[joint]:
-        source.cannot_carry("free_joint", source.place("jnt", joint), "its stiffness: a free root has no spring")
+        source.report_unsupported("free_joint", source.place("jnt", joint), "its stiffness: a free root has no spring")
 
 
 # --- actuators ----------------------------------------------------------------------------------------------------
 
 
 def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actuation]) -> None:
-    """Adds an actuator to its joint's entry in ``actuations``; actuators of other joints are ignored."""
+    """Adds an actuator to the entry of its joint in ``actuations``; ignores actuators of other joints."""
     model, place = source.model, source.place("actuator", actuator)
     if _is_off(source, actuator) or not _acts_on_joint(source, actuator):
         return
@@ -137,7 +138,7 @@ def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actu
     if joint not in actuations:
         return
     if int(model.jnt_type[joint]) in (FREE, BALL) and int(model.actuator_biastype[actuator]):
-        source.cannot_carry("actuator", place, "a servo on a ball or free joint follows no single coordinate")
+        source.report_unsupported("actuator", place, "a servo on a ball or free joint does not act on one coordinate")
         return
     law = _law(source, actuator)
     if law is None:
@@ -145,13 +146,13 @@ def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actu
     actuation = actuations[joint]
     if law.is_motor:
         if law.constant:
-            source.cannot_carry("actuator", place, "a constant force of its own")
+            source.report_unsupported("actuator", place, "it adds a constant force")
         actuation.motor_limit = law.limit + (actuation.motor_limit if actuation.motors else 0.0)
         actuation.motors += 1
     elif actuation.servos and (
         min(law.stiffness, actuation.stiffness) or min(law.limit, actuation.drive_limit) < np.inf
     ):
-        source.cannot_carry("actuator", place, "its joint has another servo, but only one drive")
+        source.report_unsupported("actuator", place, "its joint has another servo already, but only one drive")
     else:
         actuation.servos += 1
         actuation.stiffness += law.stiffness
@@ -164,7 +165,7 @@ def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actu
 
 
 def _is_off(source: MjcfSource, actuator: int) -> bool:
-    """Whether the model disables an actuator: all of them, or those of its group."""
+    """Whether the model disables an actuator, its group, or all actuators."""
     group = int(source.model.actuator_group[actuator])
     return source.disables("ACTUATION") or bool(int(source.model.opt.disableactuator) >> group & 1)
 
@@ -175,26 +176,28 @@ def _acts_on_joint(source: MjcfSource, actuator: int) -> bool:
 
 
 def check_transmissions(source: MjcfSource) -> None:
-    """Reports actuators that are disabled or do not act on joints: a warning for plain motors, else an error."""
+    """Reports actuators that are disabled (a warning) or do not act on joints (a warning for motors, else an error)."""
     model, mujoco = source.model, import_mujoco()
     for actuator in range(len(model.actuator_trntype)):
         if _is_off(source, actuator):
-            message = "it is switched off and not read"
-            source.report.warning(source.place("actuator", actuator), message, "switch it on if it should act")
+            message = "it is disabled and not read"
+            source.report.warning(source.place("actuator", actuator), message, "enable it if it should act")
             continue
         if _acts_on_joint(source, actuator):
             continue
         place, kind = source.place("actuator", actuator), mujoco.mjtTrn(int(model.actuator_trntype[actuator]))
         laws = [int(getattr(model, f"actuator_{field}")[actuator]) for field in ("dyntype", "gaintype", "biastype")]
         if any(laws):
-            source.cannot_carry("actuator", place, f"it acts on a {kind.name[6:].lower()}, where drives are of joints")
+            source.report_unsupported(
+                "actuator", place, f"it acts on a {kind.name[6:].lower()}, where drives are of joints"
+            )
         else:
-            message = f"a motor on a {kind.name[6:].lower()}: only its command has an effect, and it is not read"
+            message = f"a motor on a {kind.name[6:].lower()} is not read; it has no effect without a command"
             source.report.warning(place, message, "apply its force as joint forces or as wrenches on links")
 
 
 def _law(source: MjcfSource, actuator: int) -> _Law | None:
-    """The actuator's force law at its joint; ``None``, and reported, if it is not affine."""
+    """The actuator's force law at its joint; reports an unsupported one and returns ``None``."""
     model, place, mujoco = source.model, source.place("actuator", actuator), import_mujoco()
     gain, bias = model.actuator_gainprm[actuator], model.actuator_biasprm[actuator]
     affine = int(model.actuator_biastype[actuator]) == int(mujoco.mjtBias.mjBIAS_AFFINE)
@@ -206,28 +209,28 @@ def _law(source: MjcfSource, actuator: int) -> _Law | None:
     for field, names, known in forms:
         value = int(getattr(model, f"actuator_{field}")[actuator])
         if value not in map(int, known):
-            source.cannot_carry("actuator", place, f"{field} {names(value).name.split('_')[1].lower()}")
+            source.report_unsupported("actuator", place, f"{field} {names(value).name.split('_')[1].lower()}")
             return None
     for field in ("actuator_damping", "actuator_armature", "actuator_delay"):
         if np.any(getattr(model, field, np.zeros(actuator + 1))[actuator]):
-            source.cannot_carry("actuator", place, f"its {field.split('_')[1]}")
+            source.report_unsupported("actuator", place, f"its {field.split('_')[1]}")
             return None
     gear = float(model.actuator_gear[actuator, 0])
     constant, stiffness, damping = (gear * bias[0], -(gear**2) * bias[1], -(gear**2) * bias[2]) if affine else (0, 0, 0)
     if stiffness < 0.0 or damping < 0.0:
-        source.cannot_carry("actuator", place, "its stiffness or damping is negative")
+        source.report_unsupported("actuator", place, "its stiffness or damping is negative")
         return None
     limit = _effort_limit(source, actuator, abs(gear), abs(gear * float(gain[0])), not (stiffness or damping))
     return _Law(float(constant), float(stiffness), float(damping), limit)
 
 
 def _effort_limit(source: MjcfSource, actuator: int, gear: float, gain: float, motor: bool) -> float:
-    """The largest effort of an actuator on its joint; a motor's may follow from its control range."""
+    """The effort limit of an actuator at its joint; that of a motor may follow from its control range."""
     model, limit = source.model, np.inf
     if model.actuator_forcelimited[actuator]:
         low, high = map(float, model.actuator_forcerange[actuator])
         if low != -high and not motor:
-            source.cannot_carry("actuator", source.place("actuator", actuator), "its forcerange is not symmetric")
+            source.report_unsupported("actuator", source.place("actuator", actuator), "its forcerange is not symmetric")
         limit = gear * max(-low, high, 0.0)
     if motor and model.actuator_ctrllimited[actuator]:
         limit = min(limit, gain * float(np.abs(model.actuator_ctrlrange[actuator]).max()))
@@ -235,11 +238,11 @@ def _effort_limit(source: MjcfSource, actuator: int, gear: float, gain: float, m
 
 
 def _joint_limit(source: MjcfSource, joint: int) -> float:
-    """The largest effort of all actuators of a joint together."""
+    """The limit on the total effort of all actuators of a joint."""
     model = source.model
     if not model.jnt_actfrclimited[joint]:
         return np.inf
     low, high = map(float, model.jnt_actfrcrange[joint])
     if low != -high:
-        source.cannot_carry("limit", source.place("jnt", joint), "its actuatorfrcrange is not symmetric")
+        source.report_unsupported("limit", source.place("jnt", joint), "its actuatorfrcrange is not symmetric")
     return max(-low, high, 0.0)

@@ -1,4 +1,4 @@
-"""Bodies, joints and sites of a compiled MJCF as links, joints and frames."""
+"""Reads bodies and joints of a compiled MJCF as links and joints."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ NOT_SAME, SAME_AS_BODY = 0, 1  # mjtSameFrame
 
 @dataclasses.dataclass(frozen=True)
 class MjcfNames:
-    """Unique names for all bodies and joints of a model; the file's own names where it has them.
+    """Unique names for all bodies and joints of a model: those of the file, generated ones for unnamed elements.
 
     Attributes:
-      bodies: names by body; the last link of a body's chain of joints has its name.
+      bodies: names by body; the last link of the chain for a body has the body's name.
       joints: names by joint.
     """
 
@@ -37,7 +37,7 @@ class MjcfNames:
 
     @classmethod
     def of(cls, model: mujoco.MjModel) -> MjcfNames:
-        """Names the elements of a model: an unnamed body ``body3``, its joints ``body3_joint``, ``body3_joint_2``."""
+        """Names of the elements of a model; unnamed ones are ``body3``, ``body3_joint``, ``body3_joint_2``, ..."""
         given = [model.body(k).name for k in range(model.nbody)]
         unused = Names(given)
         bodies = [name or unused.new(f"body{k}") for k, name in enumerate(given)]
@@ -63,7 +63,7 @@ def has_dofs(model: mujoco.MjModel, top: int) -> bool:
 
 
 def joints_of(model: mujoco.MjModel, body: int) -> range:
-    """The joints between a body and its parent, in their order."""
+    """The joints between a body and its parent, in order."""
     first = int(model.body_jntadr[body])
     return range(first, first + int(model.body_jntnum[body]))
 
@@ -82,18 +82,18 @@ def describe_bodies(
     options: Mapping[int, Mapping[str, Any]],
     shapes: Mapping[int, Sequence[tuple[str | None, Geometry]]],
 ) -> list[LinkDescription]:
-    """The links of some bodies of one tree.
+    """The links for the bodies of one articulation.
 
     A body with several joints becomes a chain of links; all but the last are massless and called ``<body>:<joint>``.
     A free joint of the root does not count as a joint.
 
     Args:
       source: the model.
-      names: its names.
+      names: names of its bodies and joints.
       bodies: the bodies, parents first.
-      root: the root body, which is one of them.
-      options: further options of joints (:class:`~artix.Joint`) by joint.
-      shapes: named shapes by body.
+      root: the root body, one of ``bodies``.
+      options: further options of :class:`~artix.Joint`, by joint.
+      shapes: named shapes, by body.
     """
     chain_names, fixed_names = Names(names.bodies), Names(names.joints)
     links: list[LinkDescription] = []
@@ -112,9 +112,9 @@ def describe_bodies(
 def _links(
     source: MjcfSource, names: MjcfNames, body: int, root: int, chain: Sequence[Joint | None], chain_names: Names
 ) -> list[LinkDescription]:
-    """The links of one body, one for each joint of its chain."""
+    """The links for one body, one for each joint of its chain."""
     model, links = source.model, list[LinkDescription]()
-    # MuJoCo applies gravity compensation as a force; reducing the link's gravity is equivalent.
+    # MuJoCo applies gravity compensation as a force; scaling the link's gravity is equivalent.
     options = {"gravity_scale": 1.0 - float(model.body_gravcomp[body])} if model.body_gravcomp[body] else {}
     parent = None if body == root else names.bodies[model.body_parentid[body]]
     pose = pose_from_wxyz(model.body_pos[body], model.body_quat[body])
@@ -132,7 +132,7 @@ def _links(
 
 
 def _mass(model: mujoco.MjModel, body: int) -> tuple[float, np.ndarray, np.ndarray]:
-    """Mass, mass frame and inertia of a body as MuJoCo computes with them."""
+    """Mass, mass frame and inertia of a body as MuJoCo uses them."""
     mass, position, same = float(model.body_mass[body]), model.body_ipos[body], int(model.body_sameframe[body])
     inertia = np.diag(model.body_inertia[body])
     if same == NOT_SAME:
@@ -142,7 +142,7 @@ def _mass(model: mujoco.MjModel, body: int) -> tuple[float, np.ndarray, np.ndarr
 
 
 def _joint(source: MjcfSource, number: int, names: MjcfNames, options: Mapping[str, Any]) -> Joint:
-    """One joint; its parent frame is expressed in the body's frame at the reference position."""
+    """A joint whose parent frame is expressed in the body's frame at the reference position."""
     model = source.model
     kind = model.jnt_type[number]
     anchor = np.concatenate([model.jnt_pos[number], IDENTITY[3:]])
@@ -150,12 +150,12 @@ def _joint(source: MjcfSource, number: int, names: MjcfNames, options: Mapping[s
     limited = bool(model.jnt_limited[number]) and not source.disables("LIMIT")
     if kind == BALL:
         if limited:
-            message = "its range limits the angle of a ball joint, where artix limits each rotation vector component"
-            source.cannot_carry("limit", source.place("jnt", number), message)
+            message = "its range limits the angle of a ball joint; artix limits each component of the rotation vector"
+            source.report_unsupported("limit", source.place("jnt", number), message)
         return Joint.spherical(parent_pose=anchor, child_pose=anchor, **merged)
     coordinate, turn = joint_frame(np.asarray(model.jnt_axis[number]))
     frame = compose(anchor if kind == HINGE else IDENTITY, turn)
-    # Where the file places the body, MuJoCo's joint is at its reference position, not at zero.
+    # At the body's pose in the file, MuJoCo's joint is at its reference position, not at zero.
     reference, zero = float(model.qpos0[model.jnt_qposadr[number]]), IDENTITY.copy()
     if kind == HINGE:
         zero[3 + coordinate], zero[6] = np.sin(-0.5 * reference), np.cos(-0.5 * reference)

@@ -1,4 +1,4 @@
-"""Writing MJCF: bodies, joints and sites."""
+"""Writes MJCF: bodies, joints and sites."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from artix.io.common.diagnostics import Issue
 from artix.io.common.names import Names
 from artix.io.common.poses import compose, inverse, quaternion_from_matrix, rotation_matrix, translation
 from artix.io.common.text import number, numbers
-from artix.io.common.unsaid import check_xml_names, unsaid, writable_topology
+from artix.io.common.unsupported import check_xml_names, unsupported_features, writable_topology
 from artix.io.mjcf.bodies import WORLD
 from artix.model.articulation import Articulation
 from artix.model.joints import Axis, JointType
 
-_SAYS = (
+_SUPPORTED = (
     *("armature", "max_force", "drive", "viscous", "friction", "gravity_scale", "gravity", "mimic"),
     *("fixed_tendon", "spatial_tendon", "loop_joint", "geometry", "geometry_hull", "geometry_friction"),
     *("geometry_pair", "geometry_paired_sensor"),
@@ -29,16 +29,16 @@ class BodyWriter:
     Attributes:
       articulation: the articulation.
       topology: its topology.
-      issues: warnings for what MJCF cannot express.
-      errors: what makes it impossible to write the articulation.
-      site_names: names of sites in use.
+      issues: warnings about what MJCF cannot express.
+      errors: reasons why MJCF cannot describe the articulation.
+      site_names: names of sites already in use.
     """
 
     def __init__(self, articulation: Articulation, file: str) -> None:
         self.articulation = articulation
         self.topology = writable_topology(articulation)
         check_xml_names(self.topology, file)
-        self.issues = unsaid(articulation, "MJCF", file, _SAYS)
+        self.issues = unsupported_features(articulation, "MJCF", file, _SUPPORTED)
         self.errors: list[Issue] = []
         self.site_names = Names(self.topology.frame_names)
         self._file = file
@@ -52,7 +52,7 @@ class BodyWriter:
         self.issues.append(Issue("warning", self._file, 1, element, message, fix))
 
     def refuse(self, element: str, message: str, fix: str = "write an .npz archive instead") -> None:
-        """Reports what prevents the articulation from being written."""
+        """Reports why the articulation cannot be written."""
         self.errors.append(Issue("error", self._file, 1, element, message, fix))
 
     def document(self) -> ET.Element:
@@ -62,7 +62,7 @@ class BodyWriter:
         ET.SubElement(root, "option", gravity=numbers(self.articulation.gravity))
         self._write_root(ET.SubElement(root, "worldbody"))
         if any(not axes and self._joint(k) != f"{self.topology.link_names[k]}_joint" for k, axes in self._joints()):
-            self.warn("fixed joints", "MJCF has no names for them; they are called after their links")
+            self.warn("fixed joints", "MJCF has no names for them; they will be named after their links")
         for frame, (name, link) in enumerate(zip(self.topology.frame_names, self.topology.frame_links, strict=True)):
             self.add_site(link, np.asarray(self.articulation.frame_local_pose[frame], float), name)
         return root
@@ -76,7 +76,7 @@ class BodyWriter:
         ET.SubElement(self._bodies[link], "site", {"name": name, **placement(pose)})
 
     def site_at(self, link: int, position: np.ndarray, name: str) -> str:
-        """The name of a site at a point of a link: an existing frame of that name and position, or a new site."""
+        """The name of a site at a point of a link: an existing frame with that name and position, or a new site."""
         if name in self.topology.frame_names:
             frame = self.topology.frame_names.index(name)
             if self.topology.frame_links[frame] == link and np.array_equal(
@@ -92,12 +92,13 @@ class BodyWriter:
         self._bodies[-1] = world
         if topology.fixed_base and topology.link_names[0] == WORLD:
             if mass:
-                self.warn("link 'world'", f"the world has no mass in MJCF; {mass:g} kg of a fixed root are dropped")
+                self.warn("link 'world'", f"the world has no mass in MJCF; the fixed root's {mass:g} kg are dropped")
             self._bodies[0] = world
         else:
             body = self._add_body(0, world, translation(np.zeros(3)))
             if topology.fixed_base:
-                self.warn(f"link {topology.link_names[0]!r}", "the root of a fixed base is read as a child of 'world'")
+                message = "the root of a fixed base will be read as a child of 'world'"
+                self.warn(f"link {topology.link_names[0]!r}", message)
             else:
                 ET.SubElement(body, "freejoint")
             self._write_inertial(0, moves=not topology.fixed_base)
@@ -109,7 +110,7 @@ class BodyWriter:
     def _add_body(self, link: int, around: ET.Element, pose: np.ndarray) -> ET.Element:
         name = self.topology.link_names[link]
         if name == WORLD:
-            self.refuse(f"link {WORLD!r}", "MJCF calls nothing but the world 'world'", "rename the link")
+            self.refuse(f"link {WORLD!r}", "MJCF reserves the name 'world' for the world", "rename the link")
         body = ET.SubElement(around, "body", {"name": name, **placement(pose)})
         if compensation := 1.0 - float(self.articulation.gravity_scale[link]):
             body.set("gravcomp", number(compensation))
@@ -134,12 +135,12 @@ class BodyWriter:
                 in_last = compose(in_last, inverse(step))
             self._write_joint(body, member, compose(in_last, self._pose("joint_child_pose", member)))
             if member != last and names[member] != f"{names[last]}:{self._joint(member)}":
-                self.warn(f"link {names[member]!r}", "becomes a joint of the body below; its name is lost")
+                self.warn(f"link {names[member]!r}", "it becomes a joint of the body below; its name is lost")
         self._write_inertial(last, moves=bool(self.topology.joint_axes[last]))
         return last
 
     def _continues(self, link: int) -> bool:
-        """Whether a link merely separates two joints, as in a joint composed of several axes."""
+        """Whether a link only separates two joints, as in a joint composed of several axes."""
         children, topology = self._children[link], self.topology
         used = {*topology.frame_links, *(shape.link for shape in topology.geometries)}
         used |= {attached for tendon in topology.spatial_tendons for attached in tendon.links}
@@ -157,14 +158,14 @@ class BodyWriter:
         return np.asarray(getattr(self.articulation, field)[link], float)
 
     def _write_joint(self, body: ET.Element, link: int, frame: np.ndarray) -> None:
-        """Writes a joint, given its frame at position zero in the body's frame."""
+        """Writes a joint, whose frame at position zero is given in the body's frame."""
         topology, robot, name = self.topology, self.articulation, self._joint(link)
         axes, kind = topology.joint_axes[link], topology.joint_types[link]
         if not axes:
             return
-        lacking = "spherical joint with two axes" if len(axes) == 2 else "helical joint"
         if len(axes) == 2 or kind is JointType.HELICAL:
-            self.refuse(f"joint {name!r}", f"MJCF has no {lacking}")
+            unsupported = "spherical joint with two axes" if len(axes) == 2 else "helical joint"
+            self.refuse(f"joint {name!r}", f"MJCF has no {unsupported}")
             return
         dofs = topology.dofs(name)
         first = dofs.start
@@ -184,14 +185,16 @@ class BodyWriter:
             attributes["pos"] = numbers(frame[:3] if kind is not JointType.PRISMATIC else np.zeros(3))
             attributes |= self._limits(name, *limits[:, 0])
             if kind in (JointType.REVOLUTE, JointType.SPHERICAL):
-                self.warn(f"joint {name!r}", f"a {kind.name.lower()} joint is a hinge, which never wraps", "nothing")
+                self.warn(
+                    f"joint {name!r}", f"a {kind.name.lower()} joint becomes a hinge, which never wraps", "nothing"
+                )
         ET.SubElement(body, "joint", attributes)
 
     def _limits(self, name: str, low: float, high: float) -> dict[str, str]:
         if np.isinf(low) and np.isinf(high):
             return {}
         if low == high:
-            self.warn(f"joint {name!r}", "both its limits are one number, which MJCF cannot say; they are dropped")
+            self.warn(f"joint {name!r}", "its limits are equal, which MJCF does not allow; they are dropped")
             return {}
         if np.isinf(low) or np.isinf(high):
             self.warn(f"joint {name!r}", "MJCF limits both sides of a joint; the missing limit is written as 1e10")
@@ -199,19 +202,20 @@ class BodyWriter:
 
     def _check_ball(self, name: str, frame: np.ndarray, limits: np.ndarray, dofs: slice) -> None:
         if np.any(np.isfinite(limits)):
-            self.warn(
-                f"joint {name!r}", "MJCF limits the angle of a ball joint, not components: its limits are dropped"
-            )
+            message = "MJCF limits the angle of a ball joint, not its components; the limits are dropped"
+            self.warn(f"joint {name!r}", message)
         if np.abs(frame[3:6]).max() > 1e-12:
-            self.warn(f"joint {name!r}", "its coordinates are read in the axes of the body, not of its joint frame")
+            self.warn(f"joint {name!r}", "its coordinates will refer to the axes of the body, not of its joint frame")
         arrays = (self.articulation.armature, *self.articulation.friction.__dict__.values())
         if any(np.ptp(np.asarray(array[dofs], float)) > 0.0 for array in arrays):
-            self.warn(f"joint {name!r}", "MJCF has one armature and friction for all axes of a ball joint")
+            self.warn(f"joint {name!r}", "MJCF has a single armature and friction for all axes of a ball joint")
 
     def _write_inertial(self, link: int, *, moves: bool) -> None:
         name, mass = self.topology.link_names[link], float(self.articulation.link_mass[link])
         if moves and not self._carries_mass(link):
-            self.refuse(f"link {name!r}", "MuJoCo needs mass and rotational inertia of what moves", "give it both")
+            self.refuse(
+                f"link {name!r}", "MuJoCo requires mass and rotational inertia of moving bodies", "give it both"
+            )
         inertia = np.asarray(self.articulation.link_inertia[link], float)
         if mass == 0.0 and not np.any(inertia):
             return
@@ -221,15 +225,15 @@ class BodyWriter:
             com_pose = np.concatenate([com_pose[:3], quaternion_from_matrix(rotation_matrix(com_pose[3:]) @ turn)])
         excess = 2.0 * moments.max() - moments.sum()
         if excess > 0.0:
-            # MuJoCo refuses impossible inertias without any tolerance for rounding.
+            # MuJoCo refuses impossible inertias without tolerance for rounding.
             moments[np.argsort(moments)[:2]] += 0.5 * excess + 1e-15 * moments.max()
-            message = f"its lesser moments of inertia are raised by {excess:.2g}: MuJoCo's triangle inequality is exact"
+            message = f"its smaller moments of inertia are raised by {excess:.2g} to satisfy the triangle inequality"
             self.warn(f"link {name!r}", message)
         inertial = {"mass": number(mass), "diaginertia": numbers(moments), **placement(com_pose)}
         ET.SubElement(self._bodies[link], "inertial", inertial)
 
     def _carries_mass(self, link: int) -> bool:
-        """Whether a link has mass and inertia in MuJoCo's sense, its own or that of bodies rigidly attached to it."""
+        """Whether MuJoCo accepts a link's mass and inertia, or those of a body rigidly attached to a massless link."""
         inertia = np.asarray(self.articulation.link_inertia[link], float)
         if float(self.articulation.link_mass[link]) > 0.0:
             return bool(np.linalg.eigvalsh(inertia)[0] > _SMALLEST)
@@ -238,12 +242,12 @@ class BodyWriter:
 
 
 def placement(pose: np.ndarray) -> dict[str, str]:
-    """The attributes ``pos`` and ``quat`` of a pose."""
+    """A pose as the attributes ``pos`` and ``quat``."""
     return {"pos": numbers(pose[:3]), "quat": numbers(np.roll(pose[3:], 1))}
 
 
 def ball_spring(articulation: Articulation, dofs: slice) -> float:
-    """The stiffness of a spherical joint's drive if it is a mere isotropic spring towards zero; else 0."""
+    """The stiffness of a spherical joint's drive if that is just an isotropic spring towards zero; else 0."""
     drive = articulation.drive
     stiffness = np.asarray(drive.stiffness[dofs], float)
     others = (drive.damping, drive.is_acceleration, drive.target_position, drive.target_velocity)
@@ -252,7 +256,7 @@ def ball_spring(articulation: Articulation, dofs: slice) -> float:
 
 
 def _principal(inertia: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """Principal moments and the rotation to the principal axes, ``None`` if the inertia is diagonal already."""
+    """Principal moments, and the rotation to the principal axes, ``None`` if the inertia is already diagonal."""
     if not np.any(inertia - np.diag(np.diag(inertia))):
         return np.diag(inertia).copy(), None
     moments, axes = np.linalg.eigh(inertia)

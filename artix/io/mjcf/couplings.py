@@ -1,4 +1,4 @@
-"""Equalities of a compiled MJCF as mimic joints and loop joints."""
+"""Reads equalities of a compiled MJCF as mimic joints and loop joints."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from artix.model.couplings import LoopJoint, LoopJointType
 
 @dataclasses.dataclass(frozen=True)
 class Members:
-    """The part of a model that one articulation holds.
+    """The part of a model that belongs to one articulation.
 
     Attributes:
-      bodies: its bodies.
-      joints: its joints other than a free one.
-      places: its links by name.
-      links: their descriptions by name.
+      bodies: the bodies.
+      joints: the joints, except for free ones.
+      places: places of the links in the builder, by link name.
+      links: descriptions of the links, by link name.
     """
 
     bodies: frozenset[int]
@@ -52,7 +52,7 @@ class Members:
 
 
 def add_equalities(builder: ArticulationBuilder, source: MjcfSource, names: MjcfNames, members: Members) -> None:
-    """Adds the equalities between members. One with other articulations is refused by the owner of its first object."""
+    """Adds the equalities between members; refuses those that couple the first object to another articulation."""
     if source.disables("EQUALITY"):
         return
     followers: set[int] = set()
@@ -69,7 +69,7 @@ def check_equalities(source: MjcfSource) -> None:
     for equality in range(0 if source.disables("EQUALITY") else source.model.neq):
         kind = _kind(source, equality)
         if kind not in ("connect", "weld") and _relation(source, equality) is None:
-            source.cannot_carry("equality", source.place("eq", equality), f"an equality of type {kind!r}")
+            source.report_unsupported("equality", source.place("eq", equality), f"an equality of type {kind!r}")
 
 
 def _kind(source: MjcfSource, equality: int) -> str:
@@ -79,8 +79,8 @@ def _kind(source: MjcfSource, equality: int) -> str:
 def _relation(source: MjcfSource, equality: int) -> tuple[int, int, list[float]] | None:
     """Follower, reference (-1 for none) and polynomial of an equality of two joint positions, if it is one.
 
-    The polynomial maps the displacement of the reference from its ``qpos0`` to that of the follower. A fixed tendon of
-    two joints that is held at a length is such a relation, too.
+    The polynomial maps the displacement of the reference from its ``qpos0`` to that of the follower. A fixed tendon
+    along two joints whose length is held constant is such a relation as well.
     """
     model, kind = source.model, _kind(source, equality)
     first, second = int(model.eq_obj1id[equality]), int(model.eq_obj2id[equality])
@@ -95,12 +95,12 @@ def _relation(source: MjcfSource, equality: int) -> tuple[int, int, list[float]]
 
 
 def _is_read(source: MjcfSource, equality: int, place: MjcfPlace, inside: list[bool]) -> bool:
-    """Whether this articulation should read an equality; ``inside`` says which of its objects are members."""
+    """Whether to read an equality into this articulation; ``inside`` flags which of its objects are members."""
     if not any(inside):
         return False
     if not all(inside):
         if inside[0]:
-            source.cannot_carry("equality", place, "it couples two articulations, or one that is not read")
+            source.report_unsupported("equality", place, "it couples two articulations, or one that is not read")
         return False
     if not source.model.eq_active0[equality]:
         source.report.warning(place, "it is not active and is not read", "activate it if it should hold")
@@ -117,12 +117,12 @@ def _add_mimic(
     relation: tuple[int, int, list[float]],
     followers: set[int],
 ) -> None:
-    """Adds an equality of two joints; ``followers`` are the joints that already follow another."""
+    """Adds an equality of two joints, and its first joint to ``followers``, the joints that follow another one."""
     model, place = source.model, source.place("eq", equality)
     follower, reference, polynomial = relation
     if reference < 0:
         if follower in members.joints:
-            source.cannot_carry("equality", place, "it holds one joint at a position: narrow its range instead")
+            source.report_unsupported("equality", place, "it holds one joint at a position: narrow its range instead")
         return
     if not _is_read(source, equality, place, [joint in members.joints for joint in (follower, reference)]):
         return
@@ -131,10 +131,10 @@ def _add_mimic(
         return
     constant, slope, *higher = polynomial
     if any(higher):
-        source.cannot_carry("equality", place, "its polynomial is not linear")
+        source.report_unsupported("equality", place, "its polynomial is not linear")
         return
     if follower in followers:
-        source.cannot_carry("equality", place, "its first joint follows another joint already")
+        source.report_unsupported("equality", place, "its first joint already follows another joint")
         return
     followers.add(follower)
     start, start_of_reference = (float(model.qpos0[model.jnt_qposadr[joint]]) for joint in (follower, reference))
@@ -164,7 +164,9 @@ def _add_loop_joint(
         ends.reverse()
     (link_a, pose_a), (link_b, pose_b) = ends
     if link_b is None or link_a == link_b:
-        source.report.warning(place, "it holds what cannot move against each other; not read", "remove it")
+        source.report.warning(
+            place, "it connects bodies that cannot move relative to each other; not read", "remove it"
+        )
         return
     kind = LoopJointType.FIXED if weld else LoopJointType.SPHERICAL
     name = source.name("eq", equality) or f"equality{equality}"
@@ -172,7 +174,7 @@ def _add_loop_joint(
 
 
 def _end(names: MjcfNames, members: Members, body: int, pose: np.ndarray) -> tuple[str | None, np.ndarray]:
-    """The link of a body, ``None`` for the world, and a pose in the body's frame expressed in the link's."""
+    """The link of a body, ``None`` for the world, and a pose given in the body's frame expressed in the link's."""
     if body == 0:
         return None, pose
     place = members.places[names.bodies[body]]

@@ -1,4 +1,4 @@
-"""Writing MJCF: servos and motors, equalities and tendons."""
+"""Writes MJCF: servos and motors, equalities and tendons."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def write_actuators(writer: BodyWriter, root: ET.Element) -> None:
         joint = topology.joint_names[topology.dof_link[dof] - 1]
         if len(topology.joint_axes[topology.dof_link[dof]]) > 1:
             if np.isfinite(limit):
-                writer.warn(f"joint {name!r}", "MJCF limits no component of the effort on a ball joint")
+                writer.warn(f"joint {name!r}", "MJCF cannot limit the effort on a ball joint by component")
             if (stiffness or damping) and not ball_spring(robot, topology.dofs(joint)):
                 writer.warn(f"joint {name!r}", "MJCF has no servo on a ball joint, only a spring towards zero")
             continue
         if limit == 0.0:
-            writer.warn(f"joint {name!r}", "MJCF has no limit of zero on an effort; it is dropped")
+            writer.warn(f"joint {name!r}", "MJCF has no effort limit of zero; it is dropped")
         elif np.isfinite(limit):
             control = f"{-limit!r} {limit!r}"
             ET.SubElement(section, "motor", name=f"{joint}_motor", joint=joint, ctrllimited="true", ctrlrange=control)
@@ -41,7 +41,7 @@ def _write_servo(
     if float(drive.is_acceleration[dof]):
         writer.warn(where, "MJCF has no acceleration drives; written as a force drive")
     if stiffness and speed and damping:
-        writer.warn(where, "a servo holds no target velocity beside a target position; it is dropped")
+        writer.warn(where, "a servo with a target position has no target velocity; the latter is dropped")
         speed = 0.0
     bias = stiffness * target + damping * speed
     attributes = {
@@ -64,7 +64,7 @@ def write_equalities(writer: BodyWriter, root: ET.Element) -> None:
     for index, pair in enumerate(topology.mimic_dofs):
         follower, reference = (topology.joint_names[topology.dof_link[dof] - 1] for dof in pair)
         if any(len(topology.joint_axes[topology.dof_link[dof]]) > 1 for dof in pair):
-            writer.warn(f"joint {follower!r}", "MJCF couples hinges and slides only")
+            writer.warn(f"joint {follower!r}", "MJCF couples only hinges and slides; its mimic relation is dropped")
             continue
         slope, constant = -float(robot.mimic.gear_ratio[index]), -float(robot.mimic.offset[index])
         polynomial = f"{constant!r} {slope!r} 0 0 0"
@@ -74,9 +74,10 @@ def write_equalities(writer: BodyWriter, root: ET.Element) -> None:
     for index, joint in enumerate(topology.loop_joints):
         tag = {LoopJointType.FIXED: "weld", LoopJointType.SPHERICAL: "connect"}.get(joint.type)
         if tag is None:
-            writer.warn(f"loop joint {joint.name!r}", f"MJCF closes no loop by a {joint.type.value} joint")
+            writer.warn(f"loop joint {joint.name!r}", f"MJCF cannot close a loop with a {joint.type.value} joint")
             continue
-        writer.warn(f"loop joint {joint.name!r}", "its ends are written as sites, which are read as frames", "nothing")
+        message = "its ends are written as sites, which will be read as frames"
+        writer.warn(f"loop joint {joint.name!r}", message, "nothing")
         sites = [writer.site_names.new(f"{joint.name}:{end}") for end in "ab"]
         for site, link, pose in zip(
             sites, (joint.link_a, joint.link_b), (robot.loop_joints.pose_a, robot.loop_joints.pose_b), strict=True
@@ -86,7 +87,7 @@ def write_equalities(writer: BodyWriter, root: ET.Element) -> None:
 
 
 def write_tendons(writer: BodyWriter, root: ET.Element) -> None:
-    """Writes tendons as far as MJCF's force laws agree with PhysX's."""
+    """Writes tendons, as far as MJCF's force laws agree with PhysX's."""
     section = ET.SubElement(root, "tendon")
     _write_fixed_tendons(writer, section)
     _write_spatial_tendons(writer, section)
@@ -100,7 +101,8 @@ def _write_fixed_tendons(writer: BodyWriter, section: ET.Element) -> None:
         coefficient = np.asarray(tendons.coefficient[members], float)
         # MuJoCo applies the full tension to each joint, PhysX divides it among them.
         if not np.allclose(tendons.recip_coefficient[members], coefficient * len(tendon.dofs), rtol=1e-12):
-            writer.warn(f"fixed tendon {tendon.name!r}", "MJCF applies the tension by the coefficients of the length")
+            message = "MJCF has no separate coefficients for the tension; it uses those of the length"
+            writer.warn(f"fixed tendon {tendon.name!r}", message)
         numbers = _springs(
             writer,
             "fixed",
@@ -122,10 +124,10 @@ def _write_spatial_tendons(writer: BodyWriter, section: ET.Element) -> None:
         first, start = start, start + len(tendon.links)
         leaf, where = start - 1, f"spatial tendon {tendon.name!r}"
         if tendon.parents != tuple(range(-1, len(tendon.links) - 1)):
-            writer.warn(where, "MJCF has no tendons that branch")
+            writer.warn(where, "MJCF has no branching tendons")
             continue
         if np.any(np.asarray(tendons.coefficient[first + 1 : start]) != 1.0):
-            writer.warn(where, "MJCF has no factors on the segments of a tendon; written with factors of 1")
+            writer.warn(where, "MJCF has no coefficients of tendon segments; written with coefficients of 1")
         offset = float(tendons.offset[index] * tendons.coefficient[first])
         numbers = _springs(
             writer,
@@ -145,7 +147,7 @@ def _write_spatial_tendons(writer: BodyWriter, section: ET.Element) -> None:
 def _springs(
     writer: BodyWriter, kind: str, index: int, offset: float, rest: float, limits: tuple[float, float]
 ) -> dict[str, str]:
-    """Spring and damper of a tendon; one that only has limits becomes a spring that is slack between them."""
+    """Spring and damper of a tendon; limits without a spring become a spring with a deadband between them."""
     group = getattr(writer.articulation, f"{kind}_tendons")
     name = getattr(writer.topology, f"{kind}_tendons")[index].name
     stiffness, damping, limit_stiffness = (
@@ -155,5 +157,6 @@ def _springs(
     if limit_stiffness and not stiffness and np.all(np.isfinite(limits)):
         stiffness, length = limit_stiffness, f"{limits[0] - offset!r} {limits[1] - offset!r}"
     elif limit_stiffness:
-        writer.warn(f"{kind} tendon {name!r}", "MJCF has no limit stiffness beside a spring; its limits are dropped")
+        message = "MJCF has no limit stiffness in addition to a spring; its limits are dropped"
+        writer.warn(f"{kind} tendon {name!r}", message)
     return {"stiffness": repr(stiffness), "damping": repr(damping), "springlength": length}

@@ -1,4 +1,4 @@
-"""Writing MJCF: geoms."""
+"""Writes MJCF: geoms."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from artix.model.geometry import SIZE_NUMBERS, GeometryType
 
 
 def write_geoms(writer: BodyWriter, root: ET.Element) -> None:
-    """Writes the shapes of all links, massless, hulls as meshes of their points, and which of them touch each other.
+    """Writes the shapes of all links as massless geoms, hulls as meshes of their points, and contact pairs.
 
-    Geoms touch the ground and, by a ``<pair>``, each other, but not by MuJoCo's filters. Sensors are left out, but for
-    those of pairs, which touch nothing else.
+    The geoms touch the ground and, through ``<pair>`` elements, each other; MuJoCo's filters let no other pairs
+    through. Sensors are left out except for those in pairs, which touch nothing else.
     """
     arrays, first = writer.articulation.geometry, 0
     paired = {name for pair in writer.topology.geometry_pairs for name in pair}
@@ -35,7 +35,7 @@ def write_geoms(writer: BodyWriter, root: ET.Element) -> None:
         }
         if shape.type is GeometryType.HULL:
             if not _is_solid(points) or float(arrays.size[k, 0]):
-                writer.warn(f"geometry {shape.name!r}", "MJCF has no hulls that are flat or round; it is left out")
+                writer.warn(f"geometry {shape.name!r}", "MJCF has no flat or rounded hulls; it is left out")
                 continue
             asset = root.find("asset")
             asset = ET.SubElement(root, "asset") if asset is None else asset
@@ -51,5 +51,5 @@ def write_geoms(writer: BodyWriter, root: ET.Element) -> None:
 
 
 def _is_solid(points: np.ndarray) -> bool:
-    """Whether the hull of points has a volume."""
+    """Whether the hull of the points has a volume."""
     return bool(np.linalg.matrix_rank(points - points.mean(axis=0), tol=1e-9) == 3)

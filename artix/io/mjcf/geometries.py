@@ -1,4 +1,4 @@
-"""Geoms of a compiled MJCF as shapes on links."""
+"""Reads geoms of a compiled MJCF as shapes on links."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from artix.io.common.collision_meshes import MeshShape, mesh_shape, tell_errors
+from artix.io.common.collision_meshes import MeshShape, mesh_shape, summarize_errors
 from artix.io.mjcf.bodies import pose_from_wxyz
 from artix.io.mjcf.source import MjcfPlace, MjcfSource, import_mujoco
-from artix.model.geometry import MOST_HULL_POINTS, SIZE_NUMBERS, Geometry, GeometryType
+from artix.model.geometry import MAX_HULL_POINTS, SIZE_NUMBERS, Geometry, GeometryType
 
 if TYPE_CHECKING:
     import mujoco
 
-#: MuJoCo's types, except meshes, and ours.
+#: Our type for each of MuJoCo's supported types except meshes.
 _TYPES = {
     "SPHERE": GeometryType.SPHERE,
     "CAPSULE": GeometryType.CAPSULE,
@@ -36,10 +36,10 @@ def ground_geoms(model: mujoco.MjModel) -> list[int]:
 
 
 def touching_geoms(model: mujoco.MjModel) -> dict[int, float]:
-    """The geoms that may touch the ground, with their friction coefficient, which a ``<pair>`` overrides.
+    """The geoms that may touch the ground, with their friction coefficients, which a ``<pair>`` overrides.
 
     As in MuJoCo, two geoms may touch if ``contype`` and ``conaffinity`` match or a ``<pair>`` names them. In a model
-    without ground, every geom counts that may touch anything.
+    without ground, these are all geoms that may touch anything.
     """
     ground = ground_geoms(model)
     pairs = {}
@@ -63,13 +63,14 @@ def touching_geoms(model: mujoco.MjModel) -> dict[int, float]:
 def describe_geoms(
     source: MjcfSource, body: int, touching: dict[int, float], paired: dict[int, str]
 ) -> list[tuple[str | None, Geometry]]:
-    """The shapes of a body in its frame, with their names, ``None`` for geoms without one.
+    """The shapes of a body in its frame, with their names, ``None`` for unnamed geoms.
 
     Args:
       source: the model.
       body: the body.
       touching: friction of the geoms that touch the ground.
-      paired: names of those that touch others of their articulation; sensors if they do not touch the ground.
+      paired: names of the geoms that touch others of their articulation; those of them that do not touch the ground
+        become sensors.
     """
     model, shapes = source.model, list[tuple[str | None, Geometry]]()
     first = int(model.body_geomadr[body])
@@ -85,7 +86,7 @@ def describe_geoms(
 
 
 def check_geoms(source: MjcfSource, bodies: list[int], touching: dict[int, float]) -> None:
-    """Reports geoms that are left out although they may touch the ground, one warning for each type, and meshes."""
+    """Reports geoms that may touch the ground but are left out, one warning for each type, and replaced meshes."""
     model = source.model
     left: dict[str, list[int]] = {}
     errors: dict[str, float] = {}
@@ -98,17 +99,17 @@ def check_geoms(source: MjcfSource, bodies: list[int], touching: dict[int, float
         elif found.error:
             errors[name] = max(errors.get(name, 0.0), found.error)
     if source.meshes is not None:
-        tell_errors(source.report, MjcfPlace("<worldbody>"), source.meshes, errors)
+        summarize_errors(source.report, MjcfPlace("<worldbody>"), source.meshes, errors)
     for kind, geoms in left.items():
         named = ", ".join(sorted({source.name("body", int(model.geom_bodyid[geom])) for geom in geoms})[:10])
         message = f"{len(geoms)} geoms of type {kind} are left out and touch nothing (bodies {named})"
-        fix = f"where contact matters, use a primitive, or a mesh of at most {MOST_HULL_POINTS} vertices"
-        fix += ", or read them by meshes='hull' or 'capsule'" if kind == "mesh" else ""
+        fix = f"where contact matters, use a primitive, or a mesh of at most {MAX_HULL_POINTS} vertices"
+        fix += ", or read them with meshes='hull' or 'capsule'" if kind == "mesh" else ""
         source.report.warning(MjcfPlace("<worldbody>"), message, fix)
 
 
 def _shape(source: MjcfSource, geom: int, friction: float) -> MeshShape | None:
-    """The shape of a geom, with its error if that is a mesh; ``None`` for shapes that artix lacks."""
+    """The shape of a geom, with the error of a replaced mesh; ``None`` if artix has no such shape."""
     model = source.model
     pose = pose_from_wxyz(model.geom_pos[geom], model.geom_quat[geom])
     name = geom_type(model, geom)
@@ -121,7 +122,7 @@ def _shape(source: MjcfSource, geom: int, friction: float) -> MeshShape | None:
     mesh = int(model.geom_dataid[geom])
     first, count = int(model.mesh_vertadr[mesh]), int(model.mesh_vertnum[mesh])
     points = np.array(model.mesh_vert[first : first + count], float)
-    if count <= MOST_HULL_POINTS:
+    if count <= MAX_HULL_POINTS:
         return MeshShape(Geometry.hull(points, pose=pose, friction=friction), 0.0)
     return None if source.meshes is None else mesh_shape(points, source.meshes, pose, friction=friction)
 

@@ -1,4 +1,4 @@
-"""The ground of an MJCF: its planes and height fields."""
+"""Reads the ground of an MJCF: its planes and height fields."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _TOLERANCE = 1e-9
 
 
 def load_mjcf_ground(path_or_text: str | Path, *, dtype: Any = None) -> Ground:
-    """Reads the ground of an MJCF model: the planes and height fields that do not move.
+    """Reads the ground of an MJCF model: its static planes and height fields.
 
-    A plane is unbounded, whatever its size. A height field is bilinear between the heights of the file, where MuJoCo's
-    consists of triangles; the two agree at the grid points and along the grid lines. The friction of a pair is the
-    larger coefficient, as in MuJoCo; if every geom that touches the ground has a higher ``priority`` than the ground or
-    is in a ``<pair>`` with it, only the geom's friction counts. ``solref`` and ``solimp`` do not define a stiffness
-    (MuJoCo scales them by the masses in contact), so surfaces are rigid.
+    A plane is unbounded, whatever its size. A height field interpolates bilinearly between the heights of the file,
+    whereas MuJoCo's consists of triangles; the two agree at the grid points and along the grid lines. A contact has the
+    larger of the two friction coefficients, as in MuJoCo; if every geom that touches the ground has a higher
+    ``priority`` than the ground or is in a ``<pair>`` with it, only the geom's friction counts. ``solref`` and
+    ``solimp`` do not define a stiffness (MuJoCo scales them by the masses in contact), so surfaces are rigid.
 
     Args:
       path_or_text: a path, or the MJCF itself.
       dtype: floating-point type of the arrays; JAX's default when ``None``.
 
     Raises:
-      DescriptionError: the model is refused, or a height field is turned against the world's axes.
+      DescriptionError: the model is refused, or a height field is not aligned with the world axes.
       ValueError: there is no plane and no height field.
       OSError: the file cannot be read.
       ImportError: ``mujoco`` (extra ``mjcf``) is not installed.
@@ -68,7 +68,7 @@ def _surface(source: MjcfSource, geom: int, dtype: Any) -> Surface:
     if geom_type(model, geom) == "PLANE":
         return Plane.of(normal=axes[:, 2], point=pose[:3], friction=friction, dtype=dtype)
     if np.abs(axes - np.eye(3)).max() > _TOLERANCE:
-        message = "a height field is turned against the world's axes"
+        message = "the height field is not aligned with the world axes"
         source.report.error(
             source.place("geom", geom), message, "write its heights along x and y, without euler or quat"
         )
@@ -86,7 +86,7 @@ def _surface(source: MjcfSource, geom: int, dtype: Any) -> Surface:
 
 
 def _leave_friction_to_robots(source: MjcfSource, ground: list[int]) -> bool:
-    """Whether MuJoCo takes the friction of every contact with the ground from the geom that touches it."""
+    """Whether only the robot's geoms determine the friction of every contact with the ground in MuJoCo."""
     model = source.model
     robot = [geom for geom in touching_geoms(model) if model.body_weldid[model.geom_bodyid[geom]] != 0]
     highest = max(int(model.geom_priority[geom]) for geom in ground)

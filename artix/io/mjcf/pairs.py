@@ -20,10 +20,10 @@ _TYPES = {kind.name for kind in PAIRED_TYPES}
 
 
 def self_contact_pairs(source: MjcfSource, bodies: Sequence[int]) -> list[tuple[int, int]]:
-    """The pairs of geoms of some bodies that touch each other.
+    """The pairs of geoms on the given bodies that touch each other.
 
-    Those of a ``<pair>`` always; those that the filters of the model let touch where ``source.self_contact`` says so.
-    The geoms of the world are among them where it is the root. What is left out is reported.
+    These are the geoms of each ``<pair>`` and, if ``source.self_contact`` is set, all pairs that the filters of the
+    model allow. They include geoms of the world if it is the root. Pairs that are left out are reported.
     """
     model = source.model
     ground = ground_geoms(model)
@@ -33,20 +33,20 @@ def self_contact_pairs(source: MjcfSource, bodies: Sequence[int]) -> list[tuple[
     if source.self_contact:
         found = found + filtered
     elif filtered:
-        message = f"{len(filtered)} pairs of geoms that contype, conaffinity and <exclude> let touch each other do not"
+        message = f"{len(filtered)} pairs of geoms that contype, conaffinity and <exclude> allow are left out"
         fix = "write a <pair> for those that matter, or read all with self_contact=True"
         source.report.warning(MjcfPlace("<contact>"), message, fix)
-    lacking = [pair for pair in found if not all(geom_type(model, geom) in _TYPES for geom in pair)]
-    if lacking:
-        kinds = sorted({geom_type(model, geom).lower() for pair in lacking for geom in pair})
-        message = f"{len(lacking)} pairs of geoms of one articulation are left out (types {', '.join(kinds)})"
+    unsupported = [pair for pair in found if not all(geom_type(model, geom) in _TYPES for geom in pair)]
+    if unsupported:
+        kinds = sorted({geom_type(model, geom).lower() for pair in unsupported for geom in pair})
+        message = f"{len(unsupported)} pairs of geoms of one articulation are left out (types {', '.join(kinds)})"
         fix = "where they matter, use spheres, capsules and boxes, which touch each other"
         source.report.warning(MjcfPlace("<contact>"), message, fix)
-    return [pair for pair in found if pair not in lacking]
+    return [pair for pair in found if pair not in unsupported]
 
 
 def geom_names(source: MjcfSource, geoms: set[int]) -> dict[int, str]:
-    """Names of geoms: their own, or ``<body>:<k>``, no two alike."""
+    """Unique names of geoms: their own, or ``<body>:<k>``."""
     model = source.model
     given = {geom: source.name("geom", geom) for geom in range(model.ngeom)}
     names = Names(name for name in given.values() if name)
@@ -67,16 +67,17 @@ def _explicit_pairs(source: MjcfSource, own: list[int]) -> list[tuple[int, int]]
         found.append(pair)
         if float(friction[0]) != max(float(model.geom_friction[geom, 0]) for geom in pair):
             names = " and ".join(repr(source.name("geom", geom)) for geom in pair)
-            message = (
-                f"the friction of the <pair> of {names}, {float(friction[0]):g}, is not the larger one of its geoms"
-            )
-            fix = "give one of the geoms this friction; contacts between links have the larger one of both"
+            message = f"the friction of the <pair> of {names}, {float(friction[0]):g}, is not the larger of its geoms'"
+            fix = "give one of the geoms this friction; contacts between links use the larger of the two"
             source.report.warning(MjcfPlace("<pair>"), message, fix)
     return found
 
 
 def _filtered_pairs(source: MjcfSource, own: list[int]) -> list[tuple[int, int]]:
-    """MuJoCo's filters: bit masks, excluded bodies, and neighbours in the tree, unless the world is one of them."""
+    """The pairs that pass MuJoCo's filters: bit masks, excluded bodies, and bodies adjacent in the tree.
+
+    Bodies adjacent to the world are not filtered.
+    """
     model = source.model
     excluded = {(int(both) >> 16, int(both) & 0xFFFF) for both in np.asarray(model.exclude_signature)}
     excluded |= {(b, a) for a, b in excluded}

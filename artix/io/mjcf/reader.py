@@ -1,4 +1,4 @@
-"""Reading MJCF, MuJoCo's description of models, through MuJoCo's own compiler."""
+"""Reads MJCF, MuJoCo's model format, with MuJoCo's own compiler."""
 
 from __future__ import annotations
 
@@ -55,41 +55,40 @@ def load_mjcf(
 ) -> Articulation:
     """Reads one articulation of an MJCF model.
 
-    A model makes one articulation of each body with a free joint and one, whose root link is ``world``, of all else
-    that moves. Read are masses, hinge, slide and ball joints (several on one body become a chain through massless links
-    ``<body>:<joint>``), reference positions, ranges, armature, joint damping and friction loss, gravity and its
-    compensation, springs, actuators, joint, connect and weld equalities, tendons, geoms of bodies that may touch the
-    ground, and named sites, which become frames. Joint positions are MuJoCo's ``qpos``, see
-    :class:`~artix.MujocoCoordinates`. The ground itself is read by :func:`artix.load_mjcf_ground`. Large meshes
-    (see ``meshes``), sensors, cameras, lights, keyframes and options of the simulation are skipped. docs/formats.md
-    says how each element is read and what is refused. :func:`check_mjcf` lists warnings.
+    Each body with a free joint is the root of an articulation; everything else that moves forms another one, whose root
+    link is ``world``. The reader supports masses; hinge, slide and ball joints (several joints of one body become a
+    chain with massless links ``<body>:<joint>``) with reference position, range, armature, damping and friction loss;
+    gravity and gravity compensation; springs; actuators; joint, connect and weld equalities; tendons; the geoms of
+    bodies that may touch the ground; and named sites, which become frames. Joint positions are MuJoCo's ``qpos``, see
+    :class:`~artix.MujocoCoordinates`. :func:`artix.load_mjcf_ground` reads the ground. Large meshes (see ``meshes``),
+    sensors, cameras, lights, keyframes and simulation options are skipped. docs/formats.md describes how each element
+    is read and what is refused; :func:`check_mjcf` lists all warnings.
 
     Args:
-      path_or_text: a path, or the MJCF itself (a string whose first visible character is ``<``). Files that it includes
-        and meshes are opened by MuJoCo.
-      body: which articulation: ``"world"`` or a child of the world; may be left out where there is one only.
-      fixed_base: ``True`` fixes a body with a free joint where the file places it, ``False`` frees a body that has no
-        joint; ``None`` is as the file says.
+      path_or_text: a path, or the MJCF itself (a string whose first visible character is ``<``). MuJoCo opens the files
+        and meshes that it refers to.
+      body: root of the articulation: ``"world"`` or a child of the world; optional if the model has only one.
+      fixed_base: ``True`` fixes a body with a free joint at its pose in the file, ``False`` frees a body that has no
+        joint; ``None`` follows the file.
       merge_fixed_joints: whether bodies without joints become part of their parent; each stays as a named frame.
-      skip: kinds of elements to leave out where an articulation cannot hold them, each raised as a
-        :class:`~artix.DescriptionWarning`, instead of refusing the model: out of ``"actuator"``,
-        ``"equality"``, ``"flex"``, ``"fluid"``, ``"free_joint"``, ``"limit"``, ``"spring"``, ``"tendon"``, or
-        ``"all"``.
-      repair: ``("inertia",)`` drops the inertia of bodies without mass, which MuJoCo computes with and which otherwise
-        stays, with one :class:`~artix.DescriptionWarning`. Of all other inertias that no body has,
-        MuJoCo's compiler knows itself, see its ``balanceinertia``.
+      skip: kinds of unsupported elements to skip with a :class:`~artix.DescriptionWarning` each instead of refusing the
+        model: any of ``"actuator"``, ``"equality"``, ``"flex"``, ``"fluid"``, ``"free_joint"``, ``"limit"``,
+        ``"spring"``, ``"tendon"``, or ``"all"``.
+      repair: ``("inertia",)`` drops the inertia of bodies without mass. MuJoCo uses such inertias, and so does this
+        reader by default, with one :class:`~artix.DescriptionWarning`. MuJoCo's compiler handles all other impossible
+        inertias, see its ``balanceinertia``.
       strict: whether to refuse what ``repair`` would repair.
-      meshes: what geoms that are meshes of more than 16 vertices become: a ``"hull"`` of 16 of these, or the
-        ``"capsule"`` around it; left out when ``None``. :func:`check_mjcf` says how far the shapes are from the meshes.
+      meshes: replacement for geoms with meshes of more than 16 vertices: a ``"hull"`` of 16 of them or the enclosing
+        ``"capsule"``; ``None`` leaves them out. :func:`check_mjcf` reports the distance of these shapes from the mesh.
       self_contact: whether geoms of one articulation touch each other wherever ``contype``, ``conaffinity`` and
-        ``<exclude>`` let them; otherwise those of a ``<pair>`` alone do.
+        ``<exclude>`` allow it; otherwise only the geoms of a ``<pair>`` do.
       dtype: floating-point type of the arrays; JAX's default when ``None``.
 
     Raises:
-      DescriptionError: the model is refused; its ``issues`` hold all errors with file, line, element and fix.
+      DescriptionError: the model is refused; its ``issues`` list all errors with file, line, element and fix.
       OSError: the file cannot be read.
       ImportError: ``mujoco`` (extra ``mjcf``) is not installed.
-      ValueError: a kind to skip or a repair is unknown, or the body is unknown or left out though there are several.
+      ValueError: a kind to skip or a repair is unknown; the body is unknown, or missing although there are several.
       TypeError: ``path_or_text`` is neither a string nor a path.
 
     Examples:
@@ -140,7 +139,8 @@ def load_mjcf_all(
 
     Returns:
       The articulations by the name of their root: ``"world"`` if anything without a free joint moves, and the bodies
-      with free joints, in the order of the file. What couples two of them is refused as ``"equality"`` or ``"tendon"``.
+      with free joints, in the order of the file. Couplings between two of them are refused as ``"equality"`` or
+      ``"tendon"``.
 
     Raises:
       DescriptionError, OSError, ImportError, ValueError, TypeError: as :func:`load_mjcf`.
@@ -173,12 +173,12 @@ def check_mjcf(
     strict: bool = False,
     meshes: Meshes | None = None,
 ) -> list[Issue]:
-    """Everything there is to say about an MJCF, errors and warnings by line; never raises for what is in it.
+    """Lists all errors and warnings of an MJCF, by line; its content never makes this raise.
 
     Args:
       path_or_text: as for :func:`load_mjcf`.
-      skip: kinds of elements to leave out, as for :func:`load_mjcf`; what they concern is a warning, not an error.
-      repair: repairs to assume, as for :func:`load_mjcf`.
+      skip: kinds of elements to skip, as for :func:`load_mjcf`; they give warnings instead of errors.
+      repair: repairs to apply, as for :func:`load_mjcf`.
       strict: as for :func:`load_mjcf`.
       meshes: as for :func:`load_mjcf`.
 
@@ -210,7 +210,7 @@ def check_mjcf(
 
 @dataclasses.dataclass(frozen=True)
 class _Root:
-    """One articulation of a model: its root body (the world, 0, for a fixed base) and the top bodies in it."""
+    """One articulation of a model: its root body (the world, 0, for a fixed base) and its children of the world."""
 
     name: str
     body: int
@@ -229,7 +229,7 @@ def _read(
     kinds = SKIPPABLE if skip == "all" else (skip,) if isinstance(skip, str) else tuple(skip)
     unknown = [kind for kind in kinds if kind not in SKIPPABLE]
     if unknown:
-        raise ValueError(f"nothing called {unknown[0]!r} can be skipped; there are: {', '.join(SKIPPABLE)}, or 'all'")
+        raise ValueError(f"nothing called {unknown[0]!r} can be skipped; choose from: {', '.join(SKIPPABLE)}, or 'all'")
     repairs = chosen_repairs(repair)
     report = Report("<text>" if is_text(path_or_text) else str(path_or_text))
     source = compile_mjcf(path_or_text, report, frozenset(kinds), repair=bool(repairs), strict=strict, meshes=meshes)
@@ -240,7 +240,7 @@ def _read(
 
 
 def _roots(source: MjcfSource) -> dict[str, _Root]:
-    """The articulations of a model by name; the static world alone if nothing moves."""
+    """The articulations of a model by name; only the static world if nothing moves."""
     model, names = source.model, MjcfNames.of(source.model)
     tops = top_bodies(model)
     fixed = tuple(top for top in tops if not is_free(model, top))
@@ -256,7 +256,7 @@ def _choose(source: MjcfSource, body: str | None) -> _Root:
         if len(roots) > 1:
             listed = ", ".join(map(repr, roots))
             raise ValueError(
-                f"{source.report.file}: the model makes {len(roots)} articulations ({listed}); choose one with "
+                f"{source.report.file}: the model has {len(roots)} articulations ({listed}); choose one with "
                 "body=..., or read all with load_mjcf_all"
             )
         return next(iter(roots.values()))
@@ -268,7 +268,7 @@ def _choose(source: MjcfSource, body: str | None) -> _Root:
         return _Root(WORLD, 0, tuple(top for top in tops.values() if not is_free(source.model, top)))
     if body not in tops:
         known = ", ".join(map(repr, [WORLD, *tops]))
-        raise ValueError(f"{source.report.file}: no child of the world is called {body!r}; there are: {known}")
+        raise ValueError(f"{source.report.file}: no child of the world is called {body!r}; choose from: {known}")
     return _Root(body, 0, (tops[body],))
 
 
@@ -279,8 +279,8 @@ def _with_base(source: MjcfSource, root: _Root, fixed_base: bool | None) -> _Roo
     if fixed_base is False and root.body == 0:
         if len(root.tops) != 1 or source.model.body_jntnum[root.tops[0]]:
             raise ValueError(
-                f"{source.report.file}: {root.name!r} cannot float: only one body that has no joint to the world can; "
-                "choose it with body=..."
+                f"{source.report.file}: {root.name!r} cannot float: only a single body without a joint to the world "
+                "can; choose it with body=..."
             )
         return dataclasses.replace(root, body=root.tops[0])
     return root
@@ -289,7 +289,7 @@ def _with_base(source: MjcfSource, root: _Root, fixed_base: bool | None) -> _Roo
 def _articulation(
     source: MjcfSource, root: _Root, fixed_base: bool | None, merge_fixed_joints: bool, dtype: Any
 ) -> Articulation | None:
-    """One articulation; ``None`` if the report has errors."""
+    """Builds one articulation; ``None`` if the report has errors."""
     root = _with_base(source, root, fixed_base)
     gravity = np.zeros(3) if source.disables("GRAVITY") else np.array(source.model.opt.gravity)
     builder = ArticulationBuilder(fixed_base=root.body == 0, gravity=gravity, name=_name(source, root), strict=False)
@@ -333,6 +333,6 @@ def _fill(builder: ArticulationBuilder, source: MjcfSource, root: _Root, merge_f
 
 
 def _name(source: MjcfSource, root: _Root) -> str:
-    """The model's name for its only articulation, else the root's."""
+    """The model's name if it has a single articulation, else the root's."""
     model_name = source.model.names.split(b"\0", 1)[0].decode("utf-8", "replace")
     return model_name or "articulation" if len(_roots(source)) == 1 else root.name

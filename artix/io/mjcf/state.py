@@ -1,4 +1,4 @@
-"""MuJoCo's coordinates ``qpos`` and ``qvel`` to and from the state of an articulation."""
+"""Converts between MuJoCo's coordinates ``qpos`` and ``qvel`` and the state of an articulation."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ Array = jax.Array
 
 
 class MujocoCoordinates:
-    """The correspondence between one articulation and the coordinates of the MuJoCo model that it was read from.
+    """Converts between the state of an articulation and the coordinates of the MuJoCo model that it was read from.
 
-    Made once, from names; its methods are pure functions of arrays and work under ``jax.jit`` and ``jax.vmap``. Hinge
-    and slide positions agree as they stand. A ball joint has a quaternion wxyz in MuJoCo and a rotation vector here,
-    with the same velocity. A free joint has its origin's velocity in world axes and its angular velocity in its own
-    axes in MuJoCo, and here the velocities of its centre of mass in world axes.
+    Create it once; it matches joints by name. Its methods are pure functions of arrays and work under ``jax.jit`` and
+    ``jax.vmap``. Hinge and slide positions are the same in both. A ball joint has a quaternion wxyz in MuJoCo and a
+    rotation vector in artix; its velocity is the same. For a free joint, MuJoCo uses the velocity of the body's origin
+    in world axes and the angular velocity in body axes; artix uses the velocity of the centre of mass and the angular
+    velocity, both in world axes.
 
     Args:
-      articulation: what :func:`~artix.load_mjcf` or :func:`~artix.load_mjcf_all` read.
+      articulation: an articulation from :func:`~artix.load_mjcf` or :func:`~artix.load_mjcf_all`.
       model: the compiled ``mujoco.MjModel`` of the same file.
 
     Raises:
-      ValueError: the model has no joint of the name of one of the articulation's.
+      ValueError: the model has no joint with the name of one of the articulation's joints.
 
     Examples:
       >>> import mujoco
@@ -64,14 +65,16 @@ class MujocoCoordinates:
             if not topology.joint_axes[link]:
                 continue
             if name not in known:
-                raise ValueError(f"the model has no joint called {name!r}: the articulation is not of this model")
+                raise ValueError(
+                    f"the model has no joint called {name!r}; pass the model that the articulation is from"
+                )
             dofs, joint = topology.dofs(name), known[name]
             addresses = int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint])
             if model.jnt_type[joint] == BALL:
                 self._balls.append((dofs, *addresses))
             else:
                 scalars.append((dofs.start, *addresses))
-        #: Positions of hinges and slides among the articulation's DOFs, in qpos and in qvel.
+        #: Indices of hinges and slides among the articulation's DOFs, in qpos and in qvel.
         self._scalar_indices = np.array(scalars, int).reshape(-1, 3).T
         self._root = self._free_joint(topology, names, model)
 
@@ -93,7 +96,7 @@ class MujocoCoordinates:
           qvel: MuJoCo's velocities, shape [nv of the model].
 
         Returns:
-          The state, in the articulation's dtype; the root of a fixed base is at the origin.
+          The state in the articulation's dtype, with the root of a fixed base at the origin.
         """
         dtype, topology = self.articulation.dtype, self.articulation.topology
         qpos, qvel = jnp.asarray(qpos, dtype), jnp.asarray(qvel, dtype)
@@ -118,8 +121,8 @@ class MujocoCoordinates:
 
         Args:
           state: a state of the articulation.
-          qpos: positions of what else the model holds, shape [nq]; ``model.qpos0`` for their defaults.
-          qvel: velocities of what else the model holds, shape [nv of the model]; ``None`` for rest.
+          qpos: positions of the rest of the model, shape [nq], such as ``model.qpos0``.
+          qvel: velocities of the rest of the model, shape [nv of the model]; ``None`` for zero.
 
         Returns:
           ``qpos`` and ``qvel`` with this articulation's entries replaced.
@@ -144,7 +147,7 @@ class MujocoCoordinates:
         return qpos, qvel
 
     def _arm(self, root_pose: Array) -> Array:
-        """From the root's origin to its centre of mass, world axes, shape [3]."""
+        """Vector from the root's origin to its centre of mass in world axes, shape [3]."""
         return spatial.rotate(root_pose[3:, None], self.articulation.link_com_pose[0, :3, None])[:, 0]
 
 

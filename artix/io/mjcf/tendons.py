@@ -1,4 +1,4 @@
-"""Tendons of a compiled MJCF."""
+"""Reads tendons of a compiled MJCF."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from artix.model.tendons import Attachment, FixedTendon, SpatialTendon, TendonJo
 
 
 def add_tendons(builder: ArticulationBuilder, source: MjcfSource, names: MjcfNames, members: Members) -> None:
-    """Adds the tendons among the members that exert a force; the others are reported."""
+    """Adds the tendons between members that exert a force, and reports the others."""
     for tendon in range(source.model.ntendon):
         path = source.tendon_path(tendon)
         inside = [
@@ -23,19 +23,19 @@ def add_tendons(builder: ArticulationBuilder, source: MjcfSource, names: MjcfNam
             for kind, element, _ in path
             if kind in ("joint", "site")
         ]
-        # A tendon between two articulations is refused by the one that holds its first element.
+        # A tendon between two articulations is reported once, with the articulation of its first element.
         if not inside or not inside[0]:
             continue
         place, kinds = source.place("tendon", tendon), {kind for kind, _, _ in path}
         if kinds not in ({"joint"}, {"site"}):
             others = ", ".join(sorted(kinds - {"joint", "site"})) or "joint and site"
-            source.cannot_carry("tendon", place, f"its path has what no tendon of artix has: {others}")
+            source.report_unsupported("tendon", place, f"artix does not support this element of its path: {others}")
             continue
         numbers = _numbers(source, tendon)
         if numbers is None:
             continue
         if not all(inside):
-            source.cannot_carry("tendon", place, "it couples two articulations, or one that is not read")
+            source.report_unsupported("tendon", place, "it couples two articulations, or one that is not read")
         elif kinds == {"joint"}:
             _add_fixed_tendon(builder, source, names, members, tendon, numbers)
         else:
@@ -54,21 +54,21 @@ def _add_fixed_tendon(
     tendon: int,
     numbers: _Numbers,
 ) -> None:
-    """Adds a tendon along joints; the joints between them that it skips become members with coefficient 0."""
+    """Adds a tendon along joints; joints that it skips in between become members with coefficient 0."""
     coefficient: dict[str, float] = {}
     for _, element, factor in source.tendon_path(tendon):
         link = members.link_of_joint(names.joints[element])
         coefficient[link] = coefficient.get(link, 0.0) + factor
     paths = [[link, *members.ancestors(link)] for link in coefficient]
     root = next(link for link in paths[0][1:] if all(link in path[1:] for path in paths))
-    # The links between the root and the tendon's joints, parents first, each once.
+    # The links between the root and the tendon's joints, parents first, without duplicates.
     order = list(dict.fromkeys(link for path in paths for link in reversed(path[: path.index(root)])))
     joints = []
     for link in order:
         joint = members.links[link].joint
         if joint is None or len(joint.axes) != 1:
-            message = f"between its joints is link {link!r}, whose joint has not exactly one degree of freedom"
-            source.cannot_carry("tendon", source.place("tendon", tendon), message)
+            message = f"it passes link {link!r}, whose joint does not have exactly one degree of freedom"
+            source.report_unsupported("tendon", source.place("tendon", tendon), message)
             return
         parent = members.parent(link)
         factor = coefficient.get(link, 0.0)
@@ -76,7 +76,7 @@ def _add_fixed_tendon(
             TendonJoint(
                 dof=str(joint.name),
                 coefficient=factor,
-                # PhysX divides the tension among all joints of the tendon; MuJoCo applies all of it to each.
+                # PhysX divides the tension among the joints of the tendon; MuJoCo applies the full tension to each.
                 recip_coefficient=factor * len(order),
                 parent=-1 if parent == root else order.index(str(parent)),
             )
@@ -94,7 +94,7 @@ def _add_spatial_tendon(
     tendon: int,
     numbers: _Numbers,
 ) -> None:
-    """Adds a tendon that runs straight from site to site."""
+    """Adds a tendon with straight segments from site to site."""
     model, sites = source.model, [site for _, site, _ in source.tendon_path(tendon)]
     points = []
     for index, site in enumerate(sites):
@@ -123,7 +123,7 @@ def _add_spatial_tendon(
 
 @dataclasses.dataclass(frozen=True)
 class _Numbers:
-    """Spring and damper of a tendon; a spring with slack has limits instead of a rest length."""
+    """Spring and damper of a tendon; a spring with a deadband has limits instead of a rest length."""
 
     stiffness: float
     damping: float
@@ -133,17 +133,17 @@ class _Numbers:
 
 
 def _numbers(source: MjcfSource, tendon: int) -> _Numbers | None:
-    """The numbers of a tendon, ``None`` if it exerts no force."""
+    """Spring and damper of a tendon; ``None`` if it exerts no force."""
     model, place = source.model, source.place("tendon", tendon)
     for field in ("frictionloss", "armature", "stiffnesspoly", "dampingpoly", "springyield"):
         if np.any(getattr(model, f"tendon_{field}", np.zeros(model.ntendon))[tendon]):
-            source.cannot_carry("tendon", place, f"its {field}, which no tendon of artix has")
+            source.report_unsupported("tendon", place, f"its {field}, which tendons of artix do not have")
     if model.tendon_limited[tendon] and not source.disables("LIMIT"):
-        source.cannot_carry("limit", place, "its range: MuJoCo's limit of a tendon has no stiffness that could be read")
+        source.report_unsupported("limit", place, "its range: a tendon limit of MuJoCo does not define a stiffness")
     stiffness = 0.0 if source.disables("SPRING") else float(model.tendon_stiffness[tendon])
     damping = 0.0 if source.disables("DAMPER") else float(model.tendon_damping[tendon])
     if min(stiffness, damping) < 0.0:
-        source.cannot_carry("tendon", place, "its stiffness or damping is negative")
+        source.report_unsupported("tendon", place, "its stiffness or damping is negative")
         return None
     if stiffness == 0.0 and damping == 0.0:
         source.report.warning(place, "it exerts no force of its own and is not read", "nothing")

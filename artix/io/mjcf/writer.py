@@ -1,4 +1,4 @@
-"""Writing MJCF."""
+"""Writes MJCF."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from artix.model.articulation import Articulation
 
 
 def save_mjcf(articulation: Articulation, path: str | Path) -> list[Issue]:
-    """Writes an articulation as an MJCF.
+    """Writes an articulation as MJCF.
 
-    Links become bodies, a link without mass between two moving joints becomes a further joint of the body below it,
-    frames become sites, drives become servos, effort limits become motors with a range, mimic joints, loop joints and
-    tendons become equalities and tendons, and shapes become geoms.
+    Links become bodies, but a massless link between two moving joints becomes another joint of the body below it.
+    Frames become sites, drives servos, effort limits motors with a control range, mimic and loop joints equalities,
+    tendons tendons, and shapes geoms.
 
     Args:
       articulation: a single articulation.
       path: the file.
 
     Returns:
-      What MJCF cannot say, one warning each.
+      One warning for each thing that MJCF cannot express.
 
     Raises:
-      DescriptionError: a joint or link has no counterpart: a spherical joint with two axes, a moving link without mass
-        or rotational inertia, or a name cannot be in XML.
+      DescriptionError: MJCF cannot describe the articulation: a spherical joint with two axes, a helical joint, a
+        moving link without mass or rotational inertia, or a name that XML does not allow.
       TypeError, ValueError: the articulation is padded or batched.
       OSError: the file cannot be written.
 

@@ -1,4 +1,4 @@
-"""Consistency checks of a URDF: links form one tree, joints move mass, mimic joints follow another joint."""
+"""Checks the consistency of a URDF: links form one tree, joints move mass, mimic joints follow another joint."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from artix.io.urdf.parser import COMPOSITE_TYPES, MOVING_TYPES, UrdfJoint, UrdfM
 
 
 def check_tree(robot: UrdfRobot, report: Report) -> list[str]:
-    """The names of the links, parents first (breadth-first), siblings in the order of their joints in the file.
+    """The names of the links, breadth-first, siblings in the order of their joints in the file.
 
-    Reports unknown links, links with two parents, several roots and cycles; without any of these the list is complete.
+    Reports unknown links, links with two parents, several roots and cycles; the list is complete if there are none.
     """
     before = report.num_errors
     inbound: dict[str, UrdfJoint] = {}
@@ -37,7 +37,7 @@ def check_tree(robot: UrdfRobot, report: Report) -> list[str]:
     order = list(roots)
     for link in order:
         order += children[link]
-    # A link or joint that could not be read also breaks the tree; only the cause deserves a message.
+    # A link or joint that could not be read also breaks the tree; report only the cause.
     if robot.is_complete and report.num_errors == before:
         _check_connected(robot, roots, order, inbound, report)
     return order
@@ -47,8 +47,8 @@ def _check_connected(
     robot: UrdfRobot, roots: list[str], order: list[str], inbound: dict[str, UrdfJoint], report: Report
 ) -> None:
     if len(roots) > 1:
-        message = f"there are {len(roots)} root links ({listed(map(repr, roots))}), but a robot has one"
-        report.error(robot.links[roots[1]].element, message, "join the other roots to the tree by (fixed) joints")
+        message = f"there are {len(roots)} root links ({listed(map(repr, roots))}); a robot has one"
+        report.error(robot.links[roots[1]].element, message, "connect the other roots to the tree with (fixed) joints")
     reached = set(order)
     stray = [name for name in robot.links if name not in reached]
     if stray:
@@ -74,15 +74,15 @@ def check_masses(robot: UrdfRobot, order: list[str], report: Report) -> None:
         if joint.type == "fixed":
             has_mass[joint.parent] |= has_mass[name]
         elif not carries_mass[name]:
-            message = f"moves no mass at all (link {name!r} and all below): the mass matrix may be singular"
+            message = f"it moves no mass (link {name!r} and all below): the mass matrix may be singular"
             report.warning(joint.element, message, "give the link an <inertial>, or the joint armature after reading")
         elif not has_mass[name]:
-            message = f"link {name!r} has no mass of its own; only what further joints carry gives it inertia"
-            report.warning(joint.element, message, "nothing, if it stands for one axis of a compound joint")
+            message = f"link {name!r} has no mass of its own; it moves only the mass of links on further joints"
+            report.warning(joint.element, message, "nothing, if it represents one axis of a compound joint")
 
 
 def check_composites(robot: UrdfRobot, order: list[str], report: Report) -> None:
-    """Reports names that clash with parts of planar and floating joints, and joints that merely float the robot."""
+    """Reports names that clash with parts of planar and floating joints, and joints that only make the base float."""
     for joint in robot.joints.values():
         if joint.type not in COMPOSITE_TYPES:
             continue
@@ -93,15 +93,15 @@ def check_composites(robot: UrdfRobot, order: list[str], report: Report) -> None
         for name, part in ((f"{joint.name}:", robot.joints), (f"{joint.child}:{joint.name}:", robot.links)):
             for taken in part:
                 if taken.startswith(name):
-                    message = f"the parts of the {joint.type} joint {joint.name!r} are named {name}x and so on"
+                    message = f"its name clashes with the parts of the {joint.type} joint {joint.name!r} ({name}x, ...)"
                     report.error(part[taken].element, message, "rename it")
 
 
 def check_mimics(robot: UrdfRobot, report: Report, repair: Collection[str] = ()) -> dict[str, UrdfMimic]:
     """The mimic relations by the name of the follower.
 
-    Reports joints that follow nothing, themselves, or each other in a loop; the repair ``"mimic"`` drops relations of
-    the first two kinds.
+    Reports joints that follow no movable joint, themselves, or each other in a loop; the repair ``"mimic"`` drops
+    relations of the first two kinds.
     """
     unread = {child.attributes.get("name") for child in robot.element.all("joint")} - set(robot.joints)
     mimics: dict[str, UrdfMimic] = {}
@@ -110,7 +110,7 @@ def check_mimics(robot: UrdfRobot, report: Report, repair: Collection[str] = ())
         if mimic is None or mimic.joint in unread:
             continue
         if joint.type not in MOVING_TYPES:
-            report.warning(mimic.element, f"a {joint.type} joint follows nothing; ignored", "remove the <mimic>")
+            report.warning(mimic.element, f"a {joint.type} joint cannot follow another; ignored", "remove the <mimic>")
             continue
         followed = robot.joints.get(mimic.joint)
         if followed is None:
@@ -125,7 +125,7 @@ def check_mimics(robot: UrdfRobot, report: Report, repair: Collection[str] = ())
         if "mimic" in repair:
             report.repaired(mimic.element, f"{message}; the joint is free now", "correct the <mimic> in the file")
         else:
-            fix = "name a joint that moves, or let the reader drop the relation with repair=('mimic',)"
+            fix = "name a joint that moves, or drop the relation with repair=('mimic',)"
             report.error(mimic.element, message, fix)
     _check_mimic_loops({name: mimic.joint for name, mimic in mimics.items()}, mimics, report)
     return mimics

@@ -1,4 +1,4 @@
-"""The shapes of ``<collision>``. Malformed ones are left out with a warning, as the dynamics do without them."""
+"""Reads the shapes of ``<collision>``. Malformed ones cause only a warning, because dynamics does not need them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from artix.io.common.collision_meshes import Meshes, MeshShape, mesh_shape, tell_errors
+from artix.io.common.collision_meshes import Meshes, MeshShape, mesh_shape, summarize_errors
 from artix.io.common.diagnostics import Report
 from artix.io.common.mesh_files import find_file, read_vertices
 from artix.io.common.names import listed
-from artix.io.common.poses import IDENTITY, quaternion_from_rpy
+from artix.io.common.poses import quaternion_from_rpy
 from artix.io.common.xml_tree import Element, read_child, read_number, read_numbers
 from artix.model.geometry import Geometry
 
@@ -20,21 +20,26 @@ KINDS = ("sphere", "capsule", "box", "cylinder", "mesh")
 
 @dataclasses.dataclass
 class MeshFolder:
-    """Where the meshes of a description lie, and what they are taken for; they are left out if that is ``None``."""
+    """Where the meshes of a description are, and how to replace them.
+
+    Attributes:
+      base: the folder that paths are relative to.
+      meshes: the replacement; ``None`` leaves meshes out.
+      errors: :attr:`~artix.io.common.collision_meshes.MeshShape.error` by link name.
+    """
 
     base: Path
     meshes: Meshes | None
     errors: dict[str, float] = dataclasses.field(default_factory=dict)
-    """How far the shapes are from their meshes, see :class:`~artix.io.common.collision_meshes.MeshShape`, by link."""
 
 
 def read_collisions(link: Element, report: Report, folder: MeshFolder) -> tuple[tuple[str | None, Geometry], ...]:
-    """The shapes of a link with their names, ``None`` where they have none.
+    """The shapes of a link with their names, ``None`` for unnamed ones.
 
     Args:
       link: the ``<link>``.
-      report: receives a warning for each shape that is malformed, and an error for each mesh that cannot be read.
-      folder: what becomes of meshes.
+      report: receives a warning for each malformed shape, and an error for each unreadable mesh.
+      folder: where meshes are and how to replace them.
     """
     shapes: list[tuple[str | None, Geometry]] = []
     for element in link.all("collision"):
@@ -54,14 +59,14 @@ def read_collisions(link: Element, report: Report, folder: MeshFolder) -> tuple[
 
 
 def _mesh(collision: Element, report: Report, folder: MeshFolder, meshes: Meshes) -> MeshShape | None:
-    """The shape that stands for the mesh of a ``<collision>``, ``None`` and reported if it cannot be read."""
+    """The shape that replaces the mesh of a ``<collision>``; ``None``, and an error, if the mesh cannot be read."""
     (geometry,) = collision.all("geometry")
     (element,) = geometry.all("mesh")
     name, fix = element.attributes.get("filename", ""), "correct the file, or leave meshes out (meshes=None)"
     path = find_file(name, folder.base) if name else None
     if path is None:
-        packages = "paths count from the folder of the URDF, package:// is looked for above it and in ROS_PACKAGE_PATH"
-        report.error(element, f"there is no file {name!r}", f"{packages}; or leave meshes out (meshes=None)")
+        fix = "paths are relative to the folder of the URDF; package:// is searched above it and in ROS_PACKAGE_PATH"
+        report.error(element, f"there is no file {name!r}", f"{fix}; or leave meshes out (meshes=None)")
         return None
     scale = read_numbers(report, element, "scale", (1.0, 1.0, 1.0))
     try:
@@ -73,9 +78,9 @@ def _mesh(collision: Element, report: Report, folder: MeshFolder, meshes: Meshes
 
 
 def warn_of_meshes(robot: Element, report: Report, folder: MeshFolder) -> None:
-    """Reports the links whose shapes are meshes, in a single warning."""
+    """Reports all links with collision meshes in a single warning."""
     if folder.meshes is not None:
-        tell_errors(report, robot, folder.meshes, folder.errors)
+        summarize_errors(report, robot, folder.meshes, folder.errors)
         return
     links = [
         link.attributes.get("name", "")
@@ -84,7 +89,7 @@ def warn_of_meshes(robot: Element, report: Report, folder: MeshFolder) -> None:
     ]
     if links:
         message = f"the meshes of <collision> are left out (links {listed(links)})"
-        fix = "where contact matters, read them by meshes='hull' or 'capsule', or write a primitive"
+        fix = "where contact matters, read them with meshes='hull' or 'capsule', or write a primitive"
         report.warning(robot, message, fix)
 
 
@@ -113,8 +118,8 @@ def read_shape(collision: Element, report: Report) -> Geometry | None:
 
 
 def read_origin(element: Element, report: Report) -> np.ndarray:
-    """The pose [7] of a ``<collision>`` or ``<visual>`` in its link's frame."""
+    """The pose given by an element's ``<origin>``, shape [7]; the identity if it has none."""
     origin = read_child(report, element, "origin")
     position = read_numbers(report, origin, "xyz", (0.0, 0.0, 0.0))
-    rotation = quaternion_from_rpy(*read_numbers(report, origin, "rpy", (0.0, 0.0, 0.0)))
-    return np.concatenate([position, rotation]) if np.any(rotation[:3]) else np.array([*position, *IDENTITY[3:]])
+    angles = read_numbers(report, origin, "rpy", (0.0, 0.0, 0.0))
+    return np.concatenate([position, quaternion_from_rpy(*angles)])

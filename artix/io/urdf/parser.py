@@ -10,14 +10,14 @@ import numpy as np
 
 from artix.io.common.collision_meshes import Meshes
 from artix.io.common.diagnostics import Report
-from artix.io.common.poses import IDENTITY, quaternion_from_rpy
+from artix.io.common.poses import IDENTITY
 from artix.io.common.xml_tree import Element, is_text, read_child, read_name, read_number, read_numbers, read_xml
-from artix.io.urdf.collisions import MeshFolder, read_collisions, warn_of_meshes
+from artix.io.urdf.collisions import MeshFolder, read_collisions, read_origin, warn_of_meshes
 from artix.model.geometry import Geometry
 
 #: Joints with one degree of freedom.
 MOVING_TYPES = ("revolute", "continuous", "prismatic")
-#: Joints with several degrees of freedom, which by URDF's definition have no limits and no dynamics.
+#: Joints with several degrees of freedom, for which URDF defines no limits and no dynamics.
 COMPOSITE_TYPES = ("planar", "floating")
 
 _XACRO = re.compile(r"\$[{(]")
@@ -25,9 +25,16 @@ _XACRO = re.compile(r"\$[{(]")
 
 @dataclasses.dataclass(frozen=True)
 class UrdfLink:
-    """A ``<link>``: mass [kg], mass frame in the link frame [7], inertia in its axes [kg m^2], shapes.
+    """A ``<link>``.
 
-    ``inertial`` is the element of the first three, if there is one.
+    Attributes:
+      name: its name.
+      element: the XML element.
+      mass: mass [kg].
+      com_pose: mass frame in the link frame, shape [7].
+      inertia: inertia in the axes of the mass frame [kg m^2], shape [3, 3].
+      inertial: the ``<inertial>`` element with these three, if there is one.
+      geometries: shapes with their names, ``None`` for unnamed ones.
     """
 
     name: str
@@ -79,7 +86,7 @@ class UrdfRobot:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every link and joint of the file has a name of its own and every joint its two links."""
+        """Whether every link and joint of the file has a unique name, and every joint a parent and a child."""
         elements = self.element.all("link"), self.element.all("joint")
         return (len(self.links), len(self.joints)) == tuple(map(len, elements))
 
@@ -87,15 +94,15 @@ class UrdfRobot:
 def parse_urdf(path_or_text: str | Path, report: Report, meshes: Meshes | None = None) -> UrdfRobot | None:
     """Reads links and joints one by one.
 
-    :mod:`artix.io.urdf.checks` checks how they fit together, :mod:`artix.io.common.inertias` the inertias.
+    :mod:`artix.io.urdf.checks` checks that they are consistent, :mod:`artix.io.common.inertias` checks the inertias.
 
     Args:
       path_or_text: a path, or the URDF itself.
       report: receives the issues.
-      meshes: what those of colliders are taken for; they are left out if ``None``.
+      meshes: replacement for collision meshes; ``None`` leaves them out.
 
     Returns:
-      The robot, ``None`` if the document is not a URDF at all. Values that could not be read are placeholders.
+      The robot, ``None`` if the document is not a URDF. Values that could not be read are placeholders.
     """
     element = read_xml(path_or_text, report)
     if element is None or not _is_urdf(element, report):
@@ -115,26 +122,26 @@ def parse_urdf(path_or_text: str | Path, report: Report, meshes: Meshes | None =
         if joint is not None:
             joints[joint.name] = joint
     if not element.all("link"):
-        report.error(element, "there is no <link> in it", "describe at least one link")
+        report.error(element, "it has no <link>", "describe at least one link")
     return UrdfRobot(element.attributes.get("name", "").strip() or "robot", element, links, joints)
 
 
 def _is_urdf(robot: Element, report: Report) -> bool:
     xacro = _find_xacro(robot)
     if xacro is not None:
-        message = "this is a xacro file, a program that prints a URDF, and not yet a URDF"
-        report.error(xacro, message, "run `xacro robot.urdf.xacro > robot.urdf` and read what it prints")
+        message = "this is a xacro file, which must be expanded to a URDF first"
+        report.error(xacro, message, "read it with load_xacro, or run `xacro robot.urdf.xacro > robot.urdf`")
         return False
     if robot.tag != "robot":
         report.error(robot, "the outermost element of a URDF is <robot>", "check that this file is a URDF")
         return False
     if not robot.attributes.get("name", "").strip():
-        report.warning(robot, "the robot has no name and is called 'robot'", 'write <robot name="...">')
+        report.warning(robot, "the robot has no name; it will be called 'robot'", 'write <robot name="...">')
     return True
 
 
 def _find_xacro(robot: Element) -> Element | None:
-    """The first element that uses xacro. Its namespace declaration does not count: expanded files still have it."""
+    """The first element that uses xacro, not counting the namespace declaration, which expanded files keep."""
     pending = [robot]
     while pending:
         element = pending.pop()
@@ -156,13 +163,6 @@ def _unique_name(element: Element, known: dict, report: Report) -> str | None:
     return name
 
 
-def _origin(element: Element, report: Report) -> np.ndarray:
-    origin = read_child(report, element, "origin")
-    position = read_numbers(report, origin, "xyz", (0.0, 0.0, 0.0))
-    angles = read_numbers(report, origin, "rpy", (0.0, 0.0, 0.0))
-    return np.concatenate([position, quaternion_from_rpy(*angles)])
-
-
 # --- links --------------------------------------------------------------------------------------------------------
 
 
@@ -172,7 +172,7 @@ def _link(name: str, element: Element, report: Report) -> UrdfLink:
         return UrdfLink(name, element)
     mass_element = read_child(report, inertial, "mass", required=True)
     inertia_element = read_child(report, inertial, "inertia", required=True)
-    com_pose = _origin(inertial, report)
+    com_pose = read_origin(inertial, report)
     before = report.num_errors
     mass = read_number(report, mass_element, "value", 0.0, required=True)
     xx, yy, zz = (read_number(report, inertia_element, key, 0.0, required=True) for key in ("ixx", "iyy", "izz"))
@@ -187,11 +187,11 @@ def _link(name: str, element: Element, report: Report) -> UrdfLink:
 
 
 def _joint(name: str, element: Element, report: Report) -> UrdfJoint | None:
-    """The joint, or ``None`` if its parent or child cannot be read."""
+    """The joint; ``None`` if its parent or child cannot be read."""
     kind = _joint_type(element, report)
     ends = [read_child(report, element, tag, required=True) for tag in ("parent", "child")]
     parent, child = (None if end is None else read_name(report, end, "link") for end in ends)
-    origin = _origin(element, report)
+    origin = read_origin(element, report)
     mimic = _mimic(element, report)
     joint = UrdfJoint(name, element, kind, parent or "", child or "", origin, np.array([1.0, 0.0, 0.0]), mimic=mimic)
     if kind == "planar":
@@ -200,7 +200,7 @@ def _joint(name: str, element: Element, report: Report) -> UrdfJoint | None:
         for tag in ("limit", "dynamics"):
             ignored = read_child(report, element, tag)
             if ignored is not None:
-                report.warning(ignored, f"<{tag}> of a {kind} joint means nothing; ignored", "remove it")
+                report.warning(ignored, f"URDF defines no <{tag}> for a {kind} joint; ignored", "remove it")
     if kind in MOVING_TYPES:
         limits, max_force, max_velocity = _limit(element, kind, report)
         dynamics = read_child(report, element, "dynamics")
@@ -232,13 +232,13 @@ def _axis(element: Element, report: Report) -> np.ndarray:
     axis = np.array(read_numbers(report, axis_element, "xyz", (1.0, 0.0, 0.0)))
     length = float(np.linalg.norm(axis))
     if axis_element is not None and length < 1e-9:
-        report.error(axis_element, "the joint axis has no length", 'give the axis a direction, such as xyz="0 0 1"')
+        report.error(axis_element, "the joint axis has length zero", 'give the axis a direction, such as xyz="0 0 1"')
         return np.array([1.0, 0.0, 0.0])
     return axis / length
 
 
 def _limit(element: Element, kind: str, report: Report) -> tuple[tuple[float, float] | None, float, float]:
-    """Position limits, largest effort and largest speed."""
+    """Position limits, effort limit and velocity limit."""
     limit = read_child(report, element, "limit")
     if limit is None:
         if kind != "continuous":
@@ -256,7 +256,7 @@ def _limit(element: Element, kind: str, report: Report) -> tuple[tuple[float, fl
         return None, max_force, max_velocity
     lower, upper = (read_number(report, limit, key, 0.0) for key in ("lower", "upper"))
     if lower > upper:
-        report.error(limit, f"the lower limit {lower:g} exceeds the upper limit {upper:g}", "exchange or correct them")
+        report.error(limit, f"the lower limit {lower:g} exceeds the upper limit {upper:g}", "swap or correct them")
     elif lower == upper:
         report.warning(limit, f"both limits are {lower:g}, which locks the joint", "widen them if it is to move")
     return (lower, upper), max_force, max_velocity
@@ -265,7 +265,7 @@ def _limit(element: Element, kind: str, report: Report) -> tuple[tuple[float, fl
 def _not_negative(report: Report, element: Element | None, attribute: str, fallback: float) -> float:
     value = read_number(report, element, attribute, fallback)
     if element is not None and value < 0.0:
-        report.error(element, f"{attribute} is {value:g}, but must not be negative", "drop the sign or the attribute")
+        report.error(element, f"{attribute} is {value:g}, but must not be negative", "remove the sign or the attribute")
         return fallback
     return value
 

@@ -1,4 +1,4 @@
-"""Reading URDF, the Unified Robot Description Format, without opening any other file unless asked to read meshes."""
+"""Reads URDF, the Unified Robot Description Format. Opens no other file unless asked to read meshes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WORLD_LINK = "world"
 #: The repairs that can be requested by name.
 REPAIRS = ("inertia", "mimic")
 
-#: The rotation to a frame whose z axis is the x axis of the original one.
+#: Rotation to a frame whose z axis is the x axis of the original one.
 _X_TO_Z = np.array([0.0, 0.0, 0.0, 0.0, np.sqrt(0.5), 0.0, np.sqrt(0.5)])
 
 
@@ -44,38 +44,38 @@ def load_urdf(
     gravity: npt.ArrayLike = STANDARD_GRAVITY,
     dtype: Any = None,
 ) -> Articulation:
-    """Reads a URDF.
+    """Reads a robot from a URDF.
 
-    Links, joints, limits, joint damping and friction, mimic joints and the shapes of ``<collision>`` are read, meshes
-    on request; ``continuous`` joints become ``REVOLUTE``, whose angle wraps, limited ``revolute`` joints
-    ``REVOLUTE_UNWRAPPED``, ``planar`` and ``floating`` ones the sequences of joints of :class:`~artix.CompositeJoint`.
-    ``<visual>``, materials, safety controllers, calibrations, transmissions and the extensions of simulators are
-    skipped, and no other file is opened but for meshes. URDF has no contact friction, so the ground's friction applies.
-    Links are numbered breadth-first and degrees of freedom follow them, so address joints by name
-    (``topology.dofs(name)``) rather than by their order in the file. :func:`check_urdf` lists warnings.
+    The reader supports links, joints with limits, damping and friction, mimic joints, the shapes of ``<collision>``
+    and, on request, its meshes. ``continuous`` joints become ``REVOLUTE``, whose angle wraps; ``revolute`` joints
+    become ``REVOLUTE_UNWRAPPED``; ``planar`` and ``floating`` joints become the joint sequences of
+    :class:`~artix.CompositeJoint`. ``<visual>``, materials, safety controllers, calibrations, transmissions and
+    extensions of simulators are skipped. URDF has no contact friction, so the ground's friction applies. Links are
+    numbered breadth-first and degrees of freedom in the order of their links, so address joints by name
+    (``topology.dofs(name)``) rather than by their order in the file. :func:`check_urdf` lists all warnings.
 
     Args:
       path_or_text: a path, or the URDF itself (a string whose first visible character is ``<``).
       fixed_base: whether the root is fixed to the world; ``None`` fixes it if and only if the root link is called
-        ``world``, which is how a URDF itself says so.
+        ``world``, which is URDF's convention for a fixed base.
       merge_fixed_joints: whether links on fixed joints become part of their parent; each stays as a named frame.
-      repair: names of repairs to make where the description is physically impossible, each raised as a
-        :class:`~artix.DescriptionWarning`. ``"inertia"`` raises the principal inertias as little as a
-        rigid body demands, and drops the inertia of links without mass; ``"mimic"`` frees joints that are said to
-        follow a joint that is not there, is fixed, or is the joint itself. Without ``"inertia"``, inertias that no body
-        has stay as they are, with one such warning for all links; negative moments are refused.
-      strict: whether to refuse all inertias that no body has.
-      meshes: what the meshes of ``<collision>`` become: a ``"hull"`` of at most 16 of their vertices, or the
-        ``"capsule"`` around each; left out when ``None``. Their files are opened with trimesh (extra ``meshes``). How
-        far the shapes are from the meshes, :func:`check_urdf` says.
+      repair: names of repairs to apply to invalid numbers, each with a :class:`~artix.DescriptionWarning`.
+        ``"inertia"`` raises principal moments just enough to make an inertia physically possible, and drops the inertia
+        of links without mass; ``"mimic"`` frees joints that mimic a missing or fixed joint or themselves. Without
+        ``"inertia"``, physically impossible inertias are used as given, with one warning for all links, and negative
+        moments are refused.
+      strict: whether to refuse all physically impossible inertias.
+      meshes: replacement for the meshes of ``<collision>``: a ``"hull"`` of at most 16 of their vertices, or the
+        enclosing ``"capsule"``; ``None`` leaves them out. The files are read with trimesh (extra ``meshes``).
+        :func:`check_urdf` reports the distance of these shapes from the mesh.
       gravity: acceleration of gravity in world axes [m/s^2], shape [3].
       dtype: floating-point type of the arrays; JAX's default when ``None``.
 
     Raises:
-      DescriptionError: the description is refused; its ``issues`` hold all errors with file, line, element and fix.
+      DescriptionError: the description is refused; its ``issues`` list all errors with file, line, element and fix.
       OSError: the file cannot be read.
-      ImportError: trimesh is not installed, and there are meshes to read.
-      ValueError: a repair or what meshes become is unknown, or gravity is malformed.
+      ImportError: there are meshes to read, and trimesh is not installed.
+      ValueError: a repair or the replacement for meshes is unknown, or gravity is malformed.
       TypeError: ``path_or_text`` is neither a string nor a path.
 
     Examples:
@@ -117,11 +117,11 @@ def check_urdf(
     strict: bool = False,
     meshes: Meshes | None = None,
 ) -> list[Issue]:
-    """Everything there is to say about a URDF, errors and warnings by line; never raises for what is in it.
+    """Lists all errors and warnings of a URDF, by line; its content never makes this raise.
 
     Args:
       path_or_text: as for :func:`load_urdf`.
-      repair: repairs to assume, as for :func:`load_urdf`; what they repair is a warning instead of an error.
+      repair: repairs to apply, as for :func:`load_urdf`; they give warnings instead of errors.
       strict: as for :func:`load_urdf`.
       meshes: as for :func:`load_urdf`.
 
@@ -144,7 +144,7 @@ def check_urdf(
     return sorted(report.issues, key=lambda issue: issue.line)
 
 
-#: The report, the robot (``None`` if unreadable), the names of the links parents first, mimic relations by follower.
+#: The report, the robot (``None`` if unreadable), the link names with parents first, mimic relations by follower.
 _Reading = tuple[Report, UrdfRobot | None, list[str], dict[str, UrdfMimic]]
 
 
@@ -167,7 +167,7 @@ def _read(path_or_text: str | Path, repair: Collection[str], strict: bool, meshe
 
 
 def _descriptions(robot: UrdfRobot, name: str, joint: UrdfJoint | None) -> list[LinkDescription]:
-    """The link, preceded by the massless links that a joint with several degrees of freedom puts before it."""
+    """The link, preceded by the massless links of a joint with several degrees of freedom."""
     link, parent, joints = robot.links[name], None if joint is None else joint.parent, list[Joint | None]([None])
     if joint is not None:
         joints = [*_composite(joint).named_joints(name)] if joint.type in COMPOSITE_TYPES else [_joint(joint)]
@@ -184,7 +184,7 @@ def _descriptions(robot: UrdfRobot, name: str, joint: UrdfJoint | None) -> list[
 
 
 def _composite(joint: UrdfJoint) -> CompositeJoint:
-    """The floating joint, or the planar one, whose axis is the normal of its plane."""
+    """The floating joint, or the planar joint, whose axis is the normal of its plane."""
     if joint.type == "floating":
         return CompositeJoint.free(name=joint.name, parent_pose=joint.origin)
     coordinate, turn = joint_frame(joint.axis)

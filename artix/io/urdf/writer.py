@@ -1,4 +1,4 @@
-"""Writing URDF."""
+"""Writes URDF."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ import numpy as np
 from artix.io.common.diagnostics import DescriptionError, Issue
 from artix.io.common.poses import compose, inverse, rotation_matrix, rpy_from_quaternion, translation
 from artix.io.common.text import number, numbers
-from artix.io.common.unsaid import check_xml_names, unsaid, writable_topology
+from artix.io.common.unsupported import check_xml_names, unsupported_features, writable_topology
 from artix.io.urdf.reader import WORLD_LINK
 from artix.model.articulation import Articulation
 from artix.model.geometry import GeometryType
 from artix.model.joints import JointType
 from artix.model.topology import Topology
 
-_SAYS = ("max_velocity", "max_force", "viscous", "friction", "mimic", "geometry")
+_SUPPORTED = ("max_velocity", "max_force", "viscous", "friction", "mimic", "geometry")
 
 
 def save_urdf(articulation: Articulation, path: str | Path) -> list[Issue]:
-    """Writes an articulation as a URDF.
+    """Writes an articulation as URDF.
 
-    Links, inertials, joints with limits, damping and friction, mimic joints and shapes are written, but for hulls and
-    sensors; additional frames become links without mass on fixed joints. Where a joint does not pass through its link's
-    origin, as URDF demands, the link's frame is moved onto the joint.
+    The file has links with inertials and shapes (except hulls and sensors), and joints with limits, damping, friction
+    and mimic relations. Frames become massless links on fixed joints. URDF requires a joint axis to pass through the
+    origin of the child link; where it does not, the link's frame is moved onto the axis.
 
     Args:
       articulation: a single articulation.
       path: the file.
 
     Returns:
-      What URDF cannot say, one warning each.
+      One warning for each thing that URDF cannot express.
 
     Raises:
-      DescriptionError: a joint has no counterpart (helical, or spherical with several axes), or XML forbids a name.
+      DescriptionError: URDF has no such joint (helical, or spherical with several axes), or XML does not allow a name.
       TypeError, ValueError: the articulation is padded or batched.
       OSError: the file cannot be written.
 
@@ -60,8 +60,8 @@ class _Writer:
         self.articulation = articulation
         self.topology = writable_topology(articulation)
         check_xml_names(self.topology, file)
-        self.issues = unsaid(articulation, "URDF", file, _SAYS)
-        #: Pose of the written frame of each link in the link's own frame.
+        self.issues = unsupported_features(articulation, "URDF", file, _SUPPORTED)
+        #: Pose of the link frame in the file, in the link's own frame, by link.
         self.written_frame = [self._written_frame(link) for link in range(self.topology.num_links)]
 
     def text(self) -> str:
@@ -85,7 +85,7 @@ class _Writer:
         return np.asarray(getattr(self.articulation, field)[index], float)
 
     def _written_frame(self, link: int) -> np.ndarray:
-        """The link's frame, moved to the nearest point of its revolute joint's axis."""
+        """The link's frame, moved to the nearest point on the axis of its revolute joint."""
         child = self._pose("joint_child_pose", link)
         if _kind(self.topology, link) != "revolute":
             return translation(np.zeros(3))
@@ -94,7 +94,8 @@ class _Writer:
         if np.linalg.norm(point) <= 1e-12:
             return translation(np.zeros(3))
         name = self.topology.link_names[link]
-        self._warn(f"link {name!r}", "its joint passes beside its origin; its frame is moved there", "nothing")
+        message = "its joint axis does not pass through its origin; its frame is moved onto the axis"
+        self._warn(f"link {name!r}", message, "nothing")
         return translation(point)
 
     def _refuse_joints(self) -> None:
@@ -141,7 +142,7 @@ class _Writer:
         ]
 
     def _shape(self, index: int) -> list[str]:
-        """A ``<collision>``; nothing for shapes that URDF lacks."""
+        """A ``<collision>``; nothing if URDF has no such shape."""
         shape, arrays = self.topology.geometries[index], self.articulation.geometry
         if shape.sensor or shape.type is GeometryType.HULL:
             return []
@@ -153,7 +154,7 @@ class _Writer:
         else:
             attributes = f'radius="{number(size[0])}" length="{number(2.0 * size[1])}"'
         if shape.type is GeometryType.CAPSULE:
-            self._warn(f"geometry {shape.name!r}", "not every reader of URDF knows <capsule>", "nothing")
+            self._warn(f"geometry {shape.name!r}", "not every URDF reader supports <capsule>", "nothing")
         pose = compose(inverse(self.written_frame[shape.link]), np.asarray(arrays.pose[index], float))
         return [
             f"    <collision name={quoteattr(shape.name)}>",
@@ -180,7 +181,7 @@ class _Writer:
         ]
 
     def _moving(self, link: int, axis: np.ndarray) -> tuple[str, list[str]]:
-        """URDF's type of a joint with one degree of freedom, and the elements within it."""
+        """URDF's type of a joint with one degree of freedom, and its child elements."""
         robot, name = self.articulation, self.topology.joint_names[link - 1]
         dof = self.topology.dofs(name).start
         friction = float(robot.friction.viscous[dof]), float(robot.friction.static[dof])
@@ -207,15 +208,18 @@ class _Writer:
         kind, limited = _kind(self.topology, link), np.isfinite(low) or np.isfinite(high)
         joint_type = self.topology.joint_types[link]
         if limited and not (np.isfinite(low) and np.isfinite(high)):
-            self._warn(element, "URDF limits both sides of a joint or none; written as unlimited", "give both limits")
+            message = "URDF has no joints with a limit on one side only; written as unlimited"
+            self._warn(element, message, "give both limits")
             limited = False
         if limited:
             limit = {"lower": low, "upper": high, **limit}
         if kind == "prismatic" and not limited:
-            self._warn(element, "URDF has no unlimited prismatic joint", "other readers lock it: give it limits")
+            self._warn(element, "URDF has no unlimited prismatic joint", "give it limits, or other readers may lock it")
         if kind == "revolute" and (joint_type is not JointType.REVOLUTE_UNWRAPPED) == limited:
             read = "revolute_unwrapped" if limited else "revolute"
-            self._warn(element, f"URDF has no {joint_type.name.lower()} joint like it; read as {read}", "nothing")
+            having = "with limits" if limited else "without limits"
+            message = f"URDF has no {joint_type.name.lower()} joint {having}; it will be read as {read}"
+            self._warn(element, message, "nothing")
         if kind == "revolute" and not limited:
             kind = "continuous"
         return kind, " ".join(f'{key}="{number(value)}"' for key, value in limit.items())
@@ -236,7 +240,7 @@ class _Writer:
 
 
 def _kind(topology: Topology, link: int) -> str:
-    """What URDF would call the joint, unlimited rotations included."""
+    """The kind of a joint in URDF's terms; ``"revolute"`` includes unlimited ones."""
     axes = topology.joint_axes[link]
     if topology.joint_types[link] is JointType.PRISMATIC:
         return "prismatic"

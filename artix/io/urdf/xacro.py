@@ -1,4 +1,4 @@
-"""Reading xacro, the macro language in which many URDFs are written, through the optional package ``xacrodoc``."""
+"""Reads xacro, the macro language of many URDFs, with the optional package ``xacrodoc``."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from artix.model.articulation import Articulation
 
 
 def load_xacro(path: str | Path, *, arguments: Mapping[str, str] | None = None, **options: Any) -> Articulation:
-    """Expands a xacro file and reads the URDF that comes out.
+    """Expands a xacro file and reads the resulting URDF.
 
-    A xacro file is a program: it may include other files and evaluates Python expressions, so expand only files that
-    you trust. The lines in messages about the URDF are those of the expanded text.
+    A xacro file is a program: it may include other files and evaluate Python expressions, so expand only files that
+    you trust. Line numbers in messages about the URDF refer to the expanded text.
 
     Args:
       path: the file.
@@ -47,7 +47,7 @@ def load_xacro(path: str | Path, *, arguments: Mapping[str, str] | None = None, 
 
 
 def check_xacro(path: str | Path, *, arguments: Mapping[str, str] | None = None, **options: Any) -> list[Issue]:
-    """Everything there is to say about the URDF that a xacro file makes; see :func:`load_xacro`.
+    """Lists all errors and warnings of the URDF that a xacro file expands to; see :func:`load_xacro`.
 
     Args:
       path: the file.
@@ -73,15 +73,15 @@ def check_xacro(path: str | Path, *, arguments: Mapping[str, str] | None = None,
 
 
 def expand_xacro(path: str | Path, arguments: Mapping[str, str] | None = None) -> str:
-    """The URDF that a xacro file prints; raises as :func:`load_xacro`."""
+    """Expands a xacro file to the text of a URDF; raises the same errors as :func:`load_xacro`."""
     try:
         import xacrodoc
     except ImportError as error:
-        raise ImportError("xacro files are expanded by the package xacrodoc: pip install 'artix[xacro]'") from error
-    Path(path).read_bytes()  # An unreadable file is no fault of its content.
+        raise ImportError("expanding xacro files requires xacrodoc: pip install 'artix[xacro]'") from error
+    Path(path).read_bytes()  # Raises OSError here rather than a DescriptionError below if the file is unreadable.
     try:
         return xacrodoc.XacroDoc.from_file(path, subargs=dict(arguments or {}), resolve_packages=False).dom.toxml()
-    except Exception as error:  # The file's own expressions may fail in any way.
+    except Exception as error:  # Expressions in the file may raise any exception.
         message = f"xacro cannot expand it: {' '.join(str(error).split()) or type(error).__name__}"
         fix = "correct the file, or give the value of each <xacro:arg> in arguments"
         raise DescriptionError([Issue("error", str(path), 1, "xacro", message, fix)]) from error

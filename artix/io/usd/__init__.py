@@ -1,4 +1,4 @@
-"""USD with UsdPhysics and the PhysX schema: reading, writing, and the tendon attachment schemas over stock ``pxr``."""
+"""Reads and writes USD with the UsdPhysics and PhysX schemas; provides the tendon attachment schemas for stock USD."""
 
 from artix.io.usd.reader import check_usd as check_usd
 from artix.io.usd.reader import load_usd as load_usd

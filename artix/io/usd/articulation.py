@@ -1,4 +1,4 @@
-"""One articulation of a stage: its tree, its links' names and descriptions, and the gravity on it."""
+"""One articulation of a stage: its tree, the names and descriptions of its links, and gravity."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from artix.io.usd.stage import UsdPrim, UsdScene
 from artix.io.usd.tree import UsdTree, colliders_by_body, find_root, find_tree
 from artix.io.usd.units import DEGREE
 
-#: The name of the root link that stands for the world, where the first joint to the world can move.
+#: Name of the root link that represents the world if the first joint to the world can move.
 WORLD_LINK = "world"
 
 #: Key of a prim's custom data by which ``save_usd`` marks it as an additional frame.
@@ -39,11 +39,11 @@ class UsdArticulation:
 
     Attributes:
       scene: the stage.
-      root: the prim that is its root.
+      root: the articulation's root prim.
       tree: its links and joints.
-      names: the link names by the paths of their bodies; the key ``None`` is the world, if that is a link.
-      colliders: the colliders of each body by its path.
-      shapes: those of them that are shapes of its link, once :meth:`links` has read them.
+      names: link names by the paths of their bodies; the key ``None`` is the world, if that is a link.
+      colliders: the colliders of each body, by path.
+      shapes: the colliders of each body that become shapes of its link, by path; filled by :meth:`links`.
     """
 
     scene: UsdScene
@@ -55,7 +55,7 @@ class UsdArticulation:
 
     @property
     def name(self) -> str:
-        """The name of the root, or of the nearest prim above it that is not a link, a joint or a mere scope."""
+        """The name of the root, or of the nearest prim above it that is not a link, a joint or a scope."""
         path = self.root.path
         while path in self.names or str(self.scene.prims[path].prim.GetTypeName()) in (*KINDS, "Scope"):
             path = path.rpartition("/")[0]
@@ -64,7 +64,7 @@ class UsdArticulation:
         return self.scene.prims[path].name
 
     def links(self) -> list[LinkDescription]:
-        """The links, parents first; reports what is wrong with them."""
+        """Reads the links, parents first, and reports mistakes in them."""
         links = []
         if self.tree.root is None:
             links.append(LinkDescription(self.names[None], None, None, 0.0, IDENTITY, np.zeros((3, 3))))
@@ -87,7 +87,7 @@ class UsdArticulation:
         return LinkDescription(name, parent_name, inbound, *mass, self._link_options(body), named)
 
     def _link_options(self, body: UsdPrim) -> dict[str, float]:
-        """The properties of ``PhysxRigidBodyAPI``; PhysX's defaults hold only where the schema is applied."""
+        """The properties of ``PhysxRigidBodyAPI``; PhysX's defaults apply only if the schema is applied."""
         applied = body.has("PhysxRigidBodyAPI")
 
         def number(name: str, fallback: float, **options: Any) -> float:
@@ -112,7 +112,7 @@ class UsdArticulation:
         ]
 
     def gravity(self) -> np.ndarray:
-        """Gravity in world axes [m/s^2], shape [3], of the scene that owns the root body, or of the first scene."""
+        """Gravity of the root body's scene, or of the first scene, in world axes [m/s^2], shape [3]."""
         prims = [prim for prim in self.scene.prims.values() if str(prim.prim.GetTypeName()) == "PhysicsScene"]
         owner = self.scene.prims[self.tree.bodies[0]].read_target("physics:simulationOwner")
         owned = [prim for prim in prims if prim.path == owner] or prims
@@ -121,8 +121,8 @@ class UsdArticulation:
             return EARTH_GRAVITY * down
         scene = owned[0]
         if len(owned) > 1:
-            message = f"{len(owned)} scenes; gravity is that of this one"
-            self.scene.report.warning(scene, message, "name one by physics:simulationOwner of the root body")
+            message = f"there are {len(owned)} scenes; gravity is taken from this one"
+            self.scene.report.warning(scene, message, "name one in physics:simulationOwner of the root body")
         magnitude = scene.read_number("physics:gravityMagnitude", -np.inf, infinite=True)
         direction = scene.read_array("physics:gravityDirection", 3)
         size = magnitude * self.scene.units.length if magnitude >= 0.0 else EARTH_GRAVITY
@@ -135,19 +135,19 @@ class UsdArticulation:
         return size * in_world / np.linalg.norm(in_world)
 
     def note_unread(self) -> None:
-        """Reports the properties of its prims that an articulation cannot hold."""
+        """Reports properties of the prims that the reader does not use."""
         joints = [joint.prim for _, joint, _ in self.tree.edges] + [joint.prim for joint in self.tree.loops]
         for prim in {prim.path: prim for prim in [self.root, *self._bodies(), *joints]}.values():
             names = prim.unread()
             if names:
-                self.scene.report.warning(prim, f"not carried: {', '.join(names)}", "nothing, if they do not matter")
+                self.scene.report.warning(prim, f"not read: {', '.join(names)}", "nothing, if they do not matter")
 
     def _bodies(self) -> list[UsdPrim]:
         return [self.scene.prims[path] for path in self.tree.bodies]
 
 
 def read_articulation(scene: UsdScene, root: str | None, fixed_base: bool | None) -> UsdArticulation | None:
-    """The articulation with the given root, or the only one; ``None``, and reported, if there is none."""
+    """Finds the articulation with the given root, or the only one; ``None``, and an error, if there is none."""
     bodies, static = _rigid_bodies(scene)
     joints = [joint for prim in scene.prims.values() if (joint := read_joint(scene, prim, bodies)) is not None]
     prim = find_root(scene, root)
@@ -161,7 +161,7 @@ def read_articulation(scene: UsdScene, root: str | None, fixed_base: bool | None
 
 
 def _rigid_bodies(scene: UsdScene) -> tuple[dict[str, UsdPrim], list[str]]:
-    """The bodies that move, and the paths of those that are disabled or kinematic."""
+    """The dynamic bodies by path, and the paths of disabled and kinematic ones."""
     moving, static = {}, []
     for path, prim in scene.prims.items():
         if prim.has("PhysicsRigidBodyAPI"):
@@ -184,15 +184,15 @@ def _note_other_joints(scene: UsdScene, tree: UsdTree) -> None:
         ends = [prim.read_target(f"physics:body{side}") or "/" for side in "01"]
         targets = {str(path) for relation in prim.prim.GetRelationships() for path in relation.GetTargets()}
         if any(enclosing(end, bodies) for end in ends) or targets & joints:
-            message = f"a prim of type {kind} acts on the articulation and is not carried"
-            scene.report.left_out(prim, message, "use joints, drives, mimic joints and tendons that are")
+            message = f"a prim of type {kind} acts on the articulation and is not supported"
+            scene.report.left_out(prim, message, "use joints, drives, mimic joints and tendons")
 
 
 def _names(scene: UsdScene, tree: UsdTree) -> dict[str | None, str]:
-    """Link names by the paths of the bodies; disambiguates names that several bodies, or several joints, share."""
-    _tell_apart([scene.prims[path] for path in tree.bodies])
-    _tell_apart([joint.prim for _, joint, _ in tree.edges])
-    _tell_apart([joint.prim for joint in tree.loops])
+    """Link names by the paths of the bodies; makes the names of bodies and joints unique."""
+    _disambiguate([scene.prims[path] for path in tree.bodies])
+    _disambiguate([joint.prim for _, joint, _ in tree.edges])
+    _disambiguate([joint.prim for joint in tree.loops])
     names: dict[str | None, str] = {path: scene.prims[path].name for path in tree.bodies}
     for _, joint, child in tree.edges:
         if is_between(child):
@@ -205,8 +205,8 @@ def _names(scene: UsdScene, tree: UsdTree) -> dict[str | None, str]:
     return names
 
 
-def _tell_apart(prims: list[UsdPrim]) -> None:
-    """Renames prims that share a name: each gets its path without the part that all prims have in common."""
+def _disambiguate(prims: list[UsdPrim]) -> None:
+    """Renames prims that share a name to their paths, without the parents that all prims have in common."""
     counts = collections.Counter(prim.name for prim in prims)
     shared = _common([prim.path.split("/") for prim in prims])
     for prim in prims:
@@ -215,7 +215,7 @@ def _tell_apart(prims: list[UsdPrim]) -> None:
 
 
 def _common(parts: list[list[str]]) -> list[str]:
-    """The parents that all of these paths share."""
+    """The parents common to all paths."""
     shared = []
     for level in zip(*(part[:-1] for part in parts), strict=False):
         if len(set(level)) > 1:

@@ -1,4 +1,4 @@
-"""Writes to a stage: prims with valid USD names, applied schemas and typed values."""
+"""Writes prims to a stage, with valid USD names, applied schemas and typed values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Author:
     """Writes prims below one prim of a new stage in metres, kilograms and degrees, with z up.
 
     Args:
-      name: the name of that prim, which is the articulation's.
+      name: name of that prim, the articulation's name.
       report: receives what USD cannot express.
     """
 
@@ -25,7 +25,7 @@ class Author:
         pxr = import_pxr()
         self.stage = pxr.Usd.Stage.CreateInMemory()
         self._report = report
-        self._unsaid: dict[tuple[str, str], list[Usd.Prim]] = {}
+        self._warnings: dict[tuple[str, str], list[Usd.Prim]] = {}
         pxr.UsdGeom.SetStageUpAxis(self.stage, pxr.UsdGeom.Tokens.z)
         pxr.UsdGeom.SetStageMetersPerUnit(self.stage, 1.0)
         pxr.UsdPhysics.SetStageKilogramsPerUnit(self.stage, 1.0)
@@ -34,7 +34,7 @@ class Author:
         self.top = self.define("Xform", name, self.world)
 
     def define(self, kind: str, name: str, parent: Usd.Prim | None = None) -> Usd.Prim:
-        """A new prim; a name that is taken or not a valid USD identifier is kept in the prim's custom data."""
+        """Creates a prim; a name that is taken or not a valid USD identifier is kept in the prim's custom data."""
         path = (self.top if parent is None else parent).GetPath()
         spelled = import_pxr().Tf.MakeValidIdentifier(name)
         unique, number = spelled, 2
@@ -45,20 +45,20 @@ class Author:
             prim.SetCustomDataByKey(NAME_KEY, name)
         return prim
 
-    def cannot_say(self, prim: Usd.Prim, message: str, fix: str = "nothing, or set it after reading") -> None:
-        """Remembers something that USD cannot express."""
-        self._unsaid.setdefault((message, fix), []).append(prim)
+    def report_unsupported(self, prim: Usd.Prim, message: str, fix: str = "nothing, or set it after reading") -> None:
+        """Records something that USD cannot express."""
+        self._warnings.setdefault((message, fix), []).append(prim)
 
     def finish(self) -> Usd.Stage:
-        """The stage; reports what it cannot express, one warning for all prims with the same remark."""
-        for (message, fix), prims in self._unsaid.items():
+        """Returns the stage, and reports what it cannot express, in one warning for all prims with the same message."""
+        for (message, fix), prims in self._warnings.items():
             names = ", ".join(f"<{prim.GetPath()}>" for prim in prims)
             self._report.left_out(Location(names), message, fix)
         return self.stage
 
 
 def author(prim: Usd.Prim, type_name: str, name: str, value: Any, *, uniform: bool = False) -> None:
-    """Sets an attribute; creates it with the given value type where the prim's schemas lack it."""
+    """Sets an attribute; creates it with the given value type if the prim's schemas do not define it."""
     sdf = import_pxr().Sdf
     variability = sdf.VariabilityUniform if uniform else sdf.VariabilityVarying
     attribute = prim.GetAttribute(name)
@@ -68,7 +68,7 @@ def author(prim: Usd.Prim, type_name: str, name: str, value: Any, *, uniform: bo
 
 
 def author_floats(prim: Usd.Prim, space: str, **values: Any) -> None:
-    """Sets attributes of type float in a namespace."""
+    """Sets float attributes in a namespace."""
     for name, value in values.items():
         author(prim, "float", f"{space}:{name}", float(value))
 

@@ -1,4 +1,4 @@
-"""Writes shapes to USD as colliders, and their materials as physics materials."""
+"""Writes shapes as USD colliders, and their materials as physics materials."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _KINDS = {
 def write_colliders(
     out: Author, topology: Topology, arrays: Articulation, bodies: list[Usd.Prim], root: Usd.Prim
 ) -> None:
-    """Writes every shape below the prim of its link, sensors as PhysX's triggers, and which of them touch each other.
+    """Writes every shape below the prim of its link, sensors as PhysX triggers, and filters for contact pairs.
 
     Args:
-      out: where to.
+      out: the stage.
       topology: the topology.
       arrays: the articulation as NumPy arrays.
       bodies: the prims of the links.
-      root: the prim of the articulation's own schemas.
+      root: the prim with the articulation's schemas.
     """
     shapes, first = arrays.geometry, 0
     materials: dict[tuple[float, ...], Usd.Prim] = {}
@@ -62,7 +62,7 @@ def write_colliders(
 
 
 def _write_pairs(out: Author, topology: Topology, root: Usd.Prim, prims: dict[str, Usd.Prim]) -> None:
-    """Whether shapes touch each other, and, as filtered pairs, those that do not although they could."""
+    """Enables self-collision if there are pairs, and filters all other pairs."""
     author(root, "bool", "physxArticulation:enabledSelfCollisions", bool(topology.geometry_pairs))
     if not topology.geometry_pairs:
         return
@@ -70,7 +70,8 @@ def _write_pairs(out: Author, topology: Topology, root: Usd.Prim, prims: dict[st
     paired = {name for pair in topology.geometry_pairs for name in pair}
     for shape in topology.geometries:
         if shape.sensor and shape.name in paired:
-            out.cannot_say(prims[shape.name], "a trigger, which the ground does not feel, does not touch others either")
+            message = "a sensor is written as a trigger, which does not touch other links either"
+            out.report_unsupported(prims[shape.name], message)
     for k, a in enumerate(topology.geometries):
         apart = [b.name for b in topology.geometries[k + 1 :] if frozenset((a.name, b.name)) not in touching]
         if apart:
@@ -92,7 +93,7 @@ def _write_size(out: Author, prim: Usd.Prim, shape: GeometryStructure, size: np.
         prim.AddAppliedSchema("PhysicsMeshCollisionAPI")
         author(prim, "token", "physics:approximation", "convexHull", uniform=True)
         if size[0]:
-            out.cannot_say(prim, "the radius about the points of a hull is dropped")
+            out.report_unsupported(prim, "the rounding radius of a hull is dropped")
     else:
         author(prim, "double", "radius", float(size[0]))
         if shape.type is not GeometryType.SPHERE:

@@ -1,4 +1,4 @@
-"""Colliders as shapes on links. Those that cannot be read are left out with a warning, as dynamics do without them."""
+"""Reads colliders as shapes on links. Unreadable ones cause only a warning, because dynamics does not need them."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import Any
 
 import numpy as np
 
-from artix.io.common.collision_meshes import mesh_shape, tell_errors
+from artix.io.common.collision_meshes import mesh_shape, summarize_errors
 from artix.io.common.diagnostics import Report
 from artix.io.common.poses import IDENTITY, compose
 from artix.io.usd.stage import UsdPrim, UsdScene, import_pxr
-from artix.model.geometry import MOST_HULL_POINTS, Geometry, GeometryType
+from artix.model.geometry import MAX_HULL_POINTS, Geometry, GeometryType
 
 #: Schema of PhysX's triggers, shapes that report overlaps and exert no force: sensors.
 TRIGGER_SCHEMA = "PhysxTriggerAPI"
 
 _HALF = np.sqrt(0.5)
-#: Rotations of a frame that take its z axis to the named axis.
+#: Rotations that take the z axis to the named axis, quaternions xyzw.
 _Z_TO = {"X": (0.0, _HALF, 0.0, _HALF), "Y": (-_HALF, 0.0, 0.0, _HALF), "Z": (0.0, 0.0, 0.0, 1.0)}
 
 
 def collider_shapes(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) -> list[tuple[UsdPrim, Geometry]]:
     """The shapes of a body in its frame, with their prims.
 
-    Cubes, spheres, capsules, cylinders, and meshes with ``physics:approximation`` ``boundingCube``,
-    ``boundingSphere``, or with at most 16 vertices are read, others if the scene says as what. Friction is the
-    material's dynamic friction.
+    Supported are cubes, spheres, capsules, cylinders, meshes whose ``physics:approximation`` is ``boundingCube`` or
+    ``boundingSphere``, and meshes with at most 16 vertices; ``scene.meshes`` chooses a replacement for larger ones.
+    Friction is the material's dynamic friction.
 
     Args:
       scene: the stage; receives a warning for each collider that is left out.
@@ -35,18 +35,16 @@ def collider_shapes(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
     """
     shapes: list[tuple[UsdPrim, Geometry]] = []
     for collider in colliders:
-        # A faulty collider is no reason to refuse the articulation.
+        # A faulty collider is not a reason to refuse the articulation.
         trial = copy.copy(scene)
         trial.report, trial._transforms = Report(scene.report.file), {}
         shape = read_shape(trial, UsdPrim(collider.prim, trial.report), body)
         problem = trial.report.errors[0].message if trial.report.num_errors else None
         if shape is None or problem is not None:
             kind = str(collider.prim.GetTypeName()) or "no type"
-            message = problem or f"a collider of type {kind} that is no shape of artix"
-            fix = (
-                f"where contact matters, use a Cube, Sphere, Capsule, Cylinder, or a Mesh of {MOST_HULL_POINTS} points"
-            )
-            fix += ", or read them by meshes='hull' or 'capsule'" if kind == "Mesh" else ""
+            message = problem or f"a collider of type {kind} is not supported"
+            fix = f"where contact matters, use a Cube, Sphere, Capsule, Cylinder, or a Mesh of {MAX_HULL_POINTS} points"
+            fix += ", or read it with meshes='hull' or 'capsule'" if kind == "Mesh" else ""
             scene.report.warning(collider, f"touches nothing: {message}", fix)
             continue
         scene.report.issues += trial.report.issues
@@ -55,7 +53,7 @@ def collider_shapes(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
 
 
 def read_shape(scene: UsdScene, collider: UsdPrim, body: UsdPrim) -> Geometry | None:
-    """The shape in the body's frame, ``None`` if there is none."""
+    """The shape of a collider in the body's frame; ``None`` if it is not supported."""
     pose = scene.relative_pose(collider.path, body.path)
     scale, kind = np.abs(scene.scale(collider.path)), str(collider.prim.GetTypeName())
     material: dict[str, Any] = {**_material(scene, collider), "sensor": collider.has(TRIGGER_SCHEMA)}
@@ -99,17 +97,17 @@ def _mesh(
         return Geometry(type=GeometryType.SPHERE, size=(radius,), pose=center, **material)
     # Exporters repeat a vertex for each of its normals.
     _, first = np.unique(points, axis=0, return_index=True)
-    if len(first) <= MOST_HULL_POINTS:
+    if len(first) <= MAX_HULL_POINTS:
         return Geometry.hull(points[np.sort(first)], pose=pose, **material)
     if scene.meshes is None:
         return None
     found = mesh_shape(points[np.sort(first)], scene.meshes, pose, **material)
-    tell_errors(scene.report, collider, scene.meshes, {collider.name: found.error})
+    summarize_errors(scene.report, collider, scene.meshes, {collider.name: found.error})
     return found.geometry
 
 
 def _material(scene: UsdScene, collider: UsdPrim) -> dict[str, float]:
-    """The parameters of the physics material bound to a collider, in SI units; empty without one."""
+    """The parameters of the physics material bound to a collider, in SI units; empty if there is none."""
     bound, _ = import_pxr().UsdShade.MaterialBindingAPI(collider.prim).ComputeBoundMaterial("physics")
     if not bound:
         return {}

@@ -1,4 +1,4 @@
-"""Mimic joints, tendons and loop joints of an articulation in the schemas of PhysX and UsdPhysics."""
+"""Writes mimic joints, tendons and loop joints with the schemas of PhysX and UsdPhysics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def write_mimic_joints(topology: Topology, arrays: Articulation, joints: list[Usd.Prim]) -> None:
-    """``PhysxMimicJointAPI`` on the followers; ``joints`` are the prims of the inbound joints of links 1 and up."""
+    """Applies ``PhysxMimicJointAPI`` to the followers; ``joints`` are the prims of the joints of links 1, 2, ..."""
     for index, (follower, reference) in enumerate(topology.mimic_dofs):
         prim, reference_prim = (joints[topology.dof_link[dof] - 1] for dof in (follower, reference))
         axis, reference_axis = (Axis(topology.dof_axis[dof]) for dof in (follower, reference))
@@ -46,28 +46,28 @@ def write_mimic_joints(topology: Topology, arrays: Articulation, joints: list[Us
 
 
 def _rotation_instance(axis: Axis) -> str:
-    """The schema's instance name: it knows only rotations, and ignores the name on a prismatic joint."""
+    """The schema's instance name: only rotations exist, and on a prismatic joint the name has no effect."""
     return INSTANCE_OF[Axis(axis % 3)]
 
 
 def write_fixed_tendons(out: Author, topology: Topology, arrays: Articulation, joints: list[Usd.Prim]) -> None:
-    """``PhysxTendonAxisRootAPI`` on the first joint of each tendon, ``PhysxTendonAxisAPI`` on the others."""
+    """Applies ``PhysxTendonAxisRootAPI`` to the first joint of each tendon, ``PhysxTendonAxisAPI`` to the others."""
     first = 0
     for index, tendon in enumerate(topology.fixed_tendons):
-        reason = _unsayable(topology, tendon)
+        reason = _why_unsupported(topology, tendon)
         if reason:
-            out.cannot_say(out.top, f"fixed tendon {tendon.name!r} is not written: {reason}")
+            out.report_unsupported(out.top, f"fixed tendon {tendon.name!r} is not written: {reason}")
         else:
             _write_fixed_tendon(topology, arrays, joints, index, first)
         first += len(tendon.dofs)
 
 
-def _unsayable(topology: Topology, tendon: FixedTendonStructure) -> str:
+def _why_unsupported(topology: Topology, tendon: FixedTendonStructure) -> str:
     """Why USD cannot express a fixed tendon; empty if it can."""
     if tendon.parents.count(-1) != 1:
-        return "in USD one joint is next to its root link"
+        return "USD requires exactly one joint next to its root link"
     if any(len(topology.joint_axes[topology.dof_link[dof]]) != 1 for dof in tendon.dofs):
-        return "in USD its joints have one degree of freedom each"
+        return "USD requires joints with one degree of freedom"
     return ""
 
 
@@ -101,7 +101,7 @@ def _write_fixed_tendon(
 
 
 def write_spatial_tendons(out: Author, topology: Topology, arrays: Articulation, bodies: list[Usd.Prim]) -> None:
-    """PhysX's attachment schemas on the prims of the links."""
+    """Applies PhysX's attachment schemas to the prims of the links."""
     first = 0
     for index, tendon in enumerate(topology.spatial_tendons):
         _write_spatial_tendon(out, arrays, tendon, bodies, index, first)
@@ -113,7 +113,9 @@ def _write_spatial_tendon(
 ) -> None:
     numbers, names = arrays.spatial_tendons, _attachment_names(tendon, bodies)
     if float(numbers.coefficient[first]) != 1.0:
-        out.cannot_say(bodies[tendon.links[0]], f"the root of tendon {tendon.name!r} is read with the coefficient 1")
+        out.report_unsupported(
+            bodies[tendon.links[0]], f"the root of tendon {tendon.name!r} will be read with coefficient 1"
+        )
     for number, (link, parent) in enumerate(zip(tendon.links, tendon.parents, strict=True)):
         at = first + number
         point: PhysxTendonAttachmentAPI
@@ -138,7 +140,7 @@ def _write_spatial_tendon(
 
 
 def _attachment_names(tendon: SpatialTendonStructure, bodies: list[Usd.Prim]) -> list[str]:
-    """Instance names, unique on each body: the tendon's name for the root, else the attachment's own or a number."""
+    """Instance names, unique on each body: the tendon's name for the root, else the attachment's, or a number."""
     valid = import_pxr().Tf.MakeValidIdentifier
     taken = {
         (link, attachment.GetName())
@@ -167,7 +169,7 @@ _LOOP_PRIM_TYPES = {
 
 
 def write_loop_joints(out: Author, topology: Topology, arrays: Articulation, bodies: list[Usd.Prim]) -> None:
-    """Joints that are excluded from the articulation."""
+    """Writes loop joints as joints that are excluded from the articulation."""
     for index, joint in enumerate(topology.loop_joints):
         prim = out.define(_LOOP_PRIM_TYPES[joint.type], joint.name)
         ends = (None if joint.link_a < 0 else bodies[joint.link_a], bodies[joint.link_b])

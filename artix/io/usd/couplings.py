@@ -1,4 +1,4 @@
-"""Couplings outside the tree: mimic joints and joints that close loops."""
+"""Reads couplings outside the tree: mimic joints and loop joints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Dof = tuple[str, UsdAxis, float]
 
 
 def mimic_joints(description: UsdArticulation) -> list[MimicJoint]:
-    """The relations of ``PhysxMimicJointAPI`` and ``NewtonMimicAPI``; reports those that are wrong."""
+    """Reads the relations of ``PhysxMimicJointAPI`` and ``NewtonMimicAPI``, and reports mistakes in them."""
     joints = {joint.prim.path: (joint, joint.sign(parent)) for parent, joint, _ in description.tree.edges}
     mimics = []
     for joint, sign in joints.values():
@@ -40,7 +40,7 @@ def mimic_joints(description: UsdArticulation) -> list[MimicJoint]:
 
 
 def _dof(joint: UsdJoint, sign: float, instance: str, name: str, prim: UsdPrim | None = None) -> _Dof | None:
-    """The degree of freedom of a joint by instance name; a joint with a single one has that one whatever the name."""
+    """The degree of freedom of a joint by instance name; a joint with a single one ignores the name."""
     axes = joint.axes if len(joint.axes) == 1 else [axis for axis in joint.axes if axis.instance == instance]
     if axes:
         return joint.dof(axes[0]), axes[0], sign
@@ -54,7 +54,7 @@ def _reference(
 ) -> _Dof | None:
     if target not in joints:
         what = "nothing" if target is None else f"<{target}>"
-        prim.error(name, f"points at {what}, which is no joint of the articulation", "name one of its joints")
+        prim.error(name, f"points at {what}, which is not a joint of the articulation", "name one of its joints")
         return None
     joint, sign = joints[target]
     return _dof(joint, sign, axis, name, prim)
@@ -112,12 +112,12 @@ _LOOP_TYPES = {
 
 
 def loop_joints(description: UsdArticulation, places: dict[str, LinkPlace], links: list[str]) -> list[LoopJoint]:
-    """The joints that close loops, without their limits and drives.
+    """Reads the joints that close loops, without their limits and drives.
 
     Args:
       description: the articulation.
-      places: where each link went.
-      links: the names of the builder's links by their numbers.
+      places: the place of each link in the builder, by name.
+      links: names of the builder's links, by number.
     """
     joints = []
     for joint in description.tree.loops:
@@ -152,14 +152,14 @@ def loop_joints(description: UsdArticulation, places: dict[str, LinkPlace], link
 
 
 def _turn_to_x(joint: UsdJoint) -> np.ndarray:
-    """The rotation of the frames that makes a loop joint's free axis the x axis."""
+    """The rotation of a loop joint's frames that makes its free axis the x axis."""
     if joint.kind not in ("revolute", "prismatic"):
         return IDENTITY
     return np.concatenate([IDENTITY[:3], quaternion_from_x_to(np.eye(3)[joint.axes[0].axis % 3])])
 
 
 def _distances(description: UsdArticulation, prim: UsdPrim) -> dict[str, float]:
-    """The bounds of a distance joint [m]; a negative one is none."""
+    """The bounds of a distance joint [m]; negative values mean unbounded."""
     low, high = (prim.read_number(f"physics:{side}Distance", -1.0, infinite=True) for side in ("min", "max"))
     unit = description.scene.units.length
     return {"min_distance": max(low, 0.0) * unit, "max_distance": high * unit if high >= 0.0 else np.inf}

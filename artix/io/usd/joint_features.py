@@ -1,4 +1,4 @@
-"""Makes the articulation's joints from joint prims: limits, armature, friction, drives and performance envelopes."""
+"""Builds joints from joint prims, with limits, armature, friction, drives and performance envelopes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from artix.model.joints import Joint
 
 
 def make_joint(joint: UsdJoint, parent: str | None) -> Joint:
-    """The articulation's joint, from its parent body to its child; reports what is wrong with it.
+    """Builds a joint from its parent body to its child, and reports mistakes in it.
 
     Args:
       joint: the joint.
-      parent: path of the body that is the parent link, ``None`` for the world.
+      parent: path of the parent's body, ``None`` for the world.
     """
     first, second = joint.frames(parent)
     axes = [_axis_options(joint, axis, joint.sign(parent)) for axis in joint.axes]
@@ -47,10 +47,10 @@ def _axis_options(joint: UsdJoint, axis: UsdAxis, sign: float) -> dict[str, Any]
 
 
 def _resistance(prim: UsdPrim, instance: str, units: AxisUnits) -> dict[str, Any]:
-    """Armature, speed limit and friction from PhysX's schema for the axis, PhysX's for the joint, or Newton's."""
+    """Armature, velocity limit and friction from PhysX's schema for axes or joints, or from Newton's for joints."""
     if prim.read_number("physxJoint:jointFriction"):
-        message = "friction relative to the joint's constraint force is not carried"
-        prim.left_out("physxJoint:jointFriction", message, "author the efforts of PhysxJointAxisAPI")
+        message = "friction relative to the joint's constraint force is not supported"
+        prim.left_out("physxJoint:jointFriction", message, "author the friction efforts of PhysxJointAxisAPI")
     if instance in prim.instances("PhysxJointAxisAPI"):
         space = f"physxJointAxis:{instance}"
     elif prim.has("NewtonJointAPI") and not prim.has("PhysxJointAPI"):
@@ -85,7 +85,7 @@ def _newton_resistance(prim: UsdPrim, units: AxisUnits) -> dict[str, Any]:
 
 
 def _drive(prim: UsdPrim, instance: str, units: AxisUnits, sign: float) -> tuple[Drive | None, DriveEnvelope | None]:
-    """The drive of an axis, and the performance envelope that replaces its largest effort."""
+    """The drive of an axis, and the performance envelope that replaces its effort limit."""
     if instance not in prim.instances("PhysicsDriveAPI"):
         return None, None
     space = f"drive:{instance}:physics"
@@ -110,7 +110,7 @@ def _envelope(prim: UsdPrim, instance: str, units: AxisUnits, effort: float) -> 
     space = f"physxDrivePerformanceEnvelope:{instance}"
     if not np.isfinite(effort):
         message, fix = (
-            "an envelope needs a largest effort; it is not carried",
+            "an envelope needs an effort limit; it is not read",
             f"author drive:{instance}:physics:maxForce",
         )
         prim.left_out(space, message, fix)

@@ -1,4 +1,4 @@
-"""Joints of an articulation as joint prims with their limits, drives, friction and state."""
+"""Writes joints as joint prims with limits, drives, friction and state."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ INSTANCE_OF = {axis: instance for instance, axis in AXIS_INSTANCES.items()}
 
 
 def axis_units(axis: Axis) -> AxisUnits:
-    """The units of an axis in a stage of metres, kilograms and degrees."""
+    """The units of an axis in a stage with metres, kilograms and degrees."""
     return StageUnits().axis(axis < Axis.X)
 
 
 def write_joint(
     out: Author, topology: Topology, arrays: Articulation, link: int, bodies: list[Usd.Prim], state: State | None
 ) -> Usd.Prim:
-    """The inbound joint of a link.
+    """Writes the joint between a link and its parent.
 
     Args:
       out: the stage.
@@ -61,12 +61,12 @@ def write_joint(
 
 
 def axis_instance(kind: JointType, axis: Axis) -> str:
-    """The instance name of the schemas of a joint's axis."""
+    """The instance name of schemas for a joint's axis."""
     return {JointType.PRISMATIC: "linear", JointType.SPHERICAL: INSTANCE_OF[axis]}.get(kind, "angular")
 
 
 def connect(prim: Usd.Prim, bodies: tuple[Usd.Prim | None, Usd.Prim], poses: tuple[Any, Any]) -> None:
-    """Sets a joint's bodies and its frames on them; ``None`` is the world."""
+    """Sets a joint's bodies and its frames in them; ``None`` is the world."""
     for side, body, pose in zip("01", bodies, poses, strict=True):
         if body is not None:
             relate(prim, f"physics:body{side}", body)
@@ -75,7 +75,7 @@ def connect(prim: Usd.Prim, bodies: tuple[Usd.Prim | None, Usd.Prim], poses: tup
 
 
 def lock(prim: Usd.Prim, axes: list[Axis]) -> None:
-    """Locks axes of a generic joint: low above high."""
+    """Locks axes of a generic joint by a low limit above the high one."""
     for axis in axes:
         prim.AddAppliedSchema(f"PhysicsLimitAPI:{INSTANCE_OF[axis]}")
         author_floats(prim, f"limit:{INSTANCE_OF[axis]}:physics", low=1.0, high=-1.0)
@@ -112,16 +112,17 @@ def _write_limits(out: Author, prim: Usd.Prim, arrays: Articulation, dof: int, a
     elif limited:
         author_floats(prim, "physics", lowerLimit=low, upperLimit=high)
     if limited and low == high == 0.0 and kind is JointType.SPHERICAL:
-        out.cannot_say(prim, f"an axis ({axis.name.lower()}) with both limits zero will be read as locked")
+        out.report_unsupported(prim, f"an axis ({axis.name.lower()}) with both limits zero will be read as locked")
     if limited != (kind is JointType.REVOLUTE_UNWRAPPED) and kind in (JointType.REVOLUTE, JointType.REVOLUTE_UNWRAPPED):
-        message = "a revolute joint's angle is read as wrapping if and only if it has no limits; this one differs"
-        out.cannot_say(prim, message)
+        limits = "has limits but wraps" if limited else "has no limits but does not wrap"
+        message = f"it {limits}; a revolute joint will be read as wrapping if and only if it has no limits"
+        out.report_unsupported(prim, message)
 
 
 def _write_axis(
     out: Author, prim: Usd.Prim, arrays: Articulation, dof: int, axis: Axis, instance: str, state: State | None
 ) -> None:
-    """Drive, envelope, friction, armature, speed limit and state of an axis."""
+    """Writes drive, envelope, friction, armature, velocity limit and state of an axis."""
     units, schemas = axis_units(axis), _features(arrays, dof)
     for schema in schemas:
         prim.AddAppliedSchema(f"{schema}:{instance}")
@@ -139,7 +140,7 @@ def _write_axis(
             viscousFrictionCoefficient=friction.viscous[dof] / units.stiffness,
         )
     if np.isfinite(arrays.max_joint_force[dof]):
-        out.cannot_say(prim, "a limit of commanded joint forces is not said; a drive's maxForce is the drive's own")
+        out.report_unsupported(prim, "USD has no limit on commanded joint forces; maxForce limits only the drive")
     if state is not None:
         prim.AddAppliedSchema(f"PhysicsJointStateAPI:{instance}")
         author_floats(
@@ -157,7 +158,7 @@ def _write_drive(out: Author, prim: Usd.Prim, arrays: Articulation, dof: int, in
     effort = float(drive.max_force[dof])
     if np.isfinite(envelope.max_effort[dof]):
         if np.isfinite(effort):
-            out.cannot_say(prim, "the drive's max_force is not said: its performance envelope holds in place of it")
+            out.report_unsupported(prim, "the drive's max_force is dropped: the performance envelope replaces it")
         effort = float(envelope.max_effort[dof])
         author_floats(
             prim,

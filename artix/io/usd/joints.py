@@ -1,4 +1,4 @@
-"""Joint prims: their bodies, frames and free axes."""
+"""Reads joint prims: their bodies, frames and free axes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KINDS = {
     "PhysicsDistanceJoint": "distance",
 }
 
-#: The instance names of multiple-apply schemas for the axes of a joint frame.
+#: Instance names of multiple-apply schemas for the axes of a joint frame.
 AXIS_INSTANCES = {
     "rotX": Axis.TWIST,
     "rotY": Axis.SWING1,
@@ -38,7 +38,13 @@ _TRANSLATION_OF = {"X": Axis.X, "Y": Axis.Y, "Z": Axis.Z}
 
 @dataclasses.dataclass(frozen=True)
 class UsdAxis:
-    """A free axis of a joint: which, the instance name of its schemas, and its limits in the stage's units."""
+    """A free axis of a joint.
+
+    Attributes:
+      axis: the axis.
+      instance: instance name of its schemas.
+      limits: lower and upper limit, in the stage's units.
+    """
 
     axis: Axis
     instance: str
@@ -52,7 +58,7 @@ class UsdAxis:
 
 @dataclasses.dataclass(frozen=True)
 class UsdJoint:
-    """A joint prim. Its frames and axes are read when first used, so joints outside the articulation are not checked.
+    """A joint prim. Its frames and axes are read on first use, so joints outside the articulation are not checked.
 
     Attributes:
       scene: the stage.
@@ -60,8 +66,8 @@ class UsdJoint:
       kind: one of the values of ``KINDS``.
       targets: paths of the prims of ``physics:body0`` and ``physics:body1``; ``/`` for the world.
       bodies: paths of the moving bodies at or above these prims, ``None`` for the world.
-      excluded: whether it stays outside the articulation, as a loop joint.
-      given_poses: frames to use instead of the prim's, for joints of a stack.
+      excluded: whether it is a loop joint, excluded from the articulation.
+      given_poses: frames that replace the prim's, for joints of a stack.
     """
 
     scene: UsdScene
@@ -106,7 +112,7 @@ class UsdJoint:
         return self.bodies[1] if self.bodies[0] == body else self.bodies[0]
 
     def sign(self, parent: str | None) -> float:
-        """1, or -1 where ``physics:body1`` is the parent: positions then have the opposite sign of USD's."""
+        """1, or -1 if ``physics:body1`` is the parent: positions then have the opposite sign of USD's."""
         return 1.0 if self.bodies[0] == parent else -1.0
 
     def frames(self, parent: str | None) -> tuple[np.ndarray, np.ndarray]:
@@ -121,7 +127,7 @@ class UsdJoint:
         """Reports bodies that are not in the stage, and breaking forces."""
         for side, target in enumerate(self.targets):
             if target != "/" and target not in self.scene.prims:
-                fix = "name a rigid body that is there, or none for the world"
+                fix = "name an existing rigid body, or none for the world"
                 self.prim.error(f"physics:body{side}", f"there is no prim <{target}>", fix)
         for name in ("physics:breakForce", "physics:breakTorque"):
             if np.isfinite(self.prim.read_number(name, np.inf, infinite=True)):
@@ -142,7 +148,7 @@ class UsdJoint:
 
 
 def read_joint(scene: UsdScene, prim: UsdPrim, bodies: Container[str]) -> UsdJoint | None:
-    """The joint of a prim; ``None`` if it is disabled, not a physics joint, or joins nothing (which is reported).
+    """Reads the joint of a prim; ``None`` if it is disabled, not a physics joint, or connects nothing (reported).
 
     Args:
       scene: the stage.
@@ -155,7 +161,7 @@ def read_joint(scene: UsdScene, prim: UsdPrim, bodies: Container[str]) -> UsdJoi
     first, second = (prim.read_target(f"physics:body{side}") or "/" for side in "01")
     ends = enclosing(first, bodies), enclosing(second, bodies)
     if ends[0] == ends[1]:
-        what = "two ends on one body" if ends[0] else "no end on a rigid body that moves"
+        what = "both ends on one body" if ends[0] else "no end on a dynamic rigid body"
         scene.report.warning(prim, f"the joint has {what} and is skipped", "set physics:body0 and physics:body1")
         return None
     prim.read("physics:collisionEnabled")
@@ -164,7 +170,7 @@ def read_joint(scene: UsdScene, prim: UsdPrim, bodies: Container[str]) -> UsdJoi
 
 
 def enclosing(path: str, prims: Container[str]) -> str | None:
-    """The nearest of the paths ``prims`` at or above a path."""
+    """The nearest path out of ``prims`` at or above a path; ``None`` if there is none."""
     while path not in prims and path not in ("", "/"):
         path = path.rpartition("/")[0]
     return path if path in prims else None
@@ -178,26 +184,26 @@ def _axes(prim: UsdPrim, kind: str) -> tuple[UsdAxis, ...]:
         return _generic_axes(prim)
     letter = prim.read_token("physics:axis", "X", tuple(_ROTATION_OF))
     if kind == "spherical":
-        # PhysX's angle 0 limits the rotation about the next axis, angle 1 about the one after it; negative is free.
+        # PhysX's angle 0 limits the rotation about the next axis, angle 1 about the one after; negative means free.
         limits = dict.fromkeys(_ROTATION_OF, free)
         angles = [prim.read_number(f"physics:coneAngle{k}Limit", -1.0, infinite=True) for k in (0, 1)]
         following = "YZX"["XYZ".index(letter)], "ZXY"["XYZ".index(letter)]
         if min(angles) >= 0.0:
             limits |= {axis: (-angle, angle) for axis, angle in zip(following, angles, strict=True)}
         elif max(angles) >= 0.0:
-            prim.left_out("physics:coneAngle*Limit", "a cone is a limit only if both angles are", "author both")
+            prim.left_out("physics:coneAngle*Limit", "a cone limit needs both angles", "author both")
         return tuple(UsdAxis(_ROTATION_OF[axis], f"rot{axis}", limits[axis]) for axis in "XYZ")
     lower = prim.read_number("physics:lowerLimit", -np.inf, infinite=True)
     upper = prim.read_number("physics:upperLimit", np.inf, infinite=True)
     if lower > upper:
-        prim.error("physics:lowerLimit", f"{lower:g} exceeds the upper limit {upper:g}", "exchange the limits")
+        prim.error("physics:lowerLimit", f"{lower:g} exceeds the upper limit {upper:g}", "swap the limits")
     if kind == "revolute":
         return (UsdAxis(_ROTATION_OF[letter], "angular", (lower, upper)),)
     return (UsdAxis(_TRANSLATION_OF[letter], "linear", (lower, upper)),)
 
 
 def _generic_axes(prim: UsdPrim) -> tuple[UsdAxis, ...]:
-    """The axes of a D6 joint that no ``PhysicsLimitAPI`` locks, which it does by low > high or low = high = 0."""
+    """The axes of a D6 joint that are not locked; a ``PhysicsLimitAPI`` with low > high or low = high = 0 locks one."""
     limited, axes = prim.instances("PhysicsLimitAPI"), []
     for instance, axis in AXIS_INSTANCES.items():
         limits = -np.inf, np.inf
@@ -210,15 +216,18 @@ def _generic_axes(prim: UsdPrim) -> tuple[UsdAxis, ...]:
 
 
 def is_supported(joint: UsdJoint) -> bool:
-    """Whether the joint can join links; distance joints and several axes with a translation cannot (reported)."""
+    """Whether the joint can be in the tree; reports distance joints, and several free axes with a translation."""
     if joint.kind == "distance":
-        message, fix = "a distance joint cannot join links", "set physics:excludeFromArticulation, for a loop joint"
+        message, fix = (
+            "a distance joint cannot connect links",
+            "make it a loop joint: set physics:excludeFromArticulation",
+        )
         joint.scene.report.error(joint.prim, message, fix)
         return False
     sliding = [axis.instance for axis in joint.axes if not axis.angular]
     if sliding and len(joint.axes) > 1:
         names = ", ".join(axis.instance for axis in joint.axes)
-        message = f"a joint with the free axes {names}; one joint has rotations or one translation"
+        message = f"the joint has the free axes {names}; supported are rotations, or a single translation"
         fix = "lock axes with PhysicsLimitAPI (low > high), or make a chain of bodies with one joint each"
         joint.scene.report.error(joint.prim, message, fix)
         return False

@@ -1,4 +1,4 @@
-"""Mass properties of a rigid body from its ``PhysicsMassAPI``, completed from the shapes of its colliders."""
+"""Reads mass properties of a rigid body from its ``PhysicsMassAPI``; missing ones follow from its colliders."""
 
 from __future__ import annotations
 
@@ -10,21 +10,27 @@ from artix.io.common.poses import IDENTITY, combine_inertias, compose
 from artix.io.usd import shapes
 from artix.io.usd.stage import UsdPrim, UsdScene, import_pxr
 
-#: Density where none is authored [kg/m^3], as UsdPhysics specifies.
+#: Density if none is authored [kg/m^3], as UsdPhysics specifies.
 DEFAULT_DENSITY = 1000.0
 
-#: Key of a prim's custom data by which ``save_usd`` marks the body's zero mass or moments of inertia as intended. In
-#: USD's own attributes, a zero asks for a computed value.
+#: Key of a prim's custom data by which ``save_usd`` marks a body's zero mass or moments of inertia as intended. In
+#: USD's own attributes, zero means that the value is to be computed.
 ZERO_KEY = "artix:zero"
 
-#: PhysX gives a body without any collider the inertia of a ball of this radius [m].
+#: PhysX gives a body without colliders the inertia of a ball of this radius [m].
 PHYSX_RADIUS = 0.1
 
 _AXES = {"X": 0, "Y": 1, "Z": 2}
 
 
 class MassProperties(NamedTuple):
-    """Mass [kg], mass frame in the body's frame [7], inertia about its origin in its axes [kg m^2] [3, 3]."""
+    """Mass properties of a body.
+
+    Attributes:
+      mass: mass [kg].
+      com_pose: mass frame in the body's frame, shape [7].
+      inertia: inertia about the origin of the mass frame, in its axes [kg m^2], shape [3, 3].
+    """
 
     mass: float
     com_pose: np.ndarray
@@ -32,12 +38,12 @@ class MassProperties(NamedTuple):
 
 
 def mass_properties(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) -> MassProperties:
-    """The mass properties of a body.
+    """Reads the mass properties of a body.
 
-    Every quantity that is authored is used. The rest follows from the colliders: each has its own mass, or its volume
-    times the density of its ``PhysicsMassAPI``, of the body's, of its material, or 1000 kg/m^3, in this order. An
-    authored mass scales the inertia of the colliders. An authored inertia without ``physics:principalAxes`` is in the
-    body's axes.
+    Authored quantities are used as given. The others follow from the colliders: the mass of each is its own, or its
+    volume times the first authored density out of its own ``PhysicsMassAPI``, the body's and its material's, or
+    1000 kg/m^3. An authored mass scales the inertia of the colliders. An authored inertia without
+    ``physics:principalAxes`` is in the body's axes.
 
     Args:
       scene: the stage.
@@ -73,7 +79,7 @@ def mass_properties(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
         return MassProperties(mass, np.concatenate([position, rotation]), np.diag(diagonal) * unit.inertia)
     if axes is not None:
         body.left_out(
-            "physics:principalAxes", "there is no physics:diagonalInertia in these axes", "author both or none"
+            "physics:principalAxes", "there is no physics:diagonalInertia in these axes", "author both or neither"
         )
     if computed.mass > 0.0:
         inertia, rotation = computed.inertia * (mass / computed.mass), computed.com_pose[3:]
@@ -112,7 +118,7 @@ def _from_colliders(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim], de
         solid = _solid(scene, collider)
         if solid is None:
             continue
-        has_own_mass = collider.path != body.path  # On the body's own prim, the mass is the body's.
+        has_own_mass = collider.path != body.path  # On the body's prim, physics:mass is the mass of the body.
         mass = collider.read_number("physics:mass", low=0.0) * scene.units.mass if has_own_mass else 0.0
         if mass == 0.0:
             mass = solid.volume * _density(scene, collider, density)
@@ -136,7 +142,7 @@ def _density(scene: UsdScene, collider: UsdPrim, body_density: float) -> float:
 
 
 def _solid(scene: UsdScene, collider: UsdPrim) -> shapes.Solid | None:
-    """The solid of a collider in the frame of its pose [m]; ``None``, and reported, if it has no volume."""
+    """The solid of a collider in the frame of its pose [m]; reports a collider without volume and returns ``None``."""
     scale = np.abs(scene.scale(collider.path))
     kind = str(collider.prim.GetTypeName())
     if kind == "Mesh":
@@ -151,7 +157,7 @@ def _solid(scene: UsdScene, collider: UsdPrim) -> shapes.Solid | None:
         height = _length(collider, "height", 1.0 if kind == "Capsule" else 2.0)
         make = {"Capsule": shapes.capsule, "Cylinder": shapes.cylinder, "Cone": shapes.cone}[kind]
         return make(radius * float(np.delete(scale, axis).max()), height * float(scale[axis]), axis)
-    message = f"a collider of type {kind or 'none'!r} adds no mass"
+    message = f"a collider of type {kind or 'none'!r} does not add mass"
     scene.report.left_out(collider, message, "use a Cube, Sphere, Capsule, Cylinder, Cone or Mesh, or author the mass")
     return None
 
@@ -161,7 +167,7 @@ def _length(collider: UsdPrim, name: str, fallback: float) -> float:
 
 
 def _mesh(scene: UsdScene, collider: UsdPrim) -> shapes.Solid | None:
-    """The solid of a mesh under its ``physics:approximation``; the convex hull where its surface is open."""
+    """The solid of a mesh with its ``physics:approximation``; the convex hull if its surface is open."""
     approximation = collider.read_token("physics:approximation", "none")
     points = _array(collider, "points", float).reshape(-1, 3)
     counts, indices = (_array(collider, name, int).ravel() for name in ("faceVertexCounts", "faceVertexIndices"))
@@ -185,7 +191,7 @@ def _mesh(scene: UsdScene, collider: UsdPrim) -> shapes.Solid | None:
         triangles = shapes.triangulate(counts, weld.ravel()[indices])
         solid = shapes.polyhedron(points, triangles) or shapes.convex_hull(points)
     if solid is None or not solid.volume > 0.0:
-        scene.report.left_out(collider, "the mesh has no volume and adds no mass", "author the mass of the body")
+        scene.report.left_out(collider, "the mesh has no volume and does not add mass", "author the mass of the body")
         return None
     return solid
 

@@ -1,4 +1,4 @@
-"""Which shapes of an articulation in USD touch each other: PhysX's filters."""
+"""Which shapes of an articulation in USD touch each other, by PhysX's filters."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from artix.io.usd.colliders import TRIGGER_SCHEMA
 from artix.io.usd.stage import UsdPrim, import_pxr
 from artix.model.geometry_pairs import PAIRED_TYPES
 
-#: Types of prims whose shapes are of the kinds that touch each other.
+#: Types of prims whose shapes support contact with each other.
 _KINDS = tuple({"sphere": "Sphere", "capsule": "Capsule", "box": "Cube"}[kind.value] for kind in PAIRED_TYPES)
 
 
 def self_contact_pairs(
     description: UsdArticulation, places: Mapping[str, LinkPlace], self_contact: bool
 ) -> list[tuple[str, str]]:
-    """Names of the shapes that touch each other.
+    """The names of shapes that touch each other.
 
-    All of links that no joint connects, unless the articulation's ``enabledSelfCollisions`` is off, or filtered pairs
-    or collision groups keep them apart. Triggers touch nothing. None unless ``self_contact`` asks for them; that is
-    reported.
+    These are all pairs on links that no joint connects, unless the articulation's ``enabledSelfCollisions`` is off, or
+    filtered pairs or collision groups exclude them. Triggers touch nothing. Without ``self_contact``, the pairs are
+    reported and left out.
     """
     root = description.scene.prims[description.root.path]
     if not root.read_bool("physxArticulation:enabledSelfCollisions", True):
@@ -44,20 +44,20 @@ def self_contact_pairs(
         and grouped(one[1], other[1])
     ]
     if found and not self_contact:
-        message = f"{len(found)} pairs of its shapes, which touch each other in PhysX, do not"
-        fix = "choose those that matter by artix.select_geometry_pairs, or read all with self_contact=True"
+        message = f"{len(found)} pairs of its shapes that touch each other in PhysX are left out"
+        fix = "choose those that matter with artix.select_geometry_pairs, or read all with self_contact=True"
         description.scene.report.warning(root, message, fix)
         return []
     return found
 
 
 def _lineage(shape: tuple[str, UsdPrim, str]) -> tuple[str, str]:
-    """The paths by which a shape may be filtered: its own and its body's."""
+    """The paths by which a shape can be filtered: its own and its body's."""
     return shape[1].path, shape[0]
 
 
 def _filtered_pairs(description: UsdArticulation) -> set[frozenset[str]]:
-    """Pairs of paths of bodies and shapes that ``PhysicsFilteredPairsAPI`` keeps apart."""
+    """Pairs of paths of bodies or shapes that ``PhysicsFilteredPairsAPI`` excludes."""
     found = set()
     for path, prim in description.scene.prims.items():
         relation = prim.prim.GetRelationship("physics:filteredPairs")
@@ -67,7 +67,7 @@ def _filtered_pairs(description: UsdArticulation) -> set[frozenset[str]]:
 
 
 def _collision_groups(description: UsdArticulation) -> Callable[[UsdPrim, UsdPrim], bool]:
-    """Whether the groups of two colliders let them touch."""
+    """A function that tells whether the collision groups of two colliders allow contact."""
     physics = import_pxr().UsdPhysics
     stage = description.root.prim.GetStage()
     groups = [physics.CollisionGroup(prim) for prim in stage.Traverse() if prim.IsA(physics.CollisionGroup)]

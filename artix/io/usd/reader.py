@@ -37,39 +37,38 @@ def load_usd(
     self_contact: bool = False,
     dtype: Any = None,
 ) -> Articulation:
-    """Reads an articulation from USD, with the package ``usd-core`` (``pip install 'artix[usd]'``) and no plugin.
+    """Reads an articulation from USD with the package ``usd-core`` (``pip install 'artix[usd]'``), without plugins.
 
-    Rigid bodies, their mass properties (authored, or of their colliders), joints of every type, limits, drives,
-    friction, mimic joints, tendons and joints that close loops are read from the schemas of UsdPhysics and PhysX, with
-    PhysX's rules: which body is the root, which joint fixes it, how links are ordered. Units become SI, degrees
-    radians, and z is up. What a stage says about motion and an articulation cannot carry is raised as a
-    :class:`~artix.DescriptionWarning`; :func:`check_usd` lists that and also every other property that
-    nothing reads.
+    The reader supports the schemas of UsdPhysics and PhysX for rigid bodies, mass properties (authored, or computed
+    from colliders), joints of all types, limits, drives, friction, mimic joints, tendons and loop joints. It follows
+    PhysX's rules for the choice of the root body, the joint that fixes it, and the order of links. Units are converted
+    to SI and radians, with z up. Properties that affect motion but are not supported raise a
+    :class:`~artix.DescriptionWarning`; :func:`check_usd` lists these and all other properties that were not read.
 
-    A joint whose ``physics:body1`` is the parent keeps PhysX's coordinates, which have the opposite sign of USD's.
-    A property that is not authored has PhysX's value where its schema is applied, and does nothing where it is not.
+    A joint whose ``physics:body1`` is the parent has PhysX's coordinates, whose sign is opposite to USD's. A property
+    that is not authored has PhysX's default if its schema is applied, and no effect otherwise.
 
     Args:
       path_or_text_or_stage: a path, USD text (a string that begins with ``#usda``), or an open ``pxr.Usd.Stage``.
-      root: path of the prim that is, or is to be taken as, the root of the articulation: a body, a joint to the
-        world (which fixes the base) or a prim above the bodies; without a joint to the world the base floats. ``None``
-        takes the only prim with the ``PhysicsArticulationRootAPI``.
-      fixed_base: whether the root is fixed to the world, by its joint to the world if it has one; ``None`` leaves it
-        to the stage.
+      root: path of the prim to use as the root of the articulation: a body, a joint to the world (which fixes the base)
+        or a prim above the bodies. Without a joint to the world the base floats. ``None`` chooses the only prim with
+        the ``PhysicsArticulationRootAPI``.
+      fixed_base: whether the root is fixed to the world, through its joint to the world if it has one; ``None`` follows
+        the stage.
       merge_fixed_joints: whether links on fixed joints become part of their parent; each stays as a named frame.
-      repair: ``("inertia",)`` raises the principal inertias as little as a rigid body demands where no body has those
-        of the stage, each raised as a :class:`~artix.DescriptionWarning`. Otherwise they stay as they
-        are, as in PhysX, with one such warning; negative moments are refused.
-      strict: whether to refuse all inertias that no body has.
-      meshes: what colliders that are meshes of more than 16 points become: a ``"hull"`` of 16 of these, or the
-        ``"capsule"`` around it; left out when ``None``. :func:`check_usd` says how far the shapes are from the meshes.
+      repair: ``("inertia",)`` raises principal moments just enough to make an inertia physically possible, each time
+        with a :class:`~artix.DescriptionWarning`. Without it, impossible inertias are used as given, as in PhysX, with
+        one warning for all links, and negative moments are refused.
+      strict: whether to refuse all physically impossible inertias.
+      meshes: replacement for colliders with meshes of more than 16 points: a ``"hull"`` of 16 of them or the enclosing
+        ``"capsule"``; ``None`` leaves them out. :func:`check_usd` reports the distance of these shapes from the mesh.
       gravity: acceleration of gravity in world axes [m/s^2], shape [3]; that of the stage's scene when ``None``.
-      self_contact: whether the shapes of links touch each other wherever the stage lets them: the articulation's
-        ``enabledSelfCollisions``, filtered pairs and collision groups, but for links that a joint connects.
+      self_contact: whether shapes of links that no joint connects touch each other wherever the stage allows it, by
+        ``enabledSelfCollisions`` of the articulation, filtered pairs and collision groups.
       dtype: floating-point type of the arrays; JAX's default when ``None``.
 
     Raises:
-      DescriptionError: the stage is refused; its ``issues`` hold all errors with file, prim and fix.
+      DescriptionError: the stage is refused; its ``issues`` list all errors with file, prim and fix.
       OSError: the file cannot be read.
       TypeError: ``path_or_text_or_stage`` is none of the three.
       ValueError: ``gravity`` is malformed, or a repair is unknown.
@@ -100,11 +99,11 @@ def load_usd_with_state(
     self_contact: bool = False,
     dtype: Any = None,
 ) -> tuple[Articulation, State]:
-    """Reads an articulation and the state in which the stage has it; arguments and errors are those of ``load_usd``.
+    """Reads an articulation and its state from USD; arguments and errors are those of :func:`load_usd`.
 
-    Joint positions and velocities are those of ``PhysicsJointStateAPI``, zero where it is not applied, as in PhysX. The
-    root link's pose is that of its body. The velocities of the root's ``PhysicsRigidBodyAPI`` are those of its centre
-    of mass, in the axes of the prim above it.
+    Joint positions and velocities come from ``PhysicsJointStateAPI``; they are zero where it is not applied, as in
+    PhysX. The root link's pose is that of its body. The velocities in the root's ``PhysicsRigidBodyAPI`` are those of
+    its centre of mass, in the axes of the prim above it.
 
     Examples:
       >>> import pathlib, tempfile
@@ -129,20 +128,20 @@ def check_usd(
     strict: bool = False,
     meshes: Meshes | None = None,
 ) -> list[Issue]:
-    """Everything there is to say about an articulation in USD, errors first; never raises for what is in it.
+    """Lists all errors and warnings of an articulation in USD, errors first; its content never makes this raise.
 
     Args:
       path_or_text_or_stage: as for :func:`load_usd`.
       root: as for :func:`load_usd`.
       fixed_base: as for :func:`load_usd`.
-      repair: repairs to assume, as for :func:`load_usd`.
+      repair: repairs to apply, as for :func:`load_usd`.
       strict: as for :func:`load_usd`.
       meshes: as for :func:`load_usd`.
 
     Raises:
       OSError: the file cannot be read.
       ValueError: a repair is unknown.
-      TypeError: ``path_or_text_or_stage`` is not what is expected.
+      TypeError: ``path_or_text_or_stage`` is neither a path, USD text nor a stage.
       ModuleNotFoundError: ``usd-core`` is not installed.
 
     Examples:
@@ -208,7 +207,7 @@ def _build(
     self_contact: bool,
     dtype: Any,
 ) -> Articulation | None:
-    """The articulation; ``None``, and reported, if the description has errors."""
+    """Builds the articulation; ``None`` if the report has errors."""
     stage_gravity = description.gravity()
     if report.num_errors:
         return None

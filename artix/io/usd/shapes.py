@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Solid(NamedTuple):
-    """A solid of unit density: volume [m^3], centre [m] [3], inertia about the centre [m^5] [3, 3], in one frame."""
+    """A solid of unit density: volume [m^3], centre [m], shape [3], inertia about the centre [m^5], shape [3, 3]."""
 
     volume: float
     center: np.ndarray
@@ -36,16 +36,16 @@ def cylinder(radius: float, height: float, axis: int) -> Solid:
 
 
 def capsule(radius: float, height: float, axis: int) -> Solid:
-    """A cylinder of this height with a half-ball on each end, centred at the origin, along a coordinate axis."""
+    """A cylinder of the given height with a hemisphere on each end, centred at the origin, along a coordinate axis."""
     middle, ends = cylinder(radius, height, axis), sphere(radius)
-    # The centre of a half-ball is 3/8 r from its flat side; ends.inertia is about the centre of the full ball.
+    # The centroid of a hemisphere is 3/8 r from its flat side; ends.inertia is about the centre of the full ball.
     offset = ends.volume * (height**2 / 4.0 + 3.0 / 8.0 * radius * height)
     added = _about_axis(0.0, offset, axis)
     return Solid(middle.volume + ends.volume, np.zeros(3), middle.inertia + ends.inertia + added)
 
 
 def cone(radius: float, height: float, axis: int) -> Solid:
-    """A cone along a coordinate axis, its apex at half the height and its base at minus half of it."""
+    """A cone along a coordinate axis, with the apex at ``height / 2`` and the base at ``-height / 2``."""
     volume = np.pi * radius**2 * height / 3.0
     center = np.zeros(3)
     center[axis] = -height / 4.0
@@ -54,7 +54,9 @@ def cone(radius: float, height: float, axis: int) -> Solid:
 
 
 def polyhedron(points: np.ndarray, triangles: np.ndarray) -> Solid | None:
-    """The interior of a closed surface of consistently oriented triangles, summed over tetrahedra to the mean point.
+    """The interior of a closed surface of consistently oriented triangles.
+
+    Sums over the tetrahedra that the triangles form with the mean vertex.
 
     Args:
       points: vertices [m], shape [n, 3].

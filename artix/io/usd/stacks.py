@@ -1,4 +1,4 @@
-"""Stacked joints: several joints with one degree of freedom between the same two bodies, as MJCF converters write."""
+"""Stacked joints: several single-DOF joints between the same two bodies, as MJCF converters write them."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from artix.io.usd.stage import UsdScene
 #: (parent, joint, child): the paths of the bodies, ``None`` for the world.
 Edge = tuple[str | None, UsdJoint, str]
 
-#: Tolerance within which stacked joints must agree on the rest pose of the child [m; quaternion entries].
+#: Tolerance for the agreement of stacked joints on the rest pose of the child [m; quaternion entries].
 REST_TOLERANCE = 1e-4
 
 
 def is_stackable(joint: UsdJoint, adds_mobility: bool) -> bool:
-    """Whether a joint may be one of a stack, because the articulation's root or MuJoCo's schema says so."""
+    """Whether a joint may be part of a stack: the articulation's root or MuJoCo's schema must allow it."""
     return joint.kind in ("revolute", "prismatic") and (adds_mobility or joint.prim.has("MjcJointAPI"))
 
 
 def is_between(path: str) -> bool:
-    """Whether a link lies between the joints of a stack and has no prim."""
+    """Whether a link lies between the joints of a stack and thus has no prim."""
     return "#" in path
 
 
 def expand_stacks(scene: UsdScene, edges: list[Edge], stacks: dict[str, list[UsdJoint]]) -> list[Edge]:
-    """Puts massless links between the joints of each stack, whose order from the parent on is that of the stage.
+    """Inserts massless links between the joints of each stack; starting at the parent, their order is the stage's.
 
     Args:
       scene: the stage.
       edges: the edges of the tree, with one joint of each stack.
-      stacks: the other joints of the stacks by the path of the child.
+      stacks: the other joints of the stacks, by the path of the child.
     """
     position = {path: number for number, path in enumerate(scene.prims)}
     expanded: list[Edge] = []
@@ -62,5 +62,5 @@ def _check_rest(stack: list[UsdJoint], parent: str | None) -> None:
     for joint, pose in zip(stack, rest, strict=True):
         turn = min(float(np.abs(pose[3:] - sign * rest[0][3:]).max()) for sign in (1.0, -1.0))
         if max(float(np.abs(pose[:3] - rest[0][:3]).max()), turn) > REST_TOLERANCE:
-            message = f"the stacked joints <{stack[0].prim.path}> and this one put their child elsewhere at rest"
+            message = f"it and the stacked joint <{stack[0].prim.path}> disagree on the rest pose of their child"
             joint.scene.report.error(joint.prim, message, "correct the joints' frames")

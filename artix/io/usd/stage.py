@@ -1,4 +1,4 @@
-"""Opens a USD stage and reads its prims: values, applied schemas and poses; mistakes are reported with their prim."""
+"""Opens a USD stage and reads values, applied schemas and poses of its prims; reports mistakes with their prim."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from artix.io.usd.units import StageUnits
 if TYPE_CHECKING:
     from pxr import Usd
 
-#: Namespaces of physical properties; those that nothing has read are reported.
+#: Namespaces of physical properties; unread ones are reported.
 PHYSICS_NAMESPACES = ("physics", "drive", "limit", "state", "newton", "mjc", "warpSim")
 
 
@@ -31,28 +31,28 @@ def import_pxr() -> Any:
         import pxr
         from pxr import Gf, Sdf, Tf, Usd, UsdGeom, UsdPhysics, UsdShade  # noqa: F401
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("USD needs the package usd-core: pip install 'artix[usd]'") from error
+        raise ModuleNotFoundError("reading USD requires usd-core: pip install 'artix[usd]'") from error
     return pxr
 
 
 def is_usd_text(source: Any) -> bool:
-    """Whether ``source`` is USD text itself instead of a path."""
+    """Whether ``source`` is USD text rather than a path."""
     return isinstance(source, str) and source.lstrip().startswith("#usda")
 
 
-#: PhysX writes infinity as the largest float32; values from here on count as infinite.
+#: PhysX writes infinity as the largest float32; values of this size or more count as infinite.
 FLOAT_MAX = 3.4e38
 
 
 class Location:
-    """The place of an issue in a stage: a prim's path or a label, and a line where USD reports one."""
+    """Where an issue is in a stage: a prim's path or a label, and a line if USD reports one."""
 
     def __init__(self, label: str, line: int = 1) -> None:
         self.label, self.line = label, line
 
 
 def open_stage(source: Any, report: Report) -> Usd.Stage | None:
-    """Opens a stage from a path, USD text or an open stage; returns ``None``, and reports why, if that fails.
+    """Opens a stage from a path, USD text or an open stage; reports an error and returns ``None`` if that fails.
 
     Raises:
       OSError: the file cannot be read.
@@ -77,7 +77,7 @@ def open_stage(source: Any, report: Report) -> Usd.Stage | None:
 
 
 def note_usd_error(report: Report, error: Exception) -> None:
-    """Reports an error of USD itself, with its line if USD gives one."""
+    """Reports an error raised by USD, with its line if USD gives one."""
     try:
         message = " ".join(str(error).split())
     except UnicodeDecodeError:  # The message quotes the file.
@@ -89,10 +89,10 @@ def note_usd_error(report: Report, error: Exception) -> None:
 
 
 class UsdPrim:
-    """A prim and the properties read from it, with their values at the earliest authored time.
+    """A prim, whose properties are read at the earliest authored time.
 
-    Every ``read_*`` method returns its fallback where nothing is authored. It reports values of the wrong type, NaNs
-    and, unless they are allowed, infinities as errors, and records that the property has been read.
+    Every ``read_*`` method returns its fallback if nothing is authored. It reports values of the wrong type, NaNs and,
+    unless they are allowed, infinities as errors, and records that the property has been read.
 
     Args:
       prim: the prim.
@@ -110,7 +110,7 @@ class UsdPrim:
         self._time = import_pxr().Usd.TimeCode.EarliestTime()
         self._read: set[str] = set()
         original = prim.GetCustomDataByKey(NAME_KEY)
-        #: The name that ``save_usd`` kept because it is not a valid USD identifier, otherwise the prim's own.
+        #: The prim's name, or the original name that ``save_usd`` kept because it is not a valid USD identifier.
         self.name = original if isinstance(original, str) and original else str(prim.GetName())
 
     def has(self, schema: str) -> bool:
@@ -118,7 +118,7 @@ class UsdPrim:
         return schema in self.schemas
 
     def instances(self, schema: str) -> list[str]:
-        """The instance names under which a multiple-apply schema is applied, each once."""
+        """The instance names under which a multiple-apply schema is applied, without duplicates."""
         prefix = f"{schema}:"
         return list(dict.fromkeys(name.removeprefix(prefix) for name in self.schemas if name.startswith(prefix)))
 
@@ -129,7 +129,7 @@ class UsdPrim:
         return attribute.Get(self._time) if attribute and attribute.HasAuthoredValue() else None
 
     def read_array(self, name: str, size: int, *, infinite: bool = False) -> np.ndarray | None:
-        """A vector of ``size`` numbers, ``None`` where nothing is authored or it is wrong."""
+        """A vector of ``size`` numbers; ``None`` if it is not authored or invalid."""
         value = self.read(name)
         if value is None:
             return None
@@ -143,7 +143,7 @@ class UsdPrim:
             self.error(name, f"must be {what}, found {str(value)[:60]!r}")
             return None
         if np.isnan(array).any() or not (infinite or np.isfinite(array).all()):
-            self.error(name, f"must be {'no NaN' if infinite else 'finite'}, found {array.tolist()}")
+            self.error(name, f"must {'not be NaN' if infinite else 'be finite'}, found {array.tolist()}")
             return None
         return array
 
@@ -160,7 +160,7 @@ class UsdPrim:
         return float(array[0])
 
     def read_quaternion(self, name: str) -> np.ndarray | None:
-        """A unit quaternion xyzw, ``None`` where nothing is authored or it is zero."""
+        """A unit quaternion xyzw; ``None`` if it is not authored or zero."""
         value = self.read(name)
         if value is None:
             return None
@@ -176,7 +176,7 @@ class UsdPrim:
         return quaternion / norm if norm > 0.0 else None
 
     def read_bool(self, name: str, fallback: bool) -> bool:
-        """A truth value."""
+        """A Boolean."""
         value = self.read(name)
         if value is None or isinstance(value, bool | int):
             return fallback if value is None else bool(value)
@@ -184,7 +184,7 @@ class UsdPrim:
         return fallback
 
     def read_token(self, name: str, fallback: str, allowed: tuple[str, ...] = ()) -> str:
-        """A word, one of ``allowed`` unless that is empty."""
+        """A token, one of ``allowed`` unless that is empty."""
         value = self.read(name)
         if value is None:
             return fallback
@@ -207,11 +207,11 @@ class UsdPrim:
         self._report.error(Location(f"<{self.path}.{name}>"), message, fix)
 
     def left_out(self, name: str, message: str, fix: str) -> None:
-        """Reports a property that the articulation cannot hold."""
+        """Reports a property that an articulation cannot represent."""
         self._report.left_out(Location(f"<{self.path}.{name}>"), message, fix)
 
     def unread(self) -> list[str]:
-        """The authored physical properties that nothing has read."""
+        """The authored physical properties that have not been read."""
         authored = (str(name) for name in self.prim.GetAuthoredPropertyNames())
         return [name for name in authored if name not in self._read and _is_physical(name)]
 
@@ -233,7 +233,7 @@ class UsdScene:
     Args:
       stage: the stage.
       report: receives the mistakes.
-      meshes: what those of colliders are taken for; large ones are left out if ``None``.
+      meshes: replacement for large collision meshes; ``None`` leaves them out.
     """
 
     def __init__(self, stage: Usd.Stage, report: Report, meshes: Meshes | None = None) -> None:
@@ -253,7 +253,7 @@ class UsdScene:
         for error in stage.GetCompositionErrors():
             message = " ".join(str(error).split())[:300]
             report.left_out(
-                Location("stage"), f"what cannot be composed is missing: {message}", "correct the reference"
+                Location("stage"), f"part of the stage cannot be composed: {message}", "correct the reference"
             )
 
     def _units(self) -> StageUnits:
@@ -268,7 +268,7 @@ class UsdScene:
         return StageUnits(*map(float, values))
 
     def pose(self, path: str) -> np.ndarray:
-        """World pose of a prim's frame without its scale [m], shape [7]; for the path ``/``, the stage's frame."""
+        """World pose of a prim's frame, without its scale [m], shape [7]; the stage's frame for the path ``/``."""
         position, quaternion = np.split(self._placement(path)[0], [3])
         return compose(self.stage_pose, np.concatenate([position * self.units.length, quaternion]))
 
@@ -310,7 +310,7 @@ class UsdScene:
         scale = -scale if np.linalg.det(array[:3, :3] / scale[:, None]) < 0.0 else scale
         rotation = (array[:3, :3] / scale[:, None]).T
         if np.max(np.abs(rotation.T @ rotation - np.eye(3))) > 1e-3:
-            message = "its transform shears: it is turned below a prim that is scaled differently along its axes"
+            message = "its transform shears: it is rotated below a prim with different scales along its axes"
             self.report.error(place, message, "scale the shapes instead of the bodies, or scale uniformly")
             return fallback
         quaternion = import_pxr().Gf.Matrix3d(*rotation.T.ravel()).ExtractRotation().GetQuat()

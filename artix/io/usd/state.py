@@ -1,4 +1,4 @@
-"""The state of an articulation in a stage."""
+"""Reads the state of an articulation from a stage."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from artix.io.usd.units import DEGREE
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
 
-#: Distance between a body and where its joint's state puts it that raises a warning [m; chord of unit quaternions].
+#: Largest tolerated distance of a body from the pose given by its joint's state [m; chord of unit quaternions].
 PLACE_TOLERANCE = 1e-3
 
 
 def read_state(description: UsdArticulation, articulation: Articulation) -> State:
-    """The state of an articulation in its stage; warns of bodies that are not where the joints' state puts them."""
+    """Reads the state of an articulation; warns of bodies whose poses contradict the positions of their joints."""
     assert isinstance(articulation.topology, Topology)  # Builders never make padded articulations.
     position, velocity = (dict.fromkeys(articulation.topology.dof_names, 0.0) for _ in range(2))
     for parent, joint, child in description.tree.edges:
@@ -36,7 +36,7 @@ def _joint_state(
     position: dict[str, float],
     velocity: dict[str, float],
 ) -> np.ndarray:
-    """Stores a joint's state under the names of its degrees of freedom; returns its displacement ``J(q)`` as a pose."""
+    """Stores a joint's state under the names of its degrees of freedom; returns the joint motion ``J(q)`` as a pose."""
     sign = joint.sign(parent)
     applied = joint.prim.instances("PhysicsJointStateAPI")
     for axis in joint.axes:
@@ -61,8 +61,8 @@ def _check_place(
     if max(distance, chord) > PLACE_TOLERANCE:
         turn = 4.0 * np.arcsin(min(1.0, 0.5 * chord)) / DEGREE
         message = (
-            f"body <{child}> is {distance:.3g} m and {turn:.3g} degrees from where the joint's frames "
-            "and state put it; the articulation follows the joint, as in PhysX"
+            f"body <{child}> is {distance:.3g} m and {turn:.3g} degrees from the pose given by the joint's frames and "
+            "state; the articulation follows the joint, as in PhysX"
         )
         scene.report.warning(joint.prim, message, "nothing, or author PhysicsJointStateAPI or the body's transform")
 

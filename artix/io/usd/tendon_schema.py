@@ -1,8 +1,8 @@
-"""PhysX's tendon attachment schemas over stock ``pxr``: accessors with the names of the generated schema classes.
+"""PhysX's tendon attachment schemas for stock USD: accessors with the names of the generated schema classes.
 
-NVIDIA's ``PhysxSchema`` plugin generates these classes; stock USD does not know the schemas, drops them from
-``Usd.Prim.GetAppliedSchemas`` and knows no fallbacks. The classes here read and write the same properties and applied
-schemas, so that stages written with one are read by the other. ``pxr`` is imported when it is first used.
+NVIDIA's ``PhysxSchema`` plugin provides these classes. Stock USD does not define the schemas, so it omits them from
+``Usd.Prim.GetAppliedSchemas`` and has no fallback values. The classes here read and write the same properties and
+applied schemas, so stages are interchangeable between the two. ``pxr`` is imported on first use.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NAMESPACE = "physxTendon"
 
 
 class _Definition(NamedTuple):
-    """An attribute of a schema: its value type's name, its fallback, and whether it is uniform."""
+    """An attribute of a schema: the name of its value type, its fallback value, and whether it is uniform."""
 
     type_name: str
     fallback: Any
@@ -27,7 +27,7 @@ class _Definition(NamedTuple):
 
 
 class SchemaAttribute:
-    """A ``Usd.Attribute`` that knows its schema's fallback; everything else is the attribute's own.
+    """A ``Usd.Attribute`` with the fallback value of its schema; everything else is forwarded to the attribute.
 
     Args:
       attribute: the attribute, valid only if it is authored.
@@ -38,7 +38,7 @@ class SchemaAttribute:
         self._attribute, self._fallback = attribute, fallback
 
     def Get(self, time: Usd.TimeCode | float | None = None) -> Any:
-        """The value at a time, the default one when ``None``; the fallback where nothing is authored."""
+        """The value at a time, the default value when ``None``; the fallback if nothing is authored."""
         if not self._attribute or not self._attribute.HasAuthoredValue():
             return self._fallback
         return self._attribute.Get() if time is None else self._attribute.Get(time)
@@ -85,7 +85,7 @@ class PhysxTendonAttachmentAPI:
         self._name = str(name)
 
     def __bool__(self) -> bool:
-        """Whether the prim is there and the schema, or one that includes it, is applied to it under this name."""
+        """Whether the prim exists and has the schema, or one that includes it, applied under this name."""
         return bool(self._prim) and self._name in self._names(self._prim)
 
     def GetPrim(self) -> Usd.Prim:
@@ -97,7 +97,7 @@ class PhysxTendonAttachmentAPI:
         return self._prim.GetPath()
 
     def GetName(self) -> str:
-        """The instance name: the attachment's."""
+        """The instance name, which is the name of the attachment."""
         return self._name
 
     @classmethod
@@ -105,7 +105,7 @@ class PhysxTendonAttachmentAPI:
         """Applies the schema to a prim.
 
         Raises:
-          ValueError: the prim is invalid, or the name is empty, no identifier, or that of a property of the schema.
+          ValueError: the prim is invalid, or the name is empty, not an identifier, or that of a property of the schema.
         """
         if not cls.CanApply(prim, name):
             raise ValueError(
@@ -125,7 +125,7 @@ class PhysxTendonAttachmentAPI:
     def Get(cls, prim_or_stage: Any, name_or_path: Any) -> Self:
         """The schema object of a prim and a name, or of a stage and a path ``/prim.physxTendon:NAME``.
 
-        Its truth value says whether the schema is applied there.
+        The object is true if the schema is applied there.
 
         Raises:
           ValueError: the path is not of that form.
@@ -135,7 +135,7 @@ class PhysxTendonAttachmentAPI:
         path = import_pxr().Sdf.Path(name_or_path)
         name = cls._name_in(path)
         if name is None:
-            raise ValueError(f"<{path}> is no path of a {cls.__name__}; it looks like </prim.{_NAMESPACE}:NAME>")
+            raise ValueError(f"<{path}> is not a path of a {cls.__name__}; it looks like </prim.{_NAMESPACE}:NAME>")
         return cls(prim_or_stage.GetPrimAtPath(path.GetPrimPath()), name)
 
     @classmethod
@@ -145,13 +145,13 @@ class PhysxTendonAttachmentAPI:
 
     @classmethod
     def GetSchemaAttributeNames(cls, includeInherited: bool = True, instanceName: str = "") -> list[str]:
-        """The attributes' names, with or without those of base schemas, in the namespace of an instance if given."""
+        """Names of the attributes, with or without those of base schemas; prefixed for an instance if given."""
         names = [*(cls._definitions() if includeInherited else cls._ATTRIBUTES)]
         return [f"{_NAMESPACE}:{instanceName}:{name}" for name in names] if instanceName else names
 
     @classmethod
     def IsSchemaPropertyBaseName(cls, baseName: str) -> bool:
-        """Whether a name is that of an attribute or relationship of the schema, inherited ones included."""
+        """Whether the schema, or a base schema, has an attribute or relationship of this name."""
         return baseName in cls._base_names()
 
     @staticmethod
@@ -185,7 +185,7 @@ class PhysxTendonAttachmentAPI:
     )
 
     def GetParentLinkRel(self) -> Usd.Relationship:
-        """Relationship to the body of the parent attachment, its first target; of a root, unused."""
+        """Relationship whose first target is the body of the parent attachment; unused on a root."""
         return self._prim.GetRelationship(self._property("parentLink"))
 
     def CreateParentLinkRel(self) -> Usd.Relationship:
@@ -200,7 +200,7 @@ class PhysxTendonAttachmentAPI:
         return SchemaAttribute(attribute, self._definitions()[base_name].fallback)
 
     def _create(self, base_name: str, value: Any, sparsely: bool) -> SchemaAttribute:
-        """Authors an attribute; sparsely, its value only where it differs from what is there."""
+        """Authors an attribute; with ``sparsely``, sets its value only if that differs from the current one."""
         sdf, definition = import_pxr().Sdf, self._definitions()[base_name]
         variability = sdf.VariabilityUniform if definition.uniform else sdf.VariabilityVarying
         type_name = sdf.ValueTypeNames.Find(definition.type_name)
@@ -238,7 +238,7 @@ class PhysxTendonAttachmentAPI:
 
 
 class PhysxTendonAttachmentRootAPI(PhysxTendonAttachmentAPI):
-    """The first attachment of a spatial tendon, with the numbers of the tendon; includes the attachment's schema.
+    """The first attachment of a spatial tendon, with parameters of the tendon; includes the attachment's schema.
 
     Every path to a leaf has the length ``offset + sum gearing |segment|``; its spring, damper and limit pull the leaf
     towards the attachment above it and the root towards the one below it.
@@ -270,12 +270,12 @@ class PhysxTendonAttachmentRootAPI(PhysxTendonAttachmentAPI):
         "limitStiffness", "Spring back into the leaves' limits [mass / second^2] (float, 0)."
     )
     GetOffsetAttr, CreateOffsetAttr = _accessors(
-        "offset", "Added to the length of every path [distance] (float, 0); no part of an automatic rest length."
+        "offset", "Added to the length of every path [distance] (float, 0); not included in an automatic rest length."
     )
 
 
 class PhysxTendonAttachmentLeafAPI(PhysxTendonAttachmentAPI):
-    """A last attachment of a spatial tendon, with the numbers of the path to it; includes the attachment's schema."""
+    """A leaf attachment of a spatial tendon, with parameters of the path to it; includes the attachment's schema."""
 
     _ATTRIBUTES: ClassVar[dict[str, _Definition]] = {
         "restLength": _Definition("float", float("-inf")),

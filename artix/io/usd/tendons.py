@@ -1,4 +1,4 @@
-"""Fixed and spatial tendons of an articulation from PhysX's tendon schemas."""
+"""Reads fixed and spatial tendons from PhysX's tendon schemas."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ATTACHMENT = "PhysxTendonAttachmentAPI"
 
 
 def fixed_tendons(description: UsdArticulation) -> list[FixedTendon]:
-    """The tendons of ``PhysxTendonAxisRootAPI`` and ``PhysxTendonAxisAPI``, instances of one name being one tendon."""
+    """Reads ``PhysxTendonAxisRootAPI`` and ``PhysxTendonAxisAPI``; instances with the same name form one tendon."""
     tendons: dict[str, list[tuple[str | None, UsdJoint, str]]] = {}
     for edge in description.tree.edges:
         prim = edge[1].prim
@@ -32,7 +32,7 @@ def fixed_tendons(description: UsdArticulation) -> list[FixedTendon]:
 def _fixed_tendon(
     description: UsdArticulation, name: str, edges: list[tuple[str | None, UsdJoint, str]]
 ) -> FixedTendon | None:
-    """One tendon; its axes come parents first, as the tree's joints do."""
+    """Reads one tendon, axes parents first, like the joints of the tree."""
     roots = [edge for edge in edges if name in edge[1].prim.instances(AXIS_ROOT)]
     report = description.scene.report
     if len(roots) != 1:
@@ -45,9 +45,11 @@ def _fixed_tendon(
     for parent, joint, child in sorted(edges, key=lambda edge: edge is not roots[0]):
         above = number_of.get(parent, -1)
         if len(joint.axes) != 1 or (above < 0 and joints):
-            what = "no single degree of freedom" if len(joint.axes) != 1 else "no axis of it on the joint above"
-            message = f"fixed tendon {name!r} has an axis here, but the joint has {what}"
-            report.error(joint.prim, message, "let the tendon follow the links, one revolute or prismatic joint each")
+            what = (
+                "does not have one degree of freedom" if len(joint.axes) != 1 else "is not next to another of its axes"
+            )
+            message = f"fixed tendon {name!r} has an axis here, but the joint {what}"
+            report.error(joint.prim, message, "lay the tendon along consecutive revolute or prismatic joints")
             return None
         number_of[child] = len(joints)
         joints.append(_tendon_joint(description, name, joint, joint.sign(parent), above))
@@ -84,7 +86,7 @@ def _tendon_joint(description: UsdArticulation, tendon: str, joint: UsdJoint, si
 
 
 def _first(prim: UsdPrim, name: str) -> float:
-    """The first number of an array, the only one that PhysX uses; 1 where there is none."""
+    """The first number of an array, the only one that PhysX uses; 1 if it is not authored."""
     value = prim.read(name)
     try:
         numbers = np.ones(1) if value is None else np.asarray(value, float).ravel()
@@ -99,7 +101,7 @@ def _first(prim: UsdPrim, name: str) -> float:
 
 
 def _gains(description: UsdArticulation, root: UsdPrim, name: str) -> dict[str, float]:
-    """The gains and offset that both kinds of tendon have on their roots; gains are zero if the tendon is disabled."""
+    """Gains and offset on the root of a tendon of either kind; the gains of a disabled tendon are zero."""
     space, unit = f"physxTendon:{name}", description.scene.units
     gains = {
         key: root.read_number(f"{space}:{attribute}", low=0.0) * unit.mass
@@ -135,12 +137,12 @@ class _Point:
 def spatial_tendons(
     description: UsdArticulation, places: dict[str, LinkPlace], links: list[str]
 ) -> list[SpatialTendon]:
-    """The tendons of PhysX's attachment schemas, whose instances are named after the attachment.
+    """Reads PhysX's attachment schemas, whose instances are named after the attachment.
 
     Args:
       description: the articulation.
-      places: where each link went.
-      links: the names of the builder's links by their numbers.
+      places: the place of each link in the builder, by name.
+      links: names of the builder's links, by number.
     """
     points = _points(description)
     below: dict[tuple[str, str], list[_Point]] = {}
@@ -150,7 +152,7 @@ def spatial_tendons(
                 below.setdefault(point.above, []).append(point)
             else:
                 named = f"{point.above[1] or 'nothing'!r} on <{point.above[0]}>"
-                message = f"attachment {point.name!r} comes from {named}, where no attachment is"
+                message = f"the parent of attachment {point.name!r}, {named}, does not exist"
                 description.scene.report.error(point.body, message, "correct its parentLink and parentAttachment")
     roots = [point for point in points.values() if point.above is None]
     tendons: list[SpatialTendon] = []
@@ -166,7 +168,7 @@ def spatial_tendons(
         tendons += [tendon] if tendon is not None else []
     for key, point in points.items():
         if key not in seen and point.above in points:
-            message = f"attachment {point.name!r} belongs to no tendon, for none above it has the {ATTACHMENT_ROOT}"
+            message = f"attachment {point.name!r} belongs to no tendon: none above it has the {ATTACHMENT_ROOT}"
             description.scene.report.error(point.body, message, f"apply {ATTACHMENT_ROOT} to the first attachment")
     return tendons
 
@@ -190,7 +192,7 @@ def _points(description: UsdArticulation) -> dict[tuple[str, str], _Point]:
 def _spatial_tendon(
     description: UsdArticulation, name: str, tree: list[_Point], places: dict[str, LinkPlace], links: list[str]
 ) -> SpatialTendon | None:
-    """One tendon from its attachments, parents first."""
+    """Reads one tendon from its attachments, parents first."""
     scene, index = description.scene, {point.key: number for number, point in enumerate(tree)}
     local = [_position(description, point) for point in tree]
     world = [_world_point(description, point, position) for point, position in zip(tree, local, strict=True)]
@@ -199,7 +201,7 @@ def _spatial_tendon(
     try:
         for number, point in enumerate(tree):
             above = -1 if point.above is None else index[point.above]
-            # PhysX's reader gives the root the coefficient 1 whatever its gearing.
+            # PhysX's reader gives the root coefficient 1, whatever its gearing.
             coefficient = 1.0 if above < 0 else point.body.read_number(f"{point.space}:gearing", 1.0)
             segment = 0.0 if above < 0 else coefficient * float(np.linalg.norm(world[number] - world[above]))
             lengths.append(segment + (lengths[above] if above >= 0 else 0.0))
@@ -234,7 +236,7 @@ def _world_point(description: UsdArticulation, point: _Point, position: np.ndarr
 
 
 def _rest_length(description: UsdArticulation, point: _Point, length: float) -> float:
-    """The authored rest length of a leaf; where it is negative or missing, the current length without offset."""
+    """The authored rest length of a leaf; if that is negative or missing, the current length without offset."""
     authored = point.body.read_number(f"{point.space}:restLength", -np.inf, infinite=True)
     return authored * description.scene.units.length if authored >= 0.0 else length
 

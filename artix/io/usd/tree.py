@@ -1,4 +1,4 @@
-"""The links and joints of an articulation, by UsdPhysics' rules for its root and PhysX's order of its links."""
+"""Finds the links and joints of an articulation, by UsdPhysics' rules for the root and PhysX's order of links."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class UsdTree:
     """The tree of an articulation.
 
     Attributes:
-      root: path of the root body; ``None`` if the root is the world because the first joint moves relative to it.
+      root: path of the root body; ``None`` if the root is the world because the joint to it can move.
       fixed_base: whether the root is fixed to the world.
-      edges: (parent, joint, child) breadth-first, siblings in PhysX's order; a parent of ``None`` is the world. Links
+      edges: (parent, joint, child), breadth-first, siblings in PhysX's order; a parent of ``None`` is the world. Links
         between stacked joints have no prim.
       loops: joints that close loops.
     """
@@ -37,7 +37,7 @@ class UsdTree:
 
 
 def find_root(scene: UsdScene, root: str | None) -> UsdPrim | None:
-    """The root prim of the articulation: ``root``, or the only one with the schema; reports it if there is none."""
+    """The root prim of the articulation: ``root``, or the only one with the schema; ``None``, and an error, if none."""
     stage = Location("stage")
     if root is not None:
         if root in scene.prims:
@@ -48,10 +48,10 @@ def find_root(scene: UsdScene, root: str | None) -> UsdPrim | None:
     if len(roots) == 1:
         return roots[0]
     if roots:
-        message = f"there are {len(roots)} articulations, their roots are {listed((r.label for r in roots), 20)}"
+        message = f"there are {len(roots)} articulations, with roots {listed((r.label for r in roots), 20)}"
         scene.report.error(stage, message, "choose one with root='/its/path'")
     else:
-        message = f"no prim carries the {ROOT_SCHEMA}"
+        message = f"no prim has the {ROOT_SCHEMA}"
         fix = "apply it to a body, a joint to the world or a prim above them, or name such a prim: root='/its/path'"
         scene.report.error(stage, message, fix)
     return None
@@ -64,33 +64,33 @@ def _enabled(prim: UsdPrim) -> bool:
 def find_tree(
     scene: UsdScene, root: UsdPrim, bodies: dict[str, UsdPrim], joints: list[UsdJoint], fixed_base: bool | None
 ) -> UsdTree | None:
-    """The articulation whose root prim is ``root``.
+    """Finds the articulation with a given root prim.
 
     Args:
       scene: the stage.
-      root: one of three. A body becomes the root, floating unless a joint attaches it to the world. A joint to the
-        world fixes its body. Below a prim above the bodies, a joint to the world fixes the base; without one, the
-        centre of the graph is the floating root.
+      root: a body, which becomes the root and floats unless a joint attaches it to the world; a joint to the world,
+        which fixes its body; or a prim above the bodies, below which a joint to the world fixes the base, and without
+        one, the centre of the graph becomes a floating root.
       bodies: the moving bodies by path.
       joints: all joints.
-      fixed_base: whether to fix the root, through its joint to the world if it has one; ``None`` leaves it to these
-        rules.
+      fixed_base: whether to fix the root, through its joint to the world if it has one; ``None`` follows these rules.
 
     Returns:
-      The tree; ``None``, and reported, if there is none.
+      The tree; ``None``, and an error in the report, if there is none.
     """
     graph = _Graph(joints)
     named = next((joint for joint in joints if joint.prim is root), None)
     base: UsdJoint | None = None
     if named is not None:
         if None not in named.bodies:
-            message = "the articulation's root is a joint, but not one to the world"
+            message = "the root of the articulation is a joint, but not one to the world"
             scene.report.error(root, message, f"apply {ROOT_SCHEMA} to a body, or clear one of the joint's bodies")
             return None
         base, start = named, named.other(None)
         component = graph.component(start)
     elif root.path in bodies:
-        # PhysX lets such a root float and keeps its joint to the world outside; the robot is attached all the same.
+        # PhysX keeps such a root floating and its joint to the world outside the articulation; the robot is attached
+        # either way.
         start, component, base = root.path, graph.component(root.path), graph.base_joint([root.path])
     else:
         island = _island_below(scene, root, bodies, graph)
@@ -116,7 +116,7 @@ def _island_below(scene: UsdScene, root: UsdPrim, bodies: dict[str, UsdPrim], gr
         for other in islands:
             if other is not island:
                 message = f"body {other[0]} has no joint and is not part of the articulation"
-                scene.report.warning(root, message, "join it to a link, or leave it")
+                scene.report.warning(root, message, "connect it to a link if it should be")
         return island
     if not islands:
         message, fix = "there is no rigid body at or below the root", "apply PhysicsRigidBodyAPI to the links"
@@ -129,7 +129,7 @@ def _island_below(scene: UsdScene, root: UsdPrim, bodies: dict[str, UsdPrim], gr
 
 
 class _Graph:
-    """Bodies connected by joints; joints excluded from the articulation do not connect."""
+    """Bodies connected by joints, except those excluded from the articulation."""
 
     def __init__(self, joints: list[UsdJoint]) -> None:
         self.excluded = [joint for joint in joints if joint.excluded]
@@ -140,7 +140,7 @@ class _Graph:
                     self.at.setdefault(body, []).append(joint)
 
     def joints_of(self, component: list[str]) -> list[UsdJoint]:
-        """The joints with an end in a component, each once."""
+        """The joints with an end in a component, without duplicates."""
         joints = {joint.prim.path: joint for body in component for joint in self.at.get(body, [])}
         return list(joints.values())
 
@@ -150,7 +150,7 @@ class _Graph:
         return [other for other in others if other is not None]
 
     def distances(self, start: str) -> dict[str, int]:
-        """Numbers of joints from a body to each body of its component, nearest first."""
+        """The number of joints between a body and each body of its component, nearest first."""
         reached = {start: 0}
         queue = [start]
         for body in queue:
@@ -175,7 +175,7 @@ class _Graph:
         return islands
 
     def base_joint(self, component: list[str]) -> UsdJoint | None:
-        """The joint to the world of the body with the largest weight, by which PhysX chooses a fixed base."""
+        """The joint that fixes the base: the joint to the world whose body has the largest weight, as in PhysX."""
         candidates = [joint for joint in self.joints_of(component) if None in joint.bodies]
         return max(candidates, key=lambda joint: self._weight(joint.other(None)), default=None)
 
@@ -186,7 +186,7 @@ class _Graph:
         return 100_000 * to_world + 1_000 * excluded + 100 * (len(joints) - to_world)
 
     def centre(self, component: list[str]) -> str:
-        """The centre of the graph, the body with the least eccentricity; of two, the one with more neighbours."""
+        """The centre of the graph, the body with the smallest eccentricity; of two, the one with more neighbours."""
         # The centre of a tree is the middle of any of its longest paths.
         end = list(self.distances(component[0]))[-1]
         path = self._path(end, list(self.distances(end))[-1])
@@ -194,7 +194,7 @@ class _Graph:
         return min(middle, key=lambda body: -len(self.neighbours(body)))
 
     def _path(self, start: str, end: str) -> list[str]:
-        """The bodies of a shortest path."""
+        """The bodies along a shortest path."""
         distances, path = self.distances(start), [end]
         while path[-1] != start:
             path.append(next(body for body in self.neighbours(path[-1]) if distances[body] < distances[path[-1]]))
@@ -222,7 +222,7 @@ class _Growth:
         self.reached = {start}
 
     def tree(self, component: list[str], fixed_base: bool | None) -> UsdTree:
-        """The tree; ``component`` holds all bodies connected to the first."""
+        """Grows the tree; ``component`` contains all bodies connected to the first."""
         queue = [self.start]
         for body in queue:
             for joint in self.graph.at.get(body, []):
@@ -256,14 +256,14 @@ class _Growth:
                 if all(is_stackable(stacked, self.adds_mobility) for stacked in (first, joint)):
                     self.stacks.setdefault(child, []).append(joint)
                     return
-                fix = "make stacked joints one generic joint, or set newton:jointsAddMobility of the root"
+                fix = "replace stacked joints by one generic joint, or set newton:jointsAddMobility on the root"
                 break
         else:
-            fix = "set physics:excludeFromArticulation on one joint of the loop, which then is a loop joint"
+            fix = "set physics:excludeFromArticulation on one joint of the loop to make it a loop joint"
         self.scene.report.error(joint.prim, f"closes a loop between {body or 'the world'} and {other}", fix)
 
     def _to_world(self, joint: UsdJoint, loops: list[UsdJoint], fixed_base: bool | None) -> None:
-        """Handles a joint to the world that is not the base: a loop, unless the caller decided about the base."""
+        """Handles a joint to the world other than the base's: a loop joint, unless the caller chose the base."""
         if self.base is not None:
             self._stack_or_loop(joint, None, str(joint.other(None)))
         elif fixed_base is None:
@@ -272,23 +272,23 @@ class _Growth:
             self.scene.report.warning(joint.prim, message, fix)
             loops.append(joint)
         else:
-            message = f"fixed_base={fixed_base} decides about the base, not this joint"
-            self.scene.report.warning(joint.prim, message, "leave fixed_base out")
+            message = f"it is ignored because of fixed_base={fixed_base}"
+            self.scene.report.warning(joint.prim, message, "do not pass fixed_base")
 
     def _inside(self, loops: list[UsdJoint]) -> list[UsdJoint]:
-        """The loop joints within the articulation; reports the others."""
+        """The loop joints inside the articulation; reports the others."""
         inside = []
         for joint in loops:
             if all(body is None or body in self.reached for body in joint.bodies):
                 inside.append(joint)
             else:
-                message = "an excluded joint to a body outside the articulation is not carried"
+                message = "an excluded joint to a body outside the articulation is not supported"
                 self.scene.report.left_out(joint.prim, message, "load both articulations and couple them yourself")
         return inside
 
 
 def colliders_by_body(scene: UsdScene, bodies: dict[str, UsdPrim], all_bodies: set[str]) -> dict[str, list[UsdPrim]]:
-    """The enabled colliders of each body: at or below it, but not below another body.
+    """The enabled colliders of each body: those at or below its prim, but not below another body.
 
     Args:
       scene: the stage.

@@ -1,4 +1,4 @@
-"""Conversion between the units of a USD stage (its lengths and masses, degrees) and SI units and radians."""
+"""Converts between the units of a USD stage (its lengths and masses, degrees) and SI units with radians."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ DEGREE = math.pi / 180.0
 
 @dataclasses.dataclass(frozen=True)
 class AxisUnits:
-    """SI values of the units in which a stage gives the numbers of one joint axis.
+    """SI values of a stage's units for one joint axis.
 
     Attributes:
       position: unit of positions and, per second, of velocities [rad or m].
       effort: unit of torques or forces [N m or N].
-      inertia: unit of armatures [kg m^2 or kg].
-      acceleration: unit of accelerations per unit of position, for acceleration drives [1/s^2].
-      lever: unit of a ratio of this axis's effort to a force [m or 1].
+      inertia: unit of armature [kg m^2 or kg].
+      acceleration: unit of the stiffness of acceleration drives: acceleration per position [1/s^2].
+      lever: unit of the ratio of this axis's effort to a force [m or 1].
     """
 
     position: float
@@ -28,18 +28,18 @@ class AxisUnits:
 
     @property
     def stiffness(self) -> float:
-        """Unit of stiffnesses, and with a second of dampings, of force drives and viscous friction."""
+        """Unit of stiffness and, times a second, of damping and viscous friction."""
         return self.effort / self.position
 
     @property
     def gradient(self) -> float:
-        """Unit of velocities per effort."""
+        """Unit of velocity per effort."""
         return self.position / self.effort
 
 
 @dataclasses.dataclass(frozen=True)
 class StageUnits:
-    """SI values of the units of a stage; time is in seconds.
+    """SI values of a stage's units; time is in seconds.
 
     Attributes:
       length: ``metersPerUnit`` [m].

@@ -39,22 +39,22 @@ SUFFIXES = (".usd", ".usda", ".usdc", ".usdz")
 
 
 def save_usd(articulation: Articulation, path: str | os.PathLike[str], *, state: State | None = None) -> list[Issue]:
-    """Writes an articulation as USD, in metres, kilograms and degrees with z up; ``load_usd`` reads it back.
+    """Writes an articulation as USD in metres, kilograms and degrees, with z up; :func:`load_usd` reads it back.
 
-    Bodies, joints, drives, friction, mimic joints, tendons and loop joints are written in the schemas of UsdPhysics and
-    PhysX, additional frames as ``Xform`` prims, shapes as colliders. USD keeps most numbers in float32.
+    Bodies, joints, drives, friction, mimic joints, tendons and loop joints use the schemas of UsdPhysics and PhysX;
+    frames become ``Xform`` prims and shapes become colliders. USD stores most numbers in float32.
 
     Args:
       articulation: the articulation.
       path: the file, ending in ``.usda`` (text), ``.usdc`` or ``.usd`` (binary) or ``.usdz`` (a package).
-      state: the state in which its bodies and joints are written; the neutral one when ``None``.
+      state: state of its bodies and joints in the file; the neutral state when ``None``.
 
     Returns:
-      What the file does not say, or only to ``load_usd``, one warning each.
+      One warning for each thing that USD cannot express, or that only :func:`load_usd` reads.
 
     Raises:
-      ValueError: the suffix is another, a joint is helical, or the articulation is a batch.
-      TypeError: the articulation is padded; its members are what can be saved.
+      ValueError: the suffix is not one of these, a joint is helical, or the articulation is a batch.
+      TypeError: the articulation is padded; save the members of a fleet instead.
       OSError: the file cannot be written.
       ModuleNotFoundError: ``usd-core`` is not installed.
 
@@ -72,7 +72,7 @@ def save_usd(articulation: Articulation, path: str | os.PathLike[str], *, state:
         articulation, "a padded articulation has no names to write; save the articulation that was padded"
     )
     if articulation.link_mass.ndim != 1:
-        raise ValueError("a batch of articulations is not one robot; save its members, one file each")
+        raise ValueError("a batch of articulations is not a single robot; save its members, one file each")
     screws = [topology.joint_names[k - 1] for k, kind in enumerate(topology.joint_types) if kind is JointType.HELICAL]
     if screws:
         raise ValueError(f"USD has no helical joints, such as {', '.join(screws)}; write an .npz archive instead")
@@ -98,7 +98,7 @@ def _export(stage: Usd.Stage, path: Path, suffix: str) -> None:
 
 
 def _author_stage(topology: Topology, articulation: Articulation, state: State | None, report: Report) -> Usd.Stage:
-    """The articulation as a stage in memory."""
+    """Writes the articulation to a stage in memory."""
     arrays, values = jax.tree.map(lambda leaf: np.asarray(leaf, float), (articulation, state))
     poses = _link_poses(topology, arrays, values)
     out = Author(topology.name, report)
@@ -140,7 +140,7 @@ def _write_gravity(out: Author, gravity: np.ndarray) -> None:
 
 
 def _write_root(out: Author, topology: Topology, root: Usd.Prim, pose: np.ndarray, velocity: np.ndarray | None) -> None:
-    """The root schema: on the root body if it floats, else on the robot's prim, with a fixed joint to the world."""
+    """Applies the root schema: to the root body if it floats, else to the robot's prim, with a joint to the world."""
     owner = out.top if topology.fixed_base else root
     for schema in (ROOT_SCHEMA, "PhysxArticulationAPI"):
         owner.AddAppliedSchema(schema)
@@ -155,7 +155,7 @@ def _write_root(out: Author, topology: Topology, root: Usd.Prim, pose: np.ndarra
 
 
 def _write_body(out: Author, topology: Topology, arrays: Articulation, link: int, pose: np.ndarray) -> Usd.Prim:
-    """A rigid body with its mass properties and PhysX's damping and limits."""
+    """Writes a rigid body with its mass properties and PhysX's damping and velocity limits."""
     body = out.define("Xform", topology.link_names[link])
     for schema in ("PhysicsRigidBodyAPI", "PhysicsMassAPI", "PhysxRigidBodyAPI"):
         body.AddAppliedSchema(schema)
@@ -168,10 +168,10 @@ def _write_body(out: Author, topology: Topology, arrays: Articulation, link: int
     author(body, "quatf", "physics:principalAxes", quaternion(axes))
     if arrays.link_mass[link] == 0.0 or not np.any(moments):
         body.SetCustomDataByKey(ZERO_KEY, True)
-        out.cannot_say(body, "USD has no body without mass or inertia; only load_usd reads it as such")
+        out.report_unsupported(body, "USD has no bodies without mass or inertia; only load_usd reads it as such")
     scale = float(arrays.gravity_scale[link])
     if scale not in (0.0, 1.0):
-        out.cannot_say(body, f"a gravity scale of {scale:g} is neither 0 nor 1")
+        out.report_unsupported(body, f"USD has no gravity scale of {scale:g}, only 0 and 1")
     author(body, "bool", "physxRigidBody:disableGravity", scale == 0.0)
     author_floats(
         body,
@@ -186,7 +186,7 @@ def _write_body(out: Author, topology: Topology, arrays: Articulation, link: int
 
 
 def _principal(inertia: np.ndarray, axes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Principal moments [3] of an inertia given in the axes xyzw, and the orientation xyzw of the principal axes."""
+    """Principal moments [3] of an inertia in axes of the given orientation xyzw, and that of the principal axes."""
     if not np.any(inertia - np.diag(np.diag(inertia))):
         return np.diag(inertia), axes
     moments, vectors = np.linalg.eigh(inertia)
@@ -196,7 +196,7 @@ def _principal(inertia: np.ndarray, axes: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def _note_order(out: Author, topology: Topology, joints: list[Usd.Prim]) -> None:
-    """Reports where readers will number siblings differently: they sort them by joint type, then by path."""
+    """Reports siblings that readers will number differently: they sort by joint type, then by path."""
     kinds = list(KINDS)
     keys: dict[int, list[Any]] = {}
     for link, joint in enumerate(joints, start=1):
@@ -204,5 +204,5 @@ def _note_order(out: Author, topology: Topology, joints: list[Usd.Prim]) -> None
         keys.setdefault(topology.parent[link], []).append(key)
     for parent, siblings in keys.items():
         if siblings != sorted(siblings):
-            message = f"the joints on link {topology.link_names[parent]!r} will be read in the order of types and names"
-            out.cannot_say(out.top, message, "address links and joints by name")
+            message = f"the joints of link {topology.link_names[parent]!r} will be read sorted by type and name"
+            out.report_unsupported(out.top, message, "address links and joints by name")

@@ -6,10 +6,11 @@ import jax
 import jax.numpy as jnp
 
 from artix.contact.ground import Ground
-from artix.contact.ground_contacts import ground_contacts
-from artix.contact.link_contacts import candidate_pairs_of
+from artix.contact.ground_contacts import ground_contacts, touching_shapes
+from artix.contact.shape_pairs import ShapePairs
 from artix.math import struct
 from artix.model.articulation import Articulation
+from artix.model.scene import Scene
 from artix.model.states import neutral_state
 from artix.model.topology import Topology
 
@@ -38,28 +39,55 @@ class ContactMemory(struct.PyTreeNode):
 
     @classmethod
     def none(
-        cls, articulation: Articulation, ground: Ground | None = None, max_per_geometry: int | None = None
+        cls, articulation: Articulation | Scene, ground: Ground | None = None, max_per_geometry: int | None = None
     ) -> ContactMemory:
         """Zeros: what to begin with, and whenever a state is set anew.
 
         Args:
-          articulation: the articulation.
+          articulation: the articulation, or the scene.
           ground: what it stands on, if anything.
           max_per_geometry: ``SolverOptions.max_contacts_per_geometry``.
 
         Raises:
           ValueError: as :func:`artix.ground_contacts`.
         """
-        count = 0
+        members = articulation.articulations if isinstance(articulation, Scene) else (articulation,)
+        count = len(pairs_of(articulation).candidate_pairs)
         if ground is not None:
-            found = jax.eval_shape(
-                lambda: (
-                    ground_contacts(
-                        articulation, neutral_state(articulation), ground, max_per_geometry=max_per_geometry
-                    ).choice
+            for k in grounded(articulation):
+                found = jax.eval_shape(
+                    lambda one=members[k]: (
+                        ground_contacts(one, neutral_state(one), ground, max_per_geometry=max_per_geometry).choice
+                    )
                 )
-            )
-            count = found.num_candidates
-        if isinstance(articulation.topology, Topology):
-            count += len(candidate_pairs_of(articulation.topology))
-        return cls(jnp.zeros((count, 3), articulation.dtype), jnp.zeros_like(articulation.armature))
+                count += found.num_candidates
+        friction = [jnp.zeros_like(one.armature) for one in members]
+        total = friction[0] if len(friction) == 1 else jnp.concatenate(friction)
+        return cls(jnp.zeros((count, 3), articulation.dtype), total)
+
+
+def pairs_of(articulation: Articulation | Scene) -> ShapePairs:
+    """The pairs of shapes that touch each other."""
+    if not isinstance(articulation, Scene):
+        tree = articulation.topology
+        return ShapePairs.of([tree] if isinstance(tree, Topology) else [])
+    names = articulation.geometry_names
+    across = [(names.index(a), names.index(b)) for a, b in articulation.pairs]
+    return ShapePairs.of(articulation.topologies, across)
+
+
+def grounded(articulation: Articulation | Scene) -> tuple[int, ...]:
+    """Numbers of the members that may touch the ground.
+
+    Raises:
+      ValueError: there is none in a scene.
+    """
+    if not isinstance(articulation, Scene):
+        return (0,)
+    found = tuple(k for k, tree in enumerate(articulation.topologies) if touching_shapes(tree))
+    if not found:
+        raise ValueError(
+            f"no member of the scene ({', '.join(articulation.names)}) has geometry that could touch the ground; "
+            "sensors and shapes on a fixed root do not count"
+        )
+    return found

@@ -7,10 +7,10 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from artix.dynamics.inertia import displaced_inertias, momentum_of_motion, reference_inertias
+from artix.dynamics.inertia import inertia_rates, momentum_of_motion, reference_inertias
 from artix.dynamics.momentum import about
 from artix.kinematics.bodies import Inertias
-from artix.kinematics.displacements import displaced_bodies, displacement_of, has_all_displacements
+from artix.kinematics.displacements import displaced_bodies, displacement_from_tangents, has_all_displacements
 from artix.kinematics.solve import (
     Motion,
     body_velocities,
@@ -21,7 +21,7 @@ from artix.kinematics.solve import (
     state_velocities,
 )
 from artix.math import spatial
-from artix.math.tangents import along
+from artix.math.tangents import directional_derivative
 from artix.model.articulation import Articulation, State
 from artix.model.padding import Tree
 from artix.simulation.common.momentum_correction import Momentum, turn_to_momentum
@@ -98,16 +98,16 @@ def _mass_and_momentum_jvp(primals, tangents):
     root, qd = root_motion(tree, state.root_velocity), state.joint_velocity
     velocity = body_velocities(tree, motions, root, qd)
     found = _summed(inertias, velocity)
-    by_parameters = along(lambda a: _mass_and_momentum(a, state), articulation, d_articulation)
+    by_parameters = directional_derivative(lambda a: _mass_and_momentum(a, state), articulation, d_articulation)
     moments, d_momentum = jax.tree.map(jnp.zeros_like, found) if by_parameters is None else by_parameters
-    d_velocity = along(
+    d_velocity = directional_derivative(
         lambda now: body_velocities(tree, motions, root_motion(tree, now[0]), now[1]),
         (state.root_velocity, qd),
         (d_state.root_velocity, d_state.joint_velocity),
     )
     if d_velocity is not None:
         d_momentum = d_momentum + _carried(inertias, d_velocity)
-    displacement = displacement_of(tree, state, d_state.root_pose, d_state.joint_position)
+    displacement = displacement_from_tangents(tree, state, d_state.root_pose, d_state.joint_position)
     if displacement is not None:
         moved = displaced_bodies(tree, kin, motions, displacement)
         d_inertias, by_configuration = _displaced(tree, inertias, motions, velocity, qd, moved)
@@ -120,7 +120,7 @@ def _displaced(
     tree: Tree, inertias: Inertias, motions: Motion, velocity: Motion, qd: Array, moved: Motion
 ) -> tuple[Inertias, Array]:
     """Changes of the bodies' mass moments, and of the whole momentum, where bodies and DOFs move by displacements."""
-    d_inertias, still = displaced_inertias(inertias, moved), Motion(*(jnp.zeros_like(part[:, :1]) for part in velocity))
+    d_inertias, still = inertia_rates(inertias, moved), Motion(*(jnp.zeros_like(part[:, :1]) for part in velocity))
     turned = body_velocities(tree, motion_rates(tree, moved, motions), still, qd)
     return d_inertias, _carried(d_inertias, velocity) + _carried(inertias, turned)
 

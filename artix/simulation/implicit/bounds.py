@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -9,96 +10,122 @@ import jax.numpy as jnp
 
 from artix.kinematics.displacements import has_all_displacements
 from artix.math.arrays import matmul
-from artix.model.articulation import Articulation, State
-from artix.model.padding import Tree
-from artix.simulation.common.loop_closures import LoopClosures
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.common.step_start import HIGHEST, StepStart
+from artix.simulation.common.step_start import HIGHEST
 from artix.simulation.implicit.contact_bounds import Touching, contact_rows
 from artix.simulation.implicit.laws import Bounds, Impulses
+from artix.simulation.implicit.members import dof_places, in_columns, joined, parted
 from artix.simulation.implicit.response import Response
-from artix.simulation.implicit.rows import bound_rows, distance_rows
+from artix.simulation.implicit.rows import all_bound_rows, distance_rows
 from artix.simulation.implicit.sweeps import sweep_over_bounds
-from artix.simulation.implicit.system import Acting, ImplicitSystem
+from artix.simulation.implicit.system import ImplicitSystem, Prepared
 from artix.simulation.implicit.velocity import bounded_velocity
 
 Array = jax.Array
 
 
 class Bounded(NamedTuple):
-    """The velocities within all bounds."""
+    """The velocities of one articulation within all bounds."""
 
     moving_velocity: Array
     """Of the positions, [nv]; it also corrects errors of hard mimic joints, which leaves no velocity behind."""
     velocity: Array
     """At the end of the step, [nv]."""
+    loop_impulse: Array
+    """Impulses on all rows of the loop joints' anchors."""
+
+
+class AllBounded(NamedTuple):
+    """What the sweeps over the rows of all articulations found."""
+
+    each: list[Bounded]
+    velocity: Array
+    """Of all articulations at the end of the step, [nv]."""
     moving_corrections: Array
     """What the last sweep corrected of the velocities of DOFs and distances, and what hard relations still lack."""
     corrections: Array
     """The same of the velocity at the end."""
-    loop_impulse: Array
-    """Impulses on all rows of the loop joints' anchors."""
     impulses: Impulses
     """Of all bounds at the end of the step; those of DOFs in the order of the sweep."""
 
 
-def bounded(
-    articulation: Articulation,
-    state: State,
-    at_start: StepStart,
-    acting: Acting,
-    system: ImplicitSystem,
-    loops: LoopClosures | None,
-    touching: Touching | None,
-    options: SolverOptions,
-) -> Bounded:
+def bounded(parts: Sequence[Prepared], touching: Touching | None, options: SolverOptions) -> AllBounded:
     """Sweeps over all bounds, while the hard relations hold."""
-    if system.hard is None and loops is None and has_all_displacements(at_start.topology):
-        swept = bounded_velocity(articulation, state, acting, system, touching, options)
-        velocity, impulses, corrections = swept
+    trees, sizes = [one.at_start.topology for one in parts], [len(one.system.velocity) for one in parts]
+    if all(
+        one.system.hard is None and one.loops is None and has_all_displacements(tree)
+        for one, tree in zip(parts, trees, strict=True)
+    ):
+        velocity, impulses, corrections = bounded_velocity(parts, touching, options)
         none = jnp.zeros_like(velocity, shape=0)
-        return Bounded(velocity, velocity, corrections, corrections, none, impulses)
-    hard, dt = system.hard, acting.dt
-    response = system.response if hard is None else Response(None, hard.response_within(system.response.matrix))
-    rows = bound_rows(articulation, state, acting, system.response, response)
-    distances = None if loops is None else distance_rows(articulation, loops, response.matrix, dt)
-    contacts = remembered = None
-    if touching is not None:
-        contacts = contact_rows(articulation, state, touching.touches, response, acting, options)
-        remembered = touching.remembered
-    bounds = Bounds(rows, distances, contacts)
-    found = []
+        each = [Bounded(own, own, none) for own in parted(velocity, sizes)]
+        return AllBounded(each, velocity, corrections, corrections, impulses)
+    bounds, remembered = _all_bounds(parts, touching, options), None if touching is None else touching.remembered
     # Without mimic joints both velocities are one.
-    targets = [None] if hard is None else [hard.position_target, hard.target]
-    for target in targets if len(at_start.topology.mimic_dofs) else targets[-1:]:
-        start = system.velocity if target is None or hard is None else hard.held(system.velocity, target)
-        velocity, impulses, corrections = sweep_over_bounds(at_start.topology, bounds, start, dt, options, remembered)
-        if target is not None and hard is not None:
-            corrections = jnp.concatenate([corrections, hard.missing(velocity, target)])
+    targets = ("position_target", "target") if any(len(tree.mimic_dofs) for tree in trees) else ("target",)
+    found = []
+    for target in targets:
+        start = joined([_held(one.system, target) for one in parts])
+        dt = parts[0].acting.dt
+        velocity, impulses, corrections = sweep_over_bounds(trees, bounds, start, dt, options, remembered)
+        for one, own in zip(parts, parted(velocity, sizes), strict=True):
+            if one.system.hard is not None:
+                missing = one.system.hard.missing(own, getattr(one.system.hard, target))
+                corrections = jnp.concatenate([corrections, missing])
         found.append((velocity, corrections))
-    loop_impulse = _loop_impulses(at_start.topology, system, loops, bounds, impulses)
-    return Bounded(found[0][0], found[-1][0], found[0][1], found[-1][1], loop_impulse, impulses)
+    moving, end = (parted(found[k][0], sizes) for k in (0, -1))
+    loops = _loop_impulses(parts, bounds, impulses)
+    each = [Bounded(*one) for one in zip(moving, end, loops, strict=True)]
+    return AllBounded(each, found[-1][0], found[0][1], found[-1][1], impulses)
 
 
-def _loop_impulses(
-    topology: Tree,
-    system: ImplicitSystem,
-    loops: LoopClosures | None,
-    bounds: Bounds,
-    impulses: Impulses,
-) -> Array:
-    """Impulses on all rows of the loop joints' anchors, which hold the velocity that the bounds alone would give."""
-    given = jnp.zeros_like(system.velocity)
+def _all_bounds(parts: Sequence[Prepared], touching: Touching | None, options: SolverOptions) -> Bounds:
+    """The rows of all articulations, as changes of the generalised velocity."""
+    articulations, states, acting = zip(*((one.articulation, one.state, one.acting) for one in parts), strict=True)
+    free = [Response(None, one.system.response.matrix) for one in parts]
+    within = [response if one.system.hard is None else one.response for response, one in zip(free, parts, strict=True)]
+    rows = all_bound_rows(articulations, states, acting, free, within)
+    distances, sizes = [], [len(response.weight) for response in within]
+    for k, (one, response) in enumerate(zip(parts, within, strict=True)):
+        if one.loops is not None:
+            own = distance_rows(one.articulation, one.loops, response.matrix, one.acting.dt)
+            distances.append(
+                own._replace(direction=in_columns(own.direction, sizes, k), effect=in_columns(own.effect, sizes, k))
+            )
+    contacts = None
+    if touching is not None:
+        response = Response.joined(within)
+        contacts = contact_rows(articulations, states, touching.touches, response, acting, options)
+    return Bounds(rows, joined(distances) if distances else None, contacts)
+
+
+def _held(system: ImplicitSystem, target: str) -> Array:
+    """The velocity [nv] before the sweeps, brought to what the hard relations ask for."""
+    return system.velocity if system.hard is None else system.hard.held(system.velocity, getattr(system.hard, target))
+
+
+def _loop_impulses(parts: Sequence[Prepared], bounds: Bounds, impulses: Impulses) -> list[Array]:
+    """Impulses on all rows of each one's loop anchors, which hold the velocity that the bounds alone would give."""
+    sizes = [len(one.system.velocity) for one in parts]
+    given = jnp.zeros_like(parts[0].system.velocity, shape=sum(sizes))
     distances, contacts = bounds.distances, bounds.contacts
-    if loops is None or distances is None:
-        return given[:0]
+    if distances is None:
+        return [given[:0]] * len(parts)
     across = jnp.add(*impulses.distances)
-    given = given.at[topology.num_base_dofs + topology.depth_first_dofs].set(impulses.dofs.total)
+    given = given.at[dof_places([one.at_start.topology for one in parts])].set(impulses.dofs.total)
     given = given + jnp.matmul(across, distances.direction, precision=HIGHEST)
     if contacts is not None:
         given = given + matmul(contacts.on_links(impulses.contacts), contacts.links.direction)
-    total = jnp.zeros_like(loops.rows.error).at[loops.distances].set(across)
-    if len(loops.held) and system.hard is not None:
-        unheld = system.velocity + system.response.to(given)
-        total = total.at[loops.held].set(system.hard.impulses(unheld, system.hard.target)[-len(loops.held) :])
-    return total
+    spans = iter(parted(across, [len(one.loops.distances) for one in parts if one.loops is not None]))
+    found = []
+    for one, own in zip(parts, parted(given, sizes), strict=True):
+        if one.loops is None:
+            found.append(given[:0])
+            continue
+        system, loops = one.system, one.loops
+        total = jnp.zeros_like(loops.rows.error).at[loops.distances].set(next(spans))
+        if len(loops.held) and system.hard is not None:
+            unheld = system.velocity + system.response.to(own)
+            total = total.at[loops.held].set(system.hard.impulses(unheld, system.hard.target)[-len(loops.held) :])
+        found.append(total)
+    return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,6 +17,7 @@ from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.implicit.contact_motions import contact_directions, contact_reaches
 from artix.simulation.implicit.contact_rows import ContactRow, ContactRows, LinkMotions
+from artix.simulation.implicit.members import joined
 from artix.simulation.implicit.response import Response
 from artix.simulation.implicit.system import ERROR_REDUCTION, Acting
 from artix.simulation.implicit.touches import Touches
@@ -32,23 +35,26 @@ class Touching(struct.PyTreeNode):
 
 
 def contact_rows(
-    articulation: Articulation,
-    state: State,
+    articulations: Sequence[Articulation],
+    states: Sequence[State],
     contacts: Touches,
     response: Response,
-    acting: Acting,
+    acting: Sequence[Acting],
     options: SolverOptions,
 ) -> ContactRows:
-    """The rows of all contacts, for a response within the hard relations."""
-    direction, reach = contact_reaches(articulation, state, contacts)
-    effect, dt = response.effect(direction), acting.dt
+    """The rows of all contacts, for the response of all articulations within their hard relations."""
+    direction, reach = contact_reaches(articulations, states, contacts)
+    effect, dt = response.effect(direction), acting[0].dt
     coupling = matmul(response.reading(direction), effect.T)
-    if not any(group.transmitted is not None for group in acting.springs):  # PhysX's fixed tendons do not answer alike.
+    if not any(
+        group.transmitted is not None for one in acting for group in one.springs
+    ):  # PhysX's fixed tendons do not answer alike.
         coupling = jnp.where(np.tri(len(coupling), dtype=bool), coupling, coupling.T)
     links = LinkMotions(direction, effect, coupling)
     block = jnp.sum(matmul(reach, links.coupling)[:, :, None] * reach[:, None], axis=3)
     softness = _softness(contacts, dt)
-    closing = matmul(reach[:, 2], links.of(generalized_velocity(articulation, state)))
+    velocity = joined([generalized_velocity(*member) for member in zip(articulations, states, strict=True)])
+    closing = matmul(reach[:, 2], links.of(velocity))
     tangential = jnp.maximum(block[:, 0, 0], block[:, 1, 1]) + jnp.abs(block[:, 0, 1])
     # What hard relations lock shall get no impulse from a division by its vanishing mobility.
     # The largest entry of a response is on its diagonal, since impulses do not take energy.
@@ -70,9 +76,11 @@ def contact_rows(
     return ContactRows(links, each)
 
 
-def contact_impulse(articulation: Articulation, state: State, contacts: Touches, impulse: Array) -> Array:
+def contact_impulse(
+    articulations: Sequence[Articulation], states: Sequence[State], contacts: Touches, impulse: Array
+) -> Array:
     """The generalised impulse [nv] of impulses [K, 3] on the contacts' rows."""
-    direction = contact_directions(articulation, state, contacts)
+    direction = contact_directions(articulations, states, contacts)
     return matmul(impulse.reshape(-1), direction.reshape(-1, direction.shape[-1]))
 
 

@@ -11,13 +11,13 @@ same holds for two links that touch each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.constraints.anchor_sides import moves_links
 from artix.constraints.contact_points import (
     Contacts,
     contact_frames,
@@ -26,44 +26,51 @@ from artix.constraints.contact_points import (
     motions_at,
     motions_by,
 )
-from artix.contact.link_contacts import LinkContacts, candidate_pairs_of, pair_links
+from artix.contact.link_contacts import LinkContacts
+from artix.contact.shape_pairs import ShapePairs
 from artix.kinematics.solve import Kinematics, kinematics
 from artix.math import spatial
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
-from artix.model.topology import Topology
+from artix.simulation.implicit.members import in_columns, joined, side_by_side
 from artix.simulation.implicit.touches import Touches
 
 Array = jax.Array
 
 
-def contact_reaches(articulation: Articulation, state: State, touches: Touches) -> tuple[Array, Array]:
+def contact_reaches(
+    articulations: Sequence[Articulation], states: Sequence[State], touches: Touches
+) -> tuple[Array, Array]:
     """The motions that matter per generalised velocity, [S, nv], and the contacts' velocities per those, [K, 3, S]."""
-    kin, parts = kinematics(articulation, state), []
-    if touches.ground is not None:
-        parts.append(_on_ground(articulation, kin, touches.ground))
+    kins = [kinematics(*member) for member in zip(articulations, states, strict=True)]
+    sizes, parts = [one.topology.nv for one in articulations], []
+    for k, ground in enumerate(touches.grounds):
+        if ground is not None:
+            direction, reach = _on_ground(articulations[k], kins[k], ground)
+            parts.append((in_columns(direction, sizes, k), reach))
     if touches.between is not None:
-        parts.append(_between_links(articulation, kin, touches.between))
+        parts.append(_between_links(articulations, kins, touches.pairs, touches.between))
     if len(parts) == 1:
         return parts[0]
-    (direction, reach), (other_direction, other_reach) = parts
-    after, before = other_reach.shape[2], reach.shape[2]
-    reach = jnp.pad(reach, ((0, 0), (0, 0), (0, after)))
-    other_reach = jnp.pad(other_reach, ((0, 0), (0, 0), (before, 0)))
-    return jnp.concatenate([direction, other_direction]), jnp.concatenate([reach, other_reach])
+    counts = [len(direction) for direction, _ in parts]
+    directions, reaches = zip(*parts, strict=True)
+    return jnp.concatenate(directions), side_by_side(reaches, counts)
 
 
-def contact_directions(articulation: Articulation, state: State, touches: Touches) -> Array:
+def contact_directions(articulations: Sequence[Articulation], states: Sequence[State], touches: Touches) -> Array:
     """The contacts' velocities along two tangents and the normal, per generalised velocity, [K, 3, nv]."""
-    kin, parts = kinematics(articulation, state), []
-    if touches.ground is not None:
-        contacts, frames = touches.ground, contact_frames(touches.ground.normal)
-        parts.append(contact_jacobian(articulation, kin, contacts.links, contacts.point, frames))
+    kins = [kinematics(*member) for member in zip(articulations, states, strict=True)]
+    sizes, parts = [one.topology.nv for one in articulations], []
+    for k, ground in enumerate(touches.grounds):
+        if ground is not None:
+            frames = contact_frames(ground.normal)
+            own = contact_jacobian(articulations[k], kins[k], ground.links, ground.point, frames)
+            parts.append(in_columns(own, sizes, k))
     if touches.between is not None:
         between, frames = touches.between, contact_frames(touches.between.normal)
-        linear = motions_by(articulation, kin, _relative(articulation, between), between.point.T)[:3]
+        linear = _moved_by(articulations, kins, _relative(touches.pairs, between), between.point.T)[:3]
         parts.append(jnp.sum(frames[:, :, :, None] * jnp.moveaxis(linear, 0, 1)[:, None], axis=2))
-    return parts[0] if len(parts) == 1 else jnp.concatenate(parts)
+    return joined(parts)
 
 
 def _on_ground(articulation: Articulation, kin: Kinematics, contacts: Contacts) -> tuple[Array, Array]:
@@ -76,8 +83,10 @@ def _on_ground(articulation: Articulation, kin: Kinematics, contacts: Contacts) 
     )
 
 
-def _between_links(articulation: Articulation, kin: Kinematics, between: LinkContacts) -> tuple[Array, Array]:
-    relative = _relative(articulation, between)
+def _between_links(
+    articulations: Sequence[Articulation], kins: Sequence[Kinematics], pairs: ShapePairs, between: LinkContacts
+) -> tuple[Array, Array]:
+    relative = _relative(pairs, between)
     groups = [np.array([k]) for k in range(len(between.gap))]
     if isinstance(relative, np.ndarray):
         alike = [tuple(row) for row in relative.tolist()]
@@ -87,25 +96,31 @@ def _between_links(articulation: Articulation, kin: Kinematics, between: LinkCon
         contact_frames(between.normal),
         between.point.T,
         groups,
-        lambda middle: motions_by(articulation, kin, relative[firsts], middle),
+        lambda middle: _moved_by(articulations, kins, relative[firsts], middle),
     )
 
 
-def _relative(articulation: Articulation, between: LinkContacts) -> Array | np.ndarray:
-    """How the generalised velocity moves the first link of each contact against the second, [K, nv].
+def _moved_by(articulations: Sequence[Articulation], kins: Sequence[Kinematics], moves: Any, point: Array) -> Array:
+    """:func:`motions_by` of all articulations, for points relative to the first one's reference point, [6, K, nv]."""
+    columns = np.cumsum([0, *(one.topology.nv for one in articulations)])
+    found = []
+    for k, (articulation, kin) in enumerate(zip(articulations, kins, strict=True)):
+        own = point if k == 0 else point + (kins[0].reference - kin.reference)[:, None]
+        found.append(motions_by(articulation, kin, moves[:, columns[k] : columns[k + 1]], own))
+    return found[0] if len(found) == 1 else jnp.concatenate(found, axis=2)
 
-    1 and -1 for what moves one of them, 0 for what moves both or none. Static where all candidates are contacts.
+
+def _relative(pairs: ShapePairs, between: LinkContacts) -> Array | np.ndarray:
+    """How the generalised velocities move the first link of each contact against the second, [K, nv].
+
+    Static where all candidates are contacts.
     """
-    topology = articulation.topology
-    assert isinstance(topology, Topology)
-    first, second = pair_links(topology)[candidate_pairs_of(topology)].T
-    every = moves_links(topology, first).astype(int) - moves_links(topology, second).astype(int)
     ((count, candidates),) = between.choice.groups
     if count == candidates:
-        return every
+        return pairs.moves
     number = between.choice.candidate
     same = number[:, None] == jnp.arange(candidates, dtype=number.dtype)
-    return jnp.sum(jnp.where(same[:, :, None], jnp.asarray(every, number.dtype), 0), axis=1)
+    return jnp.sum(jnp.where(same[:, :, None], jnp.asarray(pairs.moves, number.dtype), 0), axis=1)
 
 
 def _grouped(

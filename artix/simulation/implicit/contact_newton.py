@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from artix.math import spatial
 from artix.math.arrays import matmul
-from artix.math.gaussian_elimination import eliminated
+from artix.math.gaussian_elimination import lu_factorize
 from artix.simulation.implicit.contact_rows import ContactRow, ContactRows, contact_imbalance, contact_rates
 
 Array = jax.Array
@@ -49,11 +49,11 @@ def newton_change(contacts: ContactRows, impulse: Array, motions: Array) -> Arra
     if impulse.size <= size:  # The impulses themselves are the unknowns.
         by_impulses = matmul(links.coupling, rows.reach.reshape(-1, size).T)
         matrix = jnp.eye(impulse.size, dtype=impulse.dtype) + matmul(stiffness.reshape(-1, size), by_impulses)
-        return eliminated(matrix).solve(alone.reshape(-1)).reshape(impulse.shape)
+        return lu_factorize(matrix).solve(alone.reshape(-1)).reshape(impulse.shape)
     matrix = jnp.eye(size, dtype=impulse.dtype) + matmul(
         links.coupling, matmul(rows.reach.reshape(-1, size).T, stiffness.reshape(-1, size))
     )
-    moved = eliminated(matrix).solve(matmul(links.coupling, contacts.on_links(alone)))
+    moved = lu_factorize(matrix).solve(matmul(links.coupling, contacts.on_links(alone)))
     return alone - jnp.sum(stiffness * moved, axis=2)
 
 

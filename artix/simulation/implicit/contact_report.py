@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -9,14 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.constraints.contact_points import Contacts, contact_frames, contact_points
-from artix.contact.link_contacts import LinkContacts, pair_links, shapes_of_pairs
-from artix.kinematics.solve import Kinematics, link_centers
+from artix.kinematics.solve import Kinematics, kinematics, link_centers
 from artix.math import spatial
 from artix.math.arrays import matmul
-from artix.model.articulation import Articulation
-from artix.model.topology import Topology
+from artix.model.articulation import Articulation, State
 from artix.simulation.common.report import ContactReport, LinkContactReport
 from artix.simulation.implicit.contact_rows import ContactRows, contact_imbalance, contact_rates
+from artix.simulation.implicit.members import parted
 from artix.simulation.implicit.touches import Touches
 
 Array = jax.Array
@@ -41,37 +41,52 @@ class _Done(NamedTuple):
 
 
 def contact_reports(
-    articulation: Articulation,
-    kin: Kinematics,
+    articulations: Sequence[Articulation],
+    states: Sequence[State],
     touches: Touches,
     rows: ContactRows,
     impulse: Array,
     velocity: Array,
     dt: Array,
-) -> tuple[ContactReport | None, LinkContactReport | None, Array]:
-    """The reports on contacts with the ground and between links, and the wrenches on links at their centres, [L, 6].
+) -> tuple[list[ContactReport | None], LinkContactReport | None, list[Array]]:
+    """What contacts did.
 
     Args:
-      articulation: the articulation.
-      kin: its kinematics at the start of the step.
+      articulations: of the step.
+      states: at its start.
       touches: the contacts.
       rows: their rows.
       impulse: their impulses, [K, 3].
-      velocity: the generalised velocity at the end of the step, [nv].
+      velocity: the generalised velocity of all at the end of the step, [nv].
       dt: the step [s].
+
+    Returns:
+      The reports on contacts of each articulation with the ground, that on contacts between links, and the wrenches on
+      each articulation's links at their centres of mass, [L, 6].
     """
     done = _done(touches, rows, impulse, velocity, dt)
-    on_ground = between = None
-    wrenches = []
-    if touches.ground is not None:
-        part = done.part(slice(None, touches.num_on_ground))
-        on_ground, wrench = _ground_report(articulation, kin, touches.ground, part)
-        wrenches.append(wrench)
+    kins = [kinematics(*member) for member in zip(articulations, states, strict=True)]
+    reports: list[ContactReport | None] = []
+    wrenches: list[list[Array]] = [[] for _ in articulations]
+    first = 0
+    for k, ground in enumerate(touches.grounds):
+        report = None
+        if ground is not None:
+            part = done.part(slice(first, first + len(ground.gap)))
+            report, wrench = _ground_report(articulations[k], kins[k], ground, part)
+            wrenches[k].append(wrench)
+            first += len(ground.gap)
+        reports.append(report)
+    between = None
     if touches.between is not None:
-        part = done.part(slice(touches.num_on_ground, None))
-        between, wrench = _link_report(articulation, kin, touches.between, part)
-        wrenches.append(wrench)
-    return on_ground, between, sum(wrenches[1:], start=wrenches[0])
+        between, on_links = _link_report(articulations, kins, touches, done.part(slice(first, None)))
+        for own, wrench in zip(wrenches, on_links, strict=True):
+            own.append(wrench)
+    totals = [
+        sum(own[1:], start=own[0]) if own else jnp.zeros((one.topology.num_links, 6), one.dtype)
+        for own, one in zip(wrenches, articulations, strict=True)
+    ]
+    return reports, between, totals
 
 
 def _done(touches: Touches, rows: ContactRows, impulse: Array, velocity: Array, dt: Array) -> _Done:
@@ -115,27 +130,32 @@ def _ground_report(
 
 
 def _link_report(
-    articulation: Articulation, kin: Kinematics, contacts: LinkContacts, done: _Done
-) -> tuple[LinkContactReport, Array]:
-    topology = articulation.topology
-    assert isinstance(topology, Topology)
-    of_pair = contacts.pair[:, None] == jnp.arange(len(topology.geometry_pairs), dtype=contacts.pair.dtype)
+    articulations: Sequence[Articulation], kins: Sequence[Kinematics], touches: Touches, done: _Done
+) -> tuple[LinkContactReport, list[Array]]:
+    contacts, pairs = touches.between, touches.pairs
+    assert contacts is not None
+    of_pair = contacts.pair[:, None] == jnp.arange(len(pairs), dtype=contacts.pair.dtype)
 
     def looked_up(table: np.ndarray) -> Array:
         """The entries [K, 2] of a table of pairs, [P, 2]."""
         return jnp.sum(jnp.where(of_pair[:, :, None], jnp.asarray(table, jnp.int32), 0), axis=1, dtype=jnp.int32)
 
-    links = looked_up(pair_links(topology))
-    numbers = jnp.arange(topology.num_links, dtype=jnp.int32)[:, None]
+    links, sizes = looked_up(pairs.links), [one.topology.num_links for one in articulations]
+    numbers = jnp.arange(sum(sizes), dtype=jnp.int32)[:, None]
     onto = (numbers == links[:, 0]).astype(done.force.dtype) - (numbers == links[:, 1]).astype(done.force.dtype)
     moment = spatial.cross(contacts.point.T, done.force.T).T
     at_reference = matmul(onto, jnp.concatenate([done.force, moment], axis=1))
-    centers = link_centers(articulation, kin)
-    turning = at_reference[:, 3:] - spatial.cross(centers, at_reference[:, :3].T).T
+    wrenches = []
+    for articulation, kin, own in zip(articulations, kins, parted(at_reference, sizes), strict=True):
+        centers = link_centers(articulation, kin)
+        if kin is not kins[0]:
+            centers = centers + (kin.reference - kins[0].reference)[:, None]
+        turning = own[:, 3:] - spatial.cross(centers, own[:, :3].T).T
+        wrenches.append(jnp.concatenate([own[:, :3], turning], axis=1))
     report = LinkContactReport(
-        geometries=looked_up(shapes_of_pairs(topology)),
+        geometries=looked_up(pairs.numbers),
         links=links,
-        point=contacts.point + kin.reference,
+        point=contacts.point + kins[0].reference,
         normal=contacts.normal,
         gap=contacts.gap,
         force=done.force,
@@ -147,4 +167,4 @@ def _link_report(
         omitted=contacts.omitted,
         residual=jnp.max(jnp.abs(done.lacking), initial=0),
     )
-    return report, jnp.concatenate([at_reference[:, :3], turning], axis=1)
+    return report, wrenches

@@ -22,9 +22,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.evaluation.devices import scan, varying_alike
+from artix.evaluation.devices import match_varying_axes, scan
 from artix.math.arrays import matmul
-from artix.math.gaussian_elimination import eliminated_regularized
+from artix.math.gaussian_elimination import lu_factorize_regularized
 from artix.simulation.implicit.contact_newton import answers_to_rates, block_diagonal
 
 Array = jax.Array
@@ -77,7 +77,7 @@ def impulse_changes(acting: ActingBounds, missing: Array, repetitions: int) -> A
 def _eliminated_changes(acting: ActingBounds, missing: Array) -> Array:
     """The same by elimination."""
     matrix = acting.matrix()
-    factors = eliminated_regularized(jax.lax.stop_gradient(matrix))
+    factors = lu_factorize_regularized(jax.lax.stop_gradient(matrix))
 
     def solve(_, b: Array) -> Array:
         x = factors.solve(b)
@@ -114,5 +114,5 @@ def _relaxed(
         rows = (x, own, left, right, coupling, b, jnp.arange(len(b)))
         return scan(turn, seen, rows, reverse=backwards), None
 
-    zero = varying_alike(jnp.zeros_like(b), own, left, right, coupling)
+    zero = match_varying_axes(jnp.zeros_like(b), own, left, right, coupling)
     return scan(once, (zero, zero), length=repetitions)[0][1]

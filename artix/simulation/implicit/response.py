@@ -7,11 +7,14 @@ lies between its link and the root. Where hard relations or tendons couple every
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 
 from artix.math import spatial, struct
 from artix.math.arrays import matmul
+from artix.simulation.implicit.members import joined, side_by_side
 
 Array = jax.Array
 
@@ -28,10 +31,25 @@ class Response(struct.PyTreeNode):
     weight: Array
     """[nv]; the dense matrix [nv, nv] where there is one."""
 
+    @classmethod
+    def joined(cls, parts: Sequence[Response]) -> Response:
+        """Of several articulations, none of which answers impulses on another."""
+        if len(parts) == 1:
+            return parts[0]
+        sizes = [len(part.weight) for part in parts]
+        if any(part.left is None for part in parts):
+            return cls(None, side_by_side([part.matrix for part in parts], sizes))
+        left = [part.left for part in parts if part.left is not None]
+        return cls(side_by_side(left, sizes), joined([part.weight for part in parts]))
+
     @property
     def matrix(self) -> Array:
         """Multiplied out, [nv, nv]."""
-        return self.weight if self.left is None else spatial.mirrored(matmul(self.left * self.weight, self.left.T))
+        return (
+            self.weight
+            if self.left is None
+            else spatial.symmetric_from_upper(matmul(self.left * self.weight, self.left.T))
+        )
 
     @property
     def diagonal(self) -> Array:

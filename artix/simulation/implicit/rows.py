@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 
@@ -14,6 +16,7 @@ from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.step_start import HIGHEST, StepStart
 from artix.simulation.common.sweep import implicit_sweep
 from artix.simulation.implicit.impulses import BoundRow, DistanceRow
+from artix.simulation.implicit.members import joined, side_by_side
 from artix.simulation.implicit.response import Response
 from artix.simulation.implicit.system import ERROR_REDUCTION, Acting, drive_impulses, unlimited_velocity
 
@@ -59,6 +62,19 @@ def bound_rows(articulation: Articulation, state: State, acting: Acting, free: R
         max_velocity=articulation.max_joint_velocity,
     )
     return jax.tree.map(lambda leaf: take(leaf, topology.depth_first_dofs, axis=0), rows)
+
+
+def all_bound_rows(
+    articulations: Sequence[Articulation],
+    states: Sequence[State],
+    acting: Sequence[Acting],
+    free: Sequence[Response],
+    within: Sequence[Response],
+) -> BoundRow:
+    """:func:`bound_rows` of several articulations, one after another."""
+    rows = [bound_rows(*one) for one in zip(articulations, states, acting, free, within, strict=True)]
+    effect = side_by_side([row.effect for row in rows], [one.topology.nv for one in articulations])
+    return joined([row._replace(effect=row.effect[:, :0]) for row in rows])._replace(effect=effect)
 
 
 def with_drives_chosen(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 import jax
@@ -24,18 +25,20 @@ from artix.simulation.common.loop_closures import LoopClosures, closure_errors, 
 from artix.simulation.common.momentum_correction import Momentum
 from artix.simulation.common.momentum_end import mass_and_momentum, with_momentum
 from artix.simulation.common.options import Control, SolverOptions
-from artix.simulation.common.report import StepReport, residual_of
+from artix.simulation.common.report import ContactReport, StepReport, residual_of
 from artix.simulation.common.springs import Springs, coupling_springs, spring_efforts
 from artix.simulation.common.step_start import HIGHEST, StepStart, evaluate_step_start, has_tendons, link_motion
 from artix.simulation.common.unconstrained import gravity_and_loads, link_resistance
-from artix.simulation.implicit.bounds import Bounded, bounded
+from artix.simulation.implicit.bounds import AllBounded, Bounded, bounded
 from artix.simulation.implicit.contact_bounds import Touching, contact_rows
 from artix.simulation.implicit.contact_report import contact_reports
+from artix.simulation.implicit.members import dof_order
 from artix.simulation.implicit.response import Response
 from artix.simulation.implicit.rows import with_drives_chosen
 from artix.simulation.implicit.system import (
     Acting,
     ImplicitSystem,
+    Prepared,
     drive_inertia,
     implicit_system,
 )
@@ -49,55 +52,55 @@ _CLOSING_STEPS = 2
 
 
 class _Solved(NamedTuple):
-    """A step up to its velocities."""
+    """A step of one or several articulations up to its velocities."""
 
-    at_start: StepStart
-    motion: Array
-    """Velocities of the links' centres of mass at the start, [L, 6]."""
-    wrench: Array
-    """Gravity, loads and what brakes the links, at their centres of mass, [L, 6]."""
-    acting: Acting
-    loops: LoopClosures | None
+    parts: list[Prepared]
     touching: Touching | None
-    system: ImplicitSystem
-    found: Bounded
+    found: AllBounded
 
 
 def implicit_step(
-    articulation: Articulation,
-    state: State,
-    control: Control,
+    articulations: Sequence[Articulation],
+    states: Sequence[State],
+    controls: Sequence[Control],
     dt: Array,
     options: SolverOptions,
     touching: Touching | None = None,
-) -> tuple[State, ContactMemory | None]:
+) -> tuple[list[State], ContactMemory | None]:
     """One converged step, see :func:`artix.step`, and what to remember of its contacts."""
-    solved = _solved(articulation, state, control, dt, options, touching)
-    return _end(articulation, state, solved), _memory(solved)
+    solved = _solved(articulations, states, controls, dt, options, touching)
+    return _ends(solved), _memory(solved)
 
 
 def implicit_step_and_report(
-    articulation: Articulation,
-    state: State,
-    control: Control,
+    articulations: Sequence[Articulation],
+    states: Sequence[State],
+    controls: Sequence[Control],
     dt: Array,
     options: SolverOptions,
     touching: Touching | None = None,
-) -> tuple[State, StepReport]:
-    """One converged step; see :func:`artix.step_and_report`."""
-    solved = _solved(articulation, state, control, dt, options, touching)
-    end = _end(articulation, state, solved)
-    return end, _report(articulation, state, solved, end, options)
+) -> tuple[list[State], list[StepReport]]:
+    """One converged step; see :func:`artix.step_and_report`. All reports have the same contacts between links."""
+    solved = _solved(articulations, states, controls, dt, options, touching)
+    ends = _ends(solved)
+    return ends, _reports(solved, ends, options)
 
 
 def _solved(
-    articulation: Articulation,
-    state: State,
-    control: Control,
+    articulations: Sequence[Articulation],
+    states: Sequence[State],
+    controls: Sequence[Control],
     dt: Array,
     options: SolverOptions,
     touching: Touching | None,
 ) -> _Solved:
+    parts = [_prepared(*member, dt, options) for member in zip(articulations, states, controls, strict=True)]
+    return _Solved(parts, touching, bounded(parts, touching, options))
+
+
+def _prepared(
+    articulation: Articulation, state: State, control: Control, dt: Array, options: SolverOptions
+) -> Prepared:
     tree = articulation.topology
     at_start = evaluate_step_start(articulation, state, with_all=has_tendons(tree) or len(tree.mimic_dofs) > 0)
     motion = link_motion(at_start, generalized_velocity(articulation, state))
@@ -116,25 +119,29 @@ def _solved(
     acting = with_drives_chosen(articulation, state, at_start, acting, options)
     loops = loop_closures(articulation, state)
     system = implicit_system(articulation, state, at_start, acting, loops)
-    found = bounded(articulation, state, at_start, acting, system, loops, touching, options)
-    return _Solved(at_start, motion, given - taken + brake, acting, loops, touching, system, found)
+    return Prepared(articulation, state, at_start, motion, given - taken + brake, acting, loops, system)
 
 
-def _end(articulation: Articulation, state: State, solved: _Solved) -> State:
-    """The state after the step."""
-    at_start, acting, loops, found = solved.at_start, solved.acting, solved.loops, solved.found
+def _ends(solved: _Solved) -> list[State]:
+    """The states after the step."""
+    touched = [solved.touching is not None and solved.touching.touches.is_external(k) for k in range(len(solved.parts))]
+    return [_end(*one) for one in zip(solved.parts, solved.found.each, touched, strict=True)]
+
+
+def _end(part: Prepared, found: Bounded, is_touched: bool) -> State:
+    """The state of one articulation after the step."""
+    articulation, state, at_start, acting, loops = part.articulation, part.state, part.at_start, part.acting, part.loops
     base, dt = at_start.topology.num_base_dofs, acting.dt
-    end, moved = _moved(articulation, state, solved.system, loops, dt * found.moving_velocity)
+    end, moved = _moved(articulation, state, part.system, loops, dt * found.moving_velocity)
     end = end.replace(joint_velocity=found.velocity[base:])
     if base == 0:
         return end
     moments, carried = mass_and_momentum(articulation, state)
-    momentum = carried[:, 0] + dt * _outer_wrench(articulation, solved, moments)
-    on_ground = solved.touching is not None and solved.touching.touches.ground is not None
-    if acting.springs or loops or on_ground:
+    momentum = carried[:, 0] + dt * _outer_wrench(part, moments)
+    if acting.springs or loops or is_touched:
         # PhysX's tendons, loop joints with the world and contacts act on the whole. What they do is what the velocity
         # found takes, not the impulses found: the difference, rounding, would carry away feet that stand.
-        acceleration = _acceleration(articulation, state, solved)
+        acceleration = _acceleration(part, found)
         needed = rigid_body_forces(articulation, state, None, acting.wrench, gravity=True)[:6]
         momentum = momentum + dt * (needed + matmul(at_start.mass_matrix[:6], acceleration))
     start = end.replace(root_velocity=found.velocity[:6])
@@ -142,43 +149,58 @@ def _end(articulation: Articulation, state: State, solved: _Solved) -> State:
     return _where_free(at_start, free, end.replace(root_pose=state.root_pose))
 
 
-def _report(
-    articulation: Articulation, state: State, solved: _Solved, end: State, options: SolverOptions
-) -> StepReport:
-    at_start, dt, found = solved.at_start, solved.acting.dt, solved.found
-    tree, acceleration = at_start.topology, _acceleration(articulation, state, solved)
+def _reports(solved: _Solved, ends: list[State], options: SolverOptions) -> list[StepReport]:
+    parts, found = solved.parts, solved.found
+    wrenches = [part.wrench for part in parts]
+    grounds: list[ContactReport | None] = [None] * len(parts)
+    between = None
+    if solved.touching:
+        members = [part.articulation for part in parts], [part.state for part in parts]
+        touches, acting = solved.touching.touches, [part.acting for part in parts]
+        response = Response.joined([part.response for part in parts])
+        rows = contact_rows(*members, touches, response, acting, options)
+        impulses, dt = found.impulses.contacts, acting[0].dt
+        grounds, between, on_links = contact_reports(*members, touches, rows, impulses, found.velocity, dt)
+        wrenches = [wrench + contact for wrench, contact in zip(wrenches, on_links, strict=True)]
+    reports = []
+    for part, own, wrench, end, ground in zip(parts, found.each, wrenches, ends, grounds, strict=True):
+        report = _report(part, own, wrench, end)
+        residuals = residual_of(found.moving_corrections), residual_of(found.corrections)
+        reports.append(
+            report.replace(
+                contacts=ground,
+                link_contacts=between,
+                position_residual=residuals[0],
+                velocity_residual=residuals[1],
+            )
+        )
+    return reports
+
+
+def _report(part: Prepared, found: Bounded, wrench: Array, end: State) -> StepReport:
+    """Of one articulation, without contacts and residuals; ``wrench`` [L, 6] acts on its links."""
+    articulation, state, at_start, dt = part.articulation, part.state, part.at_start, part.acting.dt
+    tree, acceleration = at_start.topology, _acceleration(part, found)
     link_acceleration = link_accelerations(articulation, state, acceleration)
     link_velocity = link_motion(at_start, found.velocity)
     if tree.num_base_dofs:
         link_velocity = _where_free(at_start, link_velocities(articulation, end), link_velocity)
-    wrench, on_link_b = solved.wrench, solved.wrench[:0]
-    if solved.loops:
-        on_links, on_link_b = loop_wrenches(at_start, solved.loops, found.loop_impulse / dt)
+    on_link_b = wrench[:0]
+    if part.loops:
+        on_links, on_link_b = loop_wrenches(at_start, part.loops, found.loop_impulse / dt)
         wrench = wrench + on_links
-    contacts = between = None
-    if solved.touching:
-        kin, hard = kinematics(articulation, state), solved.system.hard
-        response = solved.system.response
-        if hard is not None:
-            response = Response(None, hard.response_within(response.matrix))
-        touches = solved.touching.touches
-        rows = contact_rows(articulation, state, touches, response, solved.acting, options)
-        found_of = (touches, rows, found.impulses.contacts, found.velocity, dt)
-        contacts, between, on_links = contact_reports(articulation, kin, *found_of)
-        wrench = wrench + on_links
-    tendons = _tendon_wrenches(solved.acting.springs, found.velocity, jnp.zeros_like(wrench), dt)
+    tendons = _tendon_wrenches(part.acting.springs, found.velocity, jnp.zeros_like(wrench), dt)
     end_frame = link_frames(tree, kinematics(articulation, end))
-    forces = incoming_joint_forces(articulation, at_start, end_frame, solved.motion, link_acceleration, wrench, tendons)
+    forces = incoming_joint_forces(articulation, at_start, end_frame, part.motion, link_acceleration, wrench, tendons)
+    none = residual_of(acceleration[:0])
     return StepReport(
         joint_acceleration=acceleration[tree.num_base_dofs :],
         link_velocity=link_velocity,
         link_acceleration=link_acceleration,
         incoming_joint_force=forces,
         loop_joint_force=on_link_b,
-        position_residual=residual_of(found.moving_corrections),
-        velocity_residual=residual_of(found.corrections),
-        contacts=contacts,
-        link_contacts=between,
+        position_residual=none,
+        velocity_residual=none,
     )
 
 
@@ -187,20 +209,21 @@ def _memory(solved: _Solved) -> ContactMemory | None:
     if solved.touching is None:
         return None
     dofs, _, contacts = jax.lax.stop_gradient(solved.found.impulses)
-    order = solved.at_start.topology.depth_first_dofs
+    order = dof_order([part.at_start.topology for part in solved.parts])
     impulse = solved.touching.choice.recorded(contacts)
     return ContactMemory(impulse, jnp.zeros_like(dofs.friction).at[order].set(dofs.friction))
 
 
-def _acceleration(articulation: Articulation, state: State, solved: _Solved) -> Array:
+def _acceleration(part: Prepared, found: Bounded) -> Array:
     """The mean generalised acceleration, [nv]."""
-    return (solved.found.velocity - generalized_velocity(articulation, state)) / solved.acting.dt
+    return (found.velocity - generalized_velocity(part.articulation, part.state)) / part.acting.dt
 
 
-def _outer_wrench(articulation: Articulation, solved: _Solved, moments: Inertias) -> Array:
+def _outer_wrench(part: Prepared, moments: Inertias) -> Array:
     """What acts on the whole from outside, about the root's centre of mass, [6]; ``moments`` are the whole's."""
+    articulation = part.articulation
     weightless = gravity_and_loads(articulation.replace(gravity_scale=1 - articulation.gravity_scale), None)
-    besides = _total_wrench(solved.at_start, solved.acting.wrench - weightless)
+    besides = _total_wrench(part.at_start, part.acting.wrench - weightless)
     return gravity_wrenches(articulation, moments.mass, moments.first)[:, 0] + besides
 
 

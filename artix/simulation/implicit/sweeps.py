@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 import jax
@@ -11,9 +12,8 @@ import numpy as np
 
 from artix.evaluation.devices import scan
 from artix.math.arrays import matmul, take
-from artix.math.tangents import along, is_zero, value_and_change
+from artix.math.tangents import directional_derivative, is_zero, value_and_change
 from artix.model.padding import Tree
-from artix.model.topology import Topology
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.implicit.contact_newton import newton_change
@@ -33,6 +33,7 @@ from artix.simulation.implicit.impulses import (
     solve_distance,
 )
 from artix.simulation.implicit.laws import Bounds, Impulses, Sweeps, acting_bounds, imbalances
+from artix.simulation.implicit.members import dof_order, dof_places
 
 Array = jax.Array
 _Remembered: TypeAlias = tuple[Array, Array]
@@ -55,7 +56,7 @@ class Swept(NamedTuple):
 
 
 def sweep_over_bounds(
-    topology: Tree,
+    trees: Sequence[Tree],
     bounds: Bounds,
     velocity: Array,
     dt: Array,
@@ -65,23 +66,23 @@ def sweep_over_bounds(
     """Projects a velocity into its bounds.
 
     Args:
-      topology: the topology.
+      trees: the topologies of the articulations.
       bounds: its bounds.
       velocity: the generalised velocity without bounds, or coordinates of its change, [nv].
       dt: the step [s].
       options: how many sweeps.
       remembered: impulses to start from, which there are with contacts alone; from none if ``None``.
     """
-    order, sweeps = _order(topology, options)
+    order, sweeps = _order(trees, options)
     start, given = velocity if order is None else velocity[order], None
     if remembered is not None:
-        given = remembered.impulse, take(remembered.joint_friction, topology.depth_first_dofs)
+        given = remembered.impulse, take(remembered.joint_friction, dof_order(trees))
     found = _sweeps_with_jvp(sweeps, _ordered(order, bounds), start, dt, given)
     return found if order is None else found._replace(velocity=jnp.zeros_like(velocity).at[order].set(found.velocity))
 
 
 def follow_bounds(
-    topology: Tree,
+    trees: Sequence[Tree],
     bounds: Bounds,
     dt: Array,
     options: SolverOptions,
@@ -93,7 +94,7 @@ def follow_bounds(
     """The tangent of the result of the sweeps.
 
     Args:
-      topology: the topology.
+      trees: the topologies of the articulations.
       bounds: its bounds.
       dt: the step [s].
       options: how many sweeps.
@@ -102,7 +103,7 @@ def follow_bounds(
       d_dt: change of the step.
       d_velocity: change of the velocity that would be with the impulses found, [nv].
     """
-    order, sweeps = _order(topology, options)
+    order, sweeps = _order(trees, options)
     if order is None:
         return _followed(sweeps, bounds, dt, found, d_bounds, d_dt, d_velocity)
     now = found._replace(velocity=found.velocity[order])
@@ -110,16 +111,13 @@ def follow_bounds(
     return change._replace(velocity=jnp.zeros_like(d_velocity).at[order].set(change.velocity))
 
 
-def _order(topology: Tree, options: SolverOptions) -> tuple[Array | None, Sweeps]:
+def _order(trees: Sequence[Tree], options: SolverOptions) -> tuple[Array | None, Sweeps]:
     """The order of the velocity in the sweeps, where it is data, and what is static about the sweeps."""
-    base, order = topology.num_base_dofs, None
-    places = base + np.arange(topology.num_dofs)
-    if isinstance(topology, Topology):
-        places = base + topology.depth_first_dofs
-    else:
-        order = jnp.concatenate(
-            [np.arange(base, dtype=np.int32), jnp.asarray(base + topology.depth_first_dofs, np.int32)]
-        )
+    places, order = dof_places(trees), None
+    if not isinstance(places, np.ndarray):
+        base = trees[0].num_base_dofs
+        order = jnp.concatenate([np.arange(base, dtype=np.int32), jnp.asarray(places, np.int32)])
+        places = base + np.arange(trees[0].num_dofs)
     counts = (options.position_iterations, options.contact_iterations)
     return order, Sweeps(tuple(places.tolist()), *counts, options.drive_limits_are_forces)
 
@@ -160,7 +158,7 @@ def _change_by_effects(contacts: ContactRows, d_contacts: ContactRows, impulse: 
         return matmul(matmul(impulse.reshape(-1), reach.reshape(-1, reach.shape[-1])), effect)
 
     now = contacts.each.reach, contacts.links.effect
-    change = along(lambda x: given(*x), now, (d_contacts.each.reach, d_contacts.links.effect))
+    change = directional_derivative(lambda x: given(*x), now, (d_contacts.each.reach, d_contacts.links.effect))
     return 0 if change is None else change
 
 

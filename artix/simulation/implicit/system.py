@@ -61,6 +61,27 @@ class ImplicitSystem(NamedTuple):
     """The hard relations; ``None`` if there can be none."""
 
 
+class Prepared(NamedTuple):
+    """An articulation at the start of a step, up to its linear system."""
+
+    articulation: Articulation
+    state: State
+    at_start: StepStart
+    motion: Array
+    """Velocities of the links' centres of mass, [L, 6]."""
+    wrench: Array
+    """Gravity, loads and what brakes the links, at their centres of mass, [L, 6]."""
+    acting: Acting
+    loops: LoopClosures | None
+    system: ImplicitSystem
+
+    @property
+    def response(self) -> Response:
+        """To impulses within the hard relations."""
+        free, hard = self.system.response, self.system.hard
+        return free if hard is None else Response(None, hard.response_within(free.matrix))
+
+
 class DriveImpulses(NamedTuple):
     """Drives as impulses that are linear in the velocity at the end of the step, [n] each."""
 

@@ -1,4 +1,4 @@
-"""The contacts of an implicit step: with the ground, and between links."""
+"""The contacts of an implicit step of one or several articulations: with the ground, and between links."""
 
 from __future__ import annotations
 
@@ -7,22 +7,30 @@ import jax.numpy as jnp
 
 from artix.constraints.contact_points import Contacts
 from artix.contact.link_contacts import LinkContacts
+from artix.contact.shape_pairs import ShapePairs
 from artix.math import struct
 
 Array = jax.Array
 
 
 class Touches(struct.PyTreeNode):
-    """The contacts with the ground, then those between links; K of them in all."""
+    """The contacts with the ground, articulation after articulation, then those between links; K of them in all."""
 
-    ground: Contacts | None
+    grounds: tuple[Contacts | None, ...]
+    """Of each articulation."""
     between: LinkContacts | None
-    """Their points are relative to the reference point."""
+    """Their points are relative to the reference point of the first articulation."""
+    pairs: ShapePairs = struct.field(pytree_node=False)
+    """The pairs of shapes that touch each other."""
 
     @property
     def num_on_ground(self) -> int:
         """How many of them are with the ground."""
-        return 0 if self.ground is None else len(self.ground.gap)
+        return sum(len(ground.gap) for ground in self.grounds if ground is not None)
+
+    def is_external(self, number: int) -> bool:
+        """Whether something else than itself may touch an articulation."""
+        return self.grounds[number] is not None or (len(self.grounds) > 1 and self.between is not None)
 
     @property
     def normal(self) -> Array:
@@ -55,5 +63,5 @@ class Touches(struct.PyTreeNode):
         return self._joined("relaxation_time")
 
     def _joined(self, name: str) -> Array:
-        parts = [getattr(part, name) for part in (self.ground, self.between) if part is not None]
+        parts = [getattr(part, name) for part in (*self.grounds, self.between) if part is not None]
         return parts[0] if len(parts) == 1 else jnp.concatenate(parts)

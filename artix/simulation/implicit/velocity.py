@@ -7,6 +7,7 @@ dynamics, that takes the derivatives of inverse dynamics and neither those of th
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import jax
@@ -20,74 +21,79 @@ from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.implicit.contact_bounds import Touching, contact_impulse, contact_rows
 from artix.simulation.implicit.laws import Bounds
+from artix.simulation.implicit.members import dof_places, joined, parted
 from artix.simulation.implicit.response import Response
-from artix.simulation.implicit.rows import bound_rows
+from artix.simulation.implicit.rows import all_bound_rows
 from artix.simulation.implicit.sweeps import Swept, follow_bounds, sweep_over_bounds
-from artix.simulation.implicit.system import Acting, ImplicitSystem, impulse_lacking
+from artix.simulation.implicit.system import Acting, Prepared, impulse_lacking
 from artix.simulation.implicit.touches import Touches
 
 Array = jax.Array
 
 
-def bounded_velocity(
-    articulation: Articulation,
-    state: State,
-    acting: Acting,
-    system: ImplicitSystem,
-    touching: Touching | None,
-    options: SolverOptions,
-) -> Swept:
-    """What sweeps leave of the velocity at the end of a step without hard relations."""
+def bounded_velocity(parts: Sequence[Prepared], touching: Touching | None, options: SolverOptions) -> Swept:
+    """What sweeps leave of the velocities at the end of a step without hard relations, [nv] of all articulations."""
     remembered = None if touching is None else touching.remembered
-    given = (articulation, state, acting, None if touching is None else touching.touches)
-    return _swept(options, system.velocity, system.response, remembered, given)
+    articulations, states, acting = zip(*((one.articulation, one.state, one.acting) for one in parts), strict=True)
+    given = (articulations, states, acting, None if touching is None else touching.touches)
+    velocity, responses = joined([one.system.velocity for one in parts]), tuple(one.system.response for one in parts)
+    return _swept(options, velocity, responses, remembered, given)
 
 
-_Given: TypeAlias = tuple[Articulation, State, Acting, Touches | None]
+_Given: TypeAlias = tuple[tuple[Articulation, ...], tuple[State, ...], tuple[Acting, ...], Touches | None]
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _swept(
-    options: SolverOptions, velocity: Array, response: Response, remembered: ContactMemory | None, given: _Given
+    options: SolverOptions,
+    velocity: Array,
+    responses: tuple[Response, ...],
+    remembered: ContactMemory | None,
+    given: _Given,
 ) -> Swept:
-    topology, dt = given[0].topology, given[2].dt
-    bounds = _bounds(options, response, given)
+    trees, dt = [one.topology for one in given[0]], given[2][0].dt
+    bounds, response = _bounds(options, responses, given), Response.joined(responses)
     if response.left is None:
-        return sweep_over_bounds(topology, bounds, velocity, dt, options, remembered)
-    bounds = bounds.in_coordinates(response, velocity, topology.num_base_dofs + topology.depth_first_dofs)
-    found = sweep_over_bounds(topology, bounds, jnp.zeros_like(velocity), dt, options, remembered)
+        return sweep_over_bounds(trees, bounds, velocity, dt, options, remembered)
+    bounds = bounds.in_coordinates(response, velocity, dof_places(trees))
+    found = sweep_over_bounds(trees, bounds, jnp.zeros_like(velocity), dt, options, remembered)
     return found._replace(velocity=velocity + response.velocity(found.velocity))
 
 
 @functools.partial(_swept.defjvp, symbolic_zeros=True)
 def _swept_jvp(options: SolverOptions, primals, tangents):
     """Changes of the unbounded velocity and of the response do not count: the equation knows them."""
-    (velocity, response, remembered, given), d_given = primals, tangents[3]
-    found = _swept(options, velocity, response, remembered, given)
+    (velocity, responses, remembered, given), d_given = primals, tangents[3]
+    found = _swept(options, velocity, responses, remembered, given)
+    trees = [one.topology for one in given[0]]
+    sizes = [tree.nv for tree in trees]
+    velocities = parted(found.velocity, sizes)
 
     def lacking(now: _Given) -> Array:
-        articulation, state, acting, contacts = now
-        change = found.velocity - generalized_velocity(articulation, state)
-        taken = impulse_lacking(articulation, state, acting, change)
-        return (
-            taken
-            if contacts is None
-            else taken - contact_impulse(articulation, state, contacts, found.impulses.contacts)
-        )
+        articulations, states, acting, contacts = now
+        taken = []
+        for k, (articulation, state) in enumerate(zip(articulations, states, strict=True)):
+            change = velocities[k] - generalized_velocity(articulation, state)
+            taken.append(impulse_lacking(articulation, state, acting[k], change))
+        if contacts is None:
+            return joined(taken)
+        return joined(taken) - contact_impulse(articulations, states, contacts, found.impulses.contacts)
 
-    matrix = response.matrix
+    dense = tuple(Response(None, response.matrix) for response in responses)
 
     def bounds(now: _Given) -> tuple[Bounds, Array]:
-        return _bounds(options, Response(None, matrix), now), now[2].dt
+        return _bounds(options, dense, now), now[2][0].dt
 
-    d_velocity = -matmul(matrix, value_and_change(lacking, given, d_given)[1])
+    missing = parted(value_and_change(lacking, given, d_given)[1], sizes)
+    d_velocity = joined([-matmul(response.weight, one) for response, one in zip(dense, missing, strict=True)])
     (rows, dt), (d_rows, d_dt) = value_and_change(bounds, given, d_given)
-    return found, follow_bounds(given[0].topology, rows, dt, options, found, d_rows, d_dt, d_velocity)
+    return found, follow_bounds(trees, rows, dt, options, found, d_rows, d_dt, d_velocity)
 
 
-def _bounds(options: SolverOptions, response: Response, given: _Given) -> Bounds:
-    articulation, state, acting, contacts = given
-    rows = bound_rows(articulation, state, acting, response, response)
+def _bounds(options: SolverOptions, responses: tuple[Response, ...], given: _Given) -> Bounds:
+    articulations, states, acting, contacts = given
+    rows = all_bound_rows(articulations, states, acting, responses, responses)
     if contacts is None:
         return Bounds(rows)
-    return Bounds(rows, None, contact_rows(articulation, state, contacts, response, acting, options))
+    response = Response.joined(responses)
+    return Bounds(rows, None, contact_rows(articulations, states, contacts, response, acting, options))

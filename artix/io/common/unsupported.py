@@ -1,4 +1,4 @@
-"""Features of an articulation that a file format cannot express, as writers report them."""
+"""Finds features of an articulation that a file format cannot express, for the writers to report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def writable_topology(articulation: Articulation) -> Topology:
-    """The topology of one articulation that is neither padded nor batched.
+    """Returns the topology of an articulation, which must be neither padded nor batched.
 
     Raises:
       TypeError: it is padded, as in a fleet of several topologies.
@@ -35,7 +35,7 @@ def writable_topology(articulation: Articulation) -> Topology:
 
 
 def check_xml_names(topology: Topology, path: str | Path) -> None:
-    """Raises :class:`~artix.DescriptionError` for names with characters that no XML file may hold."""
+    """Raises :class:`~artix.DescriptionError` for names with characters that XML does not allow."""
     names = (
         topology.name,
         *topology.link_names,
@@ -53,24 +53,26 @@ def check_xml_names(topology: Topology, path: str | Path) -> None:
         raise DescriptionError(errors)
 
 
-def unsaid(articulation: Articulation, format_name: str, path: str | Path, says: Collection[str]) -> list[Issue]:
+def unsupported_features(
+    articulation: Articulation, format_name: str, path: str | Path, supported: Collection[str]
+) -> list[Issue]:
     """One warning for each feature that an articulation uses and a format cannot describe.
 
     Args:
       articulation: a single articulation.
-      format_name: the format's name for the messages.
-      path: the file that is written.
-      says: the features, by their names in :func:`_features`, that the format can express or its writer handles.
+      format_name: the format's name in messages.
+      path: the file being written.
+      supported: the features, by their names in :func:`_features`, that the format expresses or the writer handles.
     """
     return [
-        Issue("warning", str(path), 1, where, f"{format_name} has no word for {what}", "keep it in an .npz archive")
+        Issue("warning", str(path), 1, where, f"{format_name} cannot express {what}", "keep it in an .npz archive")
         for feature, where, what in _features(articulation)
-        if feature not in says
+        if feature not in supported
     ]
 
 
 def _features(articulation: Articulation) -> Iterator[tuple[str, str, str]]:
-    """The features in use: name of the feature, element that uses it, and a phrase for messages."""
+    """Yields each feature in use: its name, the element that uses it, and a phrase for messages."""
     topology = writable_topology(articulation)
     drive, friction, envelope = articulation.drive, articulation.friction, articulation.envelope
     per_dof: dict[str, tuple[Any, str]] = {
@@ -81,7 +83,7 @@ def _features(articulation: Articulation) -> Iterator[tuple[str, str, str]]:
         "envelope": (envelope.max_effort < np.inf, "its performance envelope"),
         "viscous": (friction.viscous != 0.0, "viscous friction"),
         "friction": (friction.static != 0.0, "dry friction"),
-        "stiction": (friction.static != friction.dynamic, "static friction apart from dynamic friction"),
+        "stiction": (friction.static != friction.dynamic, "static friction other than dynamic friction"),
     }
     for feature, (used, what) in per_dof.items():
         for dof in np.flatnonzero(np.asarray(used)):
@@ -111,7 +113,7 @@ def _features(articulation: Articulation) -> Iterator[tuple[str, str, str]]:
 
 
 def _geometry_features(articulation: Articulation, topology: Topology) -> Iterator[tuple[str, str, str]]:
-    """The same for shapes: each shape itself, and each material parameter that is not neutral."""
+    """The same for shapes: each shape itself, and each material parameter that differs from its default."""
     arrays = articulation.geometry
     materials = {
         "friction": (arrays.friction != 0.0, "its friction"),
@@ -125,11 +127,7 @@ def _geometry_features(articulation: Articulation, topology: Topology) -> Iterat
         where = f"geometry {shape.name!r}"
         if shape.sensor or shape.type is GeometryType.HULL:
             kind = ("paired_sensor" if shape.name in paired else "sensor") if shape.sensor else "hull"
-            yield (
-                f"geometry_{kind}",
-                where,
-                "a shape without force" if shape.sensor else "a hull of points",
-            )
+            yield f"geometry_{kind}", where, "a sensor shape" if shape.sensor else "a hull of points"
             continue
         yield "geometry", where, f"a {shape.type.value}"
         for feature, (used, what) in materials.items():

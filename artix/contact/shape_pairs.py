@@ -1,0 +1,83 @@
+"""Which shapes of one or several articulations touch each other, as static tables."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from artix.constraints.anchor_sides import moves_links
+from artix.contact.pair_points import num_points
+from artix.model.geometry import GeometryType
+from artix.model.topology import Topology
+
+
+@dataclasses.dataclass(frozen=True)
+class ShapePairs:
+    """P pairs of shapes. Shapes, links and velocities are numbered articulation after articulation.
+
+    Attributes:
+      topologies: of the articulations.
+      shapes: the two shapes of each pair.
+    """
+
+    topologies: tuple[Topology, ...]
+    shapes: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, topologies: Sequence[Topology], across: Sequence[tuple[int, int]] = ()) -> ShapePairs:
+        """Each articulation's own pairs, then those ``across`` articulations, by the numbers of their shapes."""
+        found, first = [], 0
+        for tree in topologies:
+            found += [(first + tree.geometry_index(a), first + tree.geometry_index(b)) for a, b in tree.geometry_pairs]
+            first += len(tree.geometries)
+        return cls(tuple(topologies), (*found, *across))
+
+    def __len__(self) -> int:
+        return len(self.shapes)
+
+    @cached_property
+    def numbers(self) -> np.ndarray:
+        """The two shapes of each pair, [P, 2]."""
+        return np.array(self.shapes, int).reshape(-1, 2)
+
+    @cached_property
+    def kinds(self) -> list[tuple[GeometryType, GeometryType]]:
+        """The types of the two shapes of each pair."""
+        types = [shape.type for tree in self.topologies for shape in tree.geometries]
+        return [(types[a], types[b]) for a, b in self.numbers]
+
+    @cached_property
+    def candidate_pairs(self) -> np.ndarray:
+        """The pair of each candidate, [C]."""
+        return np.repeat(np.arange(len(self)), [num_points(*kind) for kind in self.kinds])
+
+    @cached_property
+    def links(self) -> np.ndarray:
+        """The links of each pair, [P, 2]."""
+        return self._shape_links[self.numbers]
+
+    @cached_property
+    def moves(self) -> np.ndarray:
+        """How the generalised velocities move the first link of each candidate against the second, [C, nv].
+
+        1 and -1 for what moves one of them, 0 for what moves both or none.
+        """
+        columns = np.cumsum([0, *(tree.nv for tree in self.topologies)])
+        every = []
+        for k, tree in enumerate(self.topologies):
+            own = moves_links(tree, np.arange(tree.num_links)).astype(int)
+            every.append(np.pad(own, ((0, 0), (columns[k], columns[-1] - columns[k + 1]))))
+        moved = np.concatenate(every)
+        first, second = self.links[self.candidate_pairs].T
+        return moved[first] - moved[second]
+
+    @cached_property
+    def _shape_links(self) -> np.ndarray:
+        found, first = [], 0
+        for tree in self.topologies:
+            found += [first + shape.link for shape in tree.geometries]
+            first += tree.num_links
+        return np.array(found, int)

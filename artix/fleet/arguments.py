@@ -1,0 +1,146 @@
+"""Checks what a fleet is made of and what it evaluates, before JAX traces anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding, Sharding
+
+from artix.model.articulation import Articulation, State
+from artix.model.topology import Topology
+
+
+def member_topology(articulation: Any, number: int) -> Topology:
+    """The topology of a future member of a fleet.
+
+    Raises:
+      TypeError: it is no articulation.
+      ValueError: it is padded or batched, or its arrays lie on devices of other processes.
+    """
+    if not isinstance(articulation, Articulation):
+        raise TypeError(
+            f"member {number}: expected an Articulation, found {type(articulation).__name__}; a fleet takes a sequence "
+            "of articulations, such as artix.Fleet([arm, quadruped])"
+        )
+    if not isinstance(articulation.topology, Topology):
+        raise ValueError(
+            f"member {number}: members of a fleet must be single articulations with a static topology; "
+            "fleet.member(k) returns one"
+        )
+    name = articulation.topology.name
+    if articulation.link_mass.ndim != 1:
+        raise ValueError(
+            f"member {number}, {name!r}: members of a fleet must be single articulations, "
+            f"found arrays with leading axes {articulation.link_mass.shape[:-1]}"
+        )
+    for leaf in jax.tree.leaves(articulation):
+        is_here = not isinstance(leaf, jax.Array) or isinstance(leaf, jax.core.Tracer) or leaf.is_fully_addressable
+        if not (is_here or leaf.is_fully_replicated):
+            raise ValueError(
+                f"member {number}, {name!r}, lies on devices of other processes; every process must build the fleet "
+                "from members of its own, and then place it with fleet.shard(sharding)"
+            )
+    return articulation.topology
+
+
+def common_dtype(members: list[Articulation]) -> Any:
+    """The dtype of all members.
+
+    Raises:
+      ValueError: there are several.
+    """
+    names: dict[str, str] = {}
+    for member in members:
+        names.setdefault(str(member.dtype), member.topology.name)  # type: ignore[union-attr]
+    if len(names) > 1:
+        found = ", ".join(f"{dtype} ({name!r})" for dtype, name in sorted(names.items()))
+        raise ValueError(
+            f"all members of a fleet must have one dtype; found {found}; convert with articulation.astype(...)"
+        )
+    return members[0].dtype
+
+
+def num_parts(sharding: Sharding, members: int) -> int:
+    """Into how many parts a sharding divides the members.
+
+    Raises:
+      TypeError: it is not a sharding.
+      ValueError: its parts would not be equally large.
+    """
+    if not isinstance(sharding, Sharding):
+        raise TypeError(
+            f"expected a sharding, found {type(sharding).__name__}; give "
+            'jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("robots")) for a mesh with an axis "robots"'
+        )
+    try:
+        return members // sharding.shard_shape((members,))[0]
+    except ValueError as error:
+        where = f"{sharding.spec} of {dict(sharding.mesh.shape)}" if isinstance(sharding, NamedSharding) else sharding
+        raise ValueError(
+            f"{members} members cannot be divided equally among the devices of {where}; add members, for instance by "
+            "repeating the last one, or use fewer devices"
+        ) from error
+
+
+def batches_of(members: int, dofs: int, dtype: Any, state: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of a fleet's function as arrays with a leading axis of members; numbers are repeated along it.
+
+    Args:
+      members: the number N of members.
+      dofs: the largest number of joint DOFs.
+      dtype: that of floats given as Python numbers.
+      state: the fleet's state.
+      arguments: further arguments.
+
+    Raises:
+      TypeError: an argument holds something that is neither an array nor a number.
+      ValueError: an array has another leading axis, or a state another width.
+    """
+    named = [("state", state), *((f"argument {k}", x) for k, x in enumerate(arguments, start=1))]
+    for name, argument in named:
+        for place in _states_in(argument):
+            _check_state(name, place, members, dofs)
+    return tuple(
+        jax.tree_util.tree_map_with_path(
+            lambda path, leaf, name=name: _batch_of(name + jax.tree_util.keystr(path), leaf, members, dtype), argument
+        )
+        for name, argument in named
+    )
+
+
+def _states_in(tree: Any) -> Iterator[State]:
+    leaves = jax.tree.leaves(tree, is_leaf=lambda x: isinstance(x, State))
+    return (leaf for leaf in leaves if isinstance(leaf, State))
+
+
+def _check_state(name: str, state: State, members: int, dofs: int) -> None:
+    widths = {"root_pose": 7, "root_velocity": 6, "joint_position": dofs, "joint_velocity": dofs}
+    for field, width in widths.items():
+        shape = jnp.shape(getattr(state, field))
+        if shape != (members, width):
+            raise ValueError(
+                f"{name}.{field}: expected shape {(members, width)} for {members} members with at most {dofs} joint "
+                f"DOFs, found {shape}; fleet.stack_states joins the members' own states"
+            )
+
+
+def _batch_of(name: str, leaf: Any, members: int, dtype: Any) -> Any:
+    if isinstance(leaf, bool | int | float):
+        return jnp.full((members,), leaf, dtype if isinstance(leaf, float) else None)
+    if not isinstance(leaf, jax.Array | np.ndarray | np.generic):
+        raise TypeError(
+            f"{name}: expected an array or a number, found {type(leaf).__name__}; pass what is static (options, names) "
+            "by keyword"
+        )
+    if leaf.ndim == 0:
+        return jnp.broadcast_to(jnp.asarray(leaf), (members,))
+    if leaf.shape[0] != members:
+        raise ValueError(
+            f"{name}: expected a leading axis of {members} members, found shape {leaf.shape}; arrays that all members "
+            "share need that axis, too (jnp.broadcast_to)"
+        )
+    return leaf

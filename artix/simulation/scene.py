@@ -1,0 +1,247 @@
+"""Steps in time of scenes: several articulations that touch each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+
+from artix.contact.ground import Ground
+from artix.evaluation import quantity
+from artix.math import struct
+from artix.model.articulation import State
+from artix.model.checks import as_time
+from artix.model.scene import Scene
+from artix.simulation.common.contact_memory import ContactMemory
+from artix.simulation.common.options import Control, SolverOptions, check_control
+from artix.simulation.common.report import LinkContactReport, StepReport
+from artix.simulation.implicit.step import implicit_step, implicit_step_and_report
+from artix.simulation.in_parts import in_parts
+from artix.simulation.remembered import touching_of
+from artix.simulation.step import DEFAULT_OPTIONS
+
+Array = jax.Array
+
+States = dict[str, State]
+Controls = Mapping[str, Control]
+
+
+class SceneReport(struct.PyTreeNode):
+    """What a step of a scene tells besides the next states.
+
+    Attributes:
+      members: the report of each member by name; contacts with the ground are in it, those between links are not.
+        Residuals are those of the whole scene.
+      link_contacts: between links of all members; ``None`` where no shapes touch each other. Its numbers of links and
+        shapes are those of ``scene.link_names`` and ``scene.geometry_names``.
+
+    Examples:
+      >>> builder = artix.ArticulationBuilder(name="ball")
+      >>> _ = builder.add_link(mass=1.0, inertia=(0.004, 0.004, 0.004), name="ball")
+      >>> builder.add_geometry("ball", artix.Geometry.sphere(0.1), name="ball")
+      >>> ball = builder.build()
+      >>> scene = artix.Scene.of({"lower": ball, "upper": ball}, pairs=[("upper/ball", "lower/ball")])
+      >>> states = scene.neutral_states()
+      >>> for name, height in (("lower", 0.1), ("upper", 0.3)):
+      ...     states[name] = states[name].replace(root_pose=states[name].root_pose.at[2].set(height))
+      ...
+      >>> _, report = artix.scene_step_and_report(scene, states, None, 0.005, ground=artix.Ground.flat())
+      >>> print(report.link_contacts.force, report.members["lower"].contacts.force)  # one weight, then two [N]
+      [[0.   0.   9.81]] [[ 0.    0.   19.62]]
+    """
+
+    members: dict[str, StepReport]
+    link_contacts: LinkContactReport | None
+
+
+def scene_step(
+    scene: Scene,
+    states: Mapping[str, State],
+    controls: Controls | None,
+    dt: float | Array,
+    options: SolverOptions = DEFAULT_OPTIONS,
+    *,
+    ground: Ground | None = None,
+) -> States:
+    """Moves all members of a scene on by one step.
+
+    Without contact between members this is :func:`artix.step` of each. Contacts couple them: all contacts and bounds of
+    the scene are solved together, with the matrix ``G = sum_i J_i R_i J_i^T`` of the members' responses ``R_i``.
+
+    Args:
+      scene: the members; every parameter may be traced, batched and differentiated.
+      states: the state of each member, by name.
+      controls: forces and targets by the members' names; a member that is not in it has none. ``None`` for none at all.
+      dt: the step [s].
+      options: solver and iterations, ``solver="implicit"`` alone; static. ``max_link_contacts`` is for the whole scene.
+      ground: what the members may touch; ``None`` for nothing.
+
+    Returns:
+      The states a step later, by name.
+
+    Raises:
+      ValueError: a member has no state, a name is unknown, an array has the wrong shape, the solver is not
+        ``"implicit"``, or nothing could touch the ground.
+      TypeError: an array has another dtype than its articulation.
+
+    Examples:
+      >>> builder = artix.ArticulationBuilder(name="ball", gravity=(0.0, 0.0, 0.0))
+      >>> _ = builder.add_link(mass=1.0, inertia=(0.004, 0.004, 0.004), name="ball")
+      >>> builder.add_geometry("ball", artix.Geometry.sphere(0.1, restitution=1.0), name="ball")
+      >>> ball = builder.build()
+      >>> scene = artix.Scene.of({"a": ball, "b": ball}, pairs=[("a/ball", "b/ball")])
+      >>> states = scene.neutral_states()
+      >>> states["a"] = states["a"].replace(root_velocity=states["a"].root_velocity.at[0].set(1.0))
+      >>> states["b"] = states["b"].replace(root_pose=states["b"].root_pose.at[0].set(0.2))
+      >>> ends = artix.scene_step(scene, states, None, 0.001)
+      >>> print(ends["a"].root_velocity[:1], ends["b"].root_velocity[:1])  # they change velocities
+      [0.] [1.]
+    """
+    return _scene_step(scene, dict(states), _as_dict(controls), as_time(scene.articulations[0], dt), options, ground)
+
+
+@quantity
+def _scene_step(
+    scene: Scene, states: States, controls: Controls, dt: Array, options: SolverOptions, ground: Ground | None
+) -> States:
+    given = _checked(scene, states, controls, options)
+
+    def take_step(now: tuple[State, ...], part: Array) -> tuple[tuple[State, ...], Any]:
+        touching = touching_of(scene, now, ground, options)
+        return tuple(implicit_step(scene.articulations, now, given, part, options, touching)[0]), ()
+
+    return _by_name(scene, in_parts(take_step, scene.check_states(states), dt, options)[0])
+
+
+def scene_step_and_report(
+    scene: Scene,
+    states: Mapping[str, State],
+    controls: Controls | None,
+    dt: float | Array,
+    options: SolverOptions = DEFAULT_OPTIONS,
+    *,
+    ground: Ground | None = None,
+) -> tuple[States, SceneReport]:
+    """A :func:`scene_step` together with accelerations, joint forces and contacts.
+
+    Arguments and exceptions are the same.
+
+    Examples:
+      >>> arm = artix.robots.load("double_pendulum")
+      >>> scene = artix.Scene.of({"left": arm, "right": arm})
+      >>> states, report = artix.scene_step_and_report(scene, scene.neutral_states(), None, 0.01)
+      >>> print(report.members["left"].joint_acceleration.shape, report.link_contacts)
+      (2,) None
+    """
+    time = as_time(scene.articulations[0], dt)
+    return _scene_step_and_report(scene, dict(states), _as_dict(controls), time, options, ground)
+
+
+@quantity
+def _scene_step_and_report(
+    scene: Scene, states: States, controls: Controls, dt: Array, options: SolverOptions, ground: Ground | None
+) -> tuple[States, SceneReport]:
+    given = _checked(scene, states, controls, options)
+
+    def take_step(now: tuple[State, ...], part: Array) -> tuple[tuple[State, ...], list[StepReport]]:
+        touching = touching_of(scene, now, ground, options)
+        ends, reports = implicit_step_and_report(scene.articulations, now, given, part, options, touching)
+        return tuple(ends), reports
+
+    ends, reports = in_parts(take_step, scene.check_states(states), dt, options)
+    between = reports[0].link_contacts
+    members = _by_name(scene, [report.replace(link_contacts=None) for report in reports])
+    return _by_name(scene, ends), SceneReport(members, between)
+
+
+def scene_step_with_contact_memory(
+    scene: Scene,
+    states: Mapping[str, State],
+    memory: ContactMemory,
+    controls: Controls | None,
+    dt: float | Array,
+    options: SolverOptions = DEFAULT_OPTIONS,
+    *,
+    ground: Ground | None = None,
+) -> tuple[States, ContactMemory]:
+    """A :func:`scene_step` whose contacts begin with the impulses of the step before.
+
+    What rests on something else needs it to come to rest to the last digit; see :func:`artix.step_with_contact_memory`.
+
+    Args:
+      scene: as for :func:`scene_step`.
+      states: as for :func:`scene_step`.
+      memory: of the step before; to begin with ``ContactMemory.none(scene, ground)``.
+      controls: as for :func:`scene_step`.
+      dt: as for :func:`scene_step`.
+      options: as for :func:`scene_step`.
+      ground: as for :func:`scene_step`.
+
+    Returns:
+      The states a step later, and the memory that belongs to them.
+
+    Raises:
+      ValueError: as :func:`scene_step`, or the memory is of another number of contacts.
+      TypeError: as :func:`scene_step`.
+
+    Examples:
+      >>> quadruped = artix.robots.load("quadruped")
+      >>> scene, ground = artix.Scene.of({"one": quadruped, "other": quadruped}), artix.Ground.flat(friction=0.8)
+      >>> memory = artix.ContactMemory.none(scene, ground)
+      >>> print(memory.impulse.shape)  # of eight feet
+      (8, 3)
+      >>> states, memory = artix.scene_step_with_contact_memory(
+      ...     scene, scene.neutral_states(), memory, None, 0.005, ground=ground
+      ... )
+    """
+    time = as_time(scene.articulations[0], dt)
+    return _scene_step_with_memory(scene, dict(states), memory, _as_dict(controls), time, options, ground)
+
+
+@quantity
+def _scene_step_with_memory(
+    scene: Scene,
+    states: States,
+    memory: ContactMemory,
+    controls: Controls,
+    dt: Array,
+    options: SolverOptions,
+    ground: Ground | None,
+) -> tuple[States, ContactMemory]:
+    given = _checked(scene, states, controls, options)
+
+    def take_step(now: tuple[tuple[State, ...], ContactMemory], part: Array) -> tuple[Any, Any]:
+        touching = touching_of(scene, now[0], ground, options, now[1])
+        ends, remembered = implicit_step(scene.articulations, now[0], given, part, options, touching)
+        return (tuple(ends), now[1] if remembered is None else remembered), ()
+
+    ends, memory = in_parts(take_step, (scene.check_states(states), memory), dt, options)[0]
+    return _by_name(scene, ends), memory
+
+
+def _as_dict(controls: Controls | None) -> dict[str, Control]:
+    return {} if controls is None else dict(controls)
+
+
+def _by_name(scene: Scene, values: Any) -> dict[str, Any]:
+    return dict(zip(scene.names, values, strict=True))
+
+
+def check_scene_solver(options: SolverOptions) -> None:
+    """Refuses solvers without contacts between articulations."""
+    if options.solver != "implicit":
+        raise ValueError(
+            f"solver={options.solver!r} knows no contacts between articulations: step scenes with solver='implicit'"
+        )
+
+
+def _checked(scene: Scene, states: States, controls: Controls, options: SolverOptions) -> list[Control]:
+    """The controls in the members' order, once all arguments are found to be right."""
+    check_scene_solver(options)
+    scene.check_states(states)
+    scene.check_names("controls", controls)
+    given = [controls.get(name, Control()) for name in scene.names]
+    for articulation, control in zip(scene.articulations, given, strict=True):
+        check_control(articulation, control)
+    return given

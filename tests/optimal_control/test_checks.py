@@ -1,0 +1,113 @@
+"""Arguments that make no sense are refused by name before anything is compiled."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import artix
+from artix import optimal_control
+from tests.optimal_control.test_dynamics import FEET
+from tests.optimal_control.test_solvers import at_one, effort, slider_problem
+
+CONTROLS = jnp.zeros((5, 1))
+
+
+def solve(controls=CONTROLS, states=None, options=None, **changed):
+    problem = slider_problem().replace(**changed)
+    return optimal_control.solve(problem, controls, states, **{"iterations": 1} | (options or {}))
+
+
+WRONG = {
+    "controls without a knot axis": ({"controls": jnp.zeros(5)}, r"controls: expected shape \[T, 1\].*found \(5,\)"),
+    "a batch of controls": ({"controls": jnp.zeros((2, 5, 1))}, r"use jax.vmap over batches"),
+    "no knots": ({"controls": jnp.zeros((0, 1))}, r"controls: expected at least one knot"),
+    "controls in single precision": ({"controls": CONTROLS.astype(jnp.float32)}, r"controls: expected dtype float64"),
+    "a list": ({"controls": [[0.0]]}, r"controls: expected an array.*found list"),
+    "states of all but the last knot": ({"states": jnp.zeros((5, 2))}, r"states: expected shape \[6, 2\]"),
+    "a start of another robot": ({"start": jnp.zeros(3)}, r"problem.start: expected shape \[2\]"),
+    "a start that is not finite": ({"start": jnp.array([0.0, np.nan])}, r"problem.start: expected finite numbers"),
+    "a start in single precision": ({"start": np.zeros(2, np.float32)}, r"problem.start: expected dtype float64"),
+    "references for the knots alone": ({"references": jnp.zeros(5)}, r"problem.references: expected a leading axis"),
+    "one bound": ({"control_lower": jnp.zeros(1)}, r"give both, or neither"),
+    "bounds reversed": (
+        {"control_lower": jnp.ones(1), "control_upper": -jnp.ones(1)}, r"control_lower: expected no entry above"
+    ),
+    "bounds for another robot": (
+        {"control_lower": -jnp.ones(2), "control_upper": jnp.ones(2)}, r"problem.control_lower: expected shape \[1\]"
+    ),
+    "a scalar residual": ({"running": lambda knot: jnp.sum(knot.control)}, r"expected a vector; found shape \(\)"),
+    "a residual of numbers": ({"running": lambda knot: (knot.control, 1.0)}, r"expected a vector.*found tuple"),
+    "a residual in single precision": (
+        {"running": lambda knot: knot.control.astype(jnp.float32)}, r"residual .*: expected dtype float64"
+    ),
+    "a final residual of controls": ({"final": lambda knot: knot.control}, r"at the end .* knot.control .* None"),
+    "constraints": ({"final_equality": at_one}, r"constraints \(final_equality\): use solve_constrained"),
+    "no iterations": ({"options": {"iterations": 0}}, r"iterations: expected a positive integer; found 0"),
+    "no step lengths": ({"options": {"step_lengths": 0}}, r"step_lengths: expected a positive integer"),
+    "a name misspelt": ({"options": {"hessian": "gauss-newton"}}, r"hessian: expected one of 'gauss_newton', 'exact'"),
+    "another": ({"options": {"riccati": "associative"}}, r"riccati: expected one of 'sequential', 'parallel'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_problem_is_refused(name):
+    changed, message = WRONG[name]
+    with pytest.raises((TypeError, ValueError), match=message):
+        jax.eval_shape(lambda: solve(**changed))
+
+
+def test_a_state_is_no_flat_state():
+    problem = slider_problem()
+    state = artix.neutral_state(problem.dynamics.articulation)
+    with pytest.raises(TypeError, match=r"use dynamics.pack\(state\)"):
+        optimal_control.rollout(problem.replace(start=state), CONTROLS)
+
+
+def test_multipliers_of_other_constraints_are_refused():
+    problem = slider_problem(final_equality=at_one)
+    other = optimal_control.Multipliers(None, None, jnp.zeros(3), None)
+    with pytest.raises(ValueError, match=r"multipliers.final_equality: expected shape \(2,\); found \(3,\)"):
+        jax.eval_shape(lambda: optimal_control.solve_constrained(problem, CONTROLS, None, other, iterations=1))
+
+
+def test_wrong_schedules_are_refused():
+    robot = artix.robots.load("quadruped").astype(jnp.float64)
+    schedule = optimal_control.ContactSchedule.of(robot, FEET, np.ones((3, 4), bool))
+    dynamics = optimal_control.discrete_dynamics(robot, 0.02, contact_schedule=schedule)
+    x = dynamics.pack(artix.neutral_state(robot))
+    problem = optimal_control.Problem(dynamics, x, effort, effort)
+    with pytest.raises(ValueError, match=r"contact schedule has shape \(3, 4\).*controls have 5 knots"):
+        optimal_control.solve(problem, jnp.zeros((5, 12)), iterations=1)
+    with pytest.raises(IndexError, match="there is no knot 3"):
+        dynamics(x, jnp.zeros(12), 3)
+    with pytest.raises(ValueError, match="made for another articulation"):
+        optimal_control.discrete_dynamics(
+            artix.robots.load("double_pendulum").astype(jnp.float64), 0.02, contact_schedule=schedule
+        )
+    with pytest.raises(TypeError, match="made for an articulation of float64"):
+        optimal_control.discrete_dynamics(robot.astype(jnp.float32), 0.02, contact_schedule=schedule)
+    with pytest.raises(ValueError, match="'front_left_foot' occurs more than once"):
+        optimal_control.ContactSchedule.of(robot, [FEET[0], FEET[0]], np.ones((3, 2), bool))
+    with pytest.raises(ValueError, match="active: expected True where a frame stands"):
+        optimal_control.ContactSchedule.of(robot, FEET, 0.5 * np.ones((3, 4)))
+
+
+def test_wrong_steps_are_refused():
+    pendulum = artix.robots.load("double_pendulum")
+    with pytest.raises(ValueError, match="dt: expected a positive number"):
+        optimal_control.discrete_dynamics(pendulum, 0.0)
+    with pytest.raises(ValueError, match="'elbow' occurs more than once"):
+        optimal_control.discrete_dynamics(pendulum, 0.02, actuated=["elbow", "elbow"])
+    with pytest.raises(TypeError, match=r"write \['elbow'\]"):
+        optimal_control.discrete_dynamics(pendulum, 0.02, actuated="elbow")
+
+
+def test_samples_without_a_finite_cost_leave_the_controls_as_they_are():
+    controls, key = jnp.ones((4, 1)), jax.random.key(0)
+    found = optimal_control.mppi(lambda u: jnp.sum(u) * jnp.nan, controls, key, samples=4)
+    np.testing.assert_array_equal(found, controls)
+    with pytest.raises(ValueError, match="elites: expected at most the 4 samples"):
+        optimal_control.cross_entropy(jnp.sum, controls, key, samples=4, elites=5)
+    with pytest.raises(ValueError, match=r"cost: expected a number .*found shape \(4,\)"):
+        optimal_control.mppi(lambda u: u[:, 0], controls, key, samples=8)

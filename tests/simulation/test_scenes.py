@@ -1,0 +1,310 @@
+"""Scenes of several articulations: their members alone, conservation laws, MuJoCo's matrices, finite differences."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+
+import artix
+from artix import Geometry, Ground, Scene, State
+
+
+def body(shape: Geometry, mass: float = 1.0, inertia=(0.01, 0.01, 0.01), com=(0.0, 0.0, 0.0), **options):
+    """A free rigid body: an articulation of one link."""
+    builder = artix.ArticulationBuilder(name="body", **options)
+    builder.add_link(mass=mass, inertia=inertia, com_pose=(*com, 0.0, 0.0, 0.0, 1.0), name="body")
+    builder.add_geometry("body", shape, name="shape")
+    return builder.build("float64")
+
+
+def cube(dtype="float64", friction: float = 0.6) -> artix.Articulation:
+    """200 grams, edges of 6 cm."""
+    return body(Geometry.box((0.03, 0.03, 0.03), friction=friction), 0.2, (1.2e-4,) * 3).astype(dtype)
+
+
+def at(robot: artix.Articulation, *position: float, velocity=(0.0,) * 6) -> State:
+    state = artix.neutral_state(robot)
+    place = state.root_pose.at[:3].set(jnp.array(position, robot.dtype))
+    return state.replace(root_pose=place, root_velocity=jnp.array(velocity, robot.dtype))
+
+
+def last(path):
+    return jax.tree.map(lambda x: x[-1], path)
+
+
+def momentum(scene: Scene, states: dict[str, State]) -> jax.Array:
+    """Of the whole about the origin, [6]."""
+    total = jnp.zeros(6, scene.dtype)
+    for name in scene.names:
+        robot, state = scene[name], states[name]
+        own = artix.centroidal_momentum(robot, state)
+        total = total + own.at[3:].add(jnp.cross(artix.center_of_mass(robot, state), own[:3]))
+    return total
+
+
+@pytest.mark.slow
+def test_members_that_do_not_touch_step_as_by_themselves(dtype) -> None:
+    """Also one that is a hundred metres away, and one whose mimic joint makes its equations dense."""
+    builder = artix.builder_from_articulation(artix.robots.load("double_pendulum"))
+    builder.add_mimic("elbow", "shoulder", gear_ratio=1.0)
+    following, ball = builder.build(dtype), body(Geometry.sphere(0.1), com=(0.03, 0.0, 0.0)).astype(dtype)
+    members = {"following": following, "ball": ball, "far": ball}
+    scene = Scene.of(members, [("ball/shape", "far/shape")])
+    states = {
+        "following": artix.neutral_state(following).replace(joint_position=jnp.array([0.3, -0.3], dtype)),
+        "ball": at(ball, 0.0, 0.0, 0.5, velocity=(0.5, 0.0, 0.0, 3.0, 2.0, -1.0)),
+        "far": at(ball, 100.0, 0.0, 0.3, velocity=(0.0, 0.5, 0.0, 0.0, 1.0, 2.0)),
+    }
+    ground = Ground.flat(friction=0.5).astype(dtype)
+    found = artix.scene_rollout(scene, states, None, 0.005, num_steps=60, ground=ground)
+    for name, robot in members.items():
+        own = None if name == "following" else ground
+        alone = artix.rollout(robot, states[name], None, 0.005, num_steps=60, ground=own)
+        for here, there in zip(jax.tree.leaves(found[name]), jax.tree.leaves(alone), strict=True):
+            np.testing.assert_allclose(here, there, rtol=0, atol=1e-12 if dtype == "float64" else 1e-5)
+
+
+def test_two_quadrupeds_cost_what_they_cost_alone() -> None:
+    """Without pairs, the program of a scene has the operations of its members' and no more."""
+    robot, ground = artix.robots.load("quadruped"), Ground.flat()
+    scene = Scene.of({"one": robot, "other": robot})
+    (alone,) = artix.explain(lambda a, state: artix.step(a, state, None, 0.005, ground=ground), robot).operations
+    (both,) = artix.explain(lambda a, states: artix.scene_step(a, states, None, 0.005, ground=ground), scene).operations
+    assert sum(both.operations) <= 2 * sum(alone.operations)
+
+
+def test_a_pendulum_hits_a_ball() -> None:
+    """The impact that sticks follows from the mass matrix and Jacobians of MuJoCo, which has both in one model."""
+    text = """<mujoco><option gravity="0 0 0"/><worldbody>
+      <body><joint axis="0 1 0"/><inertial pos="0 0 -0.5" mass="1" diaginertia="0.1 0.1 0.01"/>
+        <body pos="0 0 -1"><joint axis="0 1 0"/><inertial pos="0 0 -0.4" mass="0.5" diaginertia="0.03 0.03 0.01"/></body>
+      </body>
+      <body pos="0.2 0 -1.9"><freejoint/><inertial pos="0 0.02 0.01" mass="0.3" diaginertia="2e-3 1e-3 3e-3"/></body>
+    </worldbody></mujoco>"""
+    builder = artix.ArticulationBuilder(fixed_base=True, gravity=(0.0, 0.0, 0.0), name="pendulum")
+    above = builder.add_link(name="world")
+    for place, com, mass, inertia in ((0, -0.5, 1.0, 0.1), (-1, -0.4, 0.5, 0.03)):
+        joint = artix.Joint.revolute(artix.Axis.SWING1, parent_pose=(0, 0, place, 0, 0, 0, 1))
+        pose = (0, 0, com, 0, 0, 0, 1)
+        above = builder.add_link(above, joint, mass=mass, com_pose=pose, inertia=(inertia, inertia, 0.01))
+    builder.add_geometry(above, Geometry.sphere(0.1, position=(0, 0, -0.9), friction=2.0), name="tip")
+    pendulum = builder.build("float64")
+    ball = body(Geometry.sphere(0.1), 0.3, (2e-3, 1e-3, 3e-3), (0.0, 0.02, 0.01), gravity=(0.0, 0.0, 0.0))
+    scene = Scene.of({"pendulum": pendulum, "ball": ball}, [("pendulum/tip", "ball/shape")])
+    # The ball's velocity of the centre of mass, and its spin.
+    spin = np.array([0.5, -0.2, 0.7])
+    states = {
+        "pendulum": artix.neutral_state(pendulum).replace(joint_velocity=jnp.array([-1.0, -0.7])),
+        "ball": at(ball, 0.2, 0.0, -1.9, velocity=(-0.4, 0.3, 0.2, *spin)),
+    }
+    model = mujoco.MjModel.from_xml_string(text)
+    data = mujoco.MjData(model)
+    lever = np.array([0.0, 0.02, 0.01])
+    data.qvel[:] = [-1.0, -0.7, *(np.array([-0.4, 0.3, 0.2]) - np.cross(spin, lever)), *spin]
+    mujoco.mj_forward(model, data)
+    matrix, rows = np.zeros((8, 8)), [np.zeros((3, 8)), np.zeros((3, 8))]
+    if mujoco.mj_versionString() >= "4":
+        mujoco.mj_fullM(model, data, matrix)
+    else:
+        mujoco.mj_fullM(model, matrix, data.qM)
+    for k, row in enumerate(rows):
+        mujoco.mj_jac(model, data, row, None, np.array([0.1, 0.0, -1.9]), 2 + k)
+    relative = rows[0] - rows[1]
+    effect = np.linalg.solve(matrix, relative.T)
+    impulse = -np.linalg.solve(relative @ effect, relative @ data.qvel)
+    assert impulse[0] < -0.1 and np.linalg.norm(impulse[1:]) < -2.0 * impulse[0]  # It presses, and friction holds.
+    wanted = data.qvel + effect @ impulse
+    ends, report = artix.scene_step_and_report(scene, states, None, 1e-9)
+    found = report.link_contacts
+    np.testing.assert_allclose(ends["pendulum"].joint_velocity, wanted[:2], atol=1e-7)
+    np.testing.assert_allclose(ends["ball"].root_velocity[3:], wanted[5:], atol=1e-7)
+    np.testing.assert_allclose(ends["ball"].root_velocity[:3], wanted[2:5] + np.cross(wanted[5:], lever), atol=1e-7)
+    np.testing.assert_allclose(found.force[0] * 1e-9, impulse, atol=1e-7)
+    names = [scene.link_names[link] for link in found.links[0]]
+    assert names == [f"pendulum/{pendulum.topology.link_names[-1]}", "ball/body"]
+
+
+@pytest.mark.slow
+def test_momentum_and_energy() -> None:
+    """Of two bodies that fly into each other obliquely: momentum stays to rounding, energy never rises."""
+    weightless = {"gravity": (0.0, 0.0, 0.0)}
+    capsule = body(Geometry.capsule(0.1, 0.3, friction=0.5), 2.0, (0.05, 0.05, 0.05), **weightless)
+    box = body(Geometry.box((0.2, 0.15, 0.1)), 3.0, (0.1, 0.1, 0.1), (0.02, 0.01, -0.03), **weightless)
+    scene = Scene.of({"capsule": capsule, "box": box}, [("capsule/shape", "box/shape")])
+    flying = at(box, 0.02, 0.03, 0.7, velocity=(0.1, -0.1, -2.0, 0.5, 1.0, -0.5))
+    turned = flying.root_pose.at[3:].set(jnp.array([0.15, 0.25, 0.1, 0.95]))
+    states = {"capsule": artix.neutral_state(capsule), "box": artix.normalize(box, flying.replace(root_pose=turned))}
+    options = artix.SolverOptions(contact_iterations=4)
+    path = artix.scene_rollout(scene, states, None, 1e-3, options, num_steps=400)
+    every = np.asarray(jax.vmap(lambda now: momentum(scene, now))(path))
+    np.testing.assert_allclose(every, np.broadcast_to(momentum(scene, states), every.shape), atol=1e-12)
+
+    def energy(now: dict[str, State]) -> jax.Array:
+        return sum(artix.kinetic_energy(scene[name], now[name]) for name in scene.names)
+
+    energies = np.asarray(jax.vmap(energy)(path))
+    assert np.max(np.diff(energies)) < 1e-10
+    assert energies[-1] < 0.9 * float(energy(states))  # They have met.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("dtype", "place", "most"), [("float64", 0.0, 1e-15), ("float32", 50.0, 1e-7)])
+def test_stacked_cubes_do_not_creep(dtype, place: float, most: float) -> None:
+    """Three cubes, each a little beside the one below, ten seconds, also far from the origin."""
+    names, ground = ("low", "middle", "high"), Ground.flat(friction=0.6).astype(dtype)
+    pairs = [("middle/shape", "low/shape"), ("high/shape", "middle/shape")]
+    scene = Scene.of(dict.fromkeys(names, cube(dtype)), pairs)
+    states = {name: at(scene[name], place + 0.004 * k, 0.0, 0.03 + 0.06 * k) for k, name in enumerate(names)}
+    options = artix.SolverOptions(max_contacts_per_geometry=4)
+    path = artix.scene_rollout(scene, states, None, 0.005, options, num_steps=2000, ground=ground)
+    for name in names:
+        moved = np.abs(np.asarray(path[name].root_pose[1000:] - path[name].root_pose[999], float))
+        assert moved.max() < most
+        assert np.abs(path[name].root_pose[-1] - states[name].root_pose).max() < 1e-6
+
+
+@pytest.mark.slow
+def test_a_hand_pushes_a_cube() -> None:
+    """Along the floor by the closed form: both accelerate as one, less the friction of the cube."""
+    builder = artix.ArticulationBuilder(fixed_base=True, name="pusher")
+    slide = artix.Joint.prismatic(artix.Axis.X, parent_pose=(0, 0, 0.03, 0, 0, 0, 1))
+    builder.add_link(builder.add_link(name="rail"), slide, mass=0.5, inertia=(1e-3,) * 3, name="hand")
+    builder.add_geometry("hand", Geometry.sphere(0.02, sensor=True), name="palm")
+    pusher, pushed = builder.build("float64"), cube(friction=0.0)
+    scene = Scene.of({"pusher": pusher, "cube": pushed}, [("pusher/palm", "cube/shape")])
+    states = {"pusher": artix.neutral_state(pusher), "cube": at(pushed, 0.05, 0.0, 0.03)}
+    ground, force = Ground.flat(friction=0.4), {"pusher": artix.Control(joint_force=jnp.array([2.0]))}
+    ends = last(artix.scene_rollout(scene, states, force, 0.002, num_steps=100, ground=ground))
+    acceleration = (2.0 - 0.4 * 0.2 * 9.81) / 0.7
+    np.testing.assert_allclose(ends["pusher"].joint_velocity[0], 0.2 * acceleration, rtol=1e-6)
+    np.testing.assert_allclose(ends["cube"].root_velocity[0], 0.2 * acceleration, rtol=1e-6)
+    _, report = artix.scene_step_and_report(
+        scene, ends, force, 0.002, artix.SolverOptions(contact_iterations=8), ground=ground
+    )
+    np.testing.assert_allclose(report.link_contacts.force[0], [0.5 * acceleration - 2.0, 0.0, 0.0], atol=1e-6)
+    np.testing.assert_allclose(
+        report.members["cube"].contacts.link_force[0], [-0.4 * 0.2 * 9.81, 0.0, 0.2 * 9.81], atol=1e-6
+    )
+    # The joint transmits what the hand's acceleration and the contact leave of the commanded force.
+    sideways = report.members["pusher"].incoming_joint_force[1]
+    np.testing.assert_allclose(sideways[2], 0.5 * 9.81, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_two_quadrupeds_bump_into_each_other() -> None:
+    """In the air: what one gets the other loses, linear and angular momentum to rounding."""
+    robot = artix.robots.load("quadruped").astype("float64").replace(gravity=jnp.zeros(3))
+    feet = [("one/front_left_foot", "other/rear_left_foot"), ("one/front_right_foot", "other/rear_right_foot")]
+    scene = Scene.of({"one": robot, "other": robot}, feet)
+    start = artix.link_poses(robot, artix.neutral_state(robot))
+    front, rear = (start[robot.topology.link_index(f"{end}_left_foot"), 0] for end in ("front", "rear"))
+    apart = float(front - rear) + 0.06
+    states = {"one": at(robot, 0.0, 0.0, 0.0, velocity=(1.0, 0, 0, 0, 0, 0)), "other": at(robot, apart, 0.01, 0.0)}
+    path = artix.scene_rollout(scene, states, None, 0.002, num_steps=100)
+    every = np.asarray(jax.vmap(lambda now: momentum(scene, now))(path))
+    np.testing.assert_allclose(every, np.broadcast_to(momentum(scene, states), every.shape), atol=1e-9)
+    assert artix.centroidal_momentum(robot, last(path)["other"])[0] > 0.01
+
+
+@pytest.mark.slow
+def test_gradients() -> None:
+    """Of ten steps of a ball that slides on a box in flight: differences of the same steps."""
+    ball = body(Geometry.sphere(0.1), 1.0, (0.004,) * 3)
+    cart = body(Geometry.box((0.3, 0.2, 0.05), friction=0.3), 2.0, (0.03, 0.06, 0.08))
+    scene = Scene.of({"ball": ball, "cart": cart}, [("ball/shape", "cart/shape")])
+    states = {
+        "ball": at(ball, 0.02, 0.01, 0.2, velocity=(1.0, 0.2, 0.0, 0.3, 0.0, 0.5)),
+        "cart": at(cart, 0.0, 0.0, 0.3, velocity=(0.0, 0.1, 0.3, 0.1, 0.0, 0.2)),
+    }
+    options = artix.SolverOptions(contact_iterations=6, max_contacts_per_geometry=1)
+
+    def cost(scale: jax.Array) -> jax.Array:
+        mass, friction, speed, turn = scale
+        moving = {
+            name: s.replace(root_velocity=s.root_velocity * jnp.array([speed] * 3 + [turn] * 3))
+            for name, s in states.items()
+        }
+        light = scene.articulations[0].replace(link_mass=mass * ball.link_mass)
+        rough = cart.replace(geometry=cart.geometry.replace(friction=friction * cart.geometry.friction))
+        changed = scene.replace(articulations=(light, rough))
+        ends = last(artix.scene_rollout(changed, moving, None, 0.005, options, num_steps=10))
+        return sum(jnp.sum(jnp.sin(3 * s.root_pose)) + jnp.sum(jnp.cos(s.root_velocity)) for s in ends.values())
+
+    evaluate, at_one = jax.jit(cost), jnp.ones(4)
+    found = jax.grad(cost)(at_one)
+    steps = 1e-6 * np.eye(4)
+    wanted = [(evaluate(at_one + h) - evaluate(at_one - h)) / 2e-6 for h in steps]
+    np.testing.assert_allclose(found, wanted, rtol=1e-7, atol=1e-7)
+    assert np.abs(found).min() > 1e-4
+
+
+@pytest.mark.slow
+def test_a_batch_of_scenes() -> None:
+    """``vmap`` over states and parameters is one call for each."""
+    ball = body(Geometry.sphere(0.1, friction=0.5))
+    scene, ground = Scene.of({"low": ball, "high": ball}, [("high/shape", "low/shape")]), Ground.flat()
+    heights = jnp.array([0.29, 0.3, 0.31])
+
+    def stacked(height: jax.Array) -> dict[str, State]:
+        high = at(ball, 0.01, 0.0, 0.3)
+        return {"low": at(ball, 0.0, 0.0, 0.1), "high": high.replace(root_pose=high.root_pose.at[2].set(height))}
+
+    step = lambda states: artix.scene_step(scene, states, None, 0.005, ground=ground)  # noqa: E731
+    together = jax.vmap(step)(jax.vmap(stacked)(heights))
+    for k, height in enumerate(heights):
+        alone = step(stacked(height))
+        for here, there in zip(jax.tree.leaves(together), jax.tree.leaves(alone), strict=True):
+            np.testing.assert_allclose(here[k], there, atol=1e-13)
+
+
+REFUSED = {
+    "no member": ({}, (), ValueError, "at least one"),
+    "a slash": ({"a/b": "ball"}, (), ValueError, "slash"),
+    "unknown shape": ({"a": "ball", "b": "ball"}, [("a/shape", "b/hand")], ValueError, "no geometry called 'b/hand'"),
+    "one member": ({"a": "two", "b": "ball"}, [("a/one", "a/two")], ValueError, "belong to one member"),
+    "twice": ({"a": "ball", "b": "ball"}, [("a/shape", "b/shape"), ("b/shape", "a/shape")], ValueError, "given twice"),
+    "cylinder": ({"a": "ball", "b": "can"}, [("a/shape", "b/shape")], ValueError, "'b/shape' is a cylinder"),
+    "dtypes": ({"a": "ball", "b": "ball32"}, (), TypeError, "one dtype"),
+}
+
+
+def by_kind(kind: str) -> artix.Articulation:
+    if kind == "two":
+        builder = artix.builder_from_articulation(body(Geometry.sphere(0.1)))
+        builder.add_geometry("body", Geometry.sphere(0.1), name="one")
+        builder.add_geometry("body", Geometry.sphere(0.1), name="two")
+        return builder.build("float64")
+    shape = Geometry.cylinder(0.1, 0.1) if kind == "can" else Geometry.sphere(0.1)
+    return body(shape).astype("float32" if kind == "ball32" else "float64")
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_bad_scenes_are_refused(case: str) -> None:
+    members, pairs, error, message = REFUSED[case]
+    with pytest.raises(error, match=message):
+        Scene.of({name: by_kind(kind) for name, kind in members.items()}, pairs)
+
+
+def test_bad_arguments_are_refused() -> None:
+    ball = body(Geometry.sphere(0.1))
+    scene = Scene.of({"a": ball, "b": ball})
+    states = scene.neutral_states()
+    with pytest.raises(KeyError, match="no member called 'c'; choose from: a, b"):
+        scene["c"]
+    with pytest.raises(ValueError, match="no state of b"):
+        artix.scene_step(scene, {"a": states["a"]}, None, 0.01)
+    with pytest.raises(ValueError, match="controls: no member called c"):
+        artix.scene_step(scene, states, {"c": artix.Control()}, 0.01)
+    with pytest.raises(ValueError, match="solver='tgs' knows no contacts between articulations"):
+        artix.scene_step(scene, states, None, 0.01, artix.SolverOptions(solver="tgs"))
+    with pytest.raises(ValueError, match="give num_steps"):
+        artix.scene_rollout(scene, states, None, 0.01)
+    pole = Scene.of({"pole": artix.robots.load("cart_pole")})
+    with pytest.raises(ValueError, match="could touch the ground"):
+        artix.scene_step(pole, pole.neutral_states(), None, 0.01, ground=Ground.flat())
+    memory = artix.ContactMemory.none(scene)
+    with pytest.raises(ValueError, match=r"memory\.impulse"):
+        artix.scene_step_with_contact_memory(scene, states, memory, None, 0.01, ground=Ground.flat())
