@@ -1,4 +1,4 @@
-"""A mixed fleet in artix: one program for several topologies, padded to common maxima."""
+"""A mixed fleet in artix: several topologies in one compiled function, results padded to common maxima."""
 
 from __future__ import annotations
 
@@ -24,9 +24,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "forward dynamics": lambda articulation, state, a, f: artix.forward_dynamics(articulation, state, f),
 }
 
-#: For so many articulations operations are counted: XLA counts those of a loop's body once.
-_COUNTED = 256
-
 
 class ArtixFleet:
     """The members alternate: articulation k of a batch is member k modulo the number of members.
@@ -45,9 +42,7 @@ class ArtixFleet:
 
     def hold(self, states: tuple[States, ...]) -> None:
         """Sets the states of all later programs; each member gets its share of the batch, rounded up."""
-        count = len(states[0].q) * len(states)
-        kinds = len(self.members)
-        fleet = artix.Fleet([self.articulations[k % kinds] for k in range(count)])
+        fleet = self._fleet(len(states[0].q) * len(states))
         assert fleet.padding is not None
         self.width = fleet.padding.dofs
         inputs = [member.inputs(own) for member, own in zip(self.members, states, strict=True)]
@@ -59,16 +54,18 @@ class ArtixFleet:
             _interleaved([self._widened(own.joint_position) for own, _ in inputs]),
             _interleaved([self._widened(own.joint_velocity) for own, _ in inputs]),
         )
-        self._inputs = (fleet.articulation, state, accelerations, force)
+        self._inputs = (state, accelerations, force)
 
     def program(self, quantity: str, batch: int) -> JaxProgram:
-        function = _FUNCTIONS[quantity]
-        inputs, few = (jax.tree.map(lambda leaf, size=size: leaf[:size], self._inputs) for size in (batch, _COUNTED))
-        program = JaxProgram(artix.vmap_in_blocks(function), inputs, self.memory_limit)
-        if batch > _COUNTED:
-            counted = JaxProgram(jax.vmap(function), few, self.memory_limit)
-            program.facts["operations"] = counted.facts["operations"] * batch / _COUNTED
+        function, fleet = _FUNCTIONS[quantity], self._fleet(batch)
+        inputs = jax.tree.map(lambda leaf: leaf[:batch], self._inputs)
+        program = JaxProgram(lambda *inputs: fleet.evaluate(function, *inputs), inputs, self.memory_limit)
+        operations = [_operations(function, articulation) for articulation in self.articulations]
+        program.facts["operations"] = float(sum(operations[k % len(operations)] for k in range(batch)))
         return program
+
+    def _fleet(self, count: int) -> artix.Fleet:
+        return artix.Fleet([self.articulations[k % len(self.articulations)] for k in range(count)])
 
     def convert(self, quantity: str, value: np.ndarray) -> list[np.ndarray]:
         return [self._cut(quantity, value[k], self.members[k % len(self.members)]) for k in range(len(value))]
@@ -96,6 +93,13 @@ class ArtixFleet:
 
     def _widened(self, joints: jax.Array) -> jax.Array:
         return jnp.pad(joints, ((0, 0), (0, self.width - joints.shape[1])))
+
+
+def _operations(function: Callable[..., Any], articulation: artix.Articulation) -> int:
+    """Scalar operations of a function of one articulation; XLA does not look into kernels."""
+    vector = jnp.zeros(articulation.topology.nv, articulation.dtype)
+    costs = artix.explain(function, articulation, artix.neutral_state(articulation), vector, vector).operations
+    return sum(sum(cost.operations) for cost in costs)
 
 
 def _interleaved(parts: list[jax.Array]) -> jax.Array:
