@@ -16,6 +16,7 @@ import pytest
 
 import artix
 from artix.evaluation import gpu_compilation
+from artix.evaluation.batch_axes import Axes, groups_of, merge_operands, merged
 from artix.evaluation.compilation import scalars_of
 from artix.evaluation.kernels import available as cpu_available
 from artix.evaluation.kernels import nvptx
@@ -54,8 +55,12 @@ def operations(function: Callable[..., Any], *arguments: Any) -> list[Any]:
     return [e for e in jax.make_jaxpr(function)(*arguments).eqns if e.primitive is program_p]
 
 
+def groups_of_operation(equation: Any) -> tuple[Axes, ...]:
+    return groups_of(equation.params["axes"], equation.params["program"].num_operand_values)
+
+
 def layout_of(equation: Any) -> Layout:
-    program, axes = equation.params["program"], equation.params["axes"]
+    program, axes = equation.params["program"], merged(groups_of_operation(equation))
     count = len(equation.invars)
     rows = [tuple(axis.mapped[number] for axis in axes) for number in range(count)]
     mapped = [Mapped(row[:1] == (True,), row[1:] == (True,)) for row in rows]
@@ -66,9 +71,10 @@ def check(function: Callable[..., Any], *arguments: Any, tolerance: float = 2e-5
     """The last operation of a function beside the same program, in the order as traced, by NumPy."""
     jaxpr = jax.make_jaxpr(function)(*arguments)
     equation = [e for e in jaxpr.eqns if e.primitive is program_p][-1]
-    layout, axes = layout_of(equation), equation.params["axes"]
+    layout, groups = layout_of(equation), groups_of_operation(equation)
     assert layout.loops == loops
-    operands = _values(jaxpr, dict(zip(jaxpr.jaxpr.invars, jax.tree.leaves(arguments), strict=True)), equation)
+    values = _values(jaxpr, dict(zip(jaxpr.jaxpr.invars, jax.tree.leaves(arguments), strict=True)), equation)
+    axes, operands = merged(groups), [np.asarray(x) for x in merge_operands(groups, values)]
     sizes = [axis.size for axis in axes]
     found = run_threads(layout, operands, *sizes)
     program = scalars_of(equation.params["program"], levels_of(axes, len(operands)))
