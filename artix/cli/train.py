@@ -126,7 +126,7 @@ def _train(
         raise TrainingFailure(str(error)) from error
     progress.end()
     if training is None or report is None:
-        print("nothing left to do" if training is not None else "interrupted before the first iteration")
+        print("interrupted before the first iteration" if interrupted else "nothing left to do")
         return 130 if interrupted else 0
     try:
         _save_all(files, training, header_of(task, config, report), rows)

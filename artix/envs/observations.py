@@ -1,6 +1,6 @@
-"""What sensors of a robot tell: IMU, joints, frames, feet, and the height of the terrain around it.
+"""Sensor models: IMU, joints, frames, feet, and the height of the terrain around the robot.
 
-Each is a pure function of one robot. Called in a task's ``observe`` or ``outcome``, they all become part of one kernel.
+Each is a pure function of one robot. Those called in a task's ``observe`` or ``outcome`` become part of one kernel.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Array = jax.Array
 
 
 def rotation(articulation: artix.Articulation, state: artix.State, frame: str) -> Array:
-    """The axes of a frame in world axes, its columns: [3, 3].
+    """The rotation matrix [3, 3] of a frame, whose columns are the frame's axes in world axes.
 
     Args:
       articulation: the robot.
@@ -70,14 +70,14 @@ def angular_velocity(articulation: artix.Articulation, state: artix.State, frame
 def accelerometer(
     articulation: artix.Articulation, before: artix.State, state: artix.State, dt: float, frame: str
 ) -> Array:
-    """What an accelerometer measures [m/s^2], [3]: mean acceleration less gravity, in the frame's axes at the end.
+    """An accelerometer reading [m/s^2], [3]: mean acceleration minus gravity, in the frame's axes at the end.
 
     Args:
       articulation: the robot.
       before: its state ``dt`` earlier.
       state: its state now.
       dt: the time in between [s].
-      frame: name of the frame where the sensor is.
+      frame: name of the sensor's frame.
 
     Returns:
       (0, 0, 9.81) at rest and upright.
@@ -99,12 +99,12 @@ def frame_velocities(articulation: artix.Articulation, state: artix.State, frame
 
 
 def drive_forces(articulation: artix.Articulation, state: artix.State, target: Array) -> Array:
-    """Forces of the drives towards position targets [N m or N], [n], within their limits.
+    """Forces with which the drives act towards position targets [N m or N], [n], within their limits.
 
     Args:
       articulation: the robot, whose drives are of the force type.
       state: its state. With ``solver="implicit"`` the state after a step gives the forces that acted in it.
-      target: positions that the drives go to, [n].
+      target: position targets of the drives, [n].
     """
     drive = articulation.drive
     force = drive.stiffness * (target - state.joint_position) - drive.damping * state.joint_velocity
@@ -112,17 +112,17 @@ def drive_forces(articulation: artix.Articulation, state: artix.State, target: A
 
 
 def geometry_numbers(articulation: artix.Articulation, names: Sequence[str]) -> np.ndarray:
-    """The numbers of shapes by their names.
+    """The indices of shapes, by name.
 
     Raises:
-      KeyError: there is no shape of this name; the message lists those that there are.
+      KeyError: there is no shape with this name; the message lists the valid names.
     """
     topology: Any = articulation.topology
     return np.array([topology.geometry_index(name) for name in names])
 
 
 def in_contact(impulse: Array) -> Array:
-    """Whether contacts push, [K] (bool), by their impulses [K, 3], of which the normal one is last."""
+    """Whether contacts carry load, [K] (bool), from their impulses [K, 3], normal component last."""
     return impulse[:, 2] > 0
 
 
@@ -130,12 +130,12 @@ def height_scan(ground: artix.Ground, state: artix.State, points: Array) -> Arra
     """Heights of the root above the terrain at points around it [m], [P].
 
     Args:
-      ground: planes and height fields; of several, the highest counts.
+      ground: planes and height fields; where they overlap, the highest counts.
       state: where the robot is.
-      points: x and y of the points in axes that turn with the root's heading alone [m], [P, 2].
+      points: x and y of the points, in axes that turn only with the root's heading [m], [P, 2].
 
     Returns:
-      The root's height less the terrain's at each point.
+      The root's height minus the terrain's at each point.
 
     Examples:
       >>> from artix.envs import observations

@@ -1,7 +1,7 @@
-"""Domain randomisation: parameters of robots and grounds, drawn anew for each.
+"""Domain randomisation: random parameters of robots and grounds.
 
-A specification is a sequence of :class:`Change`; each names a leaf (an array) of an :class:`artix.Articulation` or
-of an :class:`artix.Ground`, how numbers are drawn, and what they do to it.
+A specification is a sequence of :class:`Change`. Each names a leaf (an array) of an :class:`artix.Articulation` or an
+:class:`artix.Ground`, a distribution, and the operation that applies the drawn numbers.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ class Change:
     """How one leaf is randomised.
 
     Attributes:
-      leaf: its name, with dots where it is inside: ``"link_mass"``, ``"friction.static"``, ``"drive.stiffness"``. With
-        an environment ``"ground.surfaces.0.friction"`` means the ground's.
-      operation: whether what is drawn takes the place of the numbers (``"absolute"``), multiplies them (``"scale"``) or
-        is added to them (``"add"``).
-      range: bounds of what is drawn; mean and standard deviation of ``"normal"``.
+      leaf: name of the leaf, with dots for nested ones: ``"link_mass"``, ``"friction.static"``, ``"drive.stiffness"``.
+        In an environment, names such as ``"ground.surfaces.0.friction"`` refer to the ground.
+      operation: whether the drawn numbers replace the nominal ones (``"absolute"``), multiply them (``"scale"``) or are
+        added to them (``"add"``).
+      range: bounds of the distribution; for ``"normal"``, mean and standard deviation.
       distribution: ``"uniform"``, ``"log_uniform"`` or ``"normal"``.
-      entries: rows of the leaf, by numbers, or by names of links, DOFs or shapes; all of them when ``None``.
-      components: columns, of leaves that have them; all when ``None``.
-      shared: whether one number is drawn for all entries rather than one for each.
-      also: other leaves that the same factors multiply, row by row: ``("link_inertia",)`` beside ``"link_mass"``.
-      when: with an environment, whether it is drawn at every ``"reset"``, once at the ``"start"`` and kept by
-        :func:`artix.envs.autoreset`, or again and again during episodes, at random times this many seconds apart in the
-        mean.
+      entries: rows of the leaf, by number or by the name of a link, DOF or shape; all rows if ``None``.
+      components: columns of the leaf; all columns if ``None``.
+      shared: whether to draw one number for all entries instead of one for each.
+      also: other leaves to multiply by the same factors, row by row: ``("link_inertia",)`` along with ``"link_mass"``.
+      when: when an environment draws: at every ``"reset"``; once at the ``"start"``, after which
+        :func:`artix.envs.autoreset` keeps the value; or repeatedly during episodes, with this mean time [s] between
+        draws.
 
     Raises:
-      ValueError: a word is unknown, a range is empty or not finite, log-uniform bounds are not positive, or ``also`` is
-        given without ``"scale"`` or with ``components``.
+      ValueError: an option is unknown, a range is empty or not finite, log-uniform bounds are not positive, or ``also``
+        is given without ``"scale"`` or with ``components``.
 
     Examples:
       >>> masses = envs.Change("link_mass", "scale", (0.8, 1.2), also=("link_inertia",))
@@ -71,13 +71,13 @@ class Change:
         low, high = self.range
         if not np.all(np.isfinite(self.range)) or (high < 0 if self.distribution == "normal" else low > high):
             raise ValueError(
-                f"{where}: expected finite bounds, the lower one first, or a mean and a standard deviation; found "
+                f"{where}: expected finite bounds, lower one first, or a mean and a standard deviation; found "
                 f"{self.range}"
             )
         if self.distribution == "log_uniform" and low <= 0:
             raise ValueError(f"{where}: log-uniform bounds must be positive; found {self.range}")
         if self.also and (self.operation != "scale" or self.components is not None):
-            raise ValueError(f"{where}: only factors of whole rows (operation='scale') can multiply other leaves, too")
+            raise ValueError(f"{where}: 'also' needs only factors of whole rows: operation='scale' without components")
         if isinstance(self.when, str):
             if self.when not in ("reset", "start"):
                 raise ValueError(f"{where}: when must be 'reset', 'start' or a time [s]; found {self.when!r}")
@@ -91,8 +91,8 @@ _OPERATIONS: dict[str, Callable[[Any, Array], Array]] = {
     "add": lambda entries, numbers: entries.add(numbers),
 }
 
-#: As Playground randomises its Go1, but for the calibration of the joints: friction of the ground and the joints,
-#: masses (with their inertia), the trunk's payload and centre of mass.
+#: Playground's randomisation of its Go1, except joint calibration: friction of the ground and the joints, masses (with
+#: inertia), and the trunk's payload and centre of mass.
 QUADRUPED = (
     Change("ground.surfaces.0.friction", "absolute", (0.4, 1.0)),
     Change("friction.static", "scale", (0.9, 1.1), also=("friction.dynamic",)),
@@ -103,18 +103,18 @@ QUADRUPED = (
 
 
 def randomize(tree: _Tree, key: Array, changes: Sequence[Change]) -> _Tree:
-    """A robot, or a ground, with some of its numbers drawn anew.
+    """Randomises parameters of a robot or a ground.
 
     Args:
       tree: an :class:`artix.Articulation` or :class:`artix.Ground`.
       key: a JAX random key.
-      changes: what is drawn, one after another.
+      changes: what to randomise; applied in order.
 
     Returns:
-      The same with other arrays. ``jax.vmap`` over keys makes a fleet of different ones.
+      The robot or ground with new parameters. ``jax.vmap`` over keys makes a fleet.
 
     Raises:
-      ValueError: there is no such leaf or entry; the message lists those that there are.
+      ValueError: a leaf or an entry does not exist; the message lists the valid names.
 
     Examples:
       >>> from artix import envs
@@ -127,13 +127,13 @@ def randomize(tree: _Tree, key: Array, changes: Sequence[Change]) -> _Tree:
 
 
 def draw(tree: Any, key: Array, changes: Sequence[Change]) -> tuple[Array, ...]:
-    """The numbers that changes need, an array for each; see :func:`with_drawn`."""
+    """Draws the numbers for each change, one array per change, for :func:`with_drawn`."""
     parts = random_numbers.split(key, max(len(changes), 1))
     return tuple(_draw(part, change, tree) for part, change in zip(parts, changes, strict=False))
 
 
 def with_drawn(tree: _Tree, changes: Sequence[Change], drawn: Sequence[Array]) -> _Tree:
-    """The tree after changes by numbers that :func:`draw` drew."""
+    """Applies the changes, with numbers from :func:`draw`."""
     for change, numbers in zip(changes, drawn, strict=True):
         before = leaf_of(tree, change.leaf)
         index = _index(tree, change, before)
@@ -147,10 +147,10 @@ def with_drawn(tree: _Tree, changes: Sequence[Change], drawn: Sequence[Array]) -
 
 
 def leaf_of(tree: Any, name: str) -> Array:
-    """The array of this name in a robot or a ground.
+    """The array with this name in a robot or a ground.
 
     Raises:
-      ValueError: there is none; the message lists those that there are.
+      ValueError: there is none; the message lists the valid names.
     """
     names = leaf_names(tree)
     if name not in names:
@@ -161,7 +161,7 @@ def leaf_of(tree: Any, name: str) -> Array:
 
 
 def leaf_names(tree: Any) -> tuple[str, ...]:
-    """The names of all arrays of floating-point numbers in a robot or a ground."""
+    """The names of all floating-point arrays in a robot or a ground."""
     found = []
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
         if jnp.issubdtype(leaf.dtype, jnp.floating):
@@ -180,7 +180,7 @@ def _replaced(tree: Any, path: list[str], value: Array) -> Any:
 
 
 def _index(tree: Any, change: Change, leaf: Array) -> Any:
-    """Where a change changes its leaf."""
+    """The index of the numbers that a change affects."""
     if change.entries is None and change.components is None:
         return ...
     rows = range(leaf.shape[0]) if change.entries is None else [_entry(tree, change, each) for each in change.entries]
@@ -194,7 +194,7 @@ def _index(tree: Any, change: Change, leaf: Array) -> Any:
 
 
 def _entry(tree: Any, change: Change, entry: int | str) -> int:
-    """The number of a row by its name."""
+    """The row number for a name or a number."""
     if not isinstance(entry, str):
         return entry
     topology: Any = getattr(tree, "topology", None)

@@ -131,8 +131,8 @@ def feet_air_time(command: Array, air_time: Array, first_contact: Array) -> Arra
 def single_stance(command: Array, contact: Array, contact_time: Array, air_time: Array) -> Array:
     """For bipeds, while the command is to move: how long one foot has been in the air while the other stands, to 0.4 s.
 
-    Zero once the standing foot has been in contact for 0.6 s, so that the feet have to take turns. Modelled on Isaac
-    Lab's ``feet_air_time_positive_biped``, which has no such limit.
+    Zero once the standing foot has been in contact for 0.6 s. Modelled on Isaac Lab's ``feet_air_time_positive_biped``,
+    which has no such limit. It does not exclude hopping on one leg.
     """
     alone = (jnp.sum(contact.astype(air_time.dtype)) == 1) & (jnp.sum(jnp.where(contact, contact_time, 0)) < 0.6)
     swing = jnp.minimum(jnp.sum(jnp.where(contact, 0, air_time)), 0.4)

@@ -1,4 +1,4 @@
-"""Terrain to walk on: heights of single tiles, and fields of tiles that become harder row by row."""
+"""Terrain: height maps of single tiles, and fields of tiles that get harder row by row."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ Array = jax.Array
 
 
 def rough(rng: np.random.Generator, shape: tuple[int, int], spacing: float, difficulty: float) -> np.ndarray:
-    """Random heights of up to ``0.08 difficulty`` m either way.
+    """Random heights of up to ``0.08 difficulty`` m up or down.
 
     Args:
-      rng: NumPy's generator.
-      shape: heights along x and y.
-      spacing: distance of neighbours [m].
-      difficulty: from 0, level, to 1.
+      rng: a NumPy random generator.
+      shape: number of heights along x and y.
+      spacing: distance between neighbouring heights [m].
+      difficulty: from 0 (easiest) to 1.
 
     Returns:
-      Heights [m] of this shape; the same arguments and results have the other tiles.
+      Heights [m] of this shape. The other kinds of tiles have the same arguments and result.
     """
     return rng.uniform(-0.08, 0.08, shape) * difficulty
 
 
 def slope(rng: np.random.Generator, shape: tuple[int, int], spacing: float, difficulty: float) -> np.ndarray:
-    """A pyramid or a pit, level on 1 m in its middle and of slope ``0.4 difficulty`` around it; its edges are at 0."""
+    """A pyramid or pit with a level middle of 1 m, slope ``0.4 difficulty`` around it, and edges at height 0."""
     away = np.maximum(_from_middle(shape, spacing) - 0.5, 0.0)
     return rng.choice([-1.0, 1.0]) * 0.4 * difficulty * (away - away.max())
 
 
 def stairs(rng: np.random.Generator, shape: tuple[int, int], spacing: float, difficulty: float) -> np.ndarray:
-    """A pyramid or a pit of stairs, whose edges are at 0, of 0.3 m width and ``0.03 + 0.12 difficulty`` m height.
+    """A pyramid or pit of stairs, 0.3 m deep and ``0.03 + 0.12 difficulty`` m high each, with edges at height 0.
 
-    A field is bilinear between its heights: a step rises within one ``spacing``.
+    Heights are interpolated bilinearly, so a step rises over one ``spacing``.
     """
     steps = np.floor(np.maximum(_from_middle(shape, spacing) - 0.5, 0.0) / 0.3 + 1e-9)
     return rng.choice([-1.0, 1.0]) * (0.03 + 0.12 * difficulty) * (steps - steps.max())
 
 
 def obstacles(rng: np.random.Generator, shape: tuple[int, int], spacing: float, difficulty: float) -> np.ndarray:
-    """Level, with 20 rectangular blocks and holes of up to ``0.03 + 0.12 difficulty`` m, none of them in the middle."""
+    """Level ground with 20 rectangular blocks and holes of up to ``0.03 + 0.12 difficulty`` m around the middle."""
     heights = np.zeros(shape)
     for _ in range(20):
         size = rng.integers(3, 10, 2)
@@ -55,7 +55,7 @@ def obstacles(rng: np.random.Generator, shape: tuple[int, int], spacing: float, 
     return np.where(_from_middle(shape, spacing) > 0.5, heights, 0.0)
 
 
-#: The kinds of tiles by name.
+#: The kinds of tiles, by name.
 KINDS: dict[str, Callable[[np.random.Generator, tuple[int, int], float, float], np.ndarray]] = {
     "rough": rough,
     "slope": slope,
@@ -68,11 +68,11 @@ class Terrain(NamedTuple):
     """A field of tiles, the easiest at level 0."""
 
     field: artix.HeightField
-    """All of it."""
+    """The whole height field."""
     centers: Array
-    """Of the tiles, x and y in world axes [m], [levels, columns, 2]."""
+    """Centres of the tiles, x and y in world axes [m], [levels, columns, 2]."""
     size: float
-    """Length of the side of a tile [m]."""
+    """Side length of a tile [m]."""
 
 
 def tiles(
@@ -86,16 +86,16 @@ def tiles(
     seed: int = 0,
     dtype=None,
 ) -> Terrain:
-    """A field of tiles of several kinds, column by column, which become harder level by level.
+    """A field of tiles. Each column has one kind, and difficulty grows with the level.
 
     Args:
-      kinds: names of :data:`KINDS`; columns take them in turn.
-      levels: how many levels.
-      columns: how many tiles a level has.
-      size: length of the side of a tile [m].
-      spacing: distance of neighbouring heights [m].
+      kinds: names from :data:`KINDS`, assigned to the columns in turn.
+      levels: number of levels.
+      columns: number of tiles per level.
+      size: side length of a tile [m].
+      spacing: distance between neighbouring heights [m].
       friction: coefficient of friction.
-      seed: of the random heights.
+      seed: seed of the random heights.
       dtype: floating-point type; JAX's default when ``None``.
 
     Raises:

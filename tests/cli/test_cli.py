@@ -195,7 +195,7 @@ def test_convert_between_formats(tmp_path, capsys):
         (["arm7", "robot.doc"], "no writer for the suffix '.doc'"),
         (["arm7", "missing/robot.npz"], "cannot be written"),
         (["arm7", "robot.npz", "--skip", "tendon"], "--skip does not apply to the format"),
-        (["nobody", "robot.npz"], "neither a file nor a built-in robot 'nobody'"),
+        (["nobody", "robot.npz"], "there is no file 'nobody' and no built-in robot of that name"),
     ],
 )
 def test_convert_explains_what_it_cannot_do(arguments, message, tmp_path, monkeypatch, capsys):

@@ -105,13 +105,13 @@ def test_terms_have_derivatives_where_all_is_still(name):
     [
         ((True, False), (0.2, 0.0), (0.02, 0.3), (0.5, 0.0, 0.0), 0.3),
         ((False, True), (0.0, 0.2), (0.9, 0.02), (0.5, 0.0, 0.0), 0.4),  # no more than that
-        ((True, False), (0.7, 0.0), (0.02, 0.3), (0.5, 0.0, 0.0), 0.0),  # the other foot's turn
+        ((True, False), (0.7, 0.0), (0.02, 0.3), (0.5, 0.0, 0.0), 0.0),  # for too long
         ((True, True), (0.2, 0.1), (0.02, 0.3), (0.5, 0.0, 0.0), 0.0),
         ((False, False), (0.0, 0.0), (0.1, 0.3), (0.5, 0.0, 0.0), 0.0),
         ((True, False), (0.2, 0.0), (0.02, 0.3), (0.0, 0.0, 0.0), 0.0),
     ],
 )
-def test_two_feet_take_turns(contact, contact_time, air_time, command, found):
+def test_single_stance_is_time_in_the_air_beside_a_foot_that_stands(contact, contact_time, air_time, command, found):
     given = {"contact_time": contact_time, "air_time": air_time, "command": command}
     signals = {name: jnp.array(value) for name, value in given.items()} | {"contact": jnp.array(contact)}
     assert float(rewards.weighted_terms({"single_stance": 1.0}, signals)["single_stance"]) == pytest.approx(found)

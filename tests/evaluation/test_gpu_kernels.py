@@ -55,12 +55,12 @@ def operations(function: Callable[..., Any], *arguments: Any) -> list[Any]:
     return [e for e in jax.make_jaxpr(function)(*arguments).eqns if e.primitive is program_p]
 
 
-def groups_of_operation(equation: Any) -> tuple[Axes, ...]:
+def groups_in(equation: Any) -> tuple[Axes, ...]:
     return groups_of(equation.params["axes"], equation.params["program"].num_operand_values)
 
 
 def layout_of(equation: Any) -> Layout:
-    program, axes = equation.params["program"], merged(groups_of_operation(equation))
+    program, axes = equation.params["program"], merged(groups_in(equation))
     count = len(equation.invars)
     rows = [tuple(axis.mapped[number] for axis in axes) for number in range(count)]
     mapped = [Mapped(row[:1] == (True,), row[1:] == (True,)) for row in rows]
@@ -71,7 +71,7 @@ def check(function: Callable[..., Any], *arguments: Any, tolerance: float = 2e-5
     """The last operation of a function beside the same program, in the order as traced, by NumPy."""
     jaxpr = jax.make_jaxpr(function)(*arguments)
     equation = [e for e in jaxpr.eqns if e.primitive is program_p][-1]
-    layout, groups = layout_of(equation), groups_of_operation(equation)
+    layout, groups = layout_of(equation), groups_in(equation)
     assert layout.loops == loops
     values = _values(jaxpr, dict(zip(jaxpr.jaxpr.invars, jax.tree.leaves(arguments), strict=True)), equation)
     axes, operands = merged(groups), [np.asarray(x) for x in merge_operands(groups, values)]

@@ -1,4 +1,4 @@
-"""An arm that brings its tool to a pose."""
+"""An arm that moves its tool to a target pose."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = jax.Array
 
 
 def near(distance: Array) -> Array:
-    """``1 - tanh(distance / 0.2 m)``: leads to the target from afar."""
+    """``1 - tanh(distance / 0.2 m)``: guides the tool from far away."""
     return 1 - jnp.tanh(distance / 0.2)
 
 
@@ -28,11 +28,11 @@ def at_target(distance: Array) -> Array:
 
 
 def misaligned(alignment: Array) -> Array:
-    """``(1 - cos angle) / 2`` of the rotation that is left."""
+    """``(1 - cos angle) / 2`` of the remaining rotation."""
     return 0.5 * (1 - alignment)
 
 
-#: The terms of the reward and their weights.
+#: The reward terms and their weights.
 REWARDS: rewards.Weights = {
     "near": (0.5, near),
     "at_target": (1.0, at_target),
@@ -41,31 +41,32 @@ REWARDS: rewards.Weights = {
     "dof_vel": -0.002,
 }
 
-#: What rewards may ask for.
+#: The signals that rewards can use.
 SIGNALS = ("distance", "alignment", "joint_position", "joint_velocity", "action", "last_action")
 
 
 class ArmReach(Environment):
-    """The arm with seven joints brings the frame ``"tool"`` to a random pose that it can reach, and holds it there.
+    """A seven-joint arm moves the frame ``"tool"`` to a random reachable pose and holds it there.
 
-    The action moves the targets of the drives, by ``action_scale`` radians a control step at most. The observation
-    [43] has joint positions and velocities, what the targets are ahead of the positions, the tool's position, the way
-    to the target [m], in world axes, the tool's axes x and y in the target's (six numbers, (1, 0, 0, 0, 1, 0) at the
-    target), the target's position, and the last action. As in Isaac Lab's reach tasks the arm feels no gravity, for
-    which its motors compensate. An episode ends by time alone; each has its own target.
+    The action moves the drive targets, by at most ``action_scale`` radians per control step. The observation [43] has
+    joint positions and velocities, the distance of the drive targets from the positions, the tool's position and the
+    vector to the target in world axes [m], the tool's x and y axes in the target's axes (six numbers, (1, 0, 0, 0, 1,
+    0) at the target), the target's position, and the last action. As in Isaac Lab's reach tasks, the arm is simulated
+    without gravity, as if its motors compensated for it. Each episode has its own target and ends only when time runs
+    out.
 
     Args:
-      rewards: terms and weights, see :func:`artix.envs.rewards.weighted_terms`. Their signals are ``distance`` [m],
-        ``alignment`` (the cosine of the angle that is left), ``joint_position``, ``joint_velocity``, ``action`` and
+      rewards: terms and weights, see :func:`artix.envs.rewards.weighted_terms`. The signals are ``distance`` [m],
+        ``alignment`` (the cosine of the remaining angle), ``joint_position``, ``joint_velocity``, ``action`` and
         ``last_action``.
-      action_scale: how far an action of 1 moves a target in a control step [rad].
-      spread: joint positions at the start and at the target are within this part of their ranges.
-      episode_length: control steps of 40 ms.
-      dtype: floating-point type; JAX's default when ``None``.
-      randomization: what is drawn anew of the robot, see :class:`artix.envs.Change`.
+      action_scale: how far an action of 1 moves a target in one control step [rad].
+      spread: fraction of the joint ranges from which start and target positions are drawn.
+      episode_length: number of control steps of 40 ms.
+      dtype: floating-point type; JAX's default if ``None``.
+      randomization: which parameters of the robot are randomised, see :class:`artix.envs.Change`.
 
     Raises:
-      ValueError: there is no such reward; the message lists those that there are.
+      ValueError: a reward or a leaf to randomise does not exist; the message lists the valid names.
 
     Examples:
       >>> from artix import envs
@@ -103,7 +104,7 @@ class ArmReach(Environment):
         self.spread = spread
 
     def begin(self, key: Array) -> tuple[artix.State, dict[str, Any]]:
-        """At rest anywhere, with a target that can be reached."""
+        """At rest in a random pose, with a reachable target."""
         robot = self.articulation
         lower, upper = robot.joint_lower_limit, robot.joint_upper_limit
         uniform = self.spread * (jax.random.uniform(key, (2, 7), robot.dtype) - 0.5)
@@ -114,7 +115,7 @@ class ArmReach(Environment):
         return state.replace(joint_position=start), memory
 
     def prepare(self, state: artix.State, memory: dict[str, Any], action: Array) -> dict[str, Any]:
-        """Moves the targets of the drives."""
+        """Moves the drive targets."""
         robot = self.articulation
         moved = memory["drive_target"] + self.action_scale * action
         return memory | {"drive_target": jnp.clip(moved, robot.joint_lower_limit, robot.joint_upper_limit)}
@@ -122,7 +123,7 @@ class ArmReach(Environment):
     def actuate(
         self, articulation: artix.Articulation, state: artix.State, memory: dict[str, Any], action: Array
     ) -> tuple[artix.Control, dict[str, Any]]:
-        """Targets of the drives."""
+        """The drive targets."""
         return artix.Control(drive_target=memory["drive_target"]), memory
 
     def outcome(self, transition: Transition) -> Outcome:
@@ -147,7 +148,7 @@ class ArmReach(Environment):
         return Outcome(total * self.dt, jnp.array(False), memory | {"last_action": transition.action}, metrics)
 
     def observe(self, transition: Transition) -> Array:
-        """Where the arm is, and what is left to its target."""
+        """The state of the arm, and the remaining distance and rotation to its target."""
         robot, state, memory = transition.articulation, transition.state, transition.memory
         way, turn = _to_target(transition)
         tool = artix.frame_pose(robot, state, "tool")[:3]
@@ -161,12 +162,12 @@ class ArmReach(Environment):
 
 
 def check_rewards(weights: rewards.Weights) -> None:
-    """Refuses terms that do not exist or lack what they need."""
+    """Refuses terms that do not exist or need other signals."""
     rewards.check_weights(weights, SIGNALS)
 
 
 def _to_target(transition: Transition) -> tuple[Array, Array]:
-    """The way from the tool to its target in world axes [m], [3], and the tool's axes in the target's, [3, 3]."""
+    """The vector from the tool to its target in world axes [m], [3], and the tool's axes in the target's, [3, 3]."""
     robot, state, target = transition.articulation, transition.state, transition.memory["target"]
     way = target[:3] - artix.frame_pose(robot, state, "tool")[:3]
     return way, observations.rotation_of(target[3:]).T @ observations.rotation(robot, state, "tool")

@@ -1,4 +1,4 @@
-"""Swinging up a pole on a cart, and keeping it there."""
+"""Swing-up and balancing of a pole on a cart."""
 
 from __future__ import annotations
 
@@ -17,18 +17,21 @@ Array = jax.Array
 
 
 class CartPole(Environment):
-    """The pole hangs; the cart swings it up and balances it, near the middle of its rail.
+    """A cart swings up a hanging pole and balances it near the middle of its rail.
 
-    The action is the force on the cart over ``force`` [N]. The observation is the cart's position [m], the cosine and
-    sine of the pole's angle (1 and 0 upright), and both velocities [m/s, rad/s]. The reward is the product of four
-    factors in [0, 1], as in dm_control's ``cartpole swingup``: the pole is upright, the cart in the middle, the force
-    small, the pole slow. Episodes end by time alone.
+    The action is the force on the cart, divided by ``force`` [N]. The observation is the cart's position [m], the
+    cosine and sine of the pole's angle (1 and 0 upright), and both velocities [m/s, rad/s]. The reward is the product
+    of four factors in [0, 1], as in dm_control's ``cartpole swingup``: pole upright, cart centred, small force, slow
+    pole. Episodes end only when time runs out.
 
     Args:
-      force: force of an action of 1 [N].
-      episode_length: control steps of 20 ms.
-      dtype: floating-point type; JAX's default when ``None``.
-      randomization: what is drawn anew of the robot, see :class:`artix.envs.Change`.
+      force: force for an action of 1 [N].
+      episode_length: number of control steps of 20 ms.
+      dtype: floating-point type; JAX's default if ``None``.
+      randomization: which parameters of the robot are randomised, see :class:`artix.envs.Change`.
+
+    Raises:
+      ValueError: a leaf to randomise does not exist.
 
     Examples:
       >>> from artix import envs

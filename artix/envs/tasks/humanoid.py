@@ -10,7 +10,7 @@ from artix.envs import commands, disturbances, observations, rewards, terminatio
 from artix.envs.tasks.legged import LeggedRobot, LeggedVelocity, by_joint
 
 #: The terms of the reward for walking and their weights: those of Playground's G1 joystick that need no phase, with
-#: more weight on tracking, and single stance instead of air time: without it, one foot learns to tap beside the other.
+#: more weight on tracking, and single stance instead of air time.
 VELOCITY_REWARDS: dict[str, float] = {
     "tracking_lin_vel": 1.5,
     "tracking_ang_vel": 1.0,

@@ -1,4 +1,4 @@
-"""Robots on legs that follow commanded velocities: what quadrupeds and humanoids share."""
+"""Legged robots that follow velocity commands: what quadrupeds and humanoids share."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from artix.envs.transition import Outcome, Transition
 
 Array = jax.Array
 
-#: What rewards may ask for; see :meth:`LeggedVelocity.signals`.
+#: The signals that rewards can use; see :meth:`LeggedVelocity.signals`.
 SIGNALS = (
     *("command", "linear_velocity", "angular_velocity", "world_linear_velocity", "world_angular_velocity", "up"),
     *("joint_position", "joint_velocity", "joint_force", "default_position", "soft_lower", "soft_upper", "height"),
@@ -37,61 +37,63 @@ SIGNALS = (
     *("air_time", "contact_time", "swing_peak", "terminated", "tracking_sigma", "max_foot_height", "target_height"),
 )
 
-#: Joints should stay within this part of their limits.
+#: Joints should stay within this fraction of their limits.
 SOFT_LIMIT = 0.95
 
 
 class LeggedRobot(NamedTuple):
-    """A robot and what a task must know of it."""
+    """A robot, and what a task needs to know about it."""
 
     articulation: artix.Articulation
     """With its drives."""
     imu: str
-    """The frame of its IMU."""
+    """Name of the IMU's frame."""
     feet: tuple[str, ...]
-    """The links of its feet, and the shapes by which they touch the ground, which have the same names."""
+    """Names of the foot links and of their contact shapes, which are the same."""
     trunk: tuple[str, ...]
-    """Shapes, sensors, that must not touch the ground."""
+    """Names of sensor shapes that must not touch the ground."""
     default_position: Array
     """Joint positions of the default pose, [n] [rad]."""
     pose_weight: Array
-    """Weights of the joints in the term ``pose``, [n]."""
+    """Weights of the joints in the reward term ``pose``, [n]."""
     height: float
-    """Of the root in the default pose, with the feet on the ground [m]."""
+    """Height of the root in the default pose, with the feet on the ground [m]."""
 
 
 class LeggedVelocity(Environment):
-    """A robot on legs walks as it is told.
+    """A legged robot follows velocity commands.
 
-    The action moves the targets of the drives from the default pose by ``action_scale`` radians. The observation has
-    two parts. ``"state"`` [12 + 3 n]: linear velocity and gyro of the IMU, projected gravity, joint positions (less the
-    default pose) and velocities, all with noise, the last action and the command. ``"privileged_state"``: the same,
-    then without noise gyro, accelerometer, gravity, linear velocity, angular velocity in world axes, joint positions
-    and velocities, forces of the drives, contacts, velocities and air times of the feet. The reward is the weighted sum
-    of its terms times ``dt``, at least ``least_reward``. An episode ends when the robot has fallen.
+    The action sets the drive targets relative to the default pose, with ``action_scale`` radians for an action of 1.
+    The observation has two parts. ``"state"`` [12 + 3 n] has linear velocity and gyro of the IMU, projected gravity,
+    joint positions (relative to the default pose) and velocities, all with noise, then the last action and the command.
+    ``"privileged_state"`` has all of that, followed by noise-free gyro, accelerometer, gravity, linear velocity,
+    angular velocity in world axes, joint positions and velocities, drive forces, and contacts, velocities and air times
+    of the feet. The reward is the weighted sum of its terms times ``dt``, but at least ``least_reward``. An episode
+    ends when the robot falls.
 
     Args:
-      name: of the task.
+      name: name of the task.
       robot: the robot.
       rewards: terms and weights, see :func:`artix.envs.rewards.weighted_terms`.
-      ground: what it walks on.
-      solver_options: of the physics steps.
+      ground: the ground to walk on.
+      solver_options: options of the physics steps.
       velocity_commands: how commands are drawn.
       noise_scales: largest errors of ``linear_velocity``, ``gyro``, ``gravity``, ``joint_position`` and
         ``joint_velocity``; an empty mapping for none.
-      pushes: how the robot is pushed; not at all when ``None``.
-      randomization: what is drawn anew of the robot and the ground.
-      action_delay: least and largest time [s] that targets take to arrive, drawn for each episode, in physics steps; at
-        once when ``None``.
+      pushes: how the robot is pushed; ``None`` for no pushes.
+      randomization: which parameters of the robot and the ground are randomised.
+      action_delay: smallest and largest delay [s] of the drive targets, in whole physics steps, drawn for each episode;
+        ``None`` for no delay.
       action_scale: how far an action of 1 moves a target [rad].
       tracking_sigma: width of the tracking terms.
-      max_foot_height: how high feet should swing [m].
-      least_reward: what the reward of a step is at least.
-      lowest_up: the robot has fallen if the vertical component of its z axis is less.
-      episode_length: control steps of 20 ms.
+      max_foot_height: desired swing height of the feet [m].
+      least_reward: lower bound of a step's reward.
+      lowest_up: the robot has fallen if the vertical component of its z axis is smaller.
+      episode_length: number of control steps of 20 ms.
 
     Raises:
-      ValueError: there is no such reward, measurement or leaf; the message lists those that there are.
+      ValueError: a reward, measurement or leaf does not exist (the message lists the valid names), or an option is out
+        of range.
     """
 
     def __init__(
@@ -149,7 +151,7 @@ class LeggedVelocity(Environment):
         self.lowest_up = lowest_up
 
     def begin(self, key: Array) -> tuple[artix.State, dict[str, Any]]:
-        """Standing, somewhere, turned anyhow, slightly moving; with a random command."""
+        """Standing at a random place and heading, with a small random velocity and a random command."""
         start_key, command_key, lag_key = random_numbers.split(key, 3)
         dtype = self.articulation.dtype
         command, time_left = commands.first_command(command_key, self.velocity_commands, dtype)
@@ -166,7 +168,7 @@ class LeggedVelocity(Environment):
         return starts.standing(self.articulation, start_key, self.robot.default_position, self.robot.height), memory
 
     def draw(self, key: Array) -> dict[str, Any]:
-        """Noise, pushes, and the command that may come next."""
+        """Noise, pushes, and a candidate for the next command."""
         dtype, keys = self.articulation.dtype, random_numbers.split(key, 3)
         pushes = {} if self.pushes is None else {"push": disturbances.draw_push(keys[2], self.pushes, self.dt, dtype)}
         return pushes | {
@@ -175,29 +177,29 @@ class LeggedVelocity(Environment):
         }
 
     def disturb(self, state: artix.State, drawn: dict[str, Any]) -> artix.State:
-        """A push now and then."""
+        """Applies a push, in the few steps that have one."""
         return disturbances.pushed(state, drawn["push"]) if "push" in drawn else state
 
     def actuate(
         self, articulation: artix.Articulation, state: artix.State, memory: dict[str, Any], action: Array
     ) -> tuple[artix.Control, dict[str, Any]]:
-        """Targets of the drives, which may come late."""
+        """The drive targets, possibly delayed."""
         if self.action_delay is None:
             return artix.Control(drive_target=self.target(action)), memory
         delay = memory["delay"].then(self.target(action))
         return artix.Control(drive_target=delay.arrived), memory | {"delay": delay}
 
     def target(self, action: Array) -> Array:
-        """Where the drives go for an action [rad], [12]."""
+        """The drive targets for an action [rad], [n]."""
         return self.robot.default_position + self.action_scale * action
 
     def joint_force(self, transition: Transition, action: Array) -> Array:
-        """Forces of the drives in the last physics step [N m], [n]."""
+        """Drive forces in the last physics step [N m], [n]."""
         target = self.target(action) if self.action_delay is None else transition.memory["delay"].arrived
         return observations.drive_forces(transition.articulation, transition.state, target)
 
     def outcome(self, transition: Transition) -> Outcome:
-        """The weighted terms; the gait and the command of the next step."""
+        """The weighted terms, and the gait and command for the next step."""
         memory = transition.memory
         gait, first_contact = self.gait(transition)
         terminated = self.has_fallen(transition)
@@ -231,7 +233,7 @@ class LeggedVelocity(Environment):
         return terminations.is_tilted(up, self.lowest_up) | touches
 
     def feet_height(self, transition: Transition) -> Array:
-        """Heights of the feet above the ground [m], of the centres of those that are spheres, [K]."""
+        """Heights of the feet above the ground [m], [K]; for spheres, of their centres."""
         robot = transition.articulation
         index = observations.geometry_numbers(robot, self.robot.feet)
         distance = artix.geometry_distances(robot, transition.state, transition.ground)[index]
@@ -245,7 +247,7 @@ class LeggedVelocity(Environment):
         return observations.height_scan(transition.ground, transition.state, origin)[0]
 
     def signals(self, transition: Transition, gait: Gait, first_contact: Array) -> dict[str, Any]:
-        """What the terms of the reward may ask for, by name."""
+        """The signals that reward terms can use, by name."""
         robot, state, memory = transition.articulation, transition.state, transition.memory
         velocity = artix.frame_velocity(robot, state, self.robot.imu, axes="world_aligned")
         return {
@@ -278,7 +280,7 @@ class LeggedVelocity(Environment):
         }
 
     def observe(self, transition: Transition) -> dict[str, Array]:
-        """With noise for the policy, and all of it for a critic."""
+        """Noisy measurements for the policy, and everything for a critic."""
         robot, state, memory = transition.articulation, transition.state, transition.memory
         measured = {
             "linear_velocity": observations.linear_velocity(robot, state, self.robot.imu),
@@ -308,12 +310,12 @@ class LeggedVelocity(Environment):
 
 
 def check_rewards(weights: rewards.Weights) -> None:
-    """Refuses terms that do not exist or lack what they need."""
+    """Refuses terms that do not exist or need other signals."""
     rewards.check_weights(weights, SIGNALS)
 
 
 def by_joint(articulation: artix.Articulation, values: Mapping[str, float]) -> Array:
-    """A number for each DOF [n], by the end of the joint's name; the first that fits counts.
+    """A value for each DOF [n], looked up by the end of the joint's name; the first match counts.
 
     Examples:
       >>> from artix.envs.tasks import legged
