@@ -70,11 +70,11 @@ def merge_operands(groups: Sequence[Axes], operands: Sequence[Array]) -> list[Ar
                 repeated += [axis.size for axis in group]
                 joined.append(math.prod(axis.size for axis in group))
         rest = operand.shape[sum(axis.mapped[index] for group in groups for axis in group) :]
-        found.append(jnp.broadcast_to(operand.reshape(*own, *rest), (*repeated, *rest)).reshape(*joined, *rest))
+        found.append(jnp.broadcast_to(operand.reshape((*own, *rest)), (*repeated, *rest)).reshape((*joined, *rest)))
     return found
 
 
 def split_results(groups: Sequence[Axes], results: Sequence[Array]) -> list[Array]:
     """Results with an axis for each group as results with one for each batch."""
     sizes = [axis.size for group in groups for axis in group]
-    return [result.reshape(*sizes, *result.shape[len(groups) :]) for result in results]
+    return [result.reshape((*sizes, *result.shape[len(groups) :])) for result in results]
