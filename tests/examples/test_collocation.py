@@ -56,6 +56,7 @@ def test_least_effort_is_that_of_the_boundary_value_problem():
     np.testing.assert_allclose(found.cost, 0.5 * np.trapezoid(np.sum(best**2, axis=0), fine), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_limits_are_kept_and_the_motors_are_at_them():
     pytest.importorskip("ipyopt")
     pendulum = artix.robots.load("double_pendulum").astype(jnp.float64)

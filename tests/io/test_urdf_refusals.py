@@ -333,6 +333,7 @@ def test_random_edits_are_refused_or_load(source, edits):
     loads_or_is_refused(source)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(data=st.data())
 def test_random_attribute_values_are_refused_or_load(data):

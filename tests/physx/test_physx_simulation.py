@@ -99,6 +99,7 @@ def test_root_accessors(scene) -> None:
         physx.set_root_global_pose(scene, pose.astype("float32"))
 
 
+@pytest.mark.slow
 def test_sleeping(scene) -> None:
     assert not physx.is_sleeping(scene)
     loaded = scene.replace(

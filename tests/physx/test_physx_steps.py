@@ -171,7 +171,9 @@ NOT_COMPARED = ("f_mimic_compliant", "f_mimic_mixed", "h_spatial_tendon_limits")
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=() if name in ("e_drive_envelope", "f_mimic_hard") else pytest.mark.exhaustive)
+        pytest.param(
+            name, marks=pytest.mark.slow if name in ("e_drive_envelope", "f_mimic_hard") else pytest.mark.exhaustive
+        )
         for name in physx.NAMES
         if name not in NOT_COMPARED
     ],

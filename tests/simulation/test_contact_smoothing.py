@@ -14,6 +14,7 @@ from tests.simulation.test_contact_steps import G, ball, placed_on
 SMOOTH = SolverOptions(contact_smoothing=0.02, contact_iterations=4)
 
 
+@pytest.mark.slow
 def test_a_ball_hovers_at_its_height() -> None:
     """``E / (m g)`` above the ground, whatever the step; and friction still makes it roll at 5/7 of its speed."""
     a, ground = ball("float64", friction=0.4), Ground.flat(friction=0.0).astype("float64")

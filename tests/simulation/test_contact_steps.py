@@ -50,7 +50,9 @@ def downhill(degrees: float) -> np.ndarray:
     return np.array([np.cos(angle), 0.0, -np.sin(angle)])
 
 
-@pytest.mark.parametrize("degrees", [20.0, 30.0, 34.0])
+@pytest.mark.parametrize(
+    "degrees", [pytest.param(20.0, marks=pytest.mark.slow), 30.0, pytest.param(34.0, marks=pytest.mark.slow)]
+)
 def test_a_block_sticks_to_an_incline(degrees: float, dtype) -> None:
     """Below the friction angle of 35 degrees it does not even creep."""
     a, ground = box(dtype), incline(degrees, dtype)
@@ -61,7 +63,9 @@ def test_a_block_sticks_to_an_incline(degrees: float, dtype) -> None:
     assert np.max(np.abs(end.root_velocity[-1])) <= (1e-5 if dtype == np.float32 else 1e-13)
 
 
-@pytest.mark.parametrize("degrees", [36.0, 40.0, 50.0])
+@pytest.mark.parametrize(
+    "degrees", [pytest.param(36.0, marks=pytest.mark.slow), 40.0, pytest.param(50.0, marks=pytest.mark.slow)]
+)
 def test_a_block_slides_down_an_incline(degrees: float, dtype) -> None:
     """Its velocity is ``g (sin - mu cos) t``."""
     a, ground = box(dtype), incline(degrees, dtype)
@@ -100,6 +104,7 @@ def test_slide_to_a_stop_and_its_derivatives() -> None:
     np.testing.assert_allclose(forward, [by_speed, by_friction], rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_ball_bounces() -> None:
     """Each rebound has the restitution times the speed of the one before; the impact of a step keeps it exactly."""
     a = ball("float64", restitution=0.6)
@@ -122,6 +127,7 @@ def test_a_sphere_ends_rolling(dtype) -> None:
     np.testing.assert_allclose(end.root_velocity[-1, 4], 10.0, rtol=1e-5 if dtype == np.float32 else 1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("degrees", "falls"), [(18.0, False), (19.0, True)])
 def test_a_block_tips_at_its_angle(degrees: float, falls: bool) -> None:
     """Its centre is 0.3 m above an edge of 0.1 m: it tips beyond ``atan(1/3)``, 18.43 degrees."""

@@ -37,6 +37,7 @@ def _turning(wheel: artix.Articulation, position: float, velocity: float) -> Sta
     return state.replace(joint_position=jnp.full(1, position), joint_velocity=jnp.full(1, velocity))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("position", "velocity"), [(0.3, -2.0), (-0.2, 1.0), (0.05, 0.5)])
 def test_a_step_with_a_tendon_that_has_limits_alone_is_implicit_euler(position: float, velocity: float) -> None:
     """PhysX's limit springs, and so those of ``"pgs"``, are explicit instead; their dampers are implicit, too."""

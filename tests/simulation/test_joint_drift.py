@@ -104,6 +104,7 @@ def test_gradients_are_those_of_finite_differences(fixed_base: bool) -> None:
     assert all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(gradient(*rest)))
 
 
+@pytest.mark.slow
 def test_a_batch_is_its_members() -> None:
     a = _universal()
     state, drift = _start()

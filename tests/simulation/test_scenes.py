@@ -67,6 +67,7 @@ def test_members_that_do_not_touch_step_as_by_themselves(dtype) -> None:
             np.testing.assert_allclose(here, there, rtol=0, atol=1e-12 if dtype == "float64" else 1e-5)
 
 
+@pytest.mark.slow
 def test_two_quadrupeds_cost_what_they_cost_alone() -> None:
     """Without pairs, the program of a scene has the operations of its members' and no more."""
     robot, ground = artix.robots.load("quadruped"), Ground.flat()
