@@ -81,11 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     package_help = "folders to search for the meshes of package:// URLs"
     view.add_argument("--package-dirs", nargs="+", metavar="DIR", default=[], help=package_help)
     host_help = "address to listen on (default: %(default)s); 0.0.0.0 accepts other machines"
-    view.add_argument(
-        "--host",
-        default="127.0.0.1",
-        help=host_help,
-    )
+    view.add_argument("--host", default="127.0.0.1", help=host_help)
     view.add_argument("--port", type=int, help="port to listen on (default: the first free one from 8080)")
     view.add_argument("--no-browser", action="store_true", help="print the address without opening a browser")
     _add_reading_options(view)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -68,24 +68,8 @@ def rollout(
     """
     if num_steps is None and not jax.tree.leaves(control):
         raise ValueError("give num_steps, or a control with a leading axis over the steps")
-
-    memory = no_memory(articulation, ground, options)
-    if isinstance(memory, ContactMemory):
-        first = control if num_steps is not None else _first(control)
-        memory = settled_contact_memory(articulation, state, first, dt, options, ground=ground)
-
-    def advance(now: tuple[State, Any], now_control: Control | None) -> tuple[tuple[State, Any], State]:
-        given = control if num_steps is not None else now_control
-        before, remembered = now
-        if remembered is None:
-            end = step(articulation, before, given, dt, options)
-        else:
-            end, remembered = step_with_contact_memory(
-                articulation, before, remembered, given, dt, options, ground=ground
-            )
-        return (end, remembered), end
-
-    return scan(advance, (state, memory), None if num_steps is not None else control, length=num_steps)[1]
+    steps = (step, step_with_contact_memory)
+    return _rollout(steps, articulation, state, control, dt, options, num_steps, ground)
 
 
 def scene_rollout(
@@ -131,23 +115,37 @@ def scene_rollout(
     if num_steps is None and not jax.tree.leaves(controls):
         raise ValueError("give num_steps, or controls with a leading axis over the steps")
     check_scene_solver(options)
-    memory = no_memory(scene, ground, options)
-    if isinstance(memory, ContactMemory):
-        first = controls if num_steps is not None else _first(controls)
-        memory = settled_contact_memory(scene, dict(states), first, dt, options, ground=ground)
+    steps = (scene_step, scene_step_with_contact_memory)
+    return _rollout(steps, scene, dict(states), controls, dt, options, num_steps, ground)
 
-    def advance(now: tuple[States, Any], now_controls: Controls | None) -> tuple[tuple[States, Any], States]:
-        given = controls if num_steps is not None else now_controls
+
+def _rollout(
+    steps: tuple[Callable[..., Any], Callable[..., Any]],
+    model: Articulation | Scene,
+    start: Any,
+    control: Any,
+    dt: float | Array,
+    options: SolverOptions,
+    num_steps: int | None,
+    ground: Ground | None,
+) -> Any:
+    """Many steps of an articulation or a scene; ``steps`` are its step without and with memory of contacts."""
+    take_step, step_with_memory = steps
+    memory = no_memory(model, ground, options)
+    if isinstance(memory, ContactMemory):
+        first = control if num_steps is not None else _first(control)
+        memory = settled_contact_memory(model, start, first, dt, options, ground=ground)
+
+    def advance(now: tuple[Any, Any], now_control: Any) -> tuple[tuple[Any, Any], Any]:
+        given = control if num_steps is not None else now_control
         before, remembered = now
         if remembered is None:
-            ends = scene_step(scene, before, given, dt, options)
+            end = take_step(model, before, given, dt, options)
         else:
-            ends, remembered = scene_step_with_contact_memory(
-                scene, before, remembered, given, dt, options, ground=ground
-            )
-        return (ends, remembered), ends
+            end, remembered = step_with_memory(model, before, remembered, given, dt, options, ground=ground)
+        return (end, remembered), end
 
-    return scan(advance, (dict(states), memory), None if num_steps is not None else controls, length=num_steps)[1]
+    return scan(advance, (start, memory), None if num_steps is not None else control, length=num_steps)[1]
 
 
 def settled_contact_memory(
