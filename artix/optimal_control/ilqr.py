@@ -20,7 +20,7 @@ from artix.optimal_control.recursions import Policy, follow, parallel_riccati, r
 
 Array = jax.Array
 Riccati = Literal["sequential", "parallel"]
-LEAST_DAMPING, MOST_DAMPING = 1e-9, 1e9
+MIN_DAMPING, MAX_DAMPING = 1e-9, 1e9
 
 
 class Iterations(NamedTuple):
@@ -144,7 +144,7 @@ def _improved(problem: Problem, progress: _Progress, options: Options) -> tuple[
     report = Iterations(
         accepted.cost, jnp.sum(jnp.abs(accepted.gaps)), policy.decrease, jnp.where(better, lengths[best], 0.0), damping
     )
-    return _Progress(accepted, jnp.clip(next_damping, LEAST_DAMPING, MOST_DAMPING)), (report, policy.gain)
+    return _Progress(accepted, jnp.clip(next_damping, MIN_DAMPING, MAX_DAMPING)), (report, policy.gain)
 
 
 def _policy(

@@ -251,7 +251,7 @@ def test_gradients_of_a_landing_quadruped() -> None:
 def test_refusals() -> None:
     a, ground = box("float64"), Ground.flat().astype("float64")
     state = artix.neutral_state(a)
-    with pytest.raises(ValueError, match="solver='rk4' knows no ground"):
+    with pytest.raises(ValueError, match="solver='rk4' has no contacts"):
         artix.step(a, state, None, 0.01, artix.SolverOptions(solver="rk4"), ground=ground)
     memory = artix.ContactMemory(jnp.zeros((4, 3)), jnp.zeros(0))
     with pytest.raises(ValueError, match=r"memory.impulse: expected shape \(8, 3\)"):

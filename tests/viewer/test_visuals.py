@@ -203,7 +203,7 @@ def test_visuals_of_another_robot_are_refused():
     arm, cart = robots.load("arm7"), robots.load("cart_pole")
     with pytest.raises(ValueError, match="none of its links with visuals"):
         viewer.load_visuals(robots.path("cart_pole"), arm)
-    with pytest.raises(ValueError, match="belong to the articulation"):
+    with pytest.raises(ValueError, match="use visuals with the articulation"):
         viewer.make_scene(cart, artix.neutral_state(cart), 1.0, visuals=viewer.visuals_of(arm))
     with pytest.raises(ValueError, match="no reader of visuals"):
         viewer.load_visuals("robot.step", arm)
