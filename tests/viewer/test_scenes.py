@@ -97,7 +97,7 @@ def test_states_of_wrong_shapes_are_refused_by_name(cart, quadruped):
         ({"show": ("bones",)}, r"unknown layers \['bones'\]"),
         ({"layout": "circle"}, "layout must be"),
         ({"commands": np.zeros((2, 3))}, "commands must have shape"),
-        ({"show": ("support_polygon",)}, "give one, such as ground"),
+        ({"show": ("support_polygon",)}, "support polygons need a ground"),
     ],
 )
 def test_bad_options_are_refused(cart, options, message):
