@@ -43,6 +43,7 @@ def files(tmp_path: Path) -> Iterator[KernelFiles]:
     jax.config.update("jax_compilation_cache_dir", before)
 
 
+@pytest.mark.slow
 def test_a_second_process_neither_traces_nor_compiles(tmp_path: Path) -> None:
     found = [
         subprocess.run(
