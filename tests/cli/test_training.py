@@ -1,4 +1,4 @@
-"""``artix train`` and ``artix play``, on a task that is quick to compile; and what they say when something is amiss."""
+"""``artix train`` and ``artix play`` on a task that compiles quickly, and their error messages."""
 
 import errno
 import json

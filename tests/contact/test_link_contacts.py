@@ -1,4 +1,4 @@
-"""Where links of one articulation touch each other: against MuJoCo, and by finite differences."""
+"""Contacts between links of one articulation: against MuJoCo and finite differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Closed-form derivatives of the dynamics: against Pinocchio, against differences, and through JAX's transformations."""
+"""Closed-form derivatives of the dynamics: against Pinocchio and finite differences, and under JAX's transformations."""
 
 from __future__ import annotations
 

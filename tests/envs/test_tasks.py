@@ -1,4 +1,4 @@
-"""Each task: shapes, random episodes that stay finite, and what is particular to it."""
+"""Each task: shapes, random episodes that stay finite, and its particular features."""
 
 import jax
 import jax.numpy as jnp

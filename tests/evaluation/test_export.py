@@ -1,4 +1,4 @@
-"""Programs that ``jax.export`` makes of batched functions: for platforms that are not here, for batches of any size."""
+"""``jax.export`` of batched functions: for absent platforms, and for batches of any size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels on disk: what a second process finds, and what nobody may put there."""
+"""Kernels on disk: a second process finds them, and foreign or damaged files are not loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operation as which functions are evaluated: whatever JAX does with it must be what it does with the function."""
+"""The operation that evaluates functions: under every JAX transformation it must behave like the plain function."""
 
 from __future__ import annotations
 

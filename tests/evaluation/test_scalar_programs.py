@@ -1,4 +1,4 @@
-"""Scalar programs compute what the traced functions do, with as few operations as is said here."""
+"""Scalar programs compute the same as the traced functions, with no more operations than stated here."""
 
 from __future__ import annotations
 

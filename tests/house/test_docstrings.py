@@ -1,4 +1,4 @@
-"""Docstrings: their examples run, and those of public functions of a state say what goes in and what comes out."""
+"""Docstrings: their examples run, and public functions of a state document arguments and results."""
 
 import doctest
 import importlib

@@ -1,4 +1,4 @@
-"""Where modules live and what they import: the map of CONTRIBUTING.md, kept true."""
+"""Modules live where CONTRIBUTING.md says, and import only what it allows."""
 
 import ast
 import re

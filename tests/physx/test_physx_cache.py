@@ -1,4 +1,4 @@
-"""PhysX's cache: recorded numbers through it, what each flag moves, packing of joint data, and what is refused."""
+"""PhysX's cache: recorded numbers, the effect of each flag, packing of joint data, and error messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dry friction in steps: it acts once, whatever the solver, its sweeps and where external forces enter."""
+"""Dry friction in steps acts exactly once, for every solver, number of sweeps and treatment of external forces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time stepping: conservation laws, bounds, gradients, batches, and what is refused."""
+"""Time stepping: conservation laws, bounds, gradients, batches, and error messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scenes of states in every arrangement; what is refused; forces, commands and support polygons; inverse kinematics."""
+"""Scenes of states with all leading axes; error messages; forces, commands, support polygons; inverse kinematics."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What is drawn of a robot lies where Pinocchio and MuJoCo have it; what is missing is said."""
+"""Visuals of robots are where Pinocchio and MuJoCo put them, and missing ones cause warnings."""
 
 import dataclasses
 import warnings
