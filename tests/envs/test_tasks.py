@@ -20,7 +20,7 @@ SIZES = {
     "humanoid_stand": ({"privileged_state": 187, "state": 87}, 25),
     "humanoid_velocity": ({"privileged_state": 187, "state": 87}, 25),
 }
-QUICK = ("cart_pole", "arm_reach")
+QUICK = ("cart_pole",)
 
 
 def make(name):

@@ -30,7 +30,13 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(options, id=name, marks=() if name.startswith(("implicit", "tgs, ")) else pytest.mark.slow)
+        for name, options in OPTIONS.items()
+    ],
+)
 def test_a_sliding_wheel_loses_what_its_friction_takes(options: SolverOptions) -> None:
     """By ``dynamic dt / inertia`` in every step, as in real PhysX, which a step of Coulomb's law demands as well."""
     friction, inertia, dt = JointFriction(static=0.6, dynamic=0.4, viscous=0.0), 2.0, 0.01

@@ -23,11 +23,6 @@ class Touches(struct.PyTreeNode):
     pairs: ShapePairs = struct.field(pytree_node=False)
     """The pairs of shapes that can touch each other."""
 
-    @property
-    def num_on_ground(self) -> int:
-        """Number of contacts with the ground."""
-        return sum(len(ground.gap) for ground in self.grounds if ground is not None)
-
     def is_external(self, number: int) -> bool:
         """Whether an articulation can touch anything other than itself."""
         return self.grounds[number] is not None or (len(self.grounds) > 1 and self.between is not None)
