@@ -28,12 +28,13 @@ OPTIONS = {
         for count in (0, 1, 3)
     },
 }
+QUICK = ("implicit", "tgs, forces every iteration, 1 velocity iterations")
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param(options, id=name, marks=() if name.startswith(("implicit", "tgs, ")) else pytest.mark.slow)
+        pytest.param(options, id=name, marks=() if name in QUICK else pytest.mark.slow)
         for name, options in OPTIONS.items()
     ],
 )
