@@ -9,7 +9,7 @@ import jax
 from artix.contact.ground import Ground
 from artix.evaluation import quantity
 from artix.model.articulation import Articulation, State
-from artix.model.checks import as_time, check_vector
+from artix.model.checks import as_time, check_type, check_vector
 from artix.simulation.common.options import Control, SolverOptions
 from artix.simulation.common.report import StepReport
 from artix.simulation.continuous import rk4_step
@@ -45,7 +45,8 @@ def step(
       articulation: the articulation; every parameter may be traced, batched and differentiated.
       state: the state at the start of the step.
       control: forces and targets during the step, or ``None``.
-      dt: length of the step [s]. At zero the state does not change, and derivatives are the limits for ``dt -> 0``.
+      dt: length of the step [s]; negative only with ``solver="rk4"``. At zero the state does not change, and
+        derivatives are the limits for ``dt -> 0``.
       options: solver and iterations; static.
       ground: the ground that the shapes may touch, or ``None``. Not available with ``solver="rk4"``.
 
@@ -53,10 +54,10 @@ def step(
       The state after the step.
 
     Raises:
-      ValueError: an array has the wrong shape; the solver is ``"rk4"`` and there are mimic joints, loop joints or a
-        ground; no shape can touch the ground; there are pairs of shapes and the solver is not ``"implicit"``; or the
-        solver is ``"pgs"`` or ``"tgs"``, and a surface is not a plane, a shape is not a sphere, capsule or box, or one
-        of them is compliant.
+      ValueError: an array has the wrong shape; ``dt`` is negative; the solver is ``"rk4"`` and there are mimic joints,
+        loop joints or a ground; no shape can touch the ground; there are pairs of shapes and the solver is not
+        ``"implicit"``; or the solver is ``"pgs"`` or ``"tgs"``, and a surface is not a plane, a shape is not a sphere,
+        capsule or box, or one of them is compliant.
       TypeError: an array has another dtype than the articulation, or the articulation is padded but the solver or one
         of its features needs a static topology.
 
@@ -69,8 +70,10 @@ def step(
       >>> print(jnp.abs(artix.step(pendulum, level, holding, 0.01).joint_velocity).max() < 1e-4)
       True
     """
+    check_type("options", options, SolverOptions)
     check_rigid(articulation, ground, options)
-    return _step(articulation, state, control, as_time(articulation, dt), options, ground)
+    time = as_time(articulation, dt, backward=options.solver == "rk4")
+    return _step(articulation, state, control, time, options, ground)
 
 
 @quantity
@@ -127,6 +130,7 @@ def step_and_report(
       >>> print(report.link_acceleration[0, :3], report.contacts.gap)
       [ 0.    0.   -9.81] [0.9]
     """
+    check_type("options", options, SolverOptions)
     if options.solver == "rk4":
         raise ValueError("solver='rk4' has no report: accelerations of a smooth motion are those of artix.vector_field")
     check_rigid(articulation, ground, options)
@@ -301,6 +305,7 @@ def step_with_joint_drift(
       >>> print(jnp.abs(drift[1, 0]) > 0)  # turned about its locked axis
       True
     """
+    check_type("options", options, SolverOptions)
     if options.solver not in ("pgs", "tgs"):
         raise ValueError(
             f"solver={options.solver!r} keeps spherical joints on their free axes, so there is no drift: use "
