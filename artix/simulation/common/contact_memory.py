@@ -48,7 +48,7 @@ class ContactMemory(struct.PyTreeNode):
         Args:
           articulation: the articulation, or the scene.
           ground: the ground, if any.
-          max_per_geometry: ``SolverOptions.max_contacts_per_geometry``.
+          max_per_geometry: ``max_contacts_per_geometry`` of the step's :class:`SolverOptions`.
 
         Raises:
           ValueError: as :func:`artix.ground_contacts`.
