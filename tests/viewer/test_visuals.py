@@ -157,7 +157,8 @@ def test_a_missing_mesh_is_said_and_drawn_as_its_collision_shape(meshed):
     assert robot.topology.link_names[box.link] == "arm"
 
 
-def test_the_command_names_the_first_of_many_missing_meshes(meshed, tmp_path, capsys):
+def test_the_command_names_the_first_of_many_missing_meshes(meshed, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(viewer, "render_png", lambda *_, **__: None)
     link = '<link name="{0}"><visual><geometry><mesh filename="{0}.stl"/></geometry></visual></link>'
     joint = '<joint name="to_{0}" type="fixed"><parent link="base"/><child link="{0}"/></joint></robot>'
     more = "".join(link.format(f"tip{k}") + joint.format(f"tip{k}").replace("</robot>", "") for k in range(9))
