@@ -221,6 +221,7 @@ def test_materials_of_pairs() -> None:
     np.testing.assert_array_equal([rigid.compliance[0], rigid.relaxation_time[0], rigid.restitution[0]], 0.0)
 
 
+@pytest.mark.slow
 def test_gradients_by_everything_are_those_of_differences() -> None:
     builder = two_links()
     for link, kind in (("root", "box"), ("leg", "sphere"), ("root", "cylinder"), ("leg", "capsule"), ("leg", "hull")):
@@ -260,6 +261,7 @@ def test_height_fields_are_bilinear() -> None:
     np.testing.assert_allclose(gap, (z - origin[2] - sample((x, y))) * normal[2], atol=1e-13)
 
 
+@pytest.mark.slow
 def test_large_height_fields_are_part_of_kernels() -> None:
     """Derivatives by the state, too; those by the heights are left to XLA. All are those of one robot by XLA."""
     rng = np.random.default_rng(7)

@@ -150,6 +150,7 @@ def test_against_differences(fixed_base: bool) -> None:
     assert relative(links.acceleration @ nu, artix.link_velocities(a, state)) <= 1e-13
 
 
+@pytest.mark.slow
 @BASES
 def test_linearization(fixed_base: bool) -> None:
     a, dt = small_tree(fixed_base), 0.01

@@ -132,6 +132,7 @@ def test_what_is_drawn_acts_in_physics_and_task():
         np.testing.assert_allclose(end.obs[k], alone.joint_velocity, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_when_numbers_are_drawn():
     changes = [Change("link_mass", "scale", (0.5, 2.0), when=when) for when in ("reset", "start", 0.04)]
     cart = envs.autoreset(_Cart(*changes))

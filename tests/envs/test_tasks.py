@@ -120,6 +120,7 @@ def test_feet_are_on_the_ground_where_episodes_begin():
         np.testing.assert_allclose(distances, 0, atol=2e-7)
 
 
+@pytest.mark.slow
 def test_noise_is_on_what_the_policy_sees_alone():
     keys = jax.random.split(jax.random.key(0), 200)
     reset = jax.jit(jax.vmap(envs.make("quadruped_velocity", dtype="float32").reset))

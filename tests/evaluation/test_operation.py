@@ -170,7 +170,7 @@ def test_derivatives_of_batches_are_one_operation(name: str) -> None:
     assert [axis.size for axis in backward[-1].params["axes"]] == [7, robot.topology.num_dofs + 6 * (name != "step")]
 
 
-@pytest.mark.parametrize("fixed_base", [True, False])
+@pytest.mark.parametrize("fixed_base", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_linear_functions_can_be_transposed(fixed_base: bool) -> None:
     """A symmetric matrix, then one that is not: by jax.linear_transpose as by its matrix."""
     robot = random_tree(3, 3, fixed_base=fixed_base)

@@ -88,7 +88,7 @@ def test_inertia_without_mass_is_computed_with_as_mujoco_does():
 # --- coordinates, links and frames --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("merge", [False, True])
+@pytest.mark.parametrize("merge", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("bodies", [BODIES, free()], ids=["fixed", "floating"])
 def test_poses_velocities_and_frames(bodies, merge):
     model, data = compiled(mjcf(bodies))

@@ -90,7 +90,7 @@ def test_archives_keep_urdf_robots_bit_by_bit(name, tmp_path):
 # --- URDF ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("merge", [False, True])
+@pytest.mark.parametrize("merge", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", everyday_or_slow(LOADABLE, EVERYDAY))
 def test_urdf_round_trip(name, merge, tmp_path):
     robot = in_order(load_urdf(name, merge_fixed_joints=merge))
@@ -208,7 +208,7 @@ def test_urdf_robots_as_mjcf(name, tmp_path):
     np.testing.assert_allclose(first.link_mass.sum(), robot.link_mass.sum(), rtol=1e-12)
 
 
-@pytest.mark.parametrize("fixed_base", [True, False])
+@pytest.mark.parametrize("fixed_base", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_mujoco_computes_the_same_from_what_is_written(fixed_base, tmp_path):
     """Every joint type but the spherical ones with two axes, with oblique frames: mass matrix, bias and poses."""
     robot = zoo(fixed_base=fixed_base, two_axes=False, armature=0.1)

@@ -62,6 +62,10 @@ def repairs(name: str) -> tuple[str, ...]:
 
 
 @functools.cache
+#: Whether links on fixed joints are merged.
+MERGE = pytest.mark.parametrize("merge", [False, pytest.param(True, marks=pytest.mark.slow)])
+
+
 def load(name: str, merge: bool):
     """The articulation in double precision; exactly the descriptions listed above cause warnings."""
     with jax.enable_x64(True):
@@ -115,7 +119,7 @@ def test_negative_moments_are_refused_without_repair(name):
     assert f"{NEGATIVE[name]} kg m^2" in str(caught.value) and "repair=('inertia',)" in str(caught.value)
 
 
-@pytest.mark.parametrize("merge", [False, True])
+@MERGE
 @pytest.mark.parametrize("name", LOADABLE)
 def test_mass_and_degrees_of_freedom(name, merge):
     articulation, model = load(name, merge), reference(name)
@@ -134,7 +138,7 @@ def joint_positions(model, name: str) -> tuple[np.ndarray, dict[str, float]]:
     }
 
 
-@pytest.mark.parametrize("merge", [False, True])
+@MERGE
 @pytest.mark.parametrize("name", LOADABLE)
 def test_placements_of_all_links(name, merge):
     articulation, model = load(name, merge), reference(name)
@@ -155,7 +159,7 @@ def test_placements_of_all_links(name, merge):
             np.testing.assert_allclose(found[link], placement, atol=1e-9, err_msg=link)
 
 
-@pytest.mark.parametrize("merge", [False, True])
+@MERGE
 @pytest.mark.parametrize("name", LOADABLE)
 def test_center_of_mass_and_inertia_of_the_whole(name, merge):
     articulation, model = load(name, merge), reference(name)

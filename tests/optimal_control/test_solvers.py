@@ -138,6 +138,7 @@ def test_the_gradient_vanishes_at_the_solution(stood_up):
     assert np.max(np.abs(gradient)) < 1e-9 * np.max(np.abs(start))
 
 
+@pytest.mark.slow
 def test_a_solution_before_is_the_best_guess(stood_up):
     """One iteration from the optimum of a goal nearby comes nearer than five from nothing, and says so."""
     problem = pendulum_problem()

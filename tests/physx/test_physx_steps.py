@@ -26,21 +26,16 @@ RUNS = {
     "tgs_i4": ("tgs", 4, 1, False),
 }
 EVERY_RUN = [(name, run) for name in physx.NAMES for run in physx.specification(name)["runs"]]
-EVERYDAY = {
-    ("a_pendulum2", "tgsx"),
-    ("d_universal", "pgs"),
-    ("e_combo", "tgs_i4"),
-    ("f_mimic_mixed", "pgs_i4"),
-    ("g_fixed_tendon_branch", "tgs"),
-    ("h_spatial_tendon_limits", "pgs"),
-}
+EVERYDAY = {("a_pendulum2", "tgsx"), ("e_combo", "tgs_i4"), ("h_spatial_tendon_limits", "pgs")}
+#: Beside one run of every mechanism by PGS.
+SLOW = {("f_mimic_mixed", "pgs_i4"), ("g_fixed_tendon_branch", "tgs")}
 
 
 def mark_of(name: str, run: str) -> tuple:
-    """One run of every mechanism with the slow tests, the others with the exhaustive ones."""
+    """A few runs every day, one of every mechanism with the slow tests, all others with the exhaustive ones."""
     if (name, run) in EVERYDAY:
         return ()
-    return (pytest.mark.slow if run == "pgs" else pytest.mark.exhaustive,)
+    return (pytest.mark.slow if run == "pgs" or (name, run) in SLOW else pytest.mark.exhaustive,)
 
 
 #: A spherical joint with two free axes, and one with one free axis on a turning parent: they drift, and PhysX remembers it.

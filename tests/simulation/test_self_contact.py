@@ -42,6 +42,7 @@ def momentum(robot: artix.Articulation, state: artix.State) -> np.ndarray:
     return np.concatenate([at_center[:3], at_center[3:] + lever])
 
 
+@pytest.mark.slow
 def test_two_balls_collide() -> None:
     """Central impact of two masses: momentum stays, the speed of separation is e times that of approach."""
     robot = two_bodies(Geometry.sphere(0.1, restitution=0.6), Geometry.sphere(0.1))
