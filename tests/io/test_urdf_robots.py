@@ -61,11 +61,11 @@ def repairs(name: str) -> tuple[str, ...]:
     return ("inertia",) * (name in NEGATIVE) + ("mimic",) * (name in BROKEN_MIMICS)
 
 
-@functools.cache
 #: Whether links on fixed joints are merged.
 MERGE = pytest.mark.parametrize("merge", [False, pytest.param(True, marks=pytest.mark.slow)])
 
 
+@functools.cache
 def load(name: str, merge: bool):
     """The articulation in double precision; exactly the descriptions listed above cause warnings."""
     with jax.enable_x64(True):
