@@ -118,7 +118,8 @@ def counted_on_ground(robot: str) -> dict[str, Callable[[], int]]:
     }
 
 
-@pytest.mark.parametrize("robot", ["quadruped", pytest.param("humanoid", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("robot", ["quadruped", "humanoid"])
 def test_operations_on_the_ground(robot: str) -> None:
     assert within_budgets(f"{robot} on the ground", counted_on_ground(robot)) == {}
 
