@@ -92,11 +92,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_training_commands(commands: Any) -> None:
-    train = commands.add_parser("train", help="train a policy for a task by PPO; Ctrl-C leaves a checkpoint")
+    train = commands.add_parser("train", help="train a policy for a task with PPO; Ctrl-C saves a checkpoint")
     train.add_argument("task", help="the name of a task, or its beginning, such as quadruped; an unknown one lists all")
-    train.add_argument("--steps", type=_count, help="environment steps, such as 20M (default: what the task takes)")
-    train.add_argument("--envs", type=_count, help="environments at once (default: what suits the task)")
-    train.add_argument("--seed", type=int, help="seed of everything random (default: 0)")
+    train.add_argument("--steps", type=_count, help="environment steps, such as 20M (default: the task's usual number)")
+    train.add_argument("--envs", type=_count, help="number of environments (default: the task's usual one)")
+    train.add_argument("--seed", type=int, help="seed of all random numbers (default: 0)")
     train.add_argument("--output", help="folder for checkpoints, curve and policy (default: runs/TASK)")
     train.add_argument("--resume", action="store_true", help="continue from the checkpoint in that folder")
     train.set_defaults(run=_train)
@@ -104,7 +104,7 @@ def _add_training_commands(commands: Any) -> None:
     play = commands.add_parser("play", help="print statistics of episodes of a trained policy, and animate one")
     play.add_argument(
         "checkpoint",
-        help="a policy.npz or checkpoint.npz of artix train, its folder, or a task of which artix has a policy "
+        help="a policy.npz or checkpoint.npz of artix train, its folder, or a task with a built-in policy "
         "(an unknown one lists them)",
     )
     play.add_argument("--episodes", type=_positive, default=64, help="number of episodes (default: %(default)s)")

@@ -35,7 +35,7 @@ class TrainingFiles:
 
     @property
     def policy(self) -> Path:
-        """The policy alone."""
+        """The policy without the training state."""
         return self.folder / "policy.npz"
 
     @property

@@ -44,7 +44,7 @@ def constraint_kinematics(articulation: Articulation, state: State, constraints:
       >>> goal = (0.1, 0.0, -1.0, 0.0, 0.0, 0.0, 1.0)
       >>> constraints = artix.Constraints.of(pendulum, [artix.Constraint(frame_a="lower", pose_b=goal)])
       >>> rows = artix.constraints.constraint_kinematics(pendulum, artix.neutral_state(pendulum), constraints)
-      >>> print(rows.error)  # the elbow is 0.1 m short of where it shall be
+      >>> print(rows.error)  # the elbow is 0.1 m short of its target
       [-0.1  0.   0. ]
     """
     return anchor_rows(articulation, state, constraints.anchors)

@@ -11,7 +11,7 @@ from artix.evaluation.scalar_builder import ScalarBuilder, Value, kind_of
 from artix.evaluation.scalar_program import Kind
 
 Rule: TypeAlias = Callable[[ScalarBuilder, Sequence[Value]], list[Value]]
-"""Computes the results of an operation from arguments of which some are unknown."""
+"""Computes the results of an operation, some of whose arguments are unknown."""
 
 
 def result_of(equation: Any) -> tuple[tuple[int, ...], np.dtype, int]:

@@ -1,5 +1,5 @@
 """Worked examples, written to be read and copied: trajectory optimisation by gradients and by iLQR, identification.
 
-They use the public functions of artix alone. ``artix demo --trajectory-optimization`` runs and draws the former,
+They use only public functions of artix. ``artix demo --trajectory-optimization`` runs and draws the former,
 ``python -m artix.examples.identification`` the latter.
 """

@@ -56,7 +56,7 @@ def check_state(articulation: Articulation, state: State) -> None:
     if dtype not in _DTYPES:
         raise TypeError(
             f"articulation: artix computes in float32 or float64, found {dtype}; convert it with "
-            "articulation.astype('float32'), and the state likewise"
+            "articulation.astype('float32'), and convert the state, too"
         )
     n = tree.num_dofs
     check_vector("articulation.link_mass", articulation.link_mass, (tree.num_links,), dtype, "L")

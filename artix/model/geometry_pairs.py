@@ -46,7 +46,7 @@ def checked_shapes(pair: Sequence[str], names: Sequence[str], shapes: Sequence[G
         if shape.type not in PAIRED_TYPES:
             raise ValueError(
                 f"geometry_pairs: {name!r} is a {shape.type.value}; spheres, capsules and boxes touch each "
-                "other: give the link one of these, a sensor if it shall not touch the ground"
+                "other: add one of these to the link, as a sensor if it must not touch the ground"
             )
     return pair[0], pair[1]
 

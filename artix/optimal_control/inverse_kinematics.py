@@ -72,7 +72,7 @@ def inverse_kinematics(
       targets: their world poses, position [m] and quaternion xyzw, shape [F, 7].
       seeds: S configurations to start from, each array with a leading axis [S]; ``jax.vmap`` of
         :func:`artix.random_state` makes random ones within the limits.
-      rotation_weight: how much a radian counts beside a metre [m]; 0 for positions alone, which ignores
+      rotation_weight: weight of a radian relative to a metre [m]; 0 for positions only, which ignores
         ``rotation_tolerance``.
       iterations: number of iterations; there is no test of convergence.
       position_tolerance: distance [m] below which a target counts as reached.
@@ -181,7 +181,8 @@ def _implicit(
 ) -> artix.State:
     """A configuration that solves the problem, as a function of articulation and targets.
 
-    It moves by the pseudo-inverse of the Jacobian times the change of the errors, which is zero but for its derivative.
+    It moves by the pseudo-inverse of the Jacobian times the change of the errors, which is zero but has a
+    derivative.
     """
     error = _errors(articulation, frames, targets, state, weight)
     change = error - jax.lax.stop_gradient(error)

@@ -96,7 +96,7 @@ def problem_cotangent(
     policy = riccati(adjoint)
     deviations, changes = follow(adjoint, policy)
     next_costates = policy.value_gradient + _times(policy.value_hessian, deviations[1:])
-    # A cotangent of the cost alone needs no adjoint, which would fail with indefinite Hessians.
+    # If only the cost has a cotangent, no adjoint is needed; it would fail with indefinite Hessians.
     is_wanted = jnp.any(gradient != 0) | jnp.any(by_deviation != 0)
     deviations, changes, next_costates = (
         jnp.where(is_wanted, each, jnp.zeros_like(each)) for each in (deviations, changes, next_costates)

@@ -34,7 +34,7 @@ def solve(
     takes the best of several step lengths if it is an improvement; otherwise the damping grows. Call it under
     ``jax.jit``, and ``jax.vmap`` it over starts, references or robots.
 
-    From controls alone it is iLQR (single shooting). If you also give states, which need not follow from the controls,
+    With controls only it is iLQR (single shooting). If you also give states, which need not follow from the controls,
     it closes the gaps on the way: by rolling out the policy with a part of each gap kept (feasibility-driven DDP), or,
     with ``multiple_shooting``, by moving all states along the linear dynamics, so that no knot waits for another.
 

@@ -1,4 +1,4 @@
-"""PhysX's generalised quantities of the joints alone: a floating root is free and carries no force.
+"""PhysX's generalised quantities of the joints only: a floating root is free and carries no force.
 
 With root rows r and joint rows j of the equation of motion, eliminating the root's acceleration leaves the Schur
 complement ``Sch(y) = y_j - M_jr M_rr^-1 y_r``. For a fixed base each function returns the ordinary quantity.

@@ -23,7 +23,7 @@ class Gaps(Protocol):
 
     @property
     def upper_gap(self) -> Array:
-        """Upper limit less position, likewise."""
+        """Upper limit minus position; ``inf`` without a limit."""
         ...
 
     @property
@@ -39,7 +39,7 @@ class LimitRow(NamedTuple):
     lower_gap: Array
     """Position minus lower limit at the start of the step [rad or m]; ``inf`` without a limit."""
     upper_gap: Array
-    """Upper limit less position, likewise."""
+    """Upper limit minus position; ``inf`` without a limit."""
     max_velocity: Array
     softened: Array
     """Impulse per velocity with the link's constraint-force mixing."""
