@@ -165,7 +165,9 @@ def _load_or_build(programs: Sequence[Program], how: str, build: Callable[[], by
 
 def _name(programs: Sequence[Program], how: str) -> str:
     """A name that is equal for programs that compute the same on machines of this kind."""
-    content = hashlib.sha256(b"".join(key_of(each) for each in programs) + how.encode() + kernels.machine_key().encode())
+    content = hashlib.sha256(
+        b"".join(key_of(each) for each in programs) + how.encode() + kernels.machine_key().encode()
+    )
     return f"artix_{content.hexdigest()[:40]}"
 
 

@@ -333,6 +333,6 @@ def _check_topology(articulation: Articulation, options: SolverOptions) -> None:
     padding = topology.padding
     if padding.fixed_tendons or padding.spatial_tendons or padding.loop_joints:
         raise TypeError(
-            "tendons and loop joints need a static topology to step: put articulations that have them into fleets of "
-            "one topology each, without padding"
+            "tendons and loop joints need a static topology to step: put articulations that have them into a fleet "
+            "with layout='kinds'"
         )

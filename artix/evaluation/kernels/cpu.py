@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from artix.evaluation.kernels.code import Code, Value, type_of
@@ -63,7 +63,7 @@ class Rows(NamedTuple):
 
     Attributes:
       program: its number among the kernel's programs.
-      numbered: for each of its arguments, whether it has the rows of the whole batch rather than only the program's own.
+      numbered: for each of its arguments, whether it has the rows of the whole batch rather than the program's own.
       results_are_numbered: the same for its results.
     """
 
@@ -85,7 +85,9 @@ class Functions:
     """
 
     def __init__(self, plan: Plan, rows: Rows | None = None, before: State | None = None) -> None:
-        if rows is not None and (plan.has_items or any(rows.numbered[a] for a in plan.arrays if a < len(rows.numbered))):
+        if rows is not None and (
+            plan.has_items or any(rows.numbered[a] for a in plan.arrays if a < len(rows.numbered))
+        ):
             raise KernelError("rows selected by number cannot have items or be read at computed indices")
         self._plan, self._rows = plan, rows
         self._program = plan.program

@@ -46,12 +46,12 @@ class State:
     _HEAD: ClassVar[int] = 128
 
     def __init__(self, arguments: int, results: int, before: State | None = None) -> None:
-        self.rows = self._HEAD if before is None else before.size
+        self.rows: int = self._HEAD if before is None else before.size
         """The offset of the address of the list of rows."""
         self.batch = self.rows + 8
         """The offset of the number of rows."""
         self._results = self.rows + 16 + 24 * arguments
-        self.size = self._results + 8 * results
+        self.size: int = self._results + 8 * results
         """The offset behind all words of this program and of those before."""
 
     def argument(self, index: int) -> int:
