@@ -137,7 +137,7 @@ def _gather(
     parameters: Sequence[Sequence[Array]],
     *arguments: Any,
 ) -> Any:
-    """The results of :func:`evaluate_by_kind`, each kind evaluated for the gathered rows of its members."""
+    """The results of :func:`_function_by_kind`, each kind evaluated for the gathered rows of its members."""
     leaves, structure = jax.tree.flatten(arguments)
     results = []
     for kind, operands, axes in zip(kinds, parameters, axes_of_kinds, strict=True):
@@ -162,7 +162,7 @@ def _common(structures: Sequence[Any]) -> Any:
     for structure in structures:
         if structure != structures[0]:
             raise ValueError(
-                f"the kinds of this fleet return different structures, {structures[0]} and {structure}; "
+                "the kinds of this fleet return different structures, or equal ones with other static fields; "
                 "fleet.evaluate_kinds returns the results of each kind"
             )
     return structures[0]
