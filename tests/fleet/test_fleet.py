@@ -581,10 +581,13 @@ def test_each_device_evaluates_its_members_kind_by_kind(members) -> None:
         found = sharded.evaluate(function, on_devices, *given)
         assert found.sharding.is_equivalent_to(sharding, found.ndim)
         np.testing.assert_allclose(found, fleet.evaluate(function, state, *given), atol=1e-12)
-    text = sharded._compiled[artix.mass_matrix, ()].func.lower(
-        *sharded._compiled[artix.mass_matrix, ()].args, on_devices
-    )
-    assert not re.search("all-gather|all-reduce|collective-permute|all-to-all", text.compile().as_text())
+    for of_kind, wanted in zip(
+        sharded.evaluate_kinds(artix.link_poses, on_devices), fleet.evaluate_kinds(artix.link_poses, state), strict=True
+    ):
+        np.testing.assert_allclose(of_kind, wanted, atol=1e-12)
+    compiled = sharded._compiled[artix.mass_matrix, (), True]
+    text = compiled.func.lower(*compiled.args, on_devices).compile().as_text()
+    assert not re.search("all-gather|all-reduce|collective-permute|all-to-all", text)
     with pytest.warns(UserWarning, match="different kinds"):
         assert sharded.replace_member(0, members[3]).layout == "padded"
     assert sharded.replace_member(0, members[2]).layout == "kinds"
