@@ -218,7 +218,7 @@ def test_a_kernel_of_two_programs(dtype, joined):
         jax.ffi.ffi_call(name, shapes)(kernels.block_list(rows, width), rows[0], rows[1][1:], *arrays)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("levels", [(1,), (0, 1), (0, 1, 2), (1, 2), (2,), (0,), (0, 2, 2)])
 def test_levels_and_batch_sizes(levels, dtype):
     rng = np.random.default_rng(len(levels) + sum(levels))

@@ -17,7 +17,7 @@ from artix.evaluation.kernels.machine import (
     vector_bytes,
 )
 from artix.evaluation.kernels.modules import Module
-from artix.evaluation.kernels.plan import BYTES, Part, Plan, kind_of
+from artix.evaluation.kernels.plan import Part, Plan, kind_of
 from artix.evaluation.kernels.tables import definition, table_name, tables_of
 from artix.evaluation.kernels.threads import State
 from artix.evaluation.kernels.transposition import (
@@ -28,7 +28,7 @@ from artix.evaluation.kernels.transposition import (
     transpose_in,
     transpose_out,
 )
-from artix.evaluation.scalar_program import Kind, ScalarProgram
+from artix.evaluation.scalar_program import BYTES, Kind, ScalarProgram
 from artix.evaluation.scalar_schedule import fewest_live_if_many
 
 #: Approximate nanoseconds per vector operation and per transposed array entry, to choose the number of threads.

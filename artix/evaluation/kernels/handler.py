@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from artix.evaluation.kernels.code import Code, Value
-from artix.evaluation.kernels.plan import BYTES
 from artix.evaluation.kernels.threads import State, distribute, functions
-from artix.evaluation.scalar_program import Kind
+from artix.evaluation.scalar_program import BYTES, Kind
 
 #: XLA's numbers of types.
 _TYPES = {Kind.BOOL: 1, Kind.INT32: 4, Kind.FLOAT32: 11, Kind.FLOAT64: 12}
