@@ -70,7 +70,7 @@ def landing() -> Recording:
 
 
 def kinds() -> Recording:
-    """**Different robots in one fleet.** Sixteen robots of each of three kinds, each kind stepped by its own kernel.
+    """**Different robots in one fleet.** Sixteen robots of each of three kinds, each kind stepped by its own program.
     Quadrupeds and crates drop to the ground, whose forces are the arrows, while the arms go limp.
     """
     builder = artix.ArticulationBuilder(name="crate")

@@ -6,9 +6,10 @@ import hashlib
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import NamedTuple
 
 from artix.evaluation import kernels
 from artix.evaluation.disk import KernelFiles
@@ -82,60 +83,97 @@ _refused: set[str] = set()
 REFUSAL = b"refused: "
 
 
-def cpu_kernel(program: Program, levels: tuple[int, ...], numbered: tuple[bool, ...] | None = None) -> str | None:
+def cpu_kernel(program: Program, levels: tuple[int, ...]) -> str | None:
     """The name of a program's kernel as a target of :mod:`jax.ffi`; ``None`` if XLA has to evaluate it.
 
     Args:
       program: the program.
       levels: levels of its operands, see :class:`~artix.evaluation.scalar_program.ScalarProgram`.
-      numbered: which operands are read by row numbers from a list, see :func:`artix.evaluation.kernels.build`.
     """
     if not program.has_kernel:
         return None
+
+    def build() -> bytes:
+        scalars = scalars_of(program, levels)
+        # A program that only moves data is left to XLA, which can fuse it with its neighbours.
+        return kernels.build(scalars) if scalars.size else REFUSAL
+
     with _lock:
-        key = (levels, numbered)
-        if key not in program.kernels:
-            program.kernels[key] = _load_or_build(program, levels, numbered)
-        return program.kernels[key]
+        if levels not in program.kernels:
+            program.kernels[levels] = _load_or_build([program], repr(levels), build)
+        return program.kernels[levels]
 
 
-def _load_or_build(program: Program, levels: tuple[int, ...], numbered: tuple[bool, ...] | None) -> str | None:
+class ListedProgram(NamedTuple):
+    """A program for listed rows of a batch.
+
+    Attributes:
+      program: the program.
+      levels: for each of its operands, 0 if all rows share it, 1 if each has its own.
+      numbered: for each operand, whether it has the rows of the whole batch rather than only the program's own.
+    """
+
+    program: Program
+    levels: tuple[int, ...]
+    numbered: tuple[bool, ...]
+
+
+def cpu_kernel_of_rows(listed: Sequence[ListedProgram], width: int, results_are_joined: bool) -> str | None:
+    """The name of a kernel of several programs, see :func:`artix.evaluation.kernels.build_rows`.
+
+    ``None`` if XLA has to evaluate them.
+    """
+    programs = [each.program for each in listed]
+    if not all(program.has_kernel for program in programs):
+        return None
+
+    def build() -> bytes:
+        # While LLVM compiles one program, the next is prepared.
+        scalars = ((scalars_of(each.program, each.levels), each.numbered) for each in listed)
+        return kernels.build_rows(scalars, width, results_are_joined)
+
+    how = repr(([each[1:] for each in listed], width, results_are_joined))
+    with _lock:
+        return _load_or_build(programs, how, build)
+
+
+def _load_or_build(programs: Sequence[Program], how: str, build: Callable[[], bytes]) -> str | None:
+    """The name of a kernel, which is loaded, or built first; ``None`` if there is none."""
     missing = kernels.available()
     if missing is not None:
         refuse("every function", missing)
         return None
-    target = _name(program, levels, numbered)
+    what, target = programs[0].name, _name(programs, how)
     if target in _loaded:
         return target
     code = files.read(target)
     if code is None:
         try:
-            scalars = scalars_of(program, levels)
-            # A program that only moves data is left to XLA, which can fuse it with its neighbours.
-            code = kernels.build(scalars, numbered) if scalars.size else REFUSAL
+            code = build()
         except (UnsupportedOperation, TooManyOperations, kernels.KernelError) as error:
             code = REFUSAL + f"{type(error).__name__}: {error}".encode()
         except Exception as error:  # XLA evaluates the program. The error may be transient, so it is not stored.
-            refuse(program.name, f"{type(error).__name__}: {error}")
+            refuse(what, f"{type(error).__name__}: {error}")
             return None
-        if program.key is not None:
+        if all(program.key is not None for program in programs):
             files.write(target, code)
     if code.startswith(REFUSAL):
-        refuse(program.name, code.removeprefix(REFUSAL).decode())
+        refuse(what, code.removeprefix(REFUSAL).decode())
         return None
     try:
         kernels.load(code, target)
     except kernels.KernelError as error:
-        refuse(program.name, str(error))
+        refuse(what, str(error))
         return None
     _loaded.add(target)
     return target
 
 
-def _name(program: Program, levels: tuple[int, ...], numbered: tuple[bool, ...] | None) -> str:
+def _name(programs: Sequence[Program], how: str) -> str:
     """A name that is equal for programs that compute the same on machines of this kind."""
-    how = repr(levels if numbered is None else (levels, numbered)).encode()
-    content = hashlib.sha256(key_of(program) + how + kernels.machine_key().encode())
+    content = hashlib.sha256(
+        b"".join(key_of(each) for each in programs) + how.encode() + kernels.machine_key().encode()
+    )
     return f"artix_{content.hexdigest()[:40]}"
 
 

@@ -1,7 +1,7 @@
 """The JAX primitive that evaluates a batch whose rows have different programs, each writing its rows of the results.
 
-The kernels run one after the other and read and write rows of shared arrays, so nothing is gathered or copied. Where
-there are no kernels, and for derivatives and nested batches, an equivalent function of the same arrays is used.
+One kernel evaluates all programs. It reads and writes rows of shared arrays, so nothing is gathered or copied. Where
+there is no kernel, and for derivatives and nested batches, an equivalent function of the same arrays is used.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 
 from artix.evaluation.clean_context import without_varying_check
-from artix.evaluation.compilation import cpu_kernel
+from artix.evaluation.compilation import ListedProgram, cpu_kernel_of_rows
 from artix.evaluation.devices import match_varying_axes, type_like
+from artix.evaluation.kernels import block_list, row_lanes
 from artix.evaluation.operation import drop_unused_results, is_for_one_device, lower_on_one_device
 from artix.evaluation.program import Program
 
@@ -32,7 +33,7 @@ class RowProgram(NamedTuple):
 
     Attributes:
       program: the program of one row.
-      rows: indices of its rows in the batch.
+      rows: indices of its rows in the batch, ascending.
       operands: indices of its operands among those of the operation.
       levels: for each operand, 0 if all rows share it, 1 if each has its own.
       numbered: for each operand, whether it has the rows of the whole batch rather than only the program's own.
@@ -46,19 +47,27 @@ class RowProgram(NamedTuple):
 
 
 class RowPrograms:
-    """The programs of a batch, whose results have the same types; compared by identity.
+    """The programs of a batch; compared by identity.
 
     Args:
       programs: the programs; each row belongs to one.
       otherwise: an equivalent function of all operands that returns a list of results.
+      joined: whether all programs have results of the same types, which become rows of the same arrays. Otherwise the
+        results of one program follow those of the other.
     """
 
-    def __init__(self, programs: Sequence[RowProgram], otherwise: Callable[..., list[Array]]) -> None:
+    def __init__(
+        self, programs: Sequence[RowProgram], otherwise: Callable[..., list[Array]], joined: bool = True
+    ) -> None:
         self.programs = tuple(programs)
         self.otherwise = otherwise
-        size = sum(len(each.rows) for each in programs)
+        self.joined = joined
+        sizes = [len(each.rows) for each in programs]
+        kinds = [(sum(sizes), programs[0])] if joined else zip(sizes, programs, strict=True)
         self.result_types = [
-            jax.ShapeDtypeStruct((size, *kind.shape), kind.dtype) for kind in programs[0].program.result_types
+            jax.ShapeDtypeStruct((size, *kind.shape), kind.dtype)
+            for size, each in kinds
+            for kind in each.program.result_types
         ]
 
     def select(self, results: Sequence[int]) -> RowPrograms:
@@ -68,7 +77,19 @@ class RowPrograms:
             all_results = self.otherwise(*operands)
             return [all_results[index] for index in results]
 
-        return RowPrograms([each._replace(program=each.program.select(results)) for each in self.programs], otherwise)
+        selected, before = list[RowProgram](), 0
+        for each in self.programs:
+            count = len(each.program.result_types)
+            own = [index - before for index in results if before <= index < before + count]
+            selected.append(each._replace(program=each.program.select(own)))
+            before += 0 if self.joined else count
+        return RowPrograms(selected, otherwise, self.joined)
+
+    @property
+    def width(self) -> int:
+        """Rows per block of the kernel."""
+        programs = [each.program for each in self.programs]
+        return row_lanes(kind.dtype for each in programs for kind in (*each.argument_types, *each.result_types))
 
 
 rows_p = Primitive("artix_rows")
@@ -127,28 +148,21 @@ def _lower(context: Any, *operands: Any, programs: RowPrograms) -> Any:
 
 
 def _lower_for_cpu(context: Any, *operands: Any, programs: RowPrograms) -> Any:
-    """Lowers to one kernel per program if all have one, but not in exports or for arrays on several devices."""
+    """Lowers to a kernel of all programs if there is one, but not in exports or for arrays on several devices."""
     module = context.module_context
     if module.lowering_parameters.for_export or not is_for_one_device(module):
         return mlir.lower_fun(programs.otherwise, multiple_results=True)(context, *operands)
-    targets = []
-    for each in programs.programs:
-        target = cpu_kernel(each.program, each.levels, each.numbered)
-        if target is None:
-            return _lower(context, *operands, programs=programs)
-        targets.append(target)
-    return lower_on_one_device(partial(_call_kernels, targets, programs), context, *operands)
+    listed = [ListedProgram(each.program, each.levels, each.numbered) for each in programs.programs]
+    target = cpu_kernel_of_rows(listed, programs.width, programs.joined)
+    if target is None:
+        return _lower(context, *operands, programs=programs)
+    return lower_on_one_device(partial(_call_kernel, target, programs), context, *operands)
 
 
-def _call_kernels(targets: Sequence[str], programs: RowPrograms, *operands: Any) -> list[Array]:
-    """Calls the kernels one after the other, each writing into the memory of the results of the one before."""
-    results: list[Array] = []
-    for target, each in zip(targets, programs.programs, strict=True):
-        arguments = [each.rows.astype(np.int32), *(operands[index] for index in each.operands)]
-        same_memory = {len(arguments) + index: index for index in range(len(results))}
-        call = jax.ffi.ffi_call(target, programs.result_types, input_output_aliases=same_memory)
-        results = list(call(*arguments, *results))
-    return results
+def _call_kernel(target: str, programs: RowPrograms, *operands: Any) -> list[Array]:
+    rows = [each.rows.astype(np.int32) for each in programs.programs]
+    own = [operands[index] for each in programs.programs for index in each.operands]
+    return list(jax.ffi.ffi_call(target, programs.result_types)(block_list(rows, programs.width), *rows, *own))
 
 
 rows_p.def_impl(_otherwise)

@@ -17,6 +17,10 @@ class Kind(enum.IntEnum):
     FLOAT64 = 3
 
 
+#: Bytes of a scalar in memory, by kind.
+BYTES = {Kind.BOOL: 1, Kind.INT32: 4, Kind.FLOAT32: 4, Kind.FLOAT64: 8}
+
+
 class Op(enum.IntEnum):
     """Operations on up to three scalars.
 

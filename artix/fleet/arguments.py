@@ -1,8 +1,8 @@
-"""Checks what a fleet is made of and what it evaluates, before JAX traces anything."""
+"""Checks and joins what a fleet is made of and what it evaluates, before JAX traces anything."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -84,6 +84,47 @@ def num_parts(sharding: Sharding, members: int) -> int:
             f"{members} members cannot be divided equally among the devices of {where}; add members, for instance by "
             "repeating the last one, or use fewer devices"
         ) from error
+
+
+def static_options(options: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """The options of a fleet's function as part of a key.
+
+    Raises:
+      TypeError: one cannot be hashed.
+    """
+    static = tuple(sorted(options.items()))
+    try:
+        hash(static)
+    except TypeError as error:
+        raise TypeError(
+            f"keyword arguments are static and must be hashable ({error}); pass arrays of all members by position, and "
+            "bind what they share: functools.partial(artix.step, ground=ground)"
+        ) from None
+    return static
+
+
+def joined_states(topologies: Sequence[Topology], states: Sequence[State], width: int) -> State:
+    """The state of a fleet, of as many joint DOFs as ``width``, made of the members' own.
+
+    Raises:
+      ValueError: there are more or fewer states than members, or one does not fit its member.
+    """
+    if len(states) != len(topologies):
+        raise ValueError(f"expected {len(topologies)} states, one per member; found {len(states)}")
+    padded = []
+    for number, (topology, state) in enumerate(zip(topologies, states, strict=True)):
+        if state.joint_position.shape != (topology.num_dofs,):
+            raise ValueError(
+                f"state {number}: joint_position must have shape ({topology.num_dofs},) for {topology.name!r}; "
+                f"found {state.joint_position.shape}"
+            )
+        extra = (0, width - topology.num_dofs)
+        padded.append(
+            state.replace(
+                joint_position=np.pad(state.joint_position, extra), joint_velocity=np.pad(state.joint_velocity, extra)
+            )
+        )
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *padded)
 
 
 def batches_of(members: int, dofs: int, dtype: Any, state: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -9,23 +9,14 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec, Sharding
+from jax.sharding import NamedSharding, Sharding
 
 from artix.evaluation.compilation import kernels_are_on
-from artix.fleet.arguments import batches_of, common_dtype, member_topology, num_parts
+from artix.fleet.arguments import batches_of, common_dtype, joined_states, member_topology, num_parts, static_options
 from artix.fleet.batches import vmap_in_blocks
-from artix.fleet.kinds import (
-    MOST_KINDS,
-    each_part_alike,
-    evaluate_by_kind,
-    evaluate_one_kind,
-    kinds_of,
-    members_of,
-    parameters_of,
-    place_parameters,
-)
+from artix.fleet.by_kind import compiled_by_kind
+from artix.fleet.kinds import MOST_KINDS, each_part_alike, kinds_of, members_of
 from artix.model.articulation import Articulation, State
 from artix.model.padded_articulation import pad_articulation
 from artix.model.padding import Padding
@@ -156,48 +147,67 @@ class Fleet:
           >>> print(jax.grad(mean_energy)(pendulum.link_mass).round(1))  # g times a height; half of all are pendulums
           [ 0.  -2.5 -7.4]
         """
-        static = tuple(sorted(options.items()))
-        try:
-            hash(static)
-        except TypeError as error:
-            raise TypeError(
-                f"keyword arguments are static and must be hashable ({error}); pass arrays of all members by "
-                "position, and bind what they share: functools.partial(artix.step, ground=ground)"
-            ) from None
-        width, dtype = self.articulation.joint_lower_limit.shape[-1], self.articulation.dtype
-        given = batches_of(len(self), width, dtype, state, arguments)
+        static, given = self._checked(state, arguments, options)
         if self.layout == "padded":
             return _evaluate(function, static, self.articulation, *given)
+        return self._by_kind(function, static, joined=True)(*given)
+
+    def evaluate_kinds(
+        self, function: Callable[..., Any], state: State, *arguments: Any, **options: Any
+    ) -> tuple[Any, ...]:
+        """Evaluates a function for all members, as :meth:`evaluate`, without padding the results.
+
+        Use it where kinds return results of different sizes and each is processed by itself: nothing is spent on
+        padding, and results whose axes mean different things from kind to kind are welcome, such as contacts.
+
+        Args:
+          function: as for :meth:`evaluate`.
+          state: the fleet's state, leading axis N.
+          *arguments: as for :meth:`evaluate`, padded like the fleet.
+          **options: as for :meth:`evaluate`.
+
+        Returns:
+          What the function returns for each kind, with a leading axis of the members that :attr:`kinds` lists.
+
+        Raises:
+          TypeError: as for :meth:`evaluate`.
+          ValueError: as for :meth:`evaluate`, or the fleet has ``layout="padded"``.
+
+        Examples:
+          >>> arm, quadruped = artix.robots.load("arm7"), artix.robots.load("quadruped")
+          >>> fleet = artix.Fleet([arm, quadruped, arm])
+          >>> of_arms, of_quadrupeds = fleet.evaluate_kinds(artix.mass_matrix, fleet.neutral_state())
+          >>> print(of_arms.shape, of_quadrupeds.shape, [members.tolist() for members in fleet.kinds])
+          (2, 7, 7) (1, 18, 18) [[0, 2], [1]]
+        """
+        if self.layout == "padded":
+            raise ValueError("a fleet with layout='padded' has no kinds; use layout='kinds', or fleet.evaluate")
+        static, given = self._checked(state, arguments, options)
+        return self._by_kind(function, static, joined=False)(*given)
+
+    @property
+    def kinds(self) -> tuple[np.ndarray, ...]:
+        """The members of each topology: their numbers, ascending, topologies in the order of their first members."""
+        return tuple(kind.members for kind in kinds_of(self._different, self._index))
+
+    def _checked(
+        self, state: State, arguments: Any, options: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """The options, sorted, and the arguments as batches."""
+        width, dtype = self.articulation.joint_lower_limit.shape[-1], self.articulation.dtype
+        return static_options(options), batches_of(len(self), width, dtype, state, arguments)
+
+    def _by_kind(self, function: Callable[..., Any], static: tuple[Any, ...], joined: bool) -> Callable[..., Any]:
+        """The compiled function, kept unless the fleet's parameters are being traced."""
+        build = lambda: compiled_by_kind(  # noqa: E731
+            kinds_of(self._different, self._index), self.padding, self._sharding, function, dict(static), joined
+        )
         if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(self._different)):
-            return self._by_kind(function, options)(*given)
-        if (function, static) not in self._compiled:
+            return build()
+        if (function, static, joined) not in self._compiled:
             with jax.ensure_compile_time_eval():  # What is kept holds no tracers of a function that JAX traces now.
-                self._compiled[function, static] = self._by_kind(function, options)
-        return self._compiled[function, static](*given)
-
-    def _by_kind(self, function: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:
-        """A compiled function of the fleet's state and further arguments, each device with its part of the members."""
-        kinds = kinds_of(self._different, self._index)
-        parameters, sharding = parameters_of(kinds), self._sharding
-        if sharding is not None:
-            parameters = place_parameters(kinds, parameters, sharding)
-        if self.padding is None:
-            return partial(jax.jit(evaluate_one_kind(kinds[0], function, options)), parameters)
-        parts = 1 if sharding is None else num_parts(sharding, len(self))
-        if parts == 1:
-            return partial(jax.jit(evaluate_by_kind(kinds, self.padding, function, options)), parameters)
-        local = each_part_alike(kinds, parts)
-        assert isinstance(sharding, NamedSharding)  # ``shard`` makes other fleets padded
-        assert local is not None
-        members = PartitionSpec(sharding.spec[0])
-        specs = [[members if flag else PartitionSpec() for flag in kind.differs_of_operands] for kind in kinds]
-        by_kind = evaluate_by_kind(local, self.padding, function, options)
-
-        def on_devices(*arguments: Any) -> Any:
-            in_specs = (specs, *(members for _ in arguments[1:]))
-            return jax.shard_map(by_kind, mesh=sharding.mesh, in_specs=in_specs, out_specs=members)(*arguments)
-
-        return partial(jax.jit(on_devices), parameters)
+                self._compiled[function, static, joined] = build()
+        return self._compiled[function, static, joined]
 
     # --- states -------------------------------------------------------------------------------------------------
 
@@ -213,24 +223,8 @@ class Fleet:
 
     def stack_states(self, states: Sequence[State]) -> State:
         """Joins the members' own states (unpadded, in order) to a state of the fleet."""
-        if len(states) != self.num_members:
-            raise ValueError(f"expected {self.num_members} states, one per member; found {len(states)}")
         width = self.topologies[0].num_dofs if self.padding is None else self.padding.dofs
-        padded = []
-        for number, (topology, state) in enumerate(zip(self.topologies, states, strict=True)):
-            if state.joint_position.shape != (topology.num_dofs,):
-                raise ValueError(
-                    f"state {number}: joint_position must have shape ({topology.num_dofs},) for {topology.name!r}; "
-                    f"found {state.joint_position.shape}"
-                )
-            extra = (0, width - topology.num_dofs)
-            padded.append(
-                state.replace(
-                    joint_position=np.pad(state.joint_position, extra),
-                    joint_velocity=np.pad(state.joint_velocity, extra),
-                )
-            )
-        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *padded)
+        return joined_states(self.topologies, states, width)
 
     def member_state(self, state: State, member: int) -> State:
         """The unpadded state of one member out of a state of the fleet.

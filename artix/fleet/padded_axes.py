@@ -73,7 +73,8 @@ def axes_of_one_result(shapes: list[_Shape], meanings: Sequence[Meanings], numbe
             what = "nothing that a fleet pads has these" if not fitting else "these may mean several things"
             raise ValueError(
                 f"axis {position} of result {number} has the lengths {', '.join(map(str, sizes))} for the kinds of "
-                f"this fleet, and {what}; build the fleet with layout='padded'"
+                f"this fleet, and {what}; fleet.evaluate_kinds returns the results of each kind, and a fleet with "
+                "layout='padded' knows the meaning"
             )
         axes.append(fitting.pop())
     return [[axis[kind] for axis in axes] for kind in range(len(meanings))]

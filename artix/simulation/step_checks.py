@@ -39,11 +39,11 @@ def _check_topology(articulation: Articulation, options: SolverOptions) -> None:
     if options.solver in ("pgs", "tgs"):
         raise TypeError(
             f"solver={options.solver!r} needs a static topology, and this articulation is padded: use "
-            "solver='implicit', or a separate fleet for each topology"
+            "solver='implicit', or a fleet with layout='kinds'"
         )
     padding = topology.padding
     if padding.fixed_tendons or padding.spatial_tendons or padding.loop_joints:
         raise TypeError(
-            "steps with tendons or loop joints need a static topology, and this articulation is padded: use a separate "
-            "fleet for each topology"
+            "steps with tendons or loop joints need a static topology, and this articulation is padded: use a fleet "
+            "with layout='kinds'"
         )

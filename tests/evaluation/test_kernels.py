@@ -183,33 +183,39 @@ def _doubles():
         yield
 
 
+@pytest.mark.parametrize("joined", [True, False])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_numbered_rows(dtype):
-    """Two kernels write their rows of the same results, of which long runs of zeros are stored as such."""
+def test_a_kernel_of_two_programs(dtype, joined):
+    """Each evaluates its rows, in any order; long runs of zeros in results are stored as such."""
     rng, numbered, total = np.random.default_rng(5), (False, True, False, True), 5 * WIDTH + 3
+    width = kernels.row_lanes([dtype])
     order = rng.permutation(total).astype(np.int32)
-    expected, found = None, []
-    for number, rows in enumerate((order[:-WIDTH], order[-WIDTH:])):
+    programs, rows, arrays, expected = [], (order[:-WIDTH], order[-WIDTH:]), [], []
+    for number, own_rows in enumerate(rows):
         builder, kind = Builder(), KINDS[dtype]
         arguments = [builder.argument((size,), dtype, level) for size, level in ((3, 0), (7, 1), (2, 1), (40, 1))]
         sums = [builder.add(Op.ADD, kind, int(a), int(b)) for a, b in zip(arguments[1], arguments[3], strict=False)]
         entries = [*sums, builder.add(Op.MUL, kind, int(arguments[0][1]), int(arguments[2][1]))]
-        table = np.full((6, 50), builder.number(0.0, kind))
+        table = np.full((6 if joined else 5 + number, 50), builder.number(0.0, kind))
         table[number, :3], table[4, 40:48] = entries[:3], entries
         builder.result(table)
         builder.result(np.array(entries))
-        program, name = builder.program(), f"test_kernel_{next(_count)}"
-        kernels.load(kernels.build(program, numbered), name)
-        arrays = [random_array(rng, size, dtype) for size in ((3,), (total, 7), (len(rows), 2), (total, 40))]
-        shapes = [jax.ShapeDtypeStruct((total, *r.shape), dtype) for r in program.results]
-        memory = {5 + index: index for index in range(len(found))}
-        found = jax.ffi.ffi_call(name, shapes, input_output_aliases=memory)(rows, *arrays, *found)
-        own = [x[rows] if flag else x for x, flag in zip(arrays, numbered, strict=True)]
-        expected = expected or [np.zeros(x.shape, dtype) for x in shapes]
-        for whole, part in zip(expected, interpret(program, own, len(rows), 1), strict=True):
-            whole[rows] = part
+        programs.append(builder.program())
+        arrays += [random_array(rng, size, dtype) for size in ((3,), (total, 7), (len(own_rows), 2), (total, 40))]
+        own = [x[own_rows] if flag else x for x, flag in zip(arrays[-4:], numbered, strict=True)]
+        expected.append(interpret(programs[-1], own, len(own_rows), 1))
+    if joined:
+        expected = [np.concatenate(both)[np.argsort(order)] for both in zip(*expected, strict=True)]
+    else:
+        expected = expected[0] + expected[1]
+    name = f"test_kernel_{next(_count)}"
+    kernels.load(kernels.build_rows([(program, numbered) for program in programs], width, joined), name)
+    shapes = [jax.ShapeDtypeStruct(x.shape, dtype) for x in expected]
+    found = jax.ffi.ffi_call(name, shapes)(kernels.block_list(rows, width), *rows, *arrays)
     for got, want in zip(found, expected, strict=True):
         np.testing.assert_array_equal(got, want)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="do not have the shapes"):
+        jax.ffi.ffi_call(name, shapes)(kernels.block_list(rows, width), rows[0], rows[1][1:], *arrays)
 
 
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])

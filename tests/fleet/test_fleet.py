@@ -487,7 +487,7 @@ def test_kernels_write_the_rows_of_their_members() -> None:
     rows = jax.jit(lambda state, force: fleet.evaluate(acceleration_and_poses, state, force))
     if kernels_can_run():
         text = rows.lower(state, force).compile().as_text()
-        assert text.count("custom_call_target") == 2
+        assert text.count("custom_call_target") == 1
         assert not re.search(r" (gather|concatenate|scatter)\(", text)
     with artix.use_kernels(False):
         wanted = artix.Fleet(order).evaluate(acceleration_and_poses, state, force)
@@ -505,6 +505,43 @@ def test_kernels_write_the_rows_of_their_members() -> None:
     velocity, rate = state.joint_velocity, linear(state.joint_velocity)
     (back,) = jax.linear_transpose(linear, velocity)(rate)
     np.testing.assert_allclose(jnp.vdot(back, velocity), jnp.vdot(rate, rate), rtol=1e-12)
+
+
+@pytest.mark.parametrize("by_kernels", [True, False])
+def test_kinds_have_results_of_their_own_size(by_kernels: bool) -> None:
+    cart, pendulum = (robots.load(name).astype("float64") for name in ("cart_pole", "double_pendulum"))
+    locked = artix.lock_joints(pendulum, artix.neutral_state(pendulum), [pendulum.topology.dof_names[1]])
+    fleet = artix.Fleet([(cart, locked)[k] for k in (0, 1, 1, 0, 1)])
+    state = fleet.random_state(jax.random.key(4))
+    force = jnp.asarray(np.random.default_rng(3).normal(size=(5, 2)))
+    assert [members.tolist() for members in fleet.kinds] == [[0, 3], [1, 2, 4]]
+    with artix.use_kernels(by_kernels):
+        function = jax.jit(lambda *inputs: fleet.evaluate_kinds(names_and_accelerations, *inputs))
+        found = function(state, force)
+        (slope,) = jax.jit(lambda *inputs: list(function(*inputs)[1].values()))(
+            state, force
+        )  # the rest is not evaluated
+    if by_kernels and kernels_can_run():
+        text = function.lower(state, force).compile().as_text()
+        assert text.count("custom_call_target") == 1
+        assert not re.search(r" (gather|concatenate|scatter|slice)\(", text)
+    np.testing.assert_array_equal(slope, found[1][locked.topology.dof_names[0]])
+    for one, members, of_kind in zip((cart, locked), fleet.kinds, found, strict=True):
+        assert list(of_kind) == sorted(one.topology.dof_names)
+        for number, member in enumerate(members.tolist()):
+            own = fleet.member_state(state, member), force[member, : one.topology.num_dofs]
+            for name, wanted in names_and_accelerations(one, *own).items():
+                np.testing.assert_allclose(of_kind[name][number], wanted, atol=1e-11)
+    with pytest.raises(ValueError, match=r"return different structures.*evaluate_kinds"):
+        fleet.evaluate(names_and_accelerations, state, force)
+    with pytest.raises(ValueError, match="layout='padded' has no kinds"):
+        artix.Fleet([cart, locked], layout="padded").evaluate_kinds(artix.kinetic_energy, state)
+    (alone,) = artix.Fleet([cart, cart]).evaluate_kinds(artix.mass_matrix, artix.Fleet([cart, cart]).neutral_state())
+    np.testing.assert_allclose(alone[0], artix.mass_matrix(cart, artix.neutral_state(cart)), atol=1e-12)
+
+
+def names_and_accelerations(articulation, state, force):
+    return dict(zip(articulation.topology.dof_names, artix.forward_dynamics(articulation, state, force), strict=True))
 
 
 def acceleration_and_poses(articulation, state, force):
@@ -544,10 +581,13 @@ def test_each_device_evaluates_its_members_kind_by_kind(members) -> None:
         found = sharded.evaluate(function, on_devices, *given)
         assert found.sharding.is_equivalent_to(sharding, found.ndim)
         np.testing.assert_allclose(found, fleet.evaluate(function, state, *given), atol=1e-12)
-    text = sharded._compiled[artix.mass_matrix, ()].func.lower(
-        *sharded._compiled[artix.mass_matrix, ()].args, on_devices
-    )
-    assert not re.search("all-gather|all-reduce|collective-permute|all-to-all", text.compile().as_text())
+    for of_kind, wanted in zip(
+        sharded.evaluate_kinds(artix.link_poses, on_devices), fleet.evaluate_kinds(artix.link_poses, state), strict=True
+    ):
+        np.testing.assert_allclose(of_kind, wanted, atol=1e-12)
+    compiled = sharded._compiled[artix.mass_matrix, (), True]
+    text = compiled.func.lower(*compiled.args, on_devices).compile().as_text()
+    assert not re.search("all-gather|all-reduce|collective-permute|all-to-all", text)
     with pytest.warns(UserWarning, match="different kinds"):
         assert sharded.replace_member(0, members[3]).layout == "padded"
     assert sharded.replace_member(0, members[2]).layout == "kinds"

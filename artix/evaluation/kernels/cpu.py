@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from artix.evaluation.kernels.code import Code, Value, type_of
-from artix.evaluation.kernels.handler import Signature, handler
-from artix.evaluation.kernels.llvm_ir import SCALARS, ElementaryFunctions, Instructions
+from artix.evaluation.kernels.handler import Argument, Interface, handler
+from artix.evaluation.kernels.llvm_ir import SCALARS, Instructions
 from artix.evaluation.kernels.machine import (
     KernelError,
     compile_modules,
-    function_attributes,
     pack,
     require,
     vector_bytes,
 )
-from artix.evaluation.kernels.plan import BYTES, Part, Plan, kind_of
+from artix.evaluation.kernels.modules import Module
+from artix.evaluation.kernels.plan import Part, Plan, kind_of
 from artix.evaluation.kernels.tables import definition, table_name, tables_of
 from artix.evaluation.kernels.threads import State
 from artix.evaluation.kernels.transposition import (
@@ -27,27 +28,21 @@ from artix.evaluation.kernels.transposition import (
     transpose_in,
     transpose_out,
 )
-from artix.evaluation.scalar_program import Kind, ScalarProgram
+from artix.evaluation.scalar_program import BYTES, Kind, ScalarProgram
 from artix.evaluation.scalar_schedule import fewest_live_if_many
 
 #: Approximate nanoseconds per vector operation and per transposed array entry, to choose the number of threads.
 _OPERATION, _ENTRY = 0.2, 1.5
 
 
-def build(program: ScalarProgram, numbered: tuple[bool, ...] | None = None) -> bytes:
+def build(program: ScalarProgram) -> bytes:
     """Object code of a program for this machine.
 
-    Args:
-      program: the program of one robot.
-      numbered: for each argument, whether its rows are selected by a list of row numbers, int32, which is then the
-        kernel's first argument; results are written to the same rows of larger arrays. By default there is no list.
-
     Raises:
-      KernelError: there are no kernels on this machine or for arrays of such types, or selected rows have items or are
-        read at computed indices.
+      KernelError: there are no kernels on this machine or for arrays of such types.
     """
     require()
-    return pack(compile_modules(module_texts(fewest_live_if_many(program), numbered)))
+    return pack(compile_modules(module_texts(fewest_live_if_many(program))))
 
 
 def lanes_of(program: ScalarProgram) -> int:
@@ -57,70 +52,102 @@ def lanes_of(program: ScalarProgram) -> int:
     return vector_bytes() // narrowest
 
 
-def module_texts(program: ScalarProgram, numbered: tuple[bool, ...] | None = None) -> list[str]:
+def module_texts(program: ScalarProgram) -> Iterator[str]:
     """The kernel in LLVM IR, as modules that define or declare all that they call."""
-    return _Kernel(Plan(program, lanes_of(program)), numbered).texts()
+    functions = Functions(Plan(program, lanes_of(program)))
+    yield from functions.texts(lambda declarations: functions.handler(declarations))
 
 
-class _Module:
-    """Functions that LLVM compiles together, with the elementary functions that they call."""
+class Rows(NamedTuple):
+    """What a program evaluates in a kernel of several: listed rows of a batch.
 
-    def __init__(self) -> None:
-        self.declarations: dict[str, str] = {}
-        self.elementary = ElementaryFunctions()
+    Attributes:
+      program: its number among the kernel's programs.
+      numbered: for each of its arguments, whether it has the rows of the whole batch rather than the program's own.
+      results_are_numbered: the same for its results.
+    """
 
-    def text(self, functions: Sequence[str]) -> str:
-        """The module's text."""
-        definitions = "\n".join([*functions, self.elementary.text(self.declarations)])
-        signatures = "\n".join(line for line in definitions.splitlines() if line.startswith("define"))
-        declarations = [text for name, text in self.declarations.items() if f"@{name}(" not in signatures]
-        return "\n".join([*declarations, definitions, function_attributes()])
+    program: int
+    numbered: tuple[bool, ...]
+    results_are_numbered: bool
 
 
-class _Kernel:
-    """The functions of a kernel: a module for each part of the program, and one for all that calls them."""
+class Functions:
+    """The functions of one program of a kernel: a module for each part of the program, and one for all that calls them.
 
-    def __init__(self, plan: Plan, numbered: tuple[bool, ...] | None) -> None:
-        if numbered is not None and (plan.has_items or any(numbered[a] for a in plan.arrays if a < len(numbered))):
+    Args:
+      plan: the program.
+      rows: its rows, if it is one of several; then names that other modules know end in its number.
+      before: the words of the state of the program before.
+
+    Raises:
+      KernelError: selected rows have items or are read at computed indices.
+    """
+
+    def __init__(self, plan: Plan, rows: Rows | None = None, before: State | None = None) -> None:
+        if rows is not None and (
+            plan.has_items or any(rows.numbered[a] for a in plan.arrays if a < len(rows.numbered))
+        ):
             raise KernelError("rows selected by number cannot have items or be read at computed indices")
-        self._plan, self._numbered = plan, numbered
+        self._plan, self._rows = plan, rows
         self._program = plan.program
-        self._module = _Module()
-        self._state = State(len(plan.program.arguments), len(plan.program.results))
+        self._module = Module()
+        self._suffix, self._linkage = ("", "internal") if rows is None else (f"_{rows.program}", "hidden")
+        self.state = State(len(plan.program.arguments), len(plan.program.results), before)
 
     @property
     def _declarations(self) -> dict[str, str]:
         return self._module.declarations
 
-    def texts(self) -> list[str]:
+    def texts(self, with_: Callable[[dict[str, str]], str] | None = None) -> Iterator[str]:
+        """The modules; the last one also contains what ``with_`` writes, given the module's declarations."""
         plan, program = self._plan, self._program
         parts = [(index, part) for index, part in enumerate(plan.parts) if part.operations or part.stores]
-        modules = []
         for index, part in parts:
-            module = _Module()
-            modules.append(module.text([self._part(module, index, part)]))
-            self._declarations[f"artix_part_{index}"] = f"declare hidden void @artix_part_{index}(ptr)"
+            module = Module()
+            yield module.text([self._part(module, index, part)])
+            name = self._name_of_part(index)
+            self._declarations[name] = f"declare hidden void @{name}(ptr)"
         body = [self._prepare(), self._fill(), self._block(), self._tables()]
         kinds_in = {
             (BYTES[kind_of(dtype)], self._is_numbered(index))
             for index, (_, dtype, level) in enumerate(program.arguments)
             if level
         }
-        kinds_out = {(BYTES[kind], self._numbered is not None) for kind in plan.result_kinds}
+        kinds_out = {(BYTES[kind], self._results_are_numbered) for kind in plan.result_kinds}
         body += [transpose_in(size, plan.width, self._declarations, flag) for size, flag in sorted(kinds_in)]
         for write in (transpose_out, clear):
             body += [write(size, plan.width, self._declarations, flag) for size, flag in sorted(kinds_out)]
-        signature = Signature(
-            tuple((shape, kind_of(dtype), level) for shape, dtype, level in program.arguments),
-            tuple((result.shape, kind) for result, kind in zip(program.results, plan.result_kinds, strict=True)),
-            plan.has_items,
-            self._numbered,
+        body += [] if with_ is None else [with_(self._declarations)]
+        yield self._module.text(body)
+
+    def handler(self, declarations: dict[str, str]) -> str:
+        """The function that XLA calls, if this is the only program."""
+        return handler([self.interface()], None, self._plan.width, self._plan.size, declarations)
+
+    def interface(self) -> Interface:
+        """What the kernel's handler needs to know."""
+        plan, program = self._plan, self._program
+        arguments = tuple(
+            Argument(shape, kind_of(dtype), level, self._is_numbered(index))
+            for index, (shape, dtype, level) in enumerate(program.arguments)
         )
-        body.append(handler(signature, self._state, plan.width, plan.size, self._costs(), self._declarations))
-        return [*modules, self._module.text(body)]
+        results = zip((result.shape for result in program.results), plan.result_kinds, strict=True)
+        return Interface(arguments, tuple(results), plan.has_items, self._costs(), self.state)
+
+    def _name_of_part(self, index: int) -> str:
+        return f"artix_part{self._suffix}_{index}"
 
     def _is_numbered(self, argument: int) -> bool:
-        return self._numbered is not None and self._numbered[argument]
+        return self._rows is not None and self._rows.numbered[argument]
+
+    @property
+    def _results_are_numbered(self) -> bool:
+        return self._rows is not None and self._rows.results_are_numbered
+
+    def _numbers(self, state: Value, first: Value) -> Value:
+        """The address of the row numbers of a block."""
+        return state.offset(self.state.rows).load("ptr").offset(first, "i32")
 
     def _costs(self) -> tuple[float, float]:
         """Nanoseconds per block, and per item of a block."""
@@ -169,7 +196,7 @@ class _Kernel:
         body = "\n".join(instructions.lines)
         return f"define {linkage} void @{name}(ptr noalias %memory) #0 {{\n{body}\n  ret void\n}}\n"
 
-    def _instructions(self, module: _Module, width: int) -> Instructions:
+    def _instructions(self, module: Module, width: int) -> Instructions:
         load = lambda to, number: self._load(to, number, width)  # noqa: E731
         return Instructions(self._plan.lists, width, module.elementary, module.declarations, load, self._address)
 
@@ -179,7 +206,7 @@ class _Kernel:
         pointer, llvm_type = self._pointer(self._plan.pointer_slot(array), instructions), type_of("ptr", lanes)
         return instructions.emit(f"load {llvm_type}, ptr {pointer}, align {8 * lanes}"), llvm_type
 
-    def _part(self, module: _Module, index: int, part: Part) -> str:
+    def _part(self, module: Module, index: int, part: Part) -> str:
         """The function that computes a part of the program; level 0 is computed in one lane."""
         plan, lists = self._plan, self._plan.lists
         width = plan.width if part.level else 1
@@ -192,7 +219,7 @@ class _Kernel:
         for reference in part.stores:
             offset = plan.slot(reference)
             self._store(code, code.operand(reference), Kind(lists.kinds[reference >> 1]), offset, width)
-        return self._function("hidden", f"artix_part_{index}", code)
+        return self._function("hidden", self._name_of_part(index), code)
 
     def _fill(self) -> str:
         """The function that stores results shared by all robots in all lanes of their slots."""
@@ -206,12 +233,12 @@ class _Kernel:
     def _run_parts(self, code: Code, level: int, memory: Value) -> None:
         for index, part in enumerate(self._plan.parts):
             if part.level == level and (part.operations or part.stores):
-                code.run(f"artix_part_{index}", [memory])
+                code.run(self._name_of_part(index), [memory])
 
     def _prepare(self) -> str:
         """``void (state, memory)``: computes level 0, once for each task."""
         plan, lists = self._plan, self._plan.lists
-        code = Code("internal void @artix_prepare(ptr %state, ptr %memory)", self._declarations)
+        code = Code(f"{self._linkage} void @artix_prepare{self._suffix}(ptr %state, ptr %memory)", self._declarations)
         state, memory = code.value("%state", "ptr"), code.value("%memory", "ptr")
         pointers: dict[int, Value] = {}
         for number in plan.inputs:
@@ -219,7 +246,7 @@ class _Kernel:
                 continue
             argument, entry, _ = lists.operands[number]
             if argument not in pointers:
-                pointers[argument] = state.offset(self._state.argument(argument)).load("ptr")
+                pointers[argument] = state.offset(self.state.argument(argument)).load("ptr")
             scalar = {1: "i8", 4: "i32", 8: "i64"}[BYTES[Kind(lists.kinds[number])]]
             value = pointers[argument].offset(entry, scalar).load(scalar)
             memory.offset(plan.scalar_slot(number)).store(value)
@@ -235,14 +262,15 @@ class _Kernel:
         count = len(self._program.arguments)
         if array >= count:
             return code.value(table_name(array - count), "ptr")
-        return state.offset(self._state.argument(array)).load("ptr")
+        return state.offset(self.state.argument(array)).load("ptr")
 
     def _block(self) -> str:
         """``void (state, memory, first)``: computes a block of robots; the last block may have fewer."""
         plan = self._plan
-        code = Code("internal void @artix_block(ptr %state, ptr %memory, i64 %first)", self._declarations)
+        parameters = "ptr %state, ptr %memory, i64 %first"
+        code = Code(f"{self._linkage} void @artix_block{self._suffix}({parameters})", self._declarations)
         state, memory, first = code.value("%state", "ptr"), code.value("%memory", "ptr"), code.value("%first", "i64")
-        remaining = state.offset(State.BATCH).load("i64") - first
+        remaining = state.offset(self.state.batch).load("i64") - first
         rows = (remaining < plan.width).where(remaining, plan.width)
         self._transpose_in(code, 1, state, memory, first, rows, None)
         self._run_parts(code, 1, memory)
@@ -262,7 +290,7 @@ class _Kernel:
         plan = self._plan
 
         def rows_of(argument: int) -> tuple[Value, Value]:
-            words = self._state.argument(argument)
+            words = self.state.argument(argument)
             start, stride = state.offset(words).load("ptr"), state.offset(words + 8).load("i64")
             if self._is_numbered(argument):
                 return start, stride
@@ -274,7 +302,7 @@ class _Kernel:
             if array_level == level:
                 numbered = self._is_numbered(argument)
                 count, name = code.integer(math.prod(shape)), name_in(BYTES[kind_of(dtype)], plan.width, numbered)
-                list_ = [_numbers(state, first)] if numbered else []
+                list_ = [self._numbers(state, first)] if numbered else []
                 code.run(name, [*rows_of(argument), rows, count, memory.offset(offset), *list_])
         for array, array_level in plan.arrays.items():
             if array_level == level:
@@ -288,12 +316,12 @@ class _Kernel:
         for index, (result, kind) in enumerate(zip(self._program.results, plan.result_kinds, strict=True)):
             if result.size == 0:
                 continue
-            size, numbered = BYTES[kind], self._numbered is not None
+            size, numbered = BYTES[kind], self._results_are_numbered
             stride = items * (size * result.size)
-            start = state.offset(self._state.result(index)).load("ptr")
+            start = state.offset(self.state.result(index)).load("ptr")
             if not numbered:
                 start = start.offset(first * stride).offset(item * (size * result.size))
-            slots, list_ = code.value(f"@artix_slots_{index}", "ptr"), [_numbers(state, first)] if numbered else []
+            slots, list_ = code.value(f"@artix_slots_{index}", "ptr"), [self._numbers(state, first)] if numbered else []
             for column, count, is_zero in plan.runs(index):
                 target = [rows, code.integer(count), start.offset(size * column), stride, *list_]
                 if is_zero:
@@ -309,11 +337,6 @@ class _Kernel:
             slots += slots[-1:] * self._plan.width
             texts.append(definition(f"@artix_slots_{index}", "i32", slots))
         return "\n".join(texts + tables_of(self._plan.lists))
-
-
-def _numbers(state: Value, first: Value) -> Value:
-    """The address of the row numbers of a block."""
-    return state.offset(State.ROWS).load("ptr").offset(first, "i32")
 
 
 def _pointers(code: Code, start: Value, stride: Value, rows: Value, width: int) -> Value:

@@ -6,13 +6,16 @@ versions only append to its structs, which start with their size.
 
 from __future__ import annotations
 
+import copy
+import functools
 import math
+import operator
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from artix.evaluation.kernels.code import Code, Value
-from artix.evaluation.kernels.plan import BYTES
 from artix.evaluation.kernels.threads import State, distribute, functions
-from artix.evaluation.scalar_program import Kind
+from artix.evaluation.scalar_program import BYTES, Kind
 
 #: XLA's numbers of types.
 _TYPES = {Kind.BOOL: 1, Kind.INT32: 4, Kind.FLOAT32: 11, Kind.FLOAT64: 12}
@@ -35,33 +38,53 @@ _ERROR_CREATE = 48
 _INVALID_ARGUMENT = 3
 
 
-class Signature(NamedTuple):
-    """The expected shapes, kinds and levels of buffers."""
+class Argument(NamedTuple):
+    """An argument of one robot, its level, and whether it has the rows of all programs rather than of its own."""
 
-    arguments: tuple[tuple[tuple[int, ...], Kind, int], ...]
+    shape: tuple[int, ...]
+    kind: Kind
+    level: int
+    has_all_rows: bool = False
+
+
+class Interface(NamedTuple):
+    """The arrays of a program.
+
+    Attributes:
+      arguments: its arguments.
+      results: shapes and kinds of its results for one robot.
+      has_items: whether there is a level 2.
+      costs: nanoseconds per block, and per item of a block.
+      state: its words of the state.
+    """
+
+    arguments: tuple[Argument, ...]
     results: tuple[tuple[tuple[int, ...], Kind], ...]
     has_items: bool
-    numbered: tuple[bool, ...] | None = None
-    """For each argument, whether its rows are selected by a list, which is then the first buffer; so are those of
-    results. Further arguments, after all others, may be the memory of the results."""
+    costs: tuple[float, float]
+    state: State
+
+
+class Lists(NamedTuple):
+    """Present if the rows of each program are listed: then its first buffers are a list of blocks and those of rows.
+
+    Attributes:
+      results_are_joined: whether the programs write rows of the same arrays; otherwise each has its own results.
+    """
+
+    results_are_joined: bool
 
 
 def handler(
-    signature: Signature,
-    state: State,
-    width: int,
-    memory: int,
-    costs: tuple[float, float],
-    declarations: dict[str, str],
+    programs: Sequence[Interface], lists: Lists | None, width: int, memory: int, declarations: dict[str, str]
 ) -> str:
     """The function ``artix_handler`` and what it calls, except ``artix_prepare`` and ``artix_block``.
 
     Args:
-      signature: the expected buffers.
-      state: the layout of the state.
+      programs: the expected buffers: the arguments of all programs, then their results.
+      lists: how rows are listed; if they are not, there is one program.
       width: robots per block.
       memory: bytes of a task's memory.
-      costs: nanoseconds per block, and per item of a block.
       declarations: declarations of called functions.
     """
     message = "buffers do not have the shapes and types that the kernel was made for\\00"
@@ -70,20 +93,30 @@ def handler(
         [
             f'@artix_message = internal constant [{length} x i8] c"{message}"',
             *functions(width, memory, declarations),
-            _handler(signature, state, width, costs, declarations),
+            _handler(programs, lists, width, declarations),
         ]
     )
 
 
 class _Buffers:
-    """The buffers of the arguments or of the results of a call."""
+    """The buffers of the arguments or of the results of a call, without the first ones."""
 
     def __init__(self, frame: Value, offset: int, skipped: int = 0) -> None:
         self.count = frame.offset(offset + _COUNT).load("i64")
         self._list, self._skipped = frame.offset(offset + _BUFFERS).load("ptr"), skipped
 
+    def after(self, count: int) -> _Buffers:
+        """Without the first ones of these, too."""
+        other = copy.copy(self)
+        other._skipped += count
+        return other
+
     def buffer(self, index: int) -> Value:
         return self._list.offset(8 * (index + self._skipped)).load("ptr")
+
+    def dims(self, index: int) -> Value:
+        """The address of a buffer's dimensions."""
+        return self.buffer(index).offset(_DIMS).load("ptr")
 
     def differ_in_kind(self, code: Code, kinds: list[tuple[Kind, int, bool]]) -> Value:
         """Whether a type or rank is not as expected; the flag permits one more dimension."""
@@ -97,9 +130,7 @@ class _Buffers:
         return differs
 
 
-def _handler(
-    signature: Signature, state: State, width: int, costs: tuple[float, float], declarations: dict[str, str]
-) -> str:
+def _handler(programs: Sequence[Interface], lists: Lists | None, width: int, declarations: dict[str, str]) -> str:
     code = Code("ptr @artix_handler(ptr %frame)", declarations)
     frame = code.value("%frame", "ptr")
     _answer_query(code, frame)
@@ -107,48 +138,54 @@ def _handler(
     code.label("done")
     code.lines.append("  ret ptr null")
     code.label("execute")
-    api = frame.offset(_API).load("ptr")
-    skipped = 0 if signature.numbered is None else 1
-    arguments, results = _Buffers(frame, _ARGUMENTS, skipped), _Buffers(frame, _RESULTS)
-    count = len(signature.arguments) + skipped
-    differs_in_count = arguments.count.differs(count)
-    if skipped:
-        differs_in_count = differs_in_count & arguments.count.differs(count + len(signature.results))
-    differs = (frame.load("i64") < _FRAME_SIZE) | differs_in_count
-    _fail_if(code, differs | results.count.differs(len(signature.results)), api)
-    outer = 2 if signature.has_items else 1
+    api, num_lists = frame.offset(_API).load("ptr"), 0 if lists is None else 1 + len(programs)
+    listed, arguments = _Buffers(frame, _ARGUMENTS), _Buffers(frame, _ARGUMENTS, num_lists)
+    results = _Buffers(frame, _RESULTS)
+    joined, has_items = lists is None or lists.results_are_joined, programs[0].has_items
+    all_arguments = [argument for program in programs for argument in program.arguments]
+    all_results = [result for program in programs[: 1 if joined else None] for result in program.results]
+    differs = (frame.load("i64") < _FRAME_SIZE) | arguments.count.differs(num_lists + len(all_arguments))
+    _fail_if(code, differs | results.count.differs(len(all_results)), api)
     differs = arguments.differ_in_kind(
-        code, [(kind, len(shape) + min(level, 1), level == 2) for shape, kind, level in signature.arguments]
+        code, [(each.kind, len(each.shape) + min(each.level, 1), each.level == 2) for each in all_arguments]
     )
-    differs_in_results = results.differ_in_kind(
-        code, [(kind, len(shape) + outer, False) for shape, kind in signature.results]
-    )
-    if skipped:
-        differs = differs | arguments.buffer(-1).offset(_TYPE).load("i32").differs(_TYPES[Kind.INT32])
-        differs = differs | arguments.buffer(-1).offset(_RANK).load("i64").differs(1)
-    _fail_if(code, differs | differs_in_results, api)
-    if not signature.results:
+    outer = 2 if has_items else 1
+    differs = differs | results.differ_in_kind(code, [(kind, len(shape) + outer, False) for shape, kind in all_results])
+    if num_lists:
+        ranks = [2, *(1 for _ in programs)]
+        differs = differs | listed.differ_in_kind(code, [(Kind.INT32, rank, False) for rank in ranks])
+    _fail_if(code, differs, api)
+    if not all_results:
         return code.text("ptr null")
-    dims = results.buffer(0).offset(_DIMS).load("ptr")
-    total = dims.load("i64")
-    numbers = arguments.buffer(-1) if skipped else None
-    batch = total if numbers is None else numbers.offset(_DIMS).load("ptr").load("i64")
-    items = dims.offset(8).load("i64") if signature.has_items else code.integer(1)
-    shared = code.call("malloc", [code.integer(state.size)], "ptr")
-    differs = _store_arguments(code, signature, state, arguments, shared, (batch, total), items)
-    differs = differs | _store_results(code, signature, state, results, shared, total, items)
-    if numbers is not None:
-        shared.offset(State.ROWS).store(numbers.offset(_DATA).load("ptr"), align=8)
+    dims = results.dims(0)
+    own = [listed.dims(1 + k).load("i64") for k in range(len(programs))] if num_lists else [dims.load("i64")]
+    total = functools.reduce(operator.add, own)
+    items = dims.offset(8).load("i64") if has_items else code.integer(1)
+    shared = code.call("malloc", [code.integer(programs[-1].state.size)], "ptr")
+    differs, first_argument, first_result = code.value("false", "i1"), 0, 0
+    for number, (program, batch) in enumerate(zip(programs, own, strict=True)):
+        shared.offset(program.state.batch).store(batch)
+        if num_lists:
+            shared.offset(program.state.rows).store(listed.buffer(1 + number).offset(_DATA).load("ptr"), align=8)
+        own_arguments, own_results = arguments.after(first_argument), results.after(first_result)
+        differs = differs | _store_arguments(code, program, own_arguments, shared, (batch, total), items)
+        differs = differs | _store_results(code, program, own_results, shared, total if joined else batch, items)
+        first_argument += len(program.arguments)
+        first_result += 0 if joined else len(program.results)
     with code.when(differs):
         code.run("free", [shared])
     _fail_if(code, differs, api)
-    blocks = (batch + (width - 1)) / width
-    shared.offset(State.BATCH).store(batch)
+    times = [code.integer(math.ceil(each.costs[0])) + items * math.ceil(each.costs[1]) for each in programs]
+    blocks, block_time = (total + (width - 1)) / width, times[0]
+    if num_lists:
+        blocks = listed.dims(0).load("i64")
+        time = functools.reduce(operator.add, (batch * each for batch, each in zip(own, times, strict=True)))
+        block_time = time / ((total > 1).where(total, 1))
+        shared.offset(State.ORDER).store(listed.buffer(0).offset(_DATA).load("ptr"), align=8)
     shared.offset(State.ITEMS).store(items)
     shared.offset(State.BLOCKS).store(blocks)
     for word in (State.NEXT, State.FINISHED):
         shared.offset(word).store(code.integer(0))
-    block_time = code.integer(math.ceil(costs[0])) + items * math.ceil(costs[1])
     block_time = (block_time > 1).where(block_time, 1)
     distribute(code, frame, shared, blocks, block_time)
     return code.text("ptr null")
@@ -191,22 +228,16 @@ def _differ(code: Code, dims: Value, expected: list[Value | int]) -> Value:
 
 
 def _store_arguments(
-    code: Code,
-    signature: Signature,
-    state: State,
-    arguments: _Buffers,
-    shared: Value,
-    batches: tuple[Value, Value],
-    items: Value,
+    code: Code, program: Interface, arguments: _Buffers, shared: Value, batches: tuple[Value, Value], items: Value
 ) -> Value:
     """Stores the addresses and strides of arguments; returns whether a dimension is not as expected.
 
-    ``batches`` are the numbers of robots that are evaluated, and of rows of arguments whose rows are numbered.
+    ``batches`` are the numbers of rows of the program and of all programs.
     """
     differs = code.value("false", "i1")
-    for index, (shape, kind, level) in enumerate(signature.arguments):
-        batch = batches[signature.numbered is not None and signature.numbered[index]]
-        buffer, words = arguments.buffer(index), shared.offset(state.argument(index))
+    for index, (shape, kind, level, has_all_rows) in enumerate(program.arguments):
+        batch = batches[has_all_rows]
+        buffer, words = arguments.buffer(index), shared.offset(program.state.argument(index))
         size = math.prod(shape) * BYTES[kind]
         dims = buffer.offset(_DIMS).load("ptr")
         words.store(buffer.offset(_DATA).load("ptr"), align=8)
@@ -229,13 +260,13 @@ def _store_arguments(
 
 
 def _store_results(
-    code: Code, signature: Signature, state: State, results: _Buffers, shared: Value, batch: Value, items: Value
+    code: Code, program: Interface, results: _Buffers, shared: Value, batch: Value, items: Value
 ) -> Value:
     """Stores the addresses of results; returns whether a dimension is not as expected."""
     differs = code.value("false", "i1")
-    for index, (shape, _) in enumerate(signature.results):
+    for index, (shape, _) in enumerate(program.results):
         buffer = results.buffer(index)
-        shared.offset(state.result(index)).store(buffer.offset(_DATA).load("ptr"), align=8)
-        axes: list[Value | int] = [batch, items] if signature.has_items else [batch]
-        differs = differs | _differ(code, buffer.offset(_DIMS).load("ptr"), [*axes, *shape])
+        shared.offset(program.state.result(index)).store(buffer.offset(_DATA).load("ptr"), align=8)
+        axes: list[Value | int] = [batch, items] if program.has_items else [batch]
+        differs = differs | _differ(code, results.dims(index), [*axes, *shape])
     return differs

@@ -10,10 +10,8 @@ import numpy as np
 
 from artix.evaluation.kernels.llvm_ir import ProgramLists
 from artix.evaluation.kernels.machine import KernelError
-from artix.evaluation.scalar_program import Kind, Op, ScalarProgram
+from artix.evaluation.scalar_program import BYTES, Kind, Op, ScalarProgram
 
-#: Bytes of a scalar in memory, by kind.
-BYTES = {Kind.BOOL: 1, Kind.INT32: 4, Kind.FLOAT32: 4, Kind.FLOAT64: 8}
 _KINDS = {"bool": Kind.BOOL, "int32": Kind.INT32, "float32": Kind.FLOAT32, "float64": Kind.FLOAT64}
 
 #: Largest number of functions into which a level is split, and smallest number of operations of each. LLVM compiles

@@ -21,7 +21,14 @@ _CHUNKS_OF_THREAD = 4
 class State:
     """Words of 64 bits that all threads of a call share, on the heap, since a task may start after the call has ended.
 
-    An argument has its address and the strides of robots and items in bytes; a result has its address.
+    The first words belong to the call. Each program adds the address of the list of its rows, if they are listed, their
+    number, and words for its arrays: the address and the strides of robots and items in bytes of an argument, the
+    address of a result.
+
+    Args:
+      arguments: number of arguments of the program.
+      results: number of its results.
+      before: the state of the program before, if there is one.
     """
 
     NEXT: ClassVar[int] = 0
@@ -33,23 +40,27 @@ class State:
     CHUNKS: ClassVar[int] = 80
     BLOCKS_OF_CHUNK: ClassVar[int] = 88
     BLOCKS: ClassVar[int] = 96
-    BATCH: ClassVar[int] = 104
-    ITEMS: ClassVar[int] = 112
-    ROWS: ClassVar[int] = 120
-    """The address of the list of row numbers, if rows are selected by one."""
+    ITEMS: ClassVar[int] = 104
+    ORDER: ClassVar[int] = 112
+    """The address of the list of blocks, if there is one."""
     _HEAD: ClassVar[int] = 128
 
-    def __init__(self, arguments: int, results: int) -> None:
-        self._arguments = arguments
-        self.size = self._HEAD + 24 * arguments + 8 * results
+    def __init__(self, arguments: int, results: int, before: State | None = None) -> None:
+        self.rows: int = self._HEAD if before is None else before.size
+        """The offset of the address of the list of rows."""
+        self.batch = self.rows + 8
+        """The offset of the number of rows."""
+        self._results = self.rows + 16 + 24 * arguments
+        self.size: int = self._results + 8 * results
+        """The offset behind all words of this program and of those before."""
 
     def argument(self, index: int) -> int:
         """The offset of the words of an argument."""
-        return self._HEAD + 24 * index
+        return self.rows + 16 + 24 * index
 
     def result(self, index: int) -> int:
         """The offset of the word of a result."""
-        return self._HEAD + 24 * self._arguments + 8 * index
+        return self._results + 8 * index
 
 
 def worker(width: int, memory: int, declarations: dict[str, str]) -> str:

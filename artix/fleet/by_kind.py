@@ -1,0 +1,321 @@
+"""Evaluates fleets kind by kind: one program for each topology.
+
+Results are padded and in the fleet's order, or each kind has its own. If every kind has a kernel, one kernel of all
+kinds reads and writes their members' rows of the fleet's arrays. Otherwise, members are gathered by kind, and their
+results are padded and put into the fleet's order.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec, Sharding
+
+from artix.evaluation.quantity import Call, call_of
+from artix.evaluation.row_operation import RowProgram, RowPrograms, evaluate_rows
+from artix.fleet.arguments import num_parts
+from artix.fleet.kinds import Kind, each_part_alike, parameters_of, place_parameters
+from artix.fleet.padded_axes import Axis, Meanings, axes_of_one_result, candidates, meanings_of
+from artix.model.articulation import State
+from artix.model.padding import Padding
+
+Array = jax.Array
+Function: TypeAlias = Callable[..., Any]
+
+#: For each argument, each axis and each kind: the meaning of the axis.
+_AxesOfLeaves: TypeAlias = tuple[tuple[tuple[Axis, ...], ...], ...]
+#: For each kind and each argument: its axes.
+_AxesOfKinds: TypeAlias = list[list[tuple[Axis, ...]]]
+
+
+def compiled_by_kind(
+    kinds: Sequence[Kind],
+    padding: Padding | None,
+    sharding: Sharding | None,
+    function: Function,
+    options: Mapping[str, Any],
+    joined: bool,
+) -> Function:
+    """A compiled function of a fleet's state and further arguments, each device with its part of the members.
+
+    Args:
+      kinds: the kinds of the fleet.
+      padding: the fleet's padding; ``None`` if there is one kind and nothing is padded.
+      sharding: how the members are divided; each part has the same kinds in the same places.
+      function: ``function(articulation, state, *arguments, **options)`` of one member.
+      options: its static arguments.
+      joined: whether results are those of the fleet, padded like the arguments; otherwise there is a tuple of the
+        results of each kind.
+
+    Returns:
+      The function. It raises what ``function`` raises for one of the kinds, and ``ValueError`` if results are joined
+      and the shape of one does not tell what its axes mean.
+    """
+    parameters = parameters_of(kinds)
+    if sharding is not None:
+        parameters = place_parameters(kinds, parameters, sharding)
+    if padding is None:
+        of_all = _function_of_one_kind(kinds[0], function, options)
+        return partial(jax.jit(of_all if joined else lambda *arguments: (of_all(*arguments),)), parameters)
+    parts = 1 if sharding is None else num_parts(sharding, sum(len(kind.members) for kind in kinds))
+    if parts == 1:
+        return partial(jax.jit(_function_by_kind(kinds, padding, function, options, joined)), parameters)
+    local = each_part_alike(kinds, parts)
+    assert isinstance(sharding, NamedSharding)  # ``Fleet.shard`` makes other fleets padded
+    assert local is not None
+    members = PartitionSpec(sharding.spec[0])
+    specs = [[members if flag else PartitionSpec() for flag in kind.differs_of_operands] for kind in kinds]
+    by_kind = _function_by_kind(local, padding, function, options, joined)
+
+    def on_devices(*arguments: Any) -> Any:
+        in_specs = (specs, *(members for _ in arguments[1:]))
+        return jax.shard_map(by_kind, mesh=sharding.mesh, in_specs=in_specs, out_specs=members)(*arguments)
+
+    return partial(jax.jit(on_devices), parameters)
+
+
+def _function_of_one_kind(kind: Kind, function: Function, options: Mapping[str, Any]) -> Function:
+    """The function of ``parameters_of([kind])`` and batches of arguments, for a fleet of a single kind."""
+    with_options = partial(function, **options)
+
+    def of_fleet(parameters: Sequence[Sequence[Array]], *arguments: Any) -> Any:
+        return _batched(kind, with_options, parameters[0])(*arguments)
+
+    return of_fleet
+
+
+def _function_by_kind(
+    kinds: Sequence[Kind], padding: Padding, function: Function, options: Mapping[str, Any], joined: bool
+) -> Function:
+    """The function of ``parameters_of(kinds)`` and batches of arguments [N, ...], padded like the fleet."""
+    meanings = [meanings_of(kind.articulation.topology, padding) for kind in kinds]  # type: ignore[arg-type]
+    with_options = partial(function, **options)
+
+    def of_fleet(parameters: Sequence[Sequence[Array]], *arguments: Any) -> Any:
+        leaves, structure = jax.tree.flatten(arguments)
+        axes_of_kinds = _chosen_axes(kinds, meanings, with_options, leaves, structure)
+        gathered = partial(_gather, kinds, meanings, with_options, axes_of_kinds, joined)
+        try:
+            calls = [
+                _call_of_member(kind, partial(call_of, function, **options), leaves, structure, axes)
+                for kind, axes in zip(kinds, axes_of_kinds, strict=True)
+            ]
+        except (TypeError, ValueError):  # It needs its arguments' values, or refuses them and will do so again.
+            return gathered(parameters, *arguments)
+        if not all(call.program.has_kernel for call, _ in calls):
+            return gathered(parameters, *arguments)
+        if joined:
+            _common([call.structure for call, _ in calls])
+        programs, large = _row_programs(kinds, calls, axes_of_kinds, meanings if joined else None)
+        operands, all_structure = jax.tree.flatten((parameters, arguments))
+
+        def otherwise(*values: Array) -> list[Array]:
+            parameters, arguments = jax.tree.unflatten(all_structure, values[: len(operands)])
+            return jax.tree.leaves(gathered(parameters, *arguments))
+
+        results = iter(evaluate_rows(RowPrograms(programs, otherwise, joined), [*operands, *large]))
+        structures = [call.structure for call, _ in calls]
+        if joined:
+            return jax.tree.unflatten(structures[0], results)
+        return tuple(jax.tree.unflatten(each, itertools.islice(results, each.num_leaves)) for each in structures)
+
+    return of_fleet
+
+
+def _gather(
+    kinds: Sequence[Kind],
+    meanings: Sequence[Meanings],
+    function: Function,
+    axes_of_kinds: _AxesOfKinds,
+    joined: bool,
+    parameters: Sequence[Sequence[Array]],
+    *arguments: Any,
+) -> Any:
+    """The results of :func:`_function_by_kind`, each kind evaluated for the gathered rows of its members."""
+    leaves, structure = jax.tree.flatten(arguments)
+    results = []
+    for kind, operands, axes in zip(kinds, parameters, axes_of_kinds, strict=True):
+        rows = _as_slice(kind.members)
+        entries = [(slice(None), *(axis.entries for axis in leaf_axes)) for leaf_axes in axes]
+        of_kind = [leaf[rows][entry] for leaf, entry in zip(leaves, entries, strict=True)]
+        results.append(_batched(kind, function, operands)(*jax.tree.unflatten(structure, of_kind)))
+    if not joined:
+        return tuple(results)
+    structure = _common([jax.tree.structure(result) for result in results])
+    parts = zip(*map(jax.tree.leaves, results), strict=True)
+    leaves = [_join(kinds, meanings, each, number) for number, each in enumerate(parts)]
+    return jax.tree.unflatten(structure, leaves)
+
+
+def _common(structures: Sequence[Any]) -> Any:
+    """The structure of the results of all kinds.
+
+    Raises:
+      ValueError: there are several.
+    """
+    for structure in structures:
+        if structure != structures[0]:
+            raise ValueError(
+                "the kinds of this fleet return different structures, or equal ones with other static fields; "
+                "fleet.evaluate_kinds returns the results of each kind"
+            )
+    return structures[0]
+
+
+def _batched(kind: Kind, function: Function, operands: Sequence[Array]) -> Function:
+    """The function of batches of a kind's arguments, given the leaves of its articulation that are operands."""
+    leaves, structure = jax.tree.flatten(kind.articulation)
+    given = iter(operands)
+    leaves = [next(given) if flag else leaf for leaf, flag in zip(leaves, kind.is_operand, strict=True)]
+
+    def of_member(own: Sequence[Array], *arguments: Any) -> Any:
+        own_leaves = iter(own)
+        all_leaves = [next(own_leaves) if flag else leaf for leaf, flag in zip(leaves, kind.differs, strict=True)]
+        return function(jax.tree.unflatten(structure, all_leaves), *arguments)
+
+    own = [leaf for leaf, flag in zip(leaves, kind.differs, strict=True) if flag]
+    return lambda *arguments: jax.vmap(of_member)(own, *arguments)
+
+
+def _call_of_member(
+    kind: Kind, call: Callable[..., Any], leaves: list[Array], structure: Any, axes: Sequence[tuple[Axis, ...]]
+) -> tuple[Call, list[Any]]:
+    """What evaluates one member, and all its arguments (arrays or their types), beginning with the articulation's."""
+    own, structure_of_own = jax.tree.flatten(kind.articulation)
+    own = [
+        jax.ShapeDtypeStruct(leaf.shape[1:] if differs else leaf.shape, leaf.dtype) if is_operand else leaf
+        for leaf, differs, is_operand in zip(own, kind.differs, kind.is_operand, strict=True)
+    ]
+    types = _types_of_member(leaves, axes)
+    articulation = jax.tree.unflatten(structure_of_own, own)
+    return call(articulation, *jax.tree.unflatten(structure, types)), [*own, *types]
+
+
+def _types_of_member(leaves: list[Array], axes: Sequence[tuple[Axis, ...]]) -> list[jax.ShapeDtypeStruct]:
+    return [
+        jax.ShapeDtypeStruct(tuple(axis.size for axis in leaf_axes), leaf.dtype)
+        for leaf, leaf_axes in zip(leaves, axes, strict=True)
+    ]
+
+
+def _row_programs(
+    kinds: Sequence[Kind],
+    calls: Sequence[tuple[Call, list[Any]]],
+    axes_of_kinds: _AxesOfKinds,
+    meanings: Sequence[Meanings] | None,
+) -> tuple[list[RowProgram], list[Array]]:
+    """The kinds' programs for padded arguments, and the large arrays of their articulations.
+
+    Results are padded if there are ``meanings`` of their axes. Operands are the parameters of all kinds, the fleet's
+    arguments, and these large arrays.
+    """
+    types_of_results = [call.program.result_types for call, _ in calls]
+    if meanings is None:
+        axes_of_results = [[_whole(kind.shape) for kind in types] for types in types_of_results]
+    else:
+        axes_of_each = [
+            axes_of_one_result([kind.shape for kind in types], meanings, number)
+            for number, types in enumerate(zip(*types_of_results, strict=True))
+        ]
+        axes_of_results = [[tuple(each[number]) for each in axes_of_each] for number in range(len(kinds))]
+    num_operands = [sum(kind.is_operand) for kind in kinds]
+    programs, large, before = list[RowProgram](), list[Array](), 0
+    for number, (kind, (call, arrays), axes) in enumerate(zip(kinds, calls, axes_of_kinds, strict=True)):
+        num_leaves, num_arguments = len(arrays) - len(axes), len(axes)
+        own = [_whole(array.shape) for array in arrays[:num_leaves]]
+        program = call.program.padded((*own, *axes), tuple(axes_of_results[number]))
+        places = before + np.cumsum(kind.is_operand) - 1
+        operands, levels, numbered = [], [], []
+        for index in program.traced:
+            is_argument = index >= num_leaves
+            if is_argument:
+                operands.append(sum(num_operands) + index - num_leaves)
+            elif kind.is_operand[index]:
+                operands.append(int(places[index]))
+            else:
+                operands.append(sum(num_operands) + num_arguments + len(large))
+                large.append(arrays[index])
+            levels.append(int(is_argument or kind.differs[index]))
+            numbered.append(is_argument)
+        programs.append(RowProgram(program, kind.members, tuple(operands), tuple(levels), tuple(numbered)))
+        before += num_operands[number]
+    return programs, large
+
+
+def _whole(shape: Sequence[int]) -> tuple[Axis, ...]:
+    return tuple(Axis(0, size, size) for size in shape)
+
+
+def _join(kinds: Sequence[Kind], meanings: Sequence[Meanings], parts: Sequence[Array], number: int) -> Array:
+    """One result for all members, in the fleet's order and padding, from those of the kinds."""
+    axes = axes_of_one_result([part.shape[1:] for part in parts], meanings, number)
+    padded = [
+        jnp.pad(part, [(0, 0), *(axis.padding for axis in part_axes)])
+        for part, part_axes in zip(parts, axes, strict=True)
+    ]
+    order = np.concatenate([kind.members for kind in kinds])
+    result = jnp.concatenate(padded)
+    return result if np.array_equal(order, np.arange(len(order))) else result[np.argsort(order)]
+
+
+def _as_slice(members: np.ndarray) -> slice | np.ndarray:
+    """Numbers of members as a slice where they are evenly spaced."""
+    first, last = int(members[0]), int(members[-1])
+    step = (last - first) // max(len(members) - 1, 1) or 1
+    if np.array_equal(members, np.arange(first, first + step * len(members), step)):
+        return slice(first, last + 1, step)
+    return members
+
+
+def _chosen_axes(
+    kinds: Sequence[Kind], meanings: Sequence[Meanings], function: Function, leaves: list[Array], structure: Any
+) -> _AxesOfKinds:
+    """For each kind, the axes of all arguments: the first meanings that the function accepts."""
+    assignments = list(_assignments(leaves, meanings, structure))
+    # A single assignment is not tried: if the function refuses it, evaluation raises.
+    axes = assignments[0] if len(assignments) == 1 else _first_accepted(kinds, assignments, function, leaves, structure)
+    return [[tuple(axis[number] for axis in leaf_axes) for leaf_axes in axes] for number in range(len(kinds))]
+
+
+def _first_accepted(
+    kinds: Sequence[Kind], assignments: Sequence[_AxesOfLeaves], function: Function, leaves: list[Array], structure: Any
+) -> _AxesOfLeaves:
+    refusal: Exception | None = None
+    for axes in assignments:
+        try:
+            for number, kind in enumerate(kinds):
+                types = _types_of_member(leaves, [tuple(axis[number] for axis in leaf_axes) for leaf_axes in axes])
+                leaves_of_kind, structure_of_kind = jax.tree.flatten(kind.articulation)
+                pairs = zip(leaves_of_kind, kind.differs, strict=True)
+                first = jax.tree.unflatten(structure_of_kind, [leaf[0] if flag else leaf for leaf, flag in pairs])
+                jax.eval_shape(partial(function, first), *jax.tree.unflatten(structure, types))
+        except (ValueError, TypeError) as error:
+            refusal = refusal or error
+            continue
+        return axes
+    assert refusal is not None
+    raise refusal
+
+
+def _assignments(leaves: list[Array], meanings: Sequence[Meanings], structure: Any) -> Iterator[_AxesOfLeaves]:
+    """All possible meanings of the arguments' axes, the likeliest first; the axes of states are known."""
+    numbered = jax.tree.unflatten(structure, range(len(leaves)))
+    is_state = lambda x: isinstance(x, State)  # noqa: E731
+    states = [x for x in jax.tree.leaves(numbered, is_leaf=is_state) if is_state(x)]
+    of_roots = {number for state in states for number in (state.root_pose, state.root_velocity)}
+    of_joints = {number for state in states for number in (state.joint_position, state.joint_velocity)}
+    options = []
+    for number, leaf in enumerate(leaves):
+        axes = [candidates(size, meanings) for size in leaf.shape[1:]]
+        if number in of_roots:
+            axes = [each[-1:] for each in axes]
+        elif number in of_joints:
+            axes = [[tuple(each["joint DOFs"] for each in meanings)]]
+        options.append(list(itertools.product(*axes)))
+    yield from itertools.product(*options)
