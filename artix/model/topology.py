@@ -157,7 +157,7 @@ class Topology(LinkTree):
 
     @cached_property
     def body_axis(self) -> np.ndarray:
-        """Unit axis of each body's joint in the joint frame: the free one, or the first one of a spherical joint, [3, B]."""
+        """Unit axis of each body's joint in the joint frame, shape [3, B]: the x axis if the joint is spherical."""
         axes = np.zeros(self.num_bodies, int)
         axes[self.dof_body] = np.where(self.dof_is_spherical, 0, self.dof_axis % 3)
         return read_only(np.eye(3)[:, axes], float)

@@ -17,6 +17,7 @@ from artix.evaluation.kernels.machine import (
     vector_bytes,
 )
 from artix.evaluation.kernels.plan import BYTES, Part, Plan, kind_of
+from artix.evaluation.kernels.read_ahead import DECLARATIONS, ReadAhead
 from artix.evaluation.kernels.tables import definition, table_name, tables_of
 from artix.evaluation.kernels.threads import State
 from artix.evaluation.kernels.transposition import (
@@ -28,7 +29,7 @@ from artix.evaluation.kernels.transposition import (
     transpose_out,
 )
 from artix.evaluation.scalar_program import Kind, ScalarProgram
-from artix.evaluation.scalar_schedule import fewest_live_if_many
+from artix.evaluation.scalar_schedule import fewest_live
 
 #: Approximate nanoseconds per vector operation and per transposed array entry, to choose the number of threads.
 _OPERATION, _ENTRY = 0.2, 1.5
@@ -47,7 +48,7 @@ def build(program: ScalarProgram, numbered: tuple[bool, ...] | None = None) -> b
         read at computed indices.
     """
     require()
-    return pack(compile_modules(module_texts(fewest_live_if_many(program), numbered)))
+    return pack(compile_modules(module_texts(fewest_live(program), numbered)))
 
 
 def lanes_of(program: ScalarProgram) -> int:
@@ -87,6 +88,7 @@ class _Kernel:
         self._program = plan.program
         self._module = _Module()
         self._state = State(len(plan.program.arguments), len(plan.program.results))
+        self._ahead = ReadAhead(plan, [argument for argument in plan.next_rows if not self._is_numbered(argument)])
 
     @property
     def _declarations(self) -> dict[str, str]:
@@ -184,8 +186,13 @@ class _Kernel:
         plan, lists = self._plan, self._plan.lists
         width = plan.width if part.level else 1
         code = self._instructions(module, width)
+        ahead = self._ahead.requests(part, code)
+        if ahead is not None:
+            module.declarations.update(DECLARATIONS)
         for number in part.operations:
             name = code.operation(number)
+            if ahead is not None:
+                ahead.after_operation()
             if number in plan.kept:
                 offset = plan.scalar_slot(number) if part.level == 0 else plan.slot(2 * number)
                 self._store(code, name, Kind(lists.kinds[number]), offset, width)
@@ -245,6 +252,11 @@ class _Kernel:
         remaining = state.offset(State.BATCH).load("i64") - first
         rows = (remaining < plan.width).where(remaining, plan.width)
         self._transpose_in(code, 1, state, memory, first, rows, None)
+        for argument, size in self._ahead.sizes.items():
+            rows_of = state.offset(self._state.argument(argument)).load("ptr")
+            # Where there is no next block, the requests are for memory that is in the cache.
+            after = (remaining > plan.width).where(rows_of.offset((first + plan.width) * size), memory)
+            memory.offset(plan.next_rows[argument]).store(after, align=8)
         self._run_parts(code, 1, memory)
         if not plan.has_items:
             self._transpose_out(code, state, memory, first, rows, code.integer(1), code.integer(0))
