@@ -14,8 +14,8 @@ from artix.evaluation.kernels.plan import BYTES, Part, Plan, kind_of
 _LINE = 64
 """Bytes of a cache line."""
 
-#: Reading, into the second level of the cache: the arguments of a block would fill the first.
-_INTENT = "i32 0, i32 2, i32 1"
+#: Reading, and to keep at all levels of the cache.
+_INTENT = "i32 0, i32 3, i32 1"
 _NAME = "llvm.prefetch.p0"
 DECLARATIONS = {_NAME: f"declare void @{_NAME}(ptr, i32, i32, i32)"}
 
