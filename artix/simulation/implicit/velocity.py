@@ -1,7 +1,7 @@
-"""The velocity of an implicit step within the bounds of its DOFs, and its derivative.
+"""The velocity of an implicit step within its bounds, and its derivative.
 
-The derivative is that of the equation it solves, ``M (nu' - nu) = impulses``, at the velocity found: as for forward
-dynamics, that takes the derivatives of inverse dynamics and neither those of the mass matrix nor of its inverse.
+The derivative comes from the equation ``M (nu' - nu) = impulses`` at the solution. As in forward dynamics, this needs
+the derivatives of inverse dynamics, but neither those of the mass matrix nor those of its inverse.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from artix.simulation.implicit.members import dof_places, joined, parted
 from artix.simulation.implicit.response import Response
 from artix.simulation.implicit.rows import all_bound_rows
 from artix.simulation.implicit.sweeps import Swept, follow_bounds, sweep_over_bounds
-from artix.simulation.implicit.system import Acting, Prepared, impulse_lacking
+from artix.simulation.implicit.system import Acting, Prepared, missing_impulse
 from artix.simulation.implicit.touches import Touches
 
 Array = jax.Array
 
 
 def bounded_velocity(parts: Sequence[Prepared], touching: Touching | None, options: SolverOptions) -> Swept:
-    """What sweeps leave of the velocities at the end of a step without hard relations, [nv] of all articulations."""
+    """Sweeps over the velocities at the end of a step without hard relations, [nv] of all articulations."""
     remembered = None if touching is None else touching.remembered
     articulations, states, acting = zip(*((one.articulation, one.state, one.acting) for one in parts), strict=True)
     given = (articulations, states, acting, None if touching is None else touching.touches)
@@ -62,19 +62,19 @@ def _swept(
 
 @functools.partial(_swept.defjvp, symbolic_zeros=True)
 def _swept_jvp(options: SolverOptions, primals, tangents):
-    """Changes of the unbounded velocity and of the response do not count: the equation knows them."""
+    """Tangents of the unbounded velocity and the response are not used: the equation accounts for them."""
     (velocity, responses, remembered, given), d_given = primals, tangents[3]
     found = _swept(options, velocity, responses, remembered, given)
     trees = [one.topology for one in given[0]]
     sizes = [tree.nv for tree in trees]
     velocities = parted(found.velocity, sizes)
 
-    def lacking(now: _Given) -> Array:
+    def missing_at(now: _Given) -> Array:
         articulations, states, acting, contacts = now
         taken = []
         for k, (articulation, state) in enumerate(zip(articulations, states, strict=True)):
             change = velocities[k] - generalized_velocity(articulation, state)
-            taken.append(impulse_lacking(articulation, state, acting[k], change))
+            taken.append(missing_impulse(articulation, state, acting[k], change))
         if contacts is None:
             return joined(taken)
         return joined(taken) - contact_impulse(articulations, states, contacts, found.impulses.contacts)
@@ -84,7 +84,7 @@ def _swept_jvp(options: SolverOptions, primals, tangents):
     def bounds(now: _Given) -> tuple[Bounds, Array]:
         return _bounds(options, dense, now), now[2][0].dt
 
-    missing = parted(value_and_change(lacking, given, d_given)[1], sizes)
+    missing = parted(value_and_change(missing_at, given, d_given)[1], sizes)
     d_velocity = joined([-matmul(response.weight, one) for response, one in zip(dense, missing, strict=True)])
     (rows, dt), (d_rows, d_dt) = value_and_change(bounds, given, d_given)
     return found, follow_bounds(trees, rows, dt, options, found, d_rows, d_dt, d_velocity)
