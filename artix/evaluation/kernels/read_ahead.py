@@ -1,7 +1,8 @@
 """Requests for the arguments of the next block of robots, spread over the operations of the current one.
 
-Robots of different parameters bring kilobytes each. Without requests, a mass matrix of the quadruped with all parameters
-batched waited for them two fifths of the time (float32, batch 4,096, two busy cores with AVX-512, November 2026).
+Robots of different parameters bring kilobytes each. Without requests, a mass matrix of the quadruped with all
+parameters batched waited for them two fifths of the time (float32, batch 4,096, two busy cores with AVX-512, November
+2026).
 """
 
 from __future__ import annotations
