@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.kinematics.bodies import Inertias, body_inertias, link_inertias, lumped_masses
+from artix.kinematics.bodies import Inertias, Lumps, body_lumps, link_lumps, lumped_masses
 from artix.kinematics.solve import Kinematics, Motion
 from artix.kinematics.tree import subtree_sums
 from artix.math import spatial
@@ -18,14 +18,14 @@ Array = jax.Array
 
 def reference_inertias(articulation: Articulation, kin: Kinematics) -> Inertias:
     """Mass moments of the bodies about the common reference point, in world axes."""
-    return _about_reference(body_inertias(articulation, kin.placements), kin.rotation, kin.position)
+    return _about_reference(body_lumps(articulation, kin.placements), kin.rotation, kin.position)
 
 
 def link_reference_inertias(articulation: Articulation, kin: Kinematics) -> Inertias:
     """Mass moments of single links, without the links rigidly attached to them, about the reference point (L items)."""
     body = articulation.topology.link_body
-    inertias = link_inertias(articulation, kin.placements)
-    return _about_reference(inertias, take(kin.rotation, body), take(kin.position, body))
+    lumps = link_lumps(articulation, kin.placements)
+    return _about_reference(lumps, take(kin.rotation, body), take(kin.position, body))
 
 
 def subtree_inertias(tree: Tree, inertias: Inertias) -> Inertias:
@@ -38,12 +38,13 @@ def link_subtree_sums(tree: Tree, x: Array) -> Array:
     return masked_sum(x, tree.link_ancestors.T)
 
 
-def _about_reference(inertias: Inertias, rotation: Array, position: Array) -> Inertias:
-    """Converts mass moments from frames at these rotations and positions to the reference point and world axes."""
-    mass, first, second = inertias
-    half = spatial.multiply(rotation, second) + position[:, None] * first[None]
-    first = spatial.apply(rotation, first) + mass[None] * position
-    second = spatial.multiply_transposed(half, rotation) + first[:, None] * position[None]
+def _about_reference(lumps: Lumps, rotation: Array, position: Array) -> Inertias:
+    """Mass moments about the reference point and in world axes, of bodies at these rotations and positions."""
+    mass, center = lumps.mass, position + spatial.apply(rotation, lumps.center)
+    about_center = spatial.apply(rotation, lumps.first)
+    first = about_center + mass[None] * center
+    second = spatial.rotate_symmetric(rotation, lumps.second)
+    second = second + center[:, None] * about_center[None] + first[:, None] * center[None]
     return Inertias(mass, first, spatial.symmetric_from_upper(second))
 
 
@@ -84,8 +85,9 @@ def spatial_inertias(inertias: Inertias) -> Array:
 
 def first_moments(articulation: Articulation, kin: Kinematics, mass: Array) -> tuple[Array, Array]:
     """Masses [B] and first moments about the reference point [3, B] of the bodies, for masses [L] of the links."""
-    lumped, first = lumped_masses(articulation, kin.placements, mass)
-    return lumped, lumped[None] * kin.position + spatial.apply(kin.rotation, first)
+    center, lumped, first = lumped_masses(articulation, kin.placements, mass)
+    center = kin.position + spatial.apply(kin.rotation, center)
+    return lumped, lumped[None] * center + spatial.apply(kin.rotation, first)
 
 
 def gravity_moments(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:

@@ -6,19 +6,8 @@ import heapq
 
 import numpy as np
 
-from artix.evaluation.scalar_order import depth_first, live, reorder
+from artix.evaluation.scalar_order import depth_first, reorder
 from artix.evaluation.scalar_program import Op, ScalarProgram
-
-#: Programs with more scalars alive at once are reordered for CPUs, since their vectors no longer fit near the core.
-#: With AVX-512 in float32, steps with ground contact of a quadruped (25,354 operations, 1,395 alive, then 1,212) and of
-#: a humanoid (56,168; 2,969, then 2,328) take 0.90 and 0.83 times as long, and a humanoid's without ground (31,519;
-#: 1,477, then 1,235) 0.97 times.
-_MANY = 1_000
-
-
-def fewest_live_if_many(program: ScalarProgram) -> ScalarProgram:
-    """The program ordered for a CPU: by :func:`fewest_live` if many scalars are live at once."""
-    return fewest_live(program) if live(program) > _MANY else program
 
 
 def fewest_live(program: ScalarProgram) -> ScalarProgram:

@@ -1,7 +1,6 @@
 """Parameters of the bodies, from those of the links: joint geometry and lumped inertias.
 
-The frame of a body is the child frame of the joint that moves it, rotated so that the free axes come first; the axes of
-a body's DOFs are then the first columns of its rotation matrix. The frame of body 0 is the root link's. Everything here
+The frame of a body is the child frame of the joint that moves it; that of body 0 is the root link's. Everything here
 depends on parameters only, not on the state.
 """
 
@@ -16,6 +15,7 @@ from artix.kinematics.tree import by_body
 from artix.math import spatial
 from artix.math.arrays import masked_sum, take
 from artix.model.articulation import Articulation
+from artix.model.padding import Tree
 
 Array = jax.Array
 
@@ -28,12 +28,17 @@ class Placement(NamedTuple):
 
     def __matmul__(self, other: Placement) -> Placement:
         rotation = spatial.quaternion_product(self.rotation, other.rotation)
-        return Placement(rotation, self.position + spatial.rotate(self.rotation, other.position))
+        return Placement(rotation, self.position + spatial.apply(self.matrix, other.position))
+
+    @property
+    def matrix(self) -> Array:
+        """The rotations as matrices, [3, 3, n]."""
+        return spatial.rotation_matrix(self.rotation)
 
     def inverse(self) -> Placement:
         """The inverse transforms."""
         inverse = spatial.conjugate(self.rotation)
-        return Placement(inverse, -spatial.rotate(inverse, self.position))
+        return Placement(inverse, -spatial.apply(spatial.rotation_matrix(inverse), self.position))
 
     def take(self, index) -> Placement:
         """The transforms at ``index``."""
@@ -47,6 +52,19 @@ class Placement(NamedTuple):
     def poses(self) -> Array:
         """As poses [n, 7]."""
         return jnp.concatenate([self.position, self.rotation]).T
+
+
+class Lumps(NamedTuple):
+    """Mass moments of bodies in their own axes, about the centre of mass of the link that the body's joint moves.
+
+    If the body has no other links, the first moments are zero, and so are many terms that follow. ``center`` [3, B] is
+    that point in the body's frame; the others are as in :class:`Inertias`.
+    """
+
+    center: Array
+    mass: Array
+    first: Array
+    second: Array
 
 
 class Inertias(NamedTuple):
@@ -66,8 +84,9 @@ class JointGeometry(NamedTuple):
     """How bodies 1 .. B-1 are attached to their parents.
 
     ``basis`` holds right-product matrices [2 or 4, 4, 4, B-1]: the joint's quaternion is ``basis[0] cos(angle / 2) +
-    basis[1 + k] sin(angle / 2)`` for a rotation about the k-th free axis. ``offset`` [3, B-1] is the joint's origin in
-    the parent's frame and ``slide`` [3, B-1] its translation there per unit of its position.
+    basis[1 + k] sin(angle / 2)`` for a rotation about the k-th axis of a spherical joint, or with k = 0 about the only
+    axis of another. ``offset`` [3, B-1] is the joint's origin in the parent's frame and ``slide`` [3, B-1] its
+    translation there per unit of its position.
     """
 
     basis: Array
@@ -83,14 +102,10 @@ def link_placements(articulation: Articulation) -> Placement:
     # Row 0 of the joint frames is unused: the root link's frame is its body's.
     child = jnp.concatenate([unit, child[1:]])
     rigid = jnp.asarray(tree.link_is_rigid)
-    parent = Placement.from_poses(articulation.joint_parent_pose)
-    to_joint_axes = spatial.conjugate(take(jnp.asarray(tree.body_axes, child.dtype), tree.link_body))
-    joint = Placement(
-        jnp.where(rigid, parent.rotation, to_joint_axes),
-        jnp.where(rigid, parent.position, jnp.zeros_like(parent.position)),
-    )
-    placement = joint @ Placement.from_poses(child).inverse()
     root = Placement(unit[:, 3:].T, unit[:, :3].T)
+    parent = Placement.from_poses(articulation.joint_parent_pose)
+    joint = Placement(*(jnp.where(rigid, *pair) for pair in zip(parent, root, strict=True)))
+    placement = joint @ Placement.from_poses(child).inverse()
     for pointer in tree.rigid_pointers:
         padded = Placement(*(jnp.concatenate(pair, axis=-1) for pair in zip(root, placement, strict=True)))
         placement = padded.take(pointer) @ placement
@@ -101,13 +116,13 @@ def joint_geometry(articulation: Articulation, placements: Placement) -> JointGe
     """The joints of bodies 1 .. B-1, from the placements of the links in their bodies."""
     tree = articulation.topology
     frames = Placement.from_poses(articulation.joint_parent_pose).take(tree.body_link[1:])
-    free_axes_first = jnp.asarray(tree.body_axes, articulation.dtype)[:, 1:]
-    rotation = spatial.quaternion_product(frames.rotation, free_axes_first)
-    joint = placements.take(tree.body_parent_link[1:]) @ Placement(rotation, frames.position)
+    joint = placements.take(tree.body_parent_link[1:]) @ frames
     rest = spatial.right_product_matrix(joint.rotation)
-    basis = jnp.stack([rest, *(spatial.times_unit(rest, k) for k in range(3 if tree.has_spherical else 1))])
-    first_axis = jnp.broadcast_to(jnp.asarray([[1], [0], [0]], rotation.dtype), joint.position.shape)
-    axis = spatial.rotate(joint.rotation, first_axis)
+    turned = jnp.stack([spatial.times_unit(rest, k) for k in range(3)])
+    axes = jnp.asarray(tree.body_axis, articulation.dtype)[:, 1:]
+    first = jnp.sum(axes[:, None, None] * turned, axis=0)
+    basis = jnp.stack([rest, first, *(turned[1:] if tree.has_spherical else ())])
+    axis = spatial.apply(joint.matrix, axes)
     slide = axis * jnp.asarray(tree.body_is_prismatic[1:], axis.dtype)[None]
     if tree.has_helical:
         slide = slide + axis * by_body(tree, screw_pitches(articulation))[:1]
@@ -125,36 +140,43 @@ def mass_frames(articulation: Articulation, placements: Placement) -> Placement:
     return placements @ Placement.from_poses(articulation.link_com_pose)
 
 
-def body_inertias(articulation: Articulation, placements: Placement) -> Inertias:
-    """Lumps the links of each body: mass moments about the origin of the body's frame, in its axes."""
+def body_lumps(articulation: Articulation, placements: Placement) -> Lumps:
+    """Lumps the links of each body."""
     tree = articulation.topology
-    mass, first, second = link_inertias(articulation, placements)
-    rows = jnp.concatenate([mass[None], first, second.reshape(9, tree.num_links)])
-    if tree.has_rigid_links:
-        rows = masked_sum(rows, tree.link_in_body)
-    return Inertias(rows[0], rows[1:4], rows[4:].reshape(3, 3, tree.num_bodies))
+    center, mass, _, second = link_lumps(articulation, placements)
+    lever, rows = _lumped_rows(tree, center, mass)
+    second = second + rows[1:, None] * lever[None]
+    rows = _sum_of_links(tree, jnp.concatenate([rows, second.reshape(9, tree.num_links)]))
+    return Lumps(take(center, tree.body_link), rows[0], rows[1:4], rows[4:].reshape(3, 3, tree.num_bodies))
 
 
-def link_inertias(articulation: Articulation, placements: Placement) -> Inertias:
-    """Mass moments of the links about the origins of their bodies' frames, in those axes (L items)."""
+def link_lumps(articulation: Articulation, placements: Placement) -> Lumps:
+    """Each link by itself, in the axes of its body (L items)."""
     frame = mass_frames(articulation, placements)
-    mass, center = articulation.link_mass, frame.position
     inertia = jnp.moveaxis(articulation.link_inertia, 0, -1)
     # Symmetrised so that the gradient with respect to the inertia is symmetric.
     inertia = 0.5 * (inertia + inertia.swapaxes(0, 1))
     half_trace = 0.5 * spatial.trace(inertia)
-    at_center = half_trace[None, None] * spatial.identity_like(center) - inertia
-    rotation = spatial.rotation_matrix(frame.rotation)
-    first = mass[None] * center
-    second = spatial.multiply_transposed(spatial.multiply(rotation, at_center), rotation)
-    return Inertias(mass, first, spatial.symmetric_from_upper(second + first[:, None] * center[None]))
+    second = half_trace[None, None] * spatial.identity_like(frame.position) - inertia
+    second = spatial.rotate_symmetric(frame.matrix, second)
+    return Lumps(frame.position, articulation.link_mass, jnp.zeros_like(frame.position), second)
 
 
-def lumped_masses(articulation: Articulation, placements: Placement, mass: Array) -> tuple[Array, Array]:
-    """Lumps masses [L] of the links: masses [B] and first moments [3, B] of the bodies, in the bodies' frames."""
+def lumped_masses(articulation: Articulation, placements: Placement, mass: Array) -> tuple[Array, Array, Array]:
+    """Lumps masses [L] of the links: ``center``, ``mass`` and ``first`` of :class:`Lumps`."""
     tree = articulation.topology
     center = mass_frames(articulation, placements).position
-    rows = jnp.concatenate([mass[None], mass[None] * center])
-    if tree.has_rigid_links:
-        rows = masked_sum(rows, tree.link_in_body)
-    return rows[0], rows[1:4]
+    _, rows = _lumped_rows(tree, center, mass)
+    rows = _sum_of_links(tree, rows)
+    return take(center, tree.body_link), rows[0], rows[1:]
+
+
+def _lumped_rows(tree: Tree, center: Array, mass: Array) -> tuple[Array, Array]:
+    """Centres of mass of the links relative to those of their bodies' lumps [3, L]; masses and first moments [4, L]."""
+    lever = center - take(take(center, tree.body_link), tree.link_body)
+    return lever, jnp.concatenate([mass[None], mass[None] * lever])
+
+
+def _sum_of_links(tree: Tree, rows: Array) -> Array:
+    """Sums rows [k, L] over the links of each body, [k, B]."""
+    return masked_sum(rows, tree.link_in_body) if tree.has_rigid_links else rows

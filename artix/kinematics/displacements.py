@@ -65,7 +65,7 @@ def displacements(tree: Tree) -> Displacements:
 
 @functools.lru_cache(maxsize=256)
 def _of_topology(tree: Topology) -> Displacements:
-    first = [int(np.flatnonzero(tree.dof_body == body)[0]) for body in _two_axes(tree)]
+    first = [int(np.flatnonzero(tree.dof_body == body)[0]) for body in _two_axes(tree)[0]]
     dofs = np.concatenate([np.arange(tree.num_dofs), np.array(first, int)]).astype(int)
     ancestors = tree.dof_ancestors
     root = np.zeros((tree.num_dofs, NUM_ROOT), bool)
@@ -79,21 +79,22 @@ def _of_topology(tree: Topology) -> Displacements:
     )
 
 
-def _two_axes(tree: Tree) -> np.ndarray:
-    """Bodies whose spherical joints have two free axes."""
+def _two_axes(tree: Tree) -> tuple[np.ndarray, np.ndarray]:
+    """Bodies whose spherical joints have two free axes, and the locked one of each."""
     if not isinstance(tree, Topology):
-        return np.zeros(0, int)
-    counts = np.bincount(tree.dof_body, minlength=tree.num_bodies) if tree.num_dofs else np.zeros(1, int)
-    return np.flatnonzero(tree.body_is_spherical & (counts == 2))
+        return np.zeros(0, int), np.zeros(0, int)
+    locked = tree.body_dofs == tree.num_dofs
+    bodies = np.flatnonzero(tree.body_is_spherical & (locked.sum(axis=0) == 1))
+    return bodies, np.argmax(locked[:, bodies], axis=0)
 
 
 def displacement_motions(tree: Tree, kin: Kinematics, motions: Motion) -> Motion:
     """The motions of the unit displacements, [3, c] each; ``motions`` are those of the DOFs."""
     unit = jnp.eye(NUM_ROOT, dtype=motions.angular.dtype)
     linear, angular = [jnp.zeros_like(unit), motions.linear], [unit, motions.angular]
-    bodies = _two_axes(tree)
+    bodies, locked = _two_axes(tree)
     if bodies.size:
-        axis = take(kin.rotation[:, 2], bodies)
+        axis = kin.rotation[:, locked, bodies]
         linear.append(spatial.cross(take(kin.position, bodies), axis))
         angular.append(axis)
     return Motion(jnp.concatenate(linear, axis=1), jnp.concatenate(angular, axis=1))
@@ -153,7 +154,8 @@ def displacement_from_tangents(tree: Tree, state: State, root_pose, joint_positi
     width = tree.num_bodies - 1
     turns = take(turn.reshape(-1), tree.dof_column * width + tree.dof_body - 1)
     joints = jnp.where(jnp.asarray(tree.dof_is_spherical), turns, joint_position)
-    return jnp.concatenate([root, joints, take(turn[2], _two_axes(tree) - 1)])
+    bodies, locked = _two_axes(tree)
+    return jnp.concatenate([root, joints, turn[locked, bodies - 1]])
 
 
 def displaced_bodies(tree: Tree, kin: Kinematics, motions: Motion, displacement: Array) -> Motion:

@@ -68,7 +68,7 @@ def kinematics(articulation: Articulation, state: State) -> Kinematics:
     placements = link_placements(articulation)
     geometry = joint_geometry(articulation, placements)
     root_rotation = spatial.normalize(state.root_pose[3:, None])
-    root_center = spatial.rotate(root_rotation, articulation.link_com_pose[0, :3, None])
+    root_center = spatial.apply(spatial.rotation_matrix(root_rotation), articulation.link_com_pose[0, :3, None])
     weights, offset = joint_transforms(tree, geometry, state.joint_position)
     local = joint_quaternions(geometry.basis, weights)
     quaternion, rotation, position = body_frames(tree, root_rotation, -root_center, local, offset)
@@ -94,11 +94,12 @@ def joint_transforms(tree: Tree, geometry: JointGeometry, q: Array) -> tuple[Arr
 
 def dof_motions(tree: Tree, kin: Kinematics) -> Motion:
     """The motion that a unit velocity of each DOF gives to everything below it, linear and angular part [3, n]."""
+    axis = spatial.apply(kin.rotation, jnp.asarray(tree.body_axis, kin.rotation.dtype))
     if tree.has_spherical:
-        columns = kin.rotation.reshape(3, -1)
+        columns = jnp.concatenate([axis, kin.rotation[:, 1], kin.rotation[:, 2]], axis=1)
         axis = take(columns, tree.dof_column * tree.num_bodies + tree.dof_body)
     else:
-        axis = take(kin.rotation[:, 0], tree.dof_body)
+        axis = take(axis, tree.dof_body)
     if tree.dof_is_live is not None:
         axis = axis * jnp.asarray(tree.dof_is_live, axis.dtype)[None]
     moment = spatial.cross(take(kin.position, tree.dof_body), axis)

@@ -37,7 +37,7 @@ def free_root(tree: Tree, rows: Array) -> Array:
 
 
 def by_body(tree: Tree, q: Array) -> Array:
-    """Joint values [n] sorted by body: row k holds the k-th DOF of the joints of bodies 1 .. B-1, or zero.
+    """Joint values [n] sorted by body, see :attr:`~artix.Topology.body_dofs`; zero where there is no DOF.
 
     Shape [3, B-1], or [1, B-1] where no joint has several DOFs.
     """

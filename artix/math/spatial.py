@@ -44,6 +44,16 @@ def multiply_transposed(a: Array, b: Array) -> Array:
     return multiply(a, b.swapaxes(0, 1))
 
 
+def rotate_symmetric(rotation: Array, matrix: Array) -> Array:
+    """Symmetric matrices S as ``R S R^T``: [3, 3, n], [3, 3, n] -> [3, 3, n].
+
+    A rotation keeps the trace, which gives the last entry: 59 operations instead of 75.
+    """
+    rows = multiply_transposed(multiply(rotation[:2], matrix), rotation)
+    last = trace(matrix) - rows[0, 0] - rows[1, 1]
+    return symmetric_from_upper(jnp.concatenate([rows, jnp.broadcast_to(last, rows[:1].shape)]))
+
+
 def symmetric_from_upper(matrix: Array) -> Array:
     """Symmetric matrices [k, k, ...] from their upper triangles."""
     ones = np.ones((*matrix.shape[:2], *(1,) * (matrix.ndim - 2)), matrix.dtype)

@@ -56,22 +56,6 @@ _ROTATIONS = (Axis.TWIST, Axis.SWING1, Axis.SWING2)
 _TRANSLATIONS = (Axis.X, Axis.Y, Axis.Z)
 
 
-_HALF = 0.5
-_ROOT_HALF = float(np.sqrt(0.5))
-
-#: Quaternions (xyzw) that rotate a joint frame so that a given set of free axes comes first.
-AXES_FIRST: dict[tuple[int, ...], tuple[float, float, float, float]] = {
-    (): (0.0, 0.0, 0.0, 1.0),
-    (0,): (0.0, 0.0, 0.0, 1.0),
-    (1,): (_HALF, _HALF, _HALF, _HALF),
-    (2,): (-_HALF, -_HALF, -_HALF, _HALF),
-    (0, 1): (0.0, 0.0, 0.0, 1.0),
-    (1, 2): (_HALF, _HALF, _HALF, _HALF),
-    (0, 2): (_ROOT_HALF, 0.0, 0.0, _ROOT_HALF),
-    (0, 1, 2): (0.0, 0.0, 0.0, 1.0),
-}
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Joint:
     """The description of the joint between a link and its parent, for :class:`~artix.ArticulationBuilder`.

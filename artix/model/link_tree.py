@@ -139,8 +139,9 @@ class LinkTree:
 
     @cached_property
     def dof_column(self) -> np.ndarray:
-        """Position of each DOF within its joint, shape [n]."""
-        return read_only([k for axes in self.joint_axes for k, _ in enumerate(axes)], int)
+        """The axis (0, 1 or 2) of each DOF of a spherical joint, 0 for other DOFs, shape [n]."""
+        spherical = [self.joint_types[link] is JointType.SPHERICAL for link in self.dof_link]
+        return read_only(np.where(spherical, self.dof_axis, 0), int)
 
     @cached_property
     def dof_is_linear(self) -> np.ndarray:

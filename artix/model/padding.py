@@ -128,7 +128,7 @@ class PaddedTopology(struct.PyTreeNode):
     link_is_live: Array
     parent: Annotated[Array, "links"]
     pointers: Array
-    body_axes: Array
+    body_axis: Array
     dofs_of_link: Array
     body_is_revolute: Array
     body_is_prismatic: Array
@@ -239,7 +239,7 @@ class PaddedTopology(struct.PyTreeNode):
 
     @property
     def body_dofs(self) -> Array:
-        """The DOFs of each body's joint in joint order, padded with n, [3, L]."""
+        """The DOFs of each body's joint by axis, padded with n, [3, L]."""
         least = np.maximum(np.arange(self.num_links, dtype=np.int32) - 1 - self.padding.rigid_links, 0)
         return jnp.clip(self.dofs_of_link, np.minimum(least, self.num_dofs), self.num_dofs)
 
@@ -304,8 +304,6 @@ def pad_topology(topology: Topology, padding: Padding) -> PaddedTopology:
         return result
 
     body_dofs = np.where(topology.body_dofs == topology.num_dofs, dofs, topology.body_dofs)
-    axes = by_link(topology.body_axes)
-    axes[3] += ~np.any(axes, axis=0)  # the identity where a link has no joint
     arrays: dict[str, Any] = {
         name: padded(np.asarray(getattr(topology, name)), [getattr(padding, size) for size in hint.__metadata__])
         for name, hint in get_type_hints(PaddedTopology, include_extras=True).items()
@@ -315,7 +313,7 @@ def pad_topology(topology: Topology, padding: Padding) -> PaddedTopology:
         "base_is_free": np.bool_(not topology.fixed_base),
         "link_is_live": padded(np.ones(topology.num_links, bool), (links,)),
         "pointers": padded(_pointers(topology), (padding.rounds, links - 1)),
-        "body_axes": axes,
+        "body_axis": by_link(topology.body_axis),
         "dofs_of_link": by_link(body_dofs, dofs).astype(np.int32),
         "body_is_revolute": by_link(topology.body_is_revolute),
         "body_is_prismatic": by_link(topology.body_is_prismatic),

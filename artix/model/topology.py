@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from artix.model.forests import ancestor_mask, level_schedule, pointer_table, read_only
-from artix.model.joints import AXES_FIRST, JointType
+from artix.model.joints import JointType
 from artix.model.link_tree import LinkTree
 
 
@@ -94,7 +94,10 @@ class Topology(LinkTree):
 
     @cached_property
     def body_dofs(self) -> np.ndarray:
-        """The DOFs of each body's joint in joint order, padded with ``num_dofs``, shape [3, B]."""
+        """The DOFs of each body's joint, padded with ``num_dofs``, shape [3, B].
+
+        Row k holds the DOF about axis k of a spherical joint; row 0 the only DOF of any other joint.
+        """
         table = np.full((3, self.num_bodies), self.num_dofs)
         table[self.dof_column, self.dof_body] = np.arange(self.num_dofs)
         return read_only(table, int)
@@ -153,10 +156,11 @@ class Topology(LinkTree):
         return read_only(self.body_is_spherical[self.dof_body], bool)
 
     @cached_property
-    def body_axes(self) -> np.ndarray:
-        """Quaternion that rotates each body's joint frame so that its free axes come first, shape [4, B]."""
-        rotations = [AXES_FIRST[tuple(int(axis) % 3 for axis in self.joint_axes[link])] for link in self.body_link]
-        return read_only(np.transpose(rotations), float)
+    def body_axis(self) -> np.ndarray:
+        """Unit axis of each body's joint in the joint frame, shape [3, B]: the x axis if the joint is spherical."""
+        axes = np.zeros(self.num_bodies, int)
+        axes[self.dof_body] = np.where(self.dof_is_spherical, 0, self.dof_axis % 3)
+        return read_only(np.eye(3)[:, axes], float)
 
     # --- masks and schedules ------------------------------------------------------------------------------------
 

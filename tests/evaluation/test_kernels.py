@@ -16,7 +16,9 @@ import pytest
 
 from artix.evaluation import kernels
 from artix.evaluation.kernels import linking, machine
+from artix.evaluation.kernels.cpu import module_texts
 from artix.evaluation.kernels.machine import vector_bytes
+from artix.evaluation.kernels.plan import Plan
 from artix.evaluation.scalar_program import Kind, Op, ScalarProgram, array_operand
 
 if kernels.available() is not None:
@@ -361,6 +363,17 @@ def test_large_programs_are_cut_into_functions(monkeypatch):
     ]
     for got, want in zip(caller(program)(arrays, 37, 3), interpret(program, arrays, 37, 3), strict=True):
         np.testing.assert_allclose(got, want, rtol=0, atol=1e-4)
+
+
+def test_each_line_of_the_next_block_is_requested_once(monkeypatch):
+    """Of arguments that depend on the robot, by all functions of a kernel together."""
+    monkeypatch.setattr("artix.evaluation.kernels.plan.MIN_OPERATIONS", 40)
+    program = random_program(np.random.default_rng(5), "float32", (0, 1), size=300)
+    plan = Plan(program, WIDTH)
+    requests = "".join(module_texts(program)).count("call void @llvm.prefetch")
+    assert len([part for part in plan.parts if part.level == 1]) > 1
+    sizes = [4 * WIDTH * int(np.prod(program.arguments[argument][0])) for argument in plan.next_rows]
+    assert requests == sum(-(-size // 64) for size in sizes) > 0
 
 
 def test_nothing_outside_is_written():

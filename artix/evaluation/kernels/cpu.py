@@ -18,6 +18,7 @@ from artix.evaluation.kernels.machine import (
 )
 from artix.evaluation.kernels.modules import Module
 from artix.evaluation.kernels.plan import Part, Plan, kind_of
+from artix.evaluation.kernels.read_ahead import DECLARATIONS, ReadAhead
 from artix.evaluation.kernels.tables import definition, table_name, tables_of
 from artix.evaluation.kernels.threads import State
 from artix.evaluation.kernels.transposition import (
@@ -25,11 +26,12 @@ from artix.evaluation.kernels.transposition import (
     name_clear,
     name_in,
     name_out,
+    pointers_to_rows,
     transpose_in,
     transpose_out,
 )
 from artix.evaluation.scalar_program import BYTES, Kind, ScalarProgram
-from artix.evaluation.scalar_schedule import fewest_live_if_many
+from artix.evaluation.scalar_schedule import fewest_live
 
 #: Approximate nanoseconds per vector operation and per transposed array entry, to choose the number of threads.
 _OPERATION, _ENTRY = 0.2, 1.5
@@ -42,7 +44,7 @@ def build(program: ScalarProgram) -> bytes:
       KernelError: there are no kernels on this machine or for arrays of such types.
     """
     require()
-    return pack(compile_modules(module_texts(fewest_live_if_many(program))))
+    return pack(compile_modules(module_texts(fewest_live(program))))
 
 
 def lanes_of(program: ScalarProgram) -> int:
@@ -94,6 +96,7 @@ class Functions:
         self._module = Module()
         self._suffix, self._linkage = ("", "internal") if rows is None else (f"_{rows.program}", "hidden")
         self.state = State(len(plan.program.arguments), len(plan.program.results), before)
+        self._ahead = ReadAhead(plan, [argument for argument in plan.next_rows if not self._is_numbered(argument)])
 
     @property
     def _declarations(self) -> dict[str, str]:
@@ -211,8 +214,13 @@ class Functions:
         plan, lists = self._plan, self._plan.lists
         width = plan.width if part.level else 1
         code = self._instructions(module, width)
+        ahead = self._ahead.requests(part, code)
+        if ahead is not None:
+            module.declarations.update(DECLARATIONS)
         for number in part.operations:
             name = code.operation(number)
+            if ahead is not None:
+                ahead.after_operation()
             if number in plan.kept:
                 offset = plan.scalar_slot(number) if part.level == 0 else plan.slot(2 * number)
                 self._store(code, name, Kind(lists.kinds[number]), offset, width)
@@ -273,6 +281,9 @@ class Functions:
         remaining = state.offset(self.state.batch).load("i64") - first
         rows = (remaining < plan.width).where(remaining, plan.width)
         self._transpose_in(code, 1, state, memory, first, rows, None)
+        for argument in self._ahead.sizes:
+            rows_of = state.offset(self.state.argument(argument)).load("ptr")
+            self._ahead.start_of_block(argument, rows_of, memory, first + plan.width, remaining > plan.width)
         self._run_parts(code, 1, memory)
         if not plan.has_items:
             self._transpose_out(code, state, memory, first, rows, code.integer(1), code.integer(0))
@@ -306,7 +317,7 @@ class Functions:
                 code.run(name, [*rows_of(argument), rows, count, memory.offset(offset), *list_])
         for array, array_level in plan.arrays.items():
             if array_level == level:
-                pointers = _pointers(code, *rows_of(array), rows, plan.width)
+                pointers = pointers_to_rows(code, *rows_of(array), rows, plan.width)
                 memory.offset(plan.pointer_slot(array)).store(pointers, align=8 * plan.width)
 
     def _transpose_out(
@@ -337,12 +348,3 @@ class Functions:
             slots += slots[-1:] * self._plan.width
             texts.append(definition(f"@artix_slots_{index}", "i32", slots))
         return "\n".join(texts + tables_of(self._plan.lists))
-
-
-def _pointers(code: Code, start: Value, stride: Value, rows: Value, width: int) -> Value:
-    """Pointers to the array of each robot of a block; lanes without a robot get the last one's."""
-    numbers = ", ".join(f"i64 {lane}" for lane in range(width))
-    lanes = code.value(f"<{numbers}>", "i64", width)
-    last = (rows - 1).splat(width)
-    offsets = (lanes < last).where(lanes, last) * stride.splat(width)
-    return code.emit(f"getelementptr i8, ptr {start.name}, {offsets.type} {offsets.name}", "ptr", width)

@@ -80,6 +80,8 @@ class Plan:
         self._pointers: dict[int, int] = {}
         self.blocks: dict[int, int] = {}
         """Offsets of the entries of arguments of levels 1 and 2 that are used."""
+        self.next_rows: dict[int, int] = {}
+        """For such arguments of level 1, the slot of the address of the next block's rows."""
         self._results = sorted({int(r) for result in program.results for r in np.unique(result)})
         self._find_needed()
         self._split()
@@ -206,6 +208,9 @@ class Plan:
         for reference in self._results:
             if self.vector_slot(reference) is None:
                 self._vectors[reference] = self._allocate_vector(reference >> 1)
+        for argument in self.blocks:
+            if self.program.arguments[argument][2] == 1:
+                self.next_rows[argument] = self._allocate(8)
         for array, level in self.arrays.items():
             self._pointers[array] = self._allocate(8 * (self.width if level else 1))
         for number in sorted({*self.kept, *self.inputs}):

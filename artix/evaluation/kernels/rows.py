@@ -18,7 +18,7 @@ from artix.evaluation.kernels.modules import Module
 from artix.evaluation.kernels.plan import Plan
 from artix.evaluation.kernels.threads import State
 from artix.evaluation.scalar_program import ScalarProgram
-from artix.evaluation.scalar_schedule import fewest_live_if_many
+from artix.evaluation.scalar_schedule import fewest_live
 
 #: Blocks are sorted by the span of so many rows in which they begin, then by program. Small spans stay in the caches
 #: while their rows are written; large ones change programs, and with them code and memory, less often.
@@ -70,7 +70,7 @@ def _module_texts(
 ) -> Iterator[str]:
     interfaces, sizes = list[Interface](), [0]
     for number, (program, numbered) in enumerate(programs):
-        plan = Plan(fewest_live_if_many(program), width)
+        plan = Plan(fewest_live(program), width)
         before = interfaces[-1].state if interfaces else None
         functions = Functions(plan, Rows(number, numbered, results_are_joined), before)
         interfaces.append(functions.interface())

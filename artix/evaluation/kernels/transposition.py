@@ -197,3 +197,12 @@ def clear(size: int, width: int, declarations: dict[str, str], numbered: bool = 
         with loop as index:
             start.offset(column_of(index), scalar).store(zeros)
     return code.text()
+
+
+def pointers_to_rows(code: Code, start: Value, stride: Value, rows: Value, width: int) -> Value:
+    """Pointers to the array of each robot of a block; lanes without a robot get the last one's."""
+    numbers = ", ".join(f"i64 {lane}" for lane in range(width))
+    lanes = code.value(f"<{numbers}>", "i64", width)
+    last = (rows - 1).splat(width)
+    offsets = (lanes < last).where(lanes, last) * stride.splat(width)
+    return code.emit(f"getelementptr i8, ptr {start.name}, {offsets.type} {offsets.name}", "ptr", width)

@@ -53,13 +53,11 @@ def with_joint_drift(articulation: Articulation, drift: Array) -> Articulation:
 
 def drift_by_body(tree: Tree, drift: Array) -> Array:
     """Drifts [L, 3] as quaternions [4, B-1] in the axes of the frames of bodies 1 .. B-1."""
-    axes = jnp.asarray(tree.body_axes, drift.dtype)[:, 1:]
-    return spatial.quaternion_exp(spatial.rotate_inverse(axes, drift[tree.body_link[1:]].T))
+    return spatial.quaternion_exp(drift[tree.body_link[1:]].T)
 
 
 def drift_by_link(topology: Topology, quaternion: Array) -> Array:
     """The inverse of :func:`drift_by_body`; zero for links without a spherical joint."""
-    axes = jnp.asarray(topology.body_axes, quaternion.dtype)[:, 1:]
-    vector = spatial.rotate(axes, spatial.quaternion_log(quaternion))
+    vector = spatial.quaternion_log(quaternion)
     vector = jnp.where(jnp.asarray(topology.body_is_spherical)[1:], vector, jnp.zeros_like(vector))
     return jnp.zeros_like(vector, shape=(topology.num_links, 3)).at[topology.body_link[1:]].set(vector.T)
