@@ -9,7 +9,7 @@ import jax
 
 from artix.math import struct
 from artix.model.articulation import Articulation
-from artix.model.checks import check_vector
+from artix.model.checks import check_type, check_vector
 
 Array = jax.Array
 
@@ -143,8 +143,9 @@ class SolverOptions:
             raise ValueError("external_forces_every_iteration needs solver='tgs', which has substeps")
 
 
-def check_control(articulation: Articulation, control: Control) -> None:
-    """Checks the shapes and dtypes of what a control gives; see :func:`artix.model.checks.check_vector`."""
+def check_control(articulation: Articulation, control: Control, called: str = "control") -> None:
+    """Checks the shapes and dtypes of what a control, ``called`` so, gives; see :func:`artix.model.checks.check_vector`."""
+    check_type(called, control, Control)
     tree = articulation.topology
     for name, shape, meaning in (
         ("joint_force", (tree.num_dofs,), "n joint DOFs"),
@@ -154,4 +155,4 @@ def check_control(articulation: Articulation, control: Control) -> None:
     ):
         value = getattr(control, name)
         if value is not None:
-            check_vector(f"control.{name}", value, shape, articulation.dtype, meaning)
+            check_vector(f"{called}.{name}", value, shape, articulation.dtype, meaning)

@@ -59,6 +59,8 @@ class ImplicitSystem(NamedTuple):
     """To impulses, without the hard relations."""
     hard: HardRows | None
     """The hard relations; ``None`` if there can be none."""
+    matrix: Array
+    """The system's matrix, whose inverse the response is, [nv, nv]."""
 
 
 class Prepared(NamedTuple):
@@ -142,7 +144,8 @@ def implicit_system(
         response = Response(None, inverse)
         hard = hard_rows(articulation, state, at_start, loops, inverse, acting.dt, ERROR_REDUCTION)
     lacking = impulse_lacking(articulation, state, acting, None)
-    return ImplicitSystem(generalized_velocity(articulation, state) - response.to(lacking), response, hard)
+    velocity = generalized_velocity(articulation, state) - response.to(lacking)
+    return ImplicitSystem(velocity, response, hard, matrix + jnp.diag(diagonal))
 
 
 def unlimited_velocity(articulation: Articulation, state: State, at_start: StepStart, acting: Acting) -> Array:
