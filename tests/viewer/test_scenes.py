@@ -131,7 +131,19 @@ def test_forces_are_arrows_as_long_as_a_robot_for_its_weight(quadruped, standing
     point, force = jnp.zeros((1, 2, 3)), jnp.array([[[0.0, 0.0, weight], [0.0, 0.0, 0.0]]])
     blank = jnp.zeros((1, 2))
     contacts = artix.ContactReport(
-        (1, 2), point, point, blank, force, force, blank, blank > 0, blank > 0, jnp.zeros((1, 18, 3)), jnp.zeros(1)
+        links=(1, 2),
+        geometries=(0, 1),
+        point=point,
+        normal=point,
+        gap=blank,
+        force=force,
+        impulse=force,
+        slip=blank,
+        sticks=blank > 0,
+        slides=blank > 0,
+        link_force=jnp.zeros((1, 18, 3)),
+        omitted=jnp.zeros(1, jnp.int32),
+        residual=jnp.zeros(1),
     )
     scene = viewer.make_scene(quadruped, tiled(standing, 1), 0.1, contacts=contacts)
     lengths = np.linalg.norm(scene.arrows[0].vectors[0], axis=1)

@@ -144,7 +144,7 @@ class SolverOptions:
 
 
 def check_control(articulation: Articulation, control: Control, called: str = "control") -> None:
-    """Checks the shapes and dtypes of what a control, ``called`` so, gives; see :func:`artix.model.checks.check_vector`."""
+    """Checks the shapes and dtypes of a control, ``called`` so; see :func:`artix.model.checks.check_vector`."""
     check_type(called, control, Control)
     tree = articulation.topology
     for name, shape, meaning in (

@@ -48,6 +48,7 @@ class ContactReport(struct.PyTreeNode):
 
     Attributes:
       links: the number of the link of each, static, length K.
+      geometries: the number of the shape of each, static, length K.
       point: where the link touches, in world axes, [K, 3] [m].
       normal: from the ground towards the link, in world axes, [K, 3].
       gap: the distance, negative for penetration, [K] [m].
@@ -57,6 +58,8 @@ class ContactReport(struct.PyTreeNode):
       sticks: whether friction holds it, [K].
       slides: whether it is in touch and slides, [K]. What neither sticks nor slides has come off.
       link_force: the forces summed for each link, [L, 3] [N].
+      omitted: how many candidates that touched were left out, see ``SolverOptions.max_contacts_per_geometry``, [],
+        int32.
       residual: by how much the impulses fail Signorini's and Coulomb's laws, the largest one, [] [N s].
 
     Examples:
@@ -71,6 +74,7 @@ class ContactReport(struct.PyTreeNode):
     """
 
     links: tuple[int, ...] = struct.field(pytree_node=False)
+    geometries: tuple[int, ...] = struct.field(pytree_node=False)
     point: Array
     normal: Array
     gap: Array
@@ -80,6 +84,7 @@ class ContactReport(struct.PyTreeNode):
     sticks: Array
     slides: Array
     link_force: Array
+    omitted: Array
     residual: Array
 
 

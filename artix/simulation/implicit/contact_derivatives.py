@@ -8,9 +8,10 @@ The changes v of the velocity and x of the impulses of all rows obey the linear 
 
 with the laws' derivatives of :mod:`artix.simulation.implicit.laws`. A little is added to the rows of the laws, which
 makes x a function of v even where a bound holds. What is left has the pattern of M, because a contact with the ground
-only couples what lies between its link and the root: eliminated from the leaves to the root, a humanoid on two feet takes
-a tenth of the operations of its dense matrix of rows. Proximal iterations take out again what was added, where the
-equations can be met; redundant rows (four feet of a table) leave the shares of impulses open, and v well defined.
+couples only what lies between its link and the root. Eliminated from the leaves to the root, a humanoid on two feet
+takes a tenth of the operations that the dense matrix of its rows would. Proximal iterations then remove the effect of
+what was added, as far as the equations can be met. Redundant rows, such as those of a table's four feet, leave open how
+impulses are shared; v is well defined.
 """
 
 from __future__ import annotations

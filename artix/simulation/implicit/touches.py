@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.constraints.contact_points import Contacts
+from artix.contact.ground_contacts import GroundContacts
 from artix.contact.link_contacts import LinkContacts
 from artix.contact.shape_pairs import ShapePairs
 from artix.math import struct
@@ -16,21 +17,21 @@ Array = jax.Array
 class Touches(struct.PyTreeNode):
     """The contacts with the ground, articulation after articulation, then those between links; K of them in all."""
 
-    grounds: tuple[Contacts | None, ...]
-    """Of each articulation."""
+    found: tuple[GroundContacts | None, ...]
+    """Of each articulation with the ground."""
     between: LinkContacts | None
     """Their points are relative to the reference point of the first articulation."""
     pairs: ShapePairs = struct.field(pytree_node=False)
     """The pairs of shapes that touch each other."""
 
     @property
-    def num_on_ground(self) -> int:
-        """How many of them are with the ground."""
-        return sum(len(ground.gap) for ground in self.grounds if ground is not None)
+    def grounds(self) -> tuple[Contacts | None, ...]:
+        """The contacts of each articulation with the ground."""
+        return tuple(None if found is None else found.contacts for found in self.found)
 
     def is_external(self, number: int) -> bool:
         """Whether something else than itself may touch an articulation."""
-        return self.grounds[number] is not None or (len(self.grounds) > 1 and self.between is not None)
+        return self.found[number] is not None or (len(self.grounds) > 1 and self.between is not None)
 
     @property
     def normal(self) -> Array:
