@@ -220,7 +220,7 @@ def _scene_of_members(
     contacts: ContactsToShow | Mapping[str, ContactsToShow] | None,
 ) -> Scene:
     """Several articulations in one world."""
-    by_member = dict(zip(("states", "visuals", "contacts"), (states, visuals or {}, contacts or {}), strict=True))
+    by_member: dict[str, Any] = {"states": states, "visuals": visuals or {}, "contacts": contacts or {}}
     for what, given in by_member.items():
         if not isinstance(given, Mapping):
             raise ValueError(f"{what} of a scene: expected a dictionary by member, found {type(given).__name__}")
@@ -249,8 +249,9 @@ def _scene_of_members(
             for one in getattr(part, kind)
         )
 
-    layers = {kind: named(kind) for kind in ("arrows", "segments", "marks")}
-    return dataclasses.replace(scene_of(crowds, dt=float(dt), ground=ground), layers=frozenset(show), **layers)
+    whole = scene_of(crowds, dt=float(dt), ground=ground)
+    overlaid = {"arrows": named("arrows"), "segments": named("segments"), "marks": named("marks")}
+    return dataclasses.replace(whole, layers=frozenset(show), **overlaid)  # type: ignore[arg-type]  # By name.
 
 
 def _crowd(
