@@ -52,6 +52,9 @@ def use_kernels(enabled: bool, gpu: bool | None = None) -> Iterator[None]:
       gpu: whether to use kernels on NVIDIA GPUs (compute capability 8.0 or newer) as well, which is off by default;
         ``None`` leaves this unchanged.
 
+    Raises:
+      TypeError: a switch is neither ``True`` nor ``False``.
+
     Examples:
       >>> arm = artix.robots.load("arm7")
       >>> state = artix.random_state(arm, jax.random.key(0))
@@ -61,6 +64,9 @@ def use_kernels(enabled: bool, gpu: bool | None = None) -> Iterator[None]:
       >>> print(jnp.allclose(by_xla, artix.gravity_compensation(arm, state), atol=1e-4))
       True
     """
+    for name, switch in (("enabled", enabled), ("gpu", gpu)):
+        if not isinstance(switch, bool) and not (name == "gpu" and switch is None):
+            raise TypeError(f"{name}: expected True or False, found {switch!r}")
     token = _switch.set(enabled)
     gpu_token = _gpu_switch.set(_gpu_switch.get() if gpu is None else gpu)
     try:

@@ -46,7 +46,8 @@ def scan(
 
 
 def _varying_axes(array: Any) -> frozenset[Any]:
-    return _axes_of_type(jax.typeof(array))
+    # Only arrays that are being traced vary over axes of a mesh. Asking the others for their types takes longer.
+    return _axes_of_type(jax.typeof(array)) if isinstance(array, jax.core.Tracer) else frozenset()
 
 
 def _axes_of_type(kind: Any) -> frozenset[Any]:

@@ -31,6 +31,9 @@ _MAX_SPECIALIZED = 4
 _MAX_KNOWN = 4096
 
 
+_ARRAY_TYPES = (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)
+
+
 class _TracedFunction:
     """A function as a program.
 
@@ -129,18 +132,38 @@ def call_of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Call | N
     """
     function = getattr(function, _INNER, function)
     leaves, structure = jax.tree.flatten((args, kwargs))
-    indices = [index for index, leaf in enumerate(leaves) if _is_array(leaf)]
+    indices = [index for index, leaf in enumerate(leaves) if isinstance(leaf, _ARRAY_TYPES)]
     if not indices:
         return None
     arrays = [leaves[index] for index in indices]
-    types = tuple((array.shape, jax.dtypes.canonicalize_dtype(array.dtype)) for array in arrays)
+    types = tuple([(array.shape, jax.dtypes.canonicalize_dtype(array.dtype)) for array in arrays])
+    _check_x64(function, args, kwargs, arrays, types)
     # With their types, since 1 == True.
-    static = tuple((None, None) if _is_array(leaf) else (type(leaf), leaf) for leaf in leaves)
+    static = [(type(leaf), leaf) for leaf in leaves]
+    for index in indices:
+        static[index] = (type(None), None)
     x64 = jax.config.jax_enable_x64  # type: ignore[attr-defined]
-    traced = _traced(function, structure, tuple(indices), static, types, x64)
+    traced = _traced(function, structure, tuple(indices), tuple(static), types, x64)
     program = traced.program.with_known(_known(arrays)) if is_staging() else traced.specialize(arrays)
     program = _with_switches(program)
     return Call(program, [arrays[index] for index in program.traced], traced.structure)
+
+
+def _check_x64(function: Any, args: Any, kwargs: Any, arrays: Sequence[Any], types: Sequence[Any]) -> None:
+    """Refuses JAX's arrays of 64 bits where its x64 mode is off (JAX itself converts NumPy's, as everywhere)."""
+    for array, (_, dtype) in zip(arrays, types, strict=True):
+        if array.dtype != dtype and isinstance(array, jax.Array):
+            leaves, _ = jax.tree_util.tree_flatten_with_path((args, kwargs))
+            path = next(path for path, leaf in leaves if leaf is array)
+            raise TypeError(
+                f"{function.__name__}: argument {_path_name(path)} has dtype {array.dtype}, but JAX's x64 mode is off; "
+                f'switch it on with jax.config.update("jax_enable_x64", True), or convert the argument to {dtype}'
+            )
+
+
+def _path_name(path: Sequence[Any]) -> str:
+    """A path within ``(args, kwargs)`` as it is written in a call, such as ``0.joint_position`` or ``state``."""
+    return jax.tree_util.keystr(tuple(path[1:]), simple=True, separator=".")
 
 
 def _with_switches(program: Program) -> Program:
@@ -189,10 +212,6 @@ def _jaxpr(function: Callable[..., Any], types: Sequence[Any]) -> tuple[Any, Any
         # Raise errors of the function's own checks without JAX's note about its internal frames.
         error.__notes__ = [note for note in getattr(error, "__notes__", []) if "internal frames" not in note]
         raise
-
-
-def _is_array(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct)
 
 
 def _known(arrays: Sequence[Any]) -> dict[int, np.ndarray]:

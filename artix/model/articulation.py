@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 
 from artix.math import struct
 from artix.model.couplings import LoopJoints, MimicJoints
@@ -99,7 +100,13 @@ class Articulation(struct.PyTreeNode):
         return self.link_mass.dtype
 
     def astype(self, dtype) -> Articulation:
-        """The same articulation with every array in ``dtype`` (float64 needs JAX's x64 mode)."""
+        """The same articulation with every array in ``dtype``: float32 or, in JAX's x64 mode, float64.
+
+        Raises:
+          TypeError: ``dtype`` is not a floating-point type.
+        """
+        if not jnp.issubdtype(dtype, jnp.floating):
+            raise TypeError(f"dtype: expected a floating-point type such as float32, found {dtype}")
         return jax.tree.map(lambda leaf: leaf.astype(dtype) if leaf.dtype.kind == "f" else leaf, self)
 
 

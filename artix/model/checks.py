@@ -70,7 +70,7 @@ def check_state(articulation: Articulation, state: State, name: str = "state") -
 _INSTANT = 1e-9
 
 
-def as_time(articulation: Articulation, dt: float | jax.Array) -> Any:
+def as_time(articulation: Articulation, dt: float | jax.Array, *, backward: bool = False) -> Any:
     """The length of a step in the articulation's dtype; a Python number stays a constant while JAX traces.
 
     Exactly zero becomes a nanosecond, with the same derivative: the value and derivatives of a step have a limit at
@@ -78,7 +78,8 @@ def as_time(articulation: Articulation, dt: float | jax.Array) -> Any:
 
     Raises:
       TypeError: it is not a number.
-      ValueError: it is an array of numbers, or a Python number that is not finite.
+      ValueError: it is an array of numbers, or a Python number that is not finite or, unless the solver can step
+        ``backward`` in time, negative.
     """
     if not isinstance(dt, numbers.Real | np.ndarray | jax.Array):
         raise TypeError(f"dt: expected a number of seconds, found {type(dt).__name__}")
@@ -86,6 +87,8 @@ def as_time(articulation: Articulation, dt: float | jax.Array) -> Any:
         raise ValueError(f"dt: expected one number of seconds, found an array of shape {np.shape(dt)}")
     if isinstance(dt, numbers.Real) and not np.isfinite(dt):
         raise ValueError(f"dt: expected a finite number of seconds, found {dt}")
+    if isinstance(dt, numbers.Real) and dt < 0 and not backward:
+        raise ValueError(f"dt: expected zero or more seconds, found {dt}; only solver='rk4' steps back in time")
     dtype, xp = articulation.dtype, jnp if isinstance(dt, jax.Array) else np
     time = xp.asarray(dt, dtype)
     return time + xp.where(time == 0, np.asarray(_INSTANT, dtype), np.zeros((), dtype))

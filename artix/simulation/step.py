@@ -45,7 +45,8 @@ def step(
       articulation: the articulation; every parameter may be traced, batched and differentiated.
       state: where it is.
       control: forces and targets during the step; ``None`` for none.
-      dt: the step [s]. At zero the state stays where it is, and its derivative is the limit that it has there.
+      dt: the step [s]; negative only with ``solver="rk4"``. At zero the state stays where it is, and its derivative is
+        the limit that it has there.
       options: solver and iterations; static.
       ground: what its shapes may touch, but with ``solver="rk4"``; ``None`` for nothing.
 
@@ -53,10 +54,10 @@ def step(
       The state a step later.
 
     Raises:
-      ValueError: an array has the wrong shape, the solver is ``"rk4"`` and there are mimic or loop joints or a ground,
-        nothing could touch the ground, shapes touch each other and the solver is not ``"implicit"``, or it is
-        ``"pgs"`` or ``"tgs"`` and a surface is no plane, a shape that may touch it no sphere, capsule or box, or one of
-        them gives way.
+      ValueError: an array has the wrong shape, ``dt`` is negative, the solver is ``"rk4"`` and there are mimic or loop
+        joints or a ground, nothing could touch the ground, shapes touch each other and the solver is not
+        ``"implicit"``, or it is ``"pgs"`` or ``"tgs"`` and a surface is not a plane, a shape that may touch it is not a
+        sphere, capsule or box, or one of them is compliant.
       TypeError: an array has another dtype than the articulation, or a padded articulation needs a static topology for
         what it has or for the solver.
 
@@ -69,8 +70,10 @@ def step(
       >>> print(jnp.abs(artix.step(pendulum, level, holding, 0.01).joint_velocity).max() < 1e-4)
       True
     """
+    check_type("options", options, SolverOptions)
     check_rigid(articulation, ground, options)
-    return _step(articulation, state, control, as_time(articulation, dt), options, ground)
+    time = as_time(articulation, dt, backward=options.solver == "rk4")
+    return _step(articulation, state, control, time, options, ground)
 
 
 @quantity
@@ -119,6 +122,7 @@ def step_and_report(
       >>> print(report.link_acceleration[0, :3], report.contacts.gap)
       [ 0.    0.   -9.81] [0.9]
     """
+    check_type("options", options, SolverOptions)
     if options.solver == "rk4":
         raise ValueError("solver='rk4' has no report: accelerations of a smooth motion are those of artix.vector_field")
     check_rigid(articulation, ground, options)
@@ -268,6 +272,7 @@ def step_with_joint_drift(
       >>> print(jnp.abs(drift[1, 0]) > 0)  # turned about its locked axis
       True
     """
+    check_type("options", options, SolverOptions)
     if options.solver not in ("pgs", "tgs"):
         raise ValueError(
             f"solver={options.solver!r} keeps spherical joints on their free axes and has no drift: use artix.step, or "

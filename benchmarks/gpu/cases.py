@@ -18,6 +18,7 @@ ROBOTS = ("arm7", "quadruped", "humanoid")
 #: The most important first.
 FUNCTIONS = (
     "step",
+    "step on the ground",
     "forward dynamics",
     "inverse dynamics",
     "mass matrix",
@@ -70,6 +71,7 @@ def _artix(robot: str, batch: int) -> dict[str, Case]:
 
     functions: dict[str, Callable[..., Any]] = {
         "step": lambda s, x: artix.step(driven, s, None, STEP),
+        "step on the ground": lambda s, x: artix.step(driven, s, None, STEP, ground=artix.Ground.flat()),
         "forward dynamics": lambda s, x: artix.forward_dynamics(body, s, x),
         "inverse dynamics": lambda s, x: artix.inverse_dynamics(body, s, x),
         "mass matrix": lambda s, x: artix.mass_matrix(body, s),

@@ -229,6 +229,7 @@ def test_states(arm, function, field: str) -> None:
         ("^force: expected an array .* found list; .*asarray", lambda a, s: artix.forward_dynamics(a, s, [0.0] * 11)),
         ("^control: expected artix.Control, found an array$", lambda a, s: artix.step(a, s, jnp.zeros(5), 0.01)),
         ("^options: expected artix.SolverOptions, found str$", lambda a, s: artix.step(a, s, None, 0.01, "pgs")),
+        ("^options: .* found str$", lambda a, s: artix.step_and_report(a, s, None, 0.01, "pgs")),
         ("^ground: expected artix.Ground, found str$", lambda a, s: artix.step(a, s, None, 0.01, ground="plane")),
         ("^dt: .* found NoneType$", lambda a, s: artix.step(a, s, None, None)),
         ("^frame: expected a name .* found 1.5$", lambda a, s: artix.frame_pose(a, s, 1.5)),
@@ -249,6 +250,32 @@ def test_numbers_out_of_range(arm) -> None:
             artix.step(articulation, state, None, dt)
     with pytest.raises(ValueError, match=r"^dt: expected one number of seconds, found an array of shape \(2,\)$"):
         artix.step(articulation, state, None, jnp.ones(2))
+    with pytest.raises(ValueError, match=r"^dt: expected zero or more seconds, found -0.01; only solver='rk4'"):
+        artix.step(articulation, state, None, -0.01)
+
+
+def test_rk4_steps_back_in_time() -> None:
+    articulation = artix.robots.load("double_pendulum")
+    start = artix.neutral_state(articulation).replace(joint_position=jnp.array([0.5, -0.3]))
+    rk4 = artix.SolverOptions(solver="rk4")
+    back = artix.step(articulation, artix.step(articulation, start, None, 0.01, rk4), None, -0.01, rk4)
+    np.testing.assert_allclose(back.joint_position, start.joint_position, atol=1e-6)
+
+
+def test_switches_and_dtypes_of_other_kinds(arm) -> None:
+    with pytest.raises(TypeError, match=r"^enabled: expected True or False, found 'off'$"), artix.use_kernels("off"):
+        pass
+    with pytest.raises(TypeError, match=r"^dtype: expected a floating-point type such as float32, found int32$"):
+        arm[0].astype("int32")
+
+
+def test_double_precision_without_x64(arm) -> None:
+    with jax.enable_x64(True):
+        articulation, state = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), arm)
+    with jax.enable_x64(False):
+        for call in (artix.mass_matrix, jax.jit(artix.mass_matrix)):
+            with pytest.raises(TypeError, match=r"^mass_matrix: argument 0.link_mass .* float64, .*jax_enable_x64"):
+                call(articulation, state)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "complex64"])
