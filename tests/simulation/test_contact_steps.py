@@ -353,6 +353,24 @@ def test_energy_of_a_fall() -> None:
     assert energy[-1] < energy[0]
 
 
+@pytest.mark.exhaustive
+def test_energy_of_a_humanoid_that_falls() -> None:
+    """On its feet, without drives, for two seconds: what undoing penetration adds is bounded by its speed."""
+    a, ground = artix.robots.load("humanoid").astype("float64"), Ground.flat(friction=0.8).astype("float64")
+    state = artix.neutral_state(a)
+    low = jnp.min(artix.geometry_distances(a, state, ground))
+    state = state.replace(root_pose=state.root_pose.at[2].add(0.1 - low))
+    state = state.replace(root_velocity=jnp.array([0.3, 0.1, 0.0, 0.2, 0.3, 0.1]))
+    gains = []
+    for speed in (1.0, 0.1):
+        options = artix.SolverOptions(max_contacts_per_geometry=4, max_separation_speed=speed)
+        path = artix.rollout(a, state, None, 0.002, options, num_steps=1000, ground=ground)
+        energy = jax.jit(jax.vmap(lambda s: artix.kinetic_energy(a, s) + artix.potential_energy(a, s)))(path)
+        gains.append(float(np.sum(np.maximum(np.diff(energy), 0))))
+        assert energy[0] - energy[-1] > 500
+    assert gains[1] < 20 < gains[0]
+
+
 def tied_legs(dtype) -> artix.Articulation:
     """A body on two sliding legs, which a hard mimic joint holds equally long, and a third that is free."""
     builder = artix.ArticulationBuilder(fixed_base=False, gravity=(0.0, 0.0, -G), name="stool")
