@@ -68,8 +68,8 @@ class SolverOptions:
       max_contacts_per_geometry: with a ground and ``"implicit"``, the most contacts of one shape with one of its
         surfaces, of which the nearest are taken; ``None`` for all, which are 8 for a box.
       max_link_contacts: with ``"implicit"``, the most contacts between links of one articulation, of which the nearest
-        are taken; ``None`` for all candidates. Each adds three rows, candidates that are left out little: where a
-        humanoid stands on both feet, more than 4 make its step too large for a kernel.
+        are taken; ``None`` for all candidates. Each adds three rows, candidates that are left out little: 4 of them
+        double the operations of a humanoid's step on both feet.
       allowed_penetration: with a ground and ``"implicit"``, the depth [m] to which rigid contacts may penetrate without
         being pushed out. Where it is less than what rounding makes of gaps, a box on its corners rests on those that
         happen to be lowest.
