@@ -10,9 +10,10 @@ with ones on the diagonal of A. It is solved by as many sweeps as the step has, 
 with the transpose for a gradient, which so agree to rounding whatever the sweeps leave.
 
 Contacts, whose three rows answer together, have matrices in the place of ``slope`` and of ``1 - slope r``. Sweeps need
-not converge for contacts that slide, and stop short of what many feet on stiff legs need: with contacts, A is
-factorised. It is singular where rows are redundant (four feet of a table); a small regularisation, which proximal
-iterations take out again, then finds a change that satisfies them.
+not converge for contacts that slide, and stop short of what many feet on stiff legs need. So where there are both
+contacts and hard relations, A is factorised; contacts without hard relations have equations that are sparse, see
+:mod:`artix.simulation.implicit.contact_derivatives`. A is singular where rows are redundant (four feet of a table). A
+small regularisation, which proximal iterations remove again, then finds a change that satisfies them.
 """
 
 from __future__ import annotations
